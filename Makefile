@@ -1,0 +1,41 @@
+# Every target works from a fresh clone with nothing but Python 3.11+; `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install run check test bench proto clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+install: $(STAMP)  ## make .venv with everything needed to run, test and measure
+
+run: $(STAMP)  ## install if needed, then start a standalone server (ARGS="--data-dir DIR --broker-port N ...")
+	$(BIN)/magnetar standalone $(ARGS)
+
+check: $(STAMP)  ## lint, types and unit tests (under two minutes)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q -m "not process and not slow" tests
+
+test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, the official client
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q
+
+bench: $(STAMP)  ## measure (PEER=folder of Apache Pulsar's jars measures both side by side)
+	$(BIN)/python -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
+
+proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files
+	$(BIN)/python -m pulsar_proto.pb.generate
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
