@@ -1,0 +1,61 @@
+"""What `pip install` puts on a user's machine: no general name is claimed, and it starts."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PRODUCT_PACKAGES = {"magnetar", "pulsar_proto"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)], check=True, capture_output=True
+    )
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.mark.process
+def test_wheel_claims_only_our_own_names(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        tops = {name.split("/")[0] for name in archive.namelist()}
+        names = set(archive.namelist())
+    assert {top for top in tops if not top.endswith(".dist-info")} == PRODUCT_PACKAGES
+    assert {"magnetar/server/main.py", "magnetar/storage/bookie/service.py", "magnetar/metadata/store.py"} <= names
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_installed_server_starts_beside_a_users_own_server_package(wheel: Path, tmp_path: Path) -> None:
+    environment = tmp_path / "env"
+    venv.create(environment, with_pip=True)
+    python = environment / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True, timeout=300)
+    (site,) = (environment / "lib").glob("python*/site-packages")
+    for folder in (site / "server", tmp_path / "work" / "server"):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("raise ImportError('the user\\'s own server package was imported')\n")
+
+    for command in ([environment / "bin" / "magnetar"], [python, "-m", "magnetar"]):
+        process = subprocess.Popen(
+            [*command, "standalone", "--data-dir", tmp_path / "data", "--broker-port=0", "--web-port=0", "--ready-json"],
+            stdout=subprocess.PIPE,
+            cwd=tmp_path / "work",
+            env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        )
+        try:
+            assert process.stdout is not None
+            ready = json.loads(process.stdout.readline())
+            assert ready["pid"] == process.pid
+        finally:
+            process.terminate()
+            assert process.wait(timeout=10) == 0
