@@ -42,6 +42,15 @@ class ClientConnection(Protocol):
 
     def release_reading(self, key: object) -> None: ...
 
+    def close_producer(self, producer_id: int) -> None:
+        """The topic closed this producer (fenced, terminated, unloaded, deleted): forgets the id and tells the client
+        with CLOSE_PRODUCER. SENDs that are still on their way are dropped silently for one keep-alive interval. Does
+        not call `Producer.close()`: the topic has done that."""
+
+    def close_consumer(self, consumer_id: int) -> None:
+        """The topic closed this consumer (seek, unsubscribe by force, unloaded, deleted): forgets the id and tells the
+        client with CLOSE_CONSUMER. Does not call `Consumer.close()`."""
+
     async def check_liveness(self) -> bool:
         """PINGs the peer if it was silent; False after `connectionLivenessCheckTimeoutMillis`, and the connection is
         then closed."""
