@@ -6,6 +6,7 @@ clients look at it, is said by the one who raises.
 
 # ruff: noqa: N818  (the names are those of Pulsar's ServerError, without repeating "Error")
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -14,7 +15,14 @@ _CLASS_OF_CODE: dict[int, "type[PulsarError]"] = {}
 
 
 class MalformedFrame(Exception):
-    """The peer broke the framing or the encoding: close its connection, there is no answer (facts 1.3)."""
+    """The peer broke the framing or the encoding: close its connection, there is no answer (facts 1.3).
+
+    `frames` are the sound (command, rest) pairs that preceded it in the same read; handle them before closing.
+    """
+
+    def __init__(self, message: str, frames: Sequence[tuple[bytes, bytes | None]] = ()) -> None:
+        super().__init__(message)
+        self.frames = frames
 
 
 class UnknownCommand(Exception):
