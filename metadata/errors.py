@@ -1,8 +1,8 @@
-"""Errors of every metadata store. Names follow ZooKeeper's KeeperException codes."""
+"""Errors of every metadata store. Names follow ZooKeeper's KeeperException codes where it has one."""
 
 
 class MetadataError(Exception):
-    """Base of all; `path` names the record concerned."""
+    """Base of all; `path` names the record concerned (or the store's file)."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -48,3 +48,28 @@ class EphemeralParentError(MetadataError):
 
 class StoreClosedError(MetadataError):
     """The store was closed, its file failed, or its session is lost for good."""
+
+
+class StoreWriteError(MetadataError):
+    """The change could not be made durable and has not happened (disk full, quota). Reads go on; a later write may
+    succeed."""
+
+
+class StoreOverloadedError(MetadataError):
+    """More writes wait than the store's bound allows; this one was not taken."""
+
+
+class StoreFileError(MetadataError):
+    """open() cannot use the file; nothing in it was changed. `path` is the file's name, not a record's."""
+
+
+class StoreLockedError(StoreFileError):
+    """Another process (or another store of this one) has the file open."""
+
+
+class StoreForeignError(StoreFileError):
+    """The file is not a metadata store of ours, or of a version that this code does not know."""
+
+
+class StoreDamagedError(StoreFileError):
+    """The file does not hold what was written to it."""
