@@ -14,7 +14,7 @@ class AlreadyInUseError(Exception):
 
 
 class DataFolderLock:
-    """An advisory lock on `DIR/magnetar.lock`, which holds the owner's pid. The kernel frees it when the process ends."""
+    """An advisory lock on `DIR/magnetar.lock`, which holds the owner's pid. The kernel frees it with the process."""
 
     def __init__(self, folder: Path) -> None:
         """Creates the folder where it is missing. Raises AlreadyInUseError, OSError (cannot create or write)."""

@@ -47,7 +47,13 @@ def test_installed_server_starts_beside_a_users_own_server_package(wheel: Path, 
 
     for command in ([environment / "bin" / "magnetar"], [python, "-m", "magnetar"]):
         process = subprocess.Popen(
-            [*command, "standalone", "--data-dir", tmp_path / "data", "--broker-port=0", "--web-port=0", "--ready-json"],
+            [
+                *command,
+                "standalone",
+                "--data-dir",
+                tmp_path / "data",
+                *["--broker-port", "0", "--web-port", "0", "--ready-json"],
+            ],
             stdout=subprocess.PIPE,
             cwd=tmp_path / "work",
             env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},

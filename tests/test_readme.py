@@ -22,9 +22,7 @@ def example() -> str:
 def test_the_example_prints_its_ten_messages(tmp_path: Path) -> None:
     with standalone(tmp_path) as server:
         source = example().replace("pulsar://127.0.0.1:6650", server.broker_url)
-        result = subprocess.run(
-            [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False
-        )
+        result = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
     assert [line.rpartition(" ")[2] for line in result.stdout.splitlines()] == [str(n) for n in range(10)]
 

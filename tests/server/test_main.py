@@ -1,0 +1,54 @@
+"""The command line: what it refuses, and that help shows examples and what to do about damage."""
+
+from pathlib import Path
+
+import pytest
+
+from server.main import build_parser, main
+
+
+def test_standalone_takes_ports_and_overrides() -> None:
+    arguments = build_parser().parse_args(
+        ["standalone", "--broker-port", "0", "--web-port", "8081", "--set", "a=b=c", "--set", "d="]
+    )
+    assert (arguments.broker_port, arguments.web_port) == (0, 8081)
+    assert dict(arguments.set) == {"a": "b=c", "d": ""}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["standalone", "--broker-port", "65536"], "'65536' is not a port"),
+        (["standalone", "--web-port", "-1"], "--web-port"),
+        (["standalone", "--set", "novalue"], "'novalue' is not KEY=VALUE"),
+        (["stand"], "invalid choice"),
+        ([], "COMMAND"),
+    ],
+)
+def test_wrong_usage_exits_2_and_names_what_was_wrong(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_help_has_examples_and_explains_damage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["standalone", "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "magnetar standalone --data-dir" in text
+    assert "damaged journal" in text
+
+
+def test_missing_configuration_file_is_one_sentence_and_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    code = main(["standalone", "--data-dir", str(data), "--conf", str(tmp_path / "none.conf")])
+    assert code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "none.conf" in line
+    assert not data.exists()
