@@ -1,0 +1,114 @@
+"""Settings of managed ledgers: fields are the snake_case of broker.conf's keys."""
+
+from dataclasses import dataclass
+
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedLedgerConfig:
+    """One managed ledger's settings, and (marked "process") those of the factory.
+
+    Defaults are broker.conf's of Pulsar 4.0 but the quorums, which are standalone's. Validated at construction: raises
+    ValueError that names the field.
+    """
+
+    managed_ledger_default_ensemble_size: int = 1
+    managed_ledger_default_write_quorum: int = 1
+    managed_ledger_default_ack_quorum: int = 1
+
+    managed_ledger_max_entries_per_ledger: int = 50_000
+    managed_ledger_max_size_per_ledger_mbytes: int = 2_048
+    managed_ledger_min_ledger_rollover_time_minutes: int = 10
+    """A full ledger is not closed before this age; 0 = at once."""
+    managed_ledger_max_ledger_rollover_time_minutes: int = 240
+    managed_ledger_inactive_ledger_rollover_time_seconds: int = 0
+    """Close a ledger that got no entry for so long; 0 = never for that reason alone."""
+
+    managed_ledger_cursor_max_entries_per_ledger: int = 50_000
+    managed_ledger_cursor_rollover_time_in_seconds: int = 14_400
+    managed_ledger_default_mark_delete_rate_limit: float = 1.0
+    """How often per second a cursor's changes are stored at once; the rest waits for `cursor.QUIET_FLUSH_MS`. 0 = no
+    limit."""
+    managed_ledger_max_unacked_ranges_to_persist: int = 10_000
+    """Up to so many acknowledged ranges are written one by one (any Pulsar reads that); more are written as bitmaps."""
+    managed_ledger_max_unacked_ranges_to_persist_in_metadata_store: int = 1_000
+    managed_ledger_max_batch_deleted_index_to_persist: int = 10_000
+    """Half-acknowledged batches stored per cursor, the nearest to the mark-delete; others are redelivered whole."""
+    managed_ledger_persist_individual_ack_as_long_array: bool = False
+    """Always write bitmaps (field 6), as Pulsar 4.1 and later do."""
+
+    managed_ledger_cache_size_mb: int = 64
+    """Process: bound of the tail cache."""
+    managed_ledger_cache_eviction_time_threshold_millis: int = 1_000
+    """Process: entries older than this leave the tail cache at the next tick."""
+
+    retention_time_minutes: int = 0
+    """How long consumed ledgers are kept; -1 = for ever."""
+    retention_size_mb: int = 0
+    """How many consumed bytes are kept; -1 = all."""
+
+    retention_check_interval_in_seconds: int = 120
+    """Process: how often every managed ledger is rolled over by age and trimmed."""
+
+    def __post_init__(self) -> None:
+        ensemble, write, ack = self.quorums
+        if not 1 <= ack <= write <= ensemble:
+            raise ValueError(f"quorums must be 1 <= ack <= write <= ensemble, not {ack} <= {write} <= {ensemble}")
+        for field, least in _LEAST.items():
+            value = getattr(self, field)
+            if value < least:
+                raise ValueError(f"{field} is {value}, must be at least {least}")
+
+    @property
+    def quorums(self) -> tuple[int, int, int]:
+        """(ensemble size, write quorum, ack quorum)."""
+        return (
+            self.managed_ledger_default_ensemble_size,
+            self.managed_ledger_default_write_quorum,
+            self.managed_ledger_default_ack_quorum,
+        )
+
+    @property
+    def size_max(self) -> int:
+        """Bytes of a ledger at which it is full."""
+        return self.managed_ledger_max_size_per_ledger_mbytes * MEBIBYTE
+
+    @property
+    def age_min_ms(self) -> int:
+        return self.managed_ledger_min_ledger_rollover_time_minutes * 60_000
+
+    @property
+    def age_max_ms(self) -> int:
+        return self.managed_ledger_max_ledger_rollover_time_minutes * 60_000
+
+    @property
+    def retention_ms(self) -> int:
+        """Negative: for ever."""
+        return self.retention_time_minutes * 60_000
+
+    @property
+    def retention_bytes(self) -> int:
+        """Negative: unlimited."""
+        return self.retention_size_mb * MEBIBYTE
+
+
+_LEAST: dict[str, int] = {
+    "managed_ledger_default_ack_quorum": 1,
+    "managed_ledger_max_entries_per_ledger": 1,
+    "managed_ledger_max_size_per_ledger_mbytes": 1,
+    "managed_ledger_min_ledger_rollover_time_minutes": 0,
+    "managed_ledger_max_ledger_rollover_time_minutes": 1,
+    "managed_ledger_inactive_ledger_rollover_time_seconds": 0,
+    "managed_ledger_cursor_max_entries_per_ledger": 2,
+    "managed_ledger_cursor_rollover_time_in_seconds": 1,
+    "managed_ledger_default_mark_delete_rate_limit": 0,
+    "managed_ledger_max_unacked_ranges_to_persist": 0,
+    "managed_ledger_max_unacked_ranges_to_persist_in_metadata_store": 0,
+    "managed_ledger_max_batch_deleted_index_to_persist": 0,
+    "managed_ledger_cache_size_mb": 0,
+    "managed_ledger_cache_eviction_time_threshold_millis": 1,
+    "retention_time_minutes": -1,
+    "retention_size_mb": -1,
+    "retention_check_interval_in_seconds": 1,
+}

@@ -1,0 +1,98 @@
+"""Errors of managed ledgers.
+
+Each class carries the ServerError code that a client is told, and `retriable`: whether the same call may succeed later
+without anything being reopened.
+"""
+
+# ruff: noqa: N818  (as in pulsar_proto.errors: names of conditions)
+
+from typing import ClassVar
+
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+
+class ManagedLedgerError(Exception):
+    """Base of all; `name` is the managed ledger concerned."""
+
+    code: ClassVar[pb.ServerError.ValueType] = pb.PersistenceError
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+
+
+class NoSuchManagedLedger(ManagedLedgerError):
+    """open() without create of a name that has no record."""
+
+    code = pb.TopicNotFound
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "no such managed ledger")
+
+
+class ManagedLedgerFenced(ManagedLedgerError):
+    """Somebody else owns the managed ledger: it must be opened anew, if at all (ManagedLedgerFencedException)."""
+
+    code = pb.ServiceNotReady
+
+
+class ManagedLedgerClosed(ManagedLedgerError):
+    """Used after close() or delete()."""
+
+    code = pb.ServiceNotReady
+
+
+class ManagedLedgerTerminated(ManagedLedgerError):
+    """An append after terminate()."""
+
+    code = pb.TopicTerminatedError
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "terminated, takes no more entries")
+
+
+class AppendFault(ManagedLedgerError):
+    """Storing failed; whether the entries are there is unknown, as after any lost answer."""
+
+    retriable = True
+
+
+class TooManyPending(ManagedLedgerError):
+    """The queue of groups that wait for a new ledger is full (`appender.PENDING_*_MAX`)."""
+
+    code = pb.TooManyRequests
+    retriable = True
+
+
+class ReadFault(ManagedLedgerError):
+    """A stored entry cannot be read now."""
+
+    retriable = True
+
+
+class LedgerGone(ManagedLedgerError):
+    """A ledger of the list cannot be read at all: its record is missing, or it was offloaded and removed from the
+    bookies."""
+
+
+class MetadataFault(ManagedLedgerError):
+    """The metadata store failed; the outcome of a write is unknown until the record is read again."""
+
+    code = pb.MetadataError
+    retriable = True
+
+
+class NoSuchCursor(ManagedLedgerError):
+    """The managed ledger has no cursor of that name."""
+
+    code = pb.SubscriptionNotFound
+
+    def __init__(self, name: str, cursor: str) -> None:
+        super().__init__(name, f"no cursor {cursor!r}")
+
+
+class CursorFault(ManagedLedgerError):
+    """The cursor's position could not be stored; it stays in memory and is tried again."""
+
+    retriable = True

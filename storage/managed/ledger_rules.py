@@ -1,0 +1,77 @@
+"""When the current ledger is closed, and which closed ledgers are deleted. Pure choices.
+
+Sources: ManagedLedgerImpl.currentLedgerIsFull, internalTrimLedgers; facts 6.2. Beyond Apache, which only looks when
+entries are added: idle and consumed ledgers are closed by the tick, so that an idle topic's disk is freed (facts
+11.11).
+"""
+
+from dataclasses import dataclass
+
+from pulsar_proto.ids import Position
+from storage.managed.config import ManagedLedgerConfig
+from storage.managed.ledger_list import LedgerList
+
+IDLE_MS = 60_000
+"""A fully consumed ledger without an append for so long is closed once it has the minimum age."""
+
+
+def is_full(config: ManagedLedgerConfig, entries: int, size: int, age_ms: int) -> bool:
+    """Whether an append finds the ledger due: entries, payload bytes or age at their limit, and the minimum age."""
+    if entries == 0:
+        return False
+    full = (
+        entries >= config.managed_ledger_max_entries_per_ledger
+        or size >= config.size_max
+        or age_ms >= config.age_max_ms
+    )
+    return full and age_ms >= config.age_min_ms
+
+
+def is_due(config: ManagedLedgerConfig, ledgers: LedgerList, age_ms: int, idle_ms: int, consumed: bool) -> bool:
+    """Whether the tick closes the current ledger. `consumed`: every durable cursor passed all of it."""
+    entries = ledgers.current_entries
+    if entries == 0:
+        return False
+    if is_full(config, entries, ledgers.current_size, age_ms):
+        return True
+    inactive_ms = config.managed_ledger_inactive_ledger_rollover_time_seconds * 1000
+    if 0 < inactive_ms <= idle_ms:
+        return True
+    deletable_ever = config.retention_ms >= 0 or config.retention_bytes >= 0
+    return consumed and deletable_ever and idle_ms >= IDLE_MS and age_ms >= config.age_min_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """What may be deleted, and what keeps the first of the others (for "why is my disk not freed")."""
+
+    ledger_ids: tuple[int, ...]
+    held_by: str | None
+    """`cursor`, `retention`, `current` (the open ledger), or None when nothing is left."""
+
+
+def choose_trim(config: ManagedLedgerConfig, ledgers: LedgerList, slowest: Position | None, now_ms: int) -> Trim:
+    """Ledgers from the front that no durable cursor needs (`slowest` is the least mark-delete, None without durable
+    cursors) and that retention does not keep: older than the time, or over the size that may stay."""
+    first_needed = None if slowest is None else _first_needed(ledgers, slowest)
+    remaining = ledgers.size
+    chosen: list[int] = []
+    for info in ledgers.infos:
+        if info.ledger_id == ledgers.current_id:
+            return Trim(tuple(chosen), "current")
+        if first_needed is not None and info.ledger_id >= first_needed:
+            return Trim(tuple(chosen), "cursor")
+        remaining -= info.size
+        expired = 0 <= config.retention_ms < now_ms - info.closed_ms or config.retention_ms == 0
+        over_quota = 0 <= config.retention_bytes <= remaining
+        if not expired and not over_quota:
+            return Trim(tuple(chosen), "retention")
+        chosen.append(info.ledger_id)
+    return Trim(tuple(chosen), None)
+
+
+def _first_needed(ledgers: LedgerList, mark_delete: Position) -> int:
+    """The first ledger id that a cursor at `mark_delete` still needs."""
+    last = ledgers.last_entry(mark_delete.ledger_id)
+    passed = last is not None and mark_delete.entry_id >= last and mark_delete.ledger_id != ledgers.current_id
+    return mark_delete.ledger_id + 1 if passed else mark_delete.ledger_id
