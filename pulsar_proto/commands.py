@@ -6,7 +6,6 @@ Frames with a payload are made by `frame_encoders` (MESSAGE) and `payload` (SEND
 from struct import Struct
 
 from google.protobuf.message import DecodeError
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 from pulsar_proto.errors import MalformedFrame, UnknownCommand
 from pulsar_proto.frame_encoders import MessageFramer, Receipt, ReceiptEncoder, varint
@@ -68,7 +67,7 @@ def parse_command(data: bytes) -> pb.BaseCommand:
     except DecodeError as error:
         raise MalformedFrame(f"command of {len(data)} bytes does not decode: {data[:16].hex()}") from error
     if not command.IsInitialized():
-        unknown_type = _unknown_type(command)
+        unknown_type = _unknown_type(command, data)
         if unknown_type is not None:
             raise UnknownCommand(unknown_type)
         raise MalformedFrame(f"command lacks a required field: {data[:16].hex()}")
@@ -78,12 +77,15 @@ def parse_command(data: bytes) -> pb.BaseCommand:
     return command
 
 
-def _unknown_type(command: pb.BaseCommand) -> int | None:
-    """A closed enum's unknown value is kept among the unknown fields, and `type` counts as missing."""
-    unknown_fields = UnknownFieldSet(command)
-    for index in range(len(unknown_fields)):
-        if unknown_fields[index].field_number == _TYPE_FIELD:
-            return int(unknown_fields[index].data)
+def _unknown_type(command: pb.BaseCommand, data: bytes) -> int | None:
+    """Protobuf counts an enum field with a value that it does not know as missing: read it from the bytes."""
+    if command.HasField("type") or data[:1] != b"\x08":
+        return None
+    value = 0
+    for shift, byte in zip(range(0, 70, 7), data[1:], strict=False):
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value
     return None
 
 

@@ -1,0 +1,167 @@
+"""What follows the command in SEND and MESSAGE, and is stored byte by byte as an entry's body.
+
+    [0x0e02 u16 | u32 size | BrokerEntryMetadata]   stored entries and towards clients that want it, never from clients
+    [0x0e01 u16 | u32 crc32c]                       over everything after it
+    u32 size | MessageMetadata | body
+
+Source: facts 1.1, Java's `Commands.parseMessageMetadata`. An `offset` says where the payload begins in the bytes given,
+so that a whole stored entry can be looked at without cutting it (`EntryCodec.payload_offset`).
+"""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from struct import error as struct_error
+
+from google.protobuf.message import DecodeError
+
+from pulsar_proto.checksum import crc32c_of
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+MAGIC_CRC32C = 0x0E01
+MAGIC_BROKER_ENTRY_METADATA = 0x0E02
+
+_MAGIC_AND_WORD = Struct(">HI")
+_MAGIC_CRC_SIZE = Struct(">HII")
+_SIZE = Struct(">I")
+_BLOCK_BYTES = _MAGIC_AND_WORD.size
+
+_unpack_magic_crc_size = _MAGIC_CRC_SIZE.unpack_from
+_unpack_magic_word = _MAGIC_AND_WORD.unpack_from
+_parse_metadata = pb.MessageMetadata.FromString
+_parse_single = pb.SingleMessageMetadata.FromString
+
+
+def verify_checksum(payload: bytes) -> bool:
+    """Whether a client's payload agrees with its CRC-32C. True where it has none: the block may be missing."""
+    try:
+        magic, stored = _unpack_magic_word(payload)
+    except struct_error:
+        return payload[:2] != b"\x0e\x01"
+    return bool(magic != MAGIC_CRC32C or crc32c_of(payload[6:]) == stored)
+
+
+def skip_broker_entry_metadata(payload: bytes, offset: int = 0) -> int:
+    """Where the client's own bytes begin: behind the 0x0e02 block, if there is one. Raises MalformedFrame."""
+    try:
+        magic, size = _unpack_magic_word(payload, offset)
+    except struct_error:
+        return offset
+    if magic != MAGIC_BROKER_ENTRY_METADATA:
+        return offset
+    start: int = offset + _BLOCK_BYTES + size
+    if start > len(payload):
+        raise MalformedFrame(f"broker entry metadata of {size} bytes reaches beyond its entry")
+    return start
+
+
+def broker_entry_metadata(payload: bytes, offset: int = 0) -> pb.BrokerEntryMetadata | None:
+    """The 0x0e02 block, or None. Raises MalformedFrame."""
+    start = skip_broker_entry_metadata(payload, offset)
+    if start == offset:
+        return None
+    try:
+        return pb.BrokerEntryMetadata.FromString(payload[offset + _BLOCK_BYTES : start])
+    except DecodeError as error:
+        raise MalformedFrame("broker entry metadata does not decode") from error
+
+
+def skip_checksum(payload: bytes, offset: int = 0) -> int:
+    """Where metadataSize stands: behind both blocks. Clients below protocol 11 get a payload from here on."""
+    start = skip_broker_entry_metadata(payload, offset)
+    return start + _BLOCK_BYTES if payload[start : start + 2] == b"\x0e\x01" else start
+
+
+def parse_metadata(payload: bytes, offset: int = 0) -> pb.MessageMetadata:
+    """Raises MalformedFrame when sizes lie, the metadata does not decode, or a required field is missing."""
+    metadata = _metadata(payload, offset)
+    if not metadata.IsInitialized():
+        raise MalformedFrame("message metadata lacks a required field")
+    return metadata
+
+
+def message_count(payload: bytes, offset: int = 0) -> int:
+    """How many messages the entry holds: num_messages_in_batch, 1 where it is absent. Raises MalformedFrame."""
+    try:
+        magic, _, size = _unpack_magic_crc_size(payload, offset)
+        if magic == MAGIC_CRC32C:
+            start = offset + 10
+            end = start + size
+            if end <= len(payload):
+                return _parse_metadata(payload[start:end]).num_messages_in_batch
+    except (DecodeError, struct_error):
+        pass
+    return _metadata(payload, offset).num_messages_in_batch
+
+
+def publish_time_of(payload: bytes, offset: int = 0) -> int:
+    """Milliseconds since the epoch, by the producer's clock. Raises MalformedFrame."""
+    return _metadata(payload, offset).publish_time
+
+
+def body(payload: bytes, offset: int = 0) -> bytes:
+    """What follows the metadata: a message or a batch, compressed and encrypted as the metadata says."""
+    return payload[_metadata_span(payload, offset)[1] :]
+
+
+def _metadata_span(payload: bytes, offset: int) -> tuple[int, int]:
+    size_at = skip_checksum(payload, offset)
+    try:
+        (size,) = _SIZE.unpack_from(payload, size_at)
+    except struct_error as error:
+        raise MalformedFrame(f"payload of {len(payload) - offset} bytes has no metadata") from error
+    start = size_at + _SIZE.size
+    if start + size > len(payload):
+        raise MalformedFrame(f"metadata of {size} bytes reaches beyond its payload")
+    return start, start + size
+
+
+def _metadata(payload: bytes, offset: int) -> pb.MessageMetadata:
+    start, end = _metadata_span(payload, offset)
+    try:
+        return _parse_metadata(payload[start:end])
+    except DecodeError as error:
+        raise MalformedFrame(f"message metadata of {end - start} bytes does not decode") from error
+
+
+def build_payload(metadata: pb.MessageMetadata, body: bytes, *, checksum: bool = True) -> bytes:
+    """As a client builds it."""
+    head = metadata.SerializeToString()
+    checked = b"".join((_SIZE.pack(len(head)), head, body))
+    return _MAGIC_AND_WORD.pack(MAGIC_CRC32C, crc32c_of(checked)) + checked if checksum else checked
+
+
+def build_broker_entry_metadata(metadata: pb.BrokerEntryMetadata) -> bytes:
+    """The 0x0e02 block that goes before a client's payload."""
+    block = metadata.SerializeToString()
+    return _MAGIC_AND_WORD.pack(MAGIC_BROKER_ENTRY_METADATA, len(block)) + block
+
+
+def build_batch(messages: Iterable[tuple[pb.SingleMessageMetadata, bytes]]) -> bytes:
+    """The body of a batch, before compression. Sets each `payload_size`."""
+    parts: list[bytes] = []
+    for single, value in messages:
+        single.payload_size = len(value)
+        head = single.SerializeToString()
+        parts += (_SIZE.pack(len(head)), head, value)
+    return b"".join(parts)
+
+
+def split_batch(batch: bytes, count: int) -> Sequence[tuple[pb.SingleMessageMetadata, bytes]]:
+    """The `count` messages of a decompressed batch. Raises MalformedFrame when sizes lie or bytes are left over."""
+    messages = []
+    at = 0
+    try:
+        for _ in range(count):
+            (size,) = _SIZE.unpack_from(batch, at)
+            start = at + _SIZE.size + size
+            single = _parse_single(batch[at + _SIZE.size : start])
+            if single.payload_size < 0 or start + single.payload_size > len(batch):
+                raise MalformedFrame(f"message of {single.payload_size} bytes reaches beyond its batch")
+            at = start + single.payload_size
+            messages.append((single, batch[start:at]))
+    except (DecodeError, struct_error) as error:
+        raise MalformedFrame(f"message {len(messages)} of a batch of {count} does not decode") from error
+    if at != len(batch):
+        raise MalformedFrame(f"{len(batch) - at} bytes are left over after a batch of {count}")
+    return messages
