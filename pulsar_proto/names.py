@@ -1,0 +1,153 @@
+"""Names of topics and namespaces, and the spellings under which they are stored.
+
+Source: Java's TopicName, NamespaceName, NamedEntity and Codec (facts 3). Names of Pulsar 1 with a cluster in the middle
+(tenant/cluster/namespace/topic) are refused, as Pulsar 5.0 does.
+"""
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Self
+from urllib.parse import quote_plus, unquote_plus
+
+from pulsar_proto.errors import InvalidTopicName
+
+PERSISTENT = "persistent"
+NON_PERSISTENT = "non-persistent"
+DEFAULT_NAMESPACE = "public/default"
+PARTITION_SUFFIX = "-partition-"
+CACHED_NAMES_MAX = 10_000
+"""Parsed names kept for the next parse; the least recently used one is forgotten."""
+
+_ENTITY = re.compile(r"[-=:.A-Za-z0-9_]+")
+_I32_MAX = 2**31 - 1
+
+
+def encode_local(text: str) -> str:
+    """Java's URLEncoder in UTF-8: space is `+`, and only letters, digits and `.-*_` stay."""
+    return quote_plus(text, safe="*", errors="replace").replace("~", "%7E")
+
+
+def decode_local(text: str) -> str:
+    """The reverse of `encode_local`."""
+    return unquote_plus(text)
+
+
+def partition_index(local_name: str) -> int:
+    """k of `…-partition-k`, or -1. Decimal digits without a leading zero, up to 2^31-1."""
+    _, suffix, digits = local_name.rpartition(PARTITION_SUFFIX)
+    if not suffix or not digits.isascii() or not digits.isdigit() or (digits[0] == "0" and digits != "0"):
+        return -1
+    index = int(digits) if len(digits) <= 10 else _I32_MAX + 1
+    return index if index <= _I32_MAX else -1
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceName:
+    """`tenant/name`."""
+
+    tenant: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises InvalidTopicName."""
+        tenant, slash, name = text.partition("/")
+        if not slash or not _ENTITY.fullmatch(tenant) or not _ENTITY.fullmatch(name):
+            raise InvalidTopicName(f"Invalid namespace name {text!r}: expected <tenant>/<namespace>")
+        return cls(tenant, name)
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicName:
+    """A topic's name in its parts. Two are equal when `full` is."""
+
+    full: str
+    """`persistent://tenant/namespace/local`: what bundles hash, clients see and listings hold."""
+    domain: str = field(compare=False)
+    tenant: str = field(compare=False)
+    namespace_name: str = field(compare=False)
+    local_name: str = field(compare=False)
+    partition_index: int = field(compare=False)
+    """-1: not a partition."""
+
+    @staticmethod
+    def parse(text: str) -> "TopicName":
+        """From a full name, `tenant/namespace/topic` or `topic`. Raises InvalidTopicName."""
+        return _parse(text)
+
+    @staticmethod
+    def from_managed_ledger_name(name: str) -> "TopicName":
+        """From `tenant/namespace/domain/encoded-local`. Raises InvalidTopicName."""
+        parts = name.split("/")
+        if len(parts) != 4:
+            raise InvalidTopicName(f"Invalid managed ledger name {name!r}")
+        tenant, namespace, domain, encoded = parts
+        return _parse(f"{domain}://{tenant}/{namespace}/{decode_local(encoded)}")
+
+    @property
+    def namespace(self) -> str:
+        """`tenant/namespace`."""
+        return f"{self.tenant}/{self.namespace_name}"
+
+    @property
+    def is_persistent(self) -> bool:
+        return self.domain == PERSISTENT
+
+    @property
+    def is_partition(self) -> bool:
+        return self.partition_index >= 0
+
+    @property
+    def base(self) -> "TopicName":
+        """The partitioned topic of a partition; else the topic itself."""
+        if self.partition_index < 0:
+            return self
+        return _parse(self.full.rpartition(PARTITION_SUFFIX)[0])
+
+    def partition(self, index: int) -> "TopicName":
+        """Partition `index` of this topic."""
+        return _parse(f"{self.full}{PARTITION_SUFFIX}{index}")
+
+    @property
+    def managed_ledger_name(self) -> str:
+        """`tenant/namespace/domain/encoded-local`: the path below /managed-ledgers."""
+        return f"{self.tenant}/{self.namespace_name}/{self.domain}/{encode_local(self.local_name)}"
+
+    @property
+    def schema_id(self) -> str:
+        """`tenant/namespace/encoded-local` of the base topic: the path below /schemas."""
+        return f"{self.tenant}/{self.namespace_name}/{encode_local(self.base.local_name)}"
+
+    def __str__(self) -> str:
+        return self.full
+
+
+@lru_cache(maxsize=CACHED_NAMES_MAX)
+def _parse(text: str) -> TopicName:
+    domain, scheme, rest = text.partition("://")
+    if not scheme:
+        domain, rest = PERSISTENT, text
+        if "/" not in text:
+            rest = f"{DEFAULT_NAMESPACE}/{text}"
+        elif text.count("/") != 2:
+            raise InvalidTopicName(
+                f"Invalid short topic name '{text}', it should be in the format of "
+                "<tenant>/<namespace>/<topic> or <topic>"
+            )
+    if domain not in (PERSISTENT, NON_PERSISTENT):
+        raise InvalidTopicName(f"Invalid topic domain: '{domain}'")
+    parts = rest.split("/")
+    if len(parts) != 3:
+        raise InvalidTopicName(f"Invalid topic name '{text}': expected {domain}://<tenant>/<namespace>/<topic>")
+    tenant, namespace, local_name = parts
+    for entity in (tenant, namespace):
+        if not _ENTITY.fullmatch(entity):
+            raise InvalidTopicName(f"Invalid topic name '{text}': '{entity}' is no tenant or namespace")
+    if not local_name.strip():
+        raise InvalidTopicName(f"Invalid topic name '{text}': topic name can't be empty")
+    full = f"{domain}://{tenant}/{namespace}/{local_name}"
+    return TopicName(full, domain, tenant, namespace, local_name, partition_index(local_name))
