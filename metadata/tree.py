@@ -80,8 +80,18 @@ def check_path(path: str) -> None:
     names = path.split("/")
     if names[0] or len(names) < 2:
         raise ValueError(f"metadata path {path!r} does not start with '/'")
+    if not path.isascii() and not _is_unicode(path):
+        raise ValueError(f"metadata path {path!r} is not Unicode text")
     if "\0" in path or any(name in ("", ".", "..") for name in names[1:]):
         raise ValueError(f"metadata path {path!r} has an empty name, '.', '..' or a zero character")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def parent_of(path: str) -> str:
@@ -218,7 +228,7 @@ class Batch:
             path = f"{path}{parent.sequence:010d}"
         if self.find(path) is not None:
             raise NodeExistsError(path)
-        node = Node(value, 0, self._now_ms, self._now_ms, owner=self._owner if ephemeral else PERSISTENT)
+        node = Node(bytes(value), 0, self._now_ms, self._now_ms, owner=self._owner if ephemeral else PERSISTENT)
         self.staged[path] = node
         parent = self._staged_copy(parent_path, parent)
         parent.child_count += 1
@@ -239,7 +249,7 @@ class Batch:
     def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
         """Raises NoNodeError, BadVersionError."""
         node = self._staged_copy(path, self._expect(path, expected_version))
-        node.value = value
+        node.value = bytes(value)
         node.version += 1
         node.modified_ms = self._now_ms
         self.events.append(Event(EventType.CHANGED, path))

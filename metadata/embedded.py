@@ -1,0 +1,139 @@
+"""Records in one file of this process, for standalone: durable, recovered after a crash at any moment.
+
+Reads are served from memory. The writes of one loop turn share one commit, which one thread makes; while it is under
+way, what comes next gathers for the one after. Ephemeral records live in memory only: they end with the process.
+"""
+
+import asyncio
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from metadata.errors import StoreClosedError, StoreWriteError
+from metadata.record_file import Change, RecordFile, Totals, error_name, is_passing, plan_change
+from metadata.tree import Batch, Tree
+from metadata.tree_store import Done, TreeStore, wall_clock_ms
+from metadata.watches import Watches
+
+log = logging.getLogger(__name__)
+
+SESSION = 1
+"""The file has one user, so there is one session at a time."""
+
+
+class EmbeddedStore(TreeStore):
+    """A store on a file; made by `open`. Without room on the disk writes fail with StoreWriteError and reads go on,
+    until there is room again. After any other fault of the disk writes fail with StoreClosedError until a restart."""
+
+    def __init__(
+        self, file: RecordFile, thread: "_FileThread", tree: Tree, totals: Totals, clock_ms: Callable[[], int]
+    ) -> None:
+        super().__init__(file.path, tree, Watches(), SESSION, clock_ms)
+        self._file = file
+        self._thread = thread
+        self._totals = totals
+        self._fault: str | None = None
+        self._full = False
+        self.commits = 0
+        """Durable commits since the file was opened."""
+
+    @classmethod
+    async def open(
+        cls, path: str | os.PathLike[str], *, clock_ms: Callable[[], int] = wall_clock_ms
+    ) -> "EmbeddedStore":
+        """Opens the file and makes it where there is none; its folder must exist. `clock_ms` dates the records.
+
+        Raises StoreLockedError, StoreForeignError, StoreDamagedError, or plain StoreFileError for what the system says.
+        """
+        name = os.fspath(path)
+        thread = _FileThread(asyncio.get_running_loop())
+        try:
+            file, tree, totals = await thread.call(lambda: RecordFile.open(name))
+        except BaseException:
+            thread.stop()
+            raise
+        return cls(file, thread, tree, totals, clock_ms)
+
+    def _persist(self, batch: Batch, done: Done) -> None:
+        change = plan_change(self._tree, batch.staged, self._totals)
+        if change is None:
+            done(None)
+        elif self._fault is not None:
+            fault = self._fault
+            done(lambda: StoreClosedError(self._name, fault))
+        else:
+            self._thread.run(lambda: self._file.write(change), lambda _, error: self._written(change, error, done))
+
+    def _written(self, change: Change, error: Exception | None, done: Done) -> None:
+        if error is None:
+            self._totals = change.totals
+            self.commits += 1
+            if self._full:
+                self._full = False
+                log.info("metadata file %s: writes work again", self._name)
+            done(None)
+            return
+        reason = f"{error} ({error_name(error)})"
+        if is_passing(error):
+            if not self._full:
+                self._full = True
+                log.warning("metadata file %s: writes fail until there is room: %s", self._name, reason)
+            done(lambda: StoreWriteError(self._name, f"cannot be written: {reason}"))
+            return
+        self._fault = f"writing failed, no more is written until a restart: {reason}"
+        log.error("metadata file %s: %s", self._name, self._fault)
+        done(lambda: StoreClosedError(self._name, f"writing failed: {reason}"))
+
+    async def _release(self) -> None:
+        await self._thread.call(self._file.close)
+        self._thread.stop()
+
+
+class _FileThread:
+    """The thread that does all work on the file, in order. Results come back on the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._work: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any, Exception | None], None]] | None]
+        self._work = queue.SimpleQueue()
+        # A daemon: a process that ends without close() must not hang, and the file survives that as it does SIGKILL.
+        threading.Thread(target=self._serve, name="metadata-file", daemon=True).start()
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+        self._work.put((work, done))
+
+    async def call(self, work: Callable[[], Any]) -> Any:
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(result: Any, error: Exception | None) -> None:
+            if future.cancelled():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.run(work, done)
+        return await future
+
+    def stop(self) -> None:
+        """The thread ends after the work that it has."""
+        self._work.put(None)
+
+    def _serve(self) -> None:
+        while (task := self._work.get()) is not None:
+            work, done = task
+            result: Any = None
+            fault: Exception | None = None
+            try:
+                result = work()
+            except Exception as error:
+                fault = error
+            try:
+                self._loop.call_soon_threadsafe(done, result, fault)
+            except RuntimeError:
+                return  # the loop is closed: nobody waits any more
+            del task, work, done, result, fault  # nothing of a batch stays alive while the thread is idle

@@ -1,0 +1,45 @@
+"""A child process for the crash tests: writes to a store until it is killed, and says on stdout what was acknowledged.
+
+    python -m tests.metadata.crash_writer FILE FIRST_NUMBER
+
+Each line `+N` or `-N` says that the creation or the deletion of the record /n/N was acknowledged.
+"""
+
+import asyncio
+import os
+import sys
+
+from metadata.embedded import EmbeddedStore
+
+WRITERS = 4
+
+
+def value_of(number: int) -> bytes:
+    return f"value {number} ".encode() * (1 + number % 40)
+
+
+def say(text: str) -> None:
+    os.write(1, text.encode() + b"\n")
+
+
+async def write_for_ever(store: EmbeddedStore, first: int) -> None:
+    number = first
+    while True:
+        await store.create(f"/n/{number}", value_of(number), make_parents=True)
+        say(f"+{number}")
+        if number % 5 == 0:
+            await store.delete(f"/n/{number}")
+            say(f"-{number}")
+        number += WRITERS
+
+
+async def main() -> None:
+    store = await EmbeddedStore.open(sys.argv[1])
+    first = int(sys.argv[2])
+    await store.create(f"/alive-{first}", ephemeral=True)
+    await store.create(f"/n/ephemeral-{first}", ephemeral=True, make_parents=True)
+    await asyncio.gather(*(write_for_ever(store, first + writer) for writer in range(WRITERS)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
