@@ -1,0 +1,372 @@
+"""The asyncio shell of one client's connection: bytes in, frames to handlers, bytes out.
+
+It owns the socket's two directions, the table of this client's producers and consumers, and the requests that are in
+progress. It holds no rule of the protocol: which command is legal is `session`'s, what a command does is `handlers`'.
+
+A read is taken as a whole: runs of SENDs go to their producers as one group each (`handlers.produce.publish_run`), any
+other command is handled in its place, so a producer's commands keep their order. A handler that must wait becomes a
+task; the commands behind it do not wait for it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from pulsar_proto.commands import (
+    close_consumer_frame,
+    close_producer_frame,
+    error_frame,
+    parse_command,
+    ping_frame,
+)
+from pulsar_proto.errors import MalformedFrame, UnknownCommand
+from pulsar_proto.framing import Frame, FrameReader
+from pulsar_proto.ids import NO_REQUEST_ID
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.handlers import TABLE
+from server.handlers.pending import Pending
+from server.handlers.produce import SEND_PREFIX, publish_run
+from server.openings import describe_opening
+from server.output import Output
+from server.publish_window import PublishWindow
+from server.requests import Requests
+from server.session import (
+    FIRST_VERSION_WITH_CLOSE_COMMANDS,
+    KeepAlive,
+    KeepAliveAction,
+    RecentlyClosed,
+    Session,
+    State,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from server.broker_context import BrokerContext
+    from server.topics.consumer import Consumer
+    from server.topics.producer import Producer
+
+log = logging.getLogger(__name__)
+
+CLOSE_DEADLINE_SECONDS = 5.0
+"""How long a closed connection may take to deliver its last bytes before it is cut off."""
+
+OPENING_BYTES = 16
+
+_PING = ping_frame()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Implements `server.topics.client.ClientConnection`."""
+
+    def __init__(self, broker: "BrokerContext") -> None:
+        self.broker = broker
+        self.session = Session()
+        self.producers: dict[int, Producer] = {}
+        self.consumers: dict[int, Consumer] = {}
+        self.pending_producers: dict[int, Pending] = {}
+        self.pending_consumers: dict[int, Pending] = {}
+        self.recently_closed = RecentlyClosed(broker.limits.keep_alive_interval_seconds)
+        self.publishes = PublishWindow(broker.limits.max_pending_publish_requests_per_connection)
+        self.remote_address = ""
+        self.remote_ip = ""
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(broker.limits.max_frame_size, broker.read_scratch)
+        self._keep_alive = KeepAlive(broker.limits.keep_alive_interval_seconds, broker.now())
+        self._throttles: set[object] = set()
+        self._release_scheduled = False
+        self._requests = Requests(self)
+        self._liveness: asyncio.Future[bool] | None = None
+        self._cut_off_at = 0.0
+        self._taken_at_tick = 0
+        self._received_any = False
+        self._transport: asyncio.Transport
+        self._output: Output
+
+    # --- asyncio's calls -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.remote_ip = str(peer[0]) if peer else "unknown"
+        self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
+        self._output = Output(self._loop, transport, self._writable_changed, self._too_much_output)
+        refusal = self.broker.admit(self)
+        if refusal is not None:
+            self.write(error_frame(NO_REQUEST_ID, pb.NotAllowedError, refusal))
+            self.close(refusal, logging.WARNING)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frames = self._reader.received(nbytes)
+            self._received_any = True
+            if frames:
+                self._handle_frames(frames)
+        except MalformedFrame as error:
+            self._received_malformed(error, nbytes)
+        except Exception:
+            log.exception("%s: a command could not be handled", self.remote_address)
+            self.close("an error of ours, see above", logging.ERROR)
+
+    def eof_received(self) -> None:
+        """The peer will not speak again: asyncio closes the transport."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._become_closed(f"closed by the peer ({exc})" if exc else "closed by the peer", logging.INFO)
+        self.broker.leave(self)
+
+    def pause_writing(self) -> None:
+        self._output.pause()
+
+    def resume_writing(self) -> None:
+        self._output.resume()
+
+    # --- inbound ---------------------------------------------------------------------------------------------------
+
+    def _handle_frames(self, frames: list[Frame]) -> None:
+        self._keep_alive.heard()
+        if self._liveness is not None and not self._liveness.done():
+            self._liveness.set_result(True)
+        index = 0
+        end = len(frames)
+        while index < end:
+            if frames[index][0].startswith(SEND_PREFIX) and self.session.state is State.CONNECTED:
+                index = publish_run(self, frames, index)
+            else:
+                self._handle(frames[index])
+                index += 1
+            if self.session.state is State.CLOSED:
+                return
+
+    def _handle(self, frame: Frame) -> None:
+        try:
+            command = parse_command(frame[0])
+        except UnknownCommand as error:
+            log.info("%s: %s ignored", self.remote_address, error)
+            return
+        verdict = self.session.judge(command.type)
+        if verdict is Verdict.CLOSE:
+            self.close(self.session.why_illegal(command.type), logging.WARNING)
+        if verdict is not Verdict.HANDLE:
+            return
+        if command.type == pb.BaseCommand.SEND:
+            publish_run(self, [frame], 0)
+            return
+        handler = TABLE[command.type]
+        self._requests.run(handler, getattr(command, handler.field))
+
+    def _received_malformed(self, error: MalformedFrame, nbytes: int) -> None:
+        """Handles the sound frames before the bad one, then closes without an answer (facts 1.3)."""
+        opening = b""
+        if not self._received_any:
+            opening = bytes(self._reader.get_buffer(-1)[: min(nbytes, OPENING_BYTES)])
+        reason = describe_opening(opening) or str(error)
+        try:
+            self._handle_frames(list(error.frames))
+        except MalformedFrame as earlier:
+            reason = str(earlier)
+        self.close(reason, logging.WARNING)
+
+    # --- ClientConnection ------------------------------------------------------------------------------------------
+
+    @property
+    def client_version(self) -> str:
+        return self.session.client_version
+
+    @property
+    def protocol_version(self) -> int:
+        return self.session.protocol_version
+
+    @property
+    def is_open(self) -> bool:
+        return self.session.state is not State.CLOSED
+
+    @property
+    def is_writable(self) -> bool:
+        return self._output.is_writable
+
+    def when_writable(self, callback: Callable[[], None]) -> None:
+        if self.is_open:
+            self._output.when_writable(callback)
+
+    def write(self, data: bytes) -> None:
+        if self.session.state is State.CLOSED:
+            return
+        self._output.write(data)
+        if self._throttles and not self._release_scheduled:
+            self._schedule_release()
+
+    def write_frames(self, chunks: list[bytes]) -> None:
+        if self.session.state is not State.CLOSED:
+            self._output.write_frames(chunks)
+
+    def throttle_reading(self, key: object) -> None:
+        if not self._throttles and self.is_open and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._throttles.add(key)
+
+    def release_reading(self, key: object) -> None:
+        if key not in self._throttles:
+            return
+        self._throttles.discard(key)
+        if not self._throttles and self.is_open and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close_producer(self, producer_id: int) -> None:
+        if self.producers.pop(producer_id, None) is None or not self.is_open:
+            return
+        self.recently_closed.add(producer_id, self.broker.now())
+        if self.protocol_version < FIRST_VERSION_WITH_CLOSE_COMMANDS:
+            self.close("a producer was closed; the client is too old to be told")
+            return
+        self.write(close_producer_frame(producer_id, NO_REQUEST_ID))
+
+    def close_consumer(self, consumer_id: int) -> None:
+        if self.consumers.pop(consumer_id, None) is None or not self.is_open:
+            return
+        if self.protocol_version < FIRST_VERSION_WITH_CLOSE_COMMANDS:
+            self.close("a consumer was closed; the client is too old to be told")
+            return
+        self.write(close_consumer_frame(consumer_id, NO_REQUEST_ID))
+
+    async def check_liveness(self) -> bool:
+        """ServerCnx.checkConnectionLiveness: any inbound command within the time is an answer."""
+        timeout_ms = self.broker.limits.connection_liveness_check_timeout_millis
+        if not self.is_open or timeout_ms <= 0:
+            return self.is_open
+        if self._liveness is None or self._liveness.done():
+            self._liveness = self._loop.create_future()
+            self.write(_PING)
+            expiry = self._loop.call_later(timeout_ms / 1000, self._liveness_expired, self._liveness)
+            self._liveness.add_done_callback(lambda _: expiry.cancel())
+        return await asyncio.shield(self._liveness)
+
+    def close(self, reason: str, level: int = logging.INFO) -> None:
+        """Delivers what was written, then closes; a peer that does not take it is cut off by `tick`."""
+        if not self.is_open:
+            return
+        self._output.flush()
+        self._become_closed(reason, level)
+        self._transport.close()
+
+    # --- for handlers and the listener -------------------------------------------------------------------------------
+
+    def published(self, count: int, size_bytes: int) -> None:
+        """SENDs were handed to their producers: stop reading when too many wait for their receipt."""
+        publishes = self.publishes
+        publishes.add(count, size_bytes)
+        if publishes.may_be_full:
+            self.settle_publishes()
+            if publishes.is_full:
+                self.throttle_reading(publishes)
+        if not self.broker.budget.take(size_bytes):
+            self.broker.waiting_for_budget.add(self)
+            self.throttle_reading(self.broker.budget)
+
+    def settle_publishes(self) -> None:
+        """Asks the producers what is unanswered, and gives the rest back to the budget."""
+        if self.publishes.unanswered_count:
+            pending = 0
+            for producer in self.producers.values():
+                pending += producer.pending
+            self.broker.budget.free(self.publishes.settle(pending))
+
+    def run_to_end(self, work: Awaitable[None] | None) -> None:
+        """For a `close()` of a producer or consumer that nobody waits for."""
+        if work is not None:
+            self.broker.spawn(_finish(work, self.remote_address))
+
+    def abort(self) -> None:
+        """Cuts the socket at once; what was not delivered is lost."""
+        self._cut_off("cut off")
+
+    def tick(self, now_s: float) -> None:
+        """The listener's sweep: keep-alive, output that nobody takes, throttles whose cause went away silently."""
+        if not self.is_open:
+            if now_s >= self._cut_off_at:
+                self._transport.abort()
+            return
+        if self._throttles:
+            self._release_if_answered()
+        action = self._keep_alive.tick(now_s, self.session.state, bool(self._throttles))
+        if action is KeepAliveAction.NOTHING:
+            return
+        if action is KeepAliveAction.CLOSE:
+            self.close("no CONNECT in time" if self.session.state is State.START else "no answer to PING")
+            return
+        taken = self._output.taken_bytes
+        if not self._output.is_writable and taken == self._taken_at_tick:
+            self._cut_off(f"took nothing of {self._output.unsent_bytes} bytes in a keep-alive interval")
+            return
+        self._taken_at_tick = taken
+        self.write(_PING)
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _become_closed(self, reason: str, level: int) -> None:
+        """The one place where a connection ends: one log line, nothing of it left in topics."""
+        if not self.session.close():
+            return
+        log.log(level, "%s: connection closed: %s", self.remote_address, reason)
+        self._cut_off_at = self.broker.now() + CLOSE_DEADLINE_SECONDS
+        self._output.forget()
+        for pending in (*self.pending_producers.values(), *self.pending_consumers.values()):
+            pending.abandoned = True
+        producers, self.producers = self.producers, {}
+        consumers, self.consumers = self.consumers, {}
+        for each in (*producers.values(), *consumers.values()):
+            self.run_to_end(each.close())
+        self._requests.cancel()
+        if self._liveness is not None and not self._liveness.done():
+            self._liveness.set_result(False)
+        self.broker.waiting_for_budget.discard(self)
+        self.broker.budget.free(self.publishes.settle(0))
+        self.broker.budget_may_have_room()
+
+    def _cut_off(self, reason: str) -> None:
+        self._become_closed(reason, logging.WARNING)
+        self._transport.abort()
+
+    def _too_much_output(self) -> None:
+        self._cut_off(f"does not read: {self._output.unsent_bytes} bytes wait for it")
+
+    def _writable_changed(self, writable: bool) -> None:
+        """Who does not take answers does not get to ask: requests are read again when the output has drained."""
+        if writable:
+            self.release_reading(self._output)
+        else:
+            self.throttle_reading(self._output)
+
+    def _schedule_release(self) -> None:
+        """After this callback, when the producers have counted the receipts that were just written."""
+        self._release_scheduled = True
+        self._loop.call_soon(self._release_if_answered)
+
+    def _release_if_answered(self) -> None:
+        self._release_scheduled = False
+        if not self.is_open:
+            return
+        self.settle_publishes()
+        if self.publishes in self._throttles and self.publishes.is_half_free:
+            self.release_reading(self.publishes)
+        self.broker.budget_may_have_room()
+
+    def _liveness_expired(self, check: "asyncio.Future[bool]") -> None:
+        if check.done():
+            return
+        if self._throttles:
+            check.set_result(True)  # we do not read it: its silence proves nothing
+            return
+        check.set_result(False)
+        self.close("no answer to the liveness check")
+
+
+async def _finish(work: Awaitable[None], peer: str) -> None:
+    try:
+        await work
+    except Exception:
+        log.exception("%s: closing a producer or consumer failed", peer)

@@ -1,0 +1,205 @@
+"""PRODUCER, SEND and CLOSE_PRODUCER.
+
+Sources: ServerCnx.handleProducer, handleSend, handleCloseProducer; Producer.checkAndStartPublish.
+"""
+
+import logging
+from collections.abc import Awaitable, Coroutine, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from pulsar_proto.checksum import crc32c_of
+from pulsar_proto.commands import parse_send, producer_success_frame, send_error_frame, success_frame
+from pulsar_proto.errors import MalformedFrame, ServiceNotReady
+from pulsar_proto.framing import Frame
+from pulsar_proto.names import TopicName
+from pulsar_proto.payload import MAGIC_CRC32C, body, verify_checksum
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.handlers.pending import Pending
+
+if TYPE_CHECKING:
+    from server.connection import Connection
+    from server.topics.producer import Producer
+
+log = logging.getLogger(__name__)
+
+SEND_PREFIX = b"\x08\x06\x32"
+"""How every client begins a SEND: field 1 (type) = 6, then field 6 with its length."""
+
+SHORT_SEND_BYTES = 12
+"""A SEND with a message_id or a transaction's id cannot be shorter: type 2, head 2, producer and sequence id 4, and 6
+or 4. What is shorter, as all but very long streams of single messages are, needs no second look."""
+
+CHECKED_HEAD_BYTES = 10
+"""0x0e01 u16 | u32 crc32c | u32 metadataSize: how a payload with a checksum begins."""
+
+BROKER_ENTRY_METADATA = b"\x0e\x02"
+
+read_head = Struct(">HII").unpack_from
+
+Sends = list[tuple[pb.CommandSend, bytes]]
+
+
+def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
+    """Publishes the SEND at `index` and those that follow it without another command between, as one group for each
+    producer. Returns the index of the first frame that is not part of it.
+
+    The cost of a SEND is that of the broker: no object is made for it but its parsed command.
+    """
+    end = len(frames)
+    groups: dict[int, Sends] = {}
+    group: Sends = []
+    group_id = -1
+    size_bytes = 0
+    max_size = cnx.broker.limits.max_message_size
+    command, payload = frames[index]
+    try:
+        while True:
+            send = parse_send(command)
+            if payload is None:
+                raise MalformedFrame("SEND without a payload")
+            producer_id = send.producer_id
+            if producer_id != group_id:
+                if producer_id in groups:
+                    group = groups[producer_id]
+                elif producer_id in cnx.producers:
+                    group = groups[producer_id] = []
+                else:
+                    group = _late_or_unknown(cnx, producer_id)
+                group_id = producer_id
+            size = len(payload)
+            if size < CHECKED_HEAD_BYTES:
+                sound = False
+            else:
+                magic, stored_crc, metadata_size = read_head(payload)
+                sound = (
+                    magic == MAGIC_CRC32C
+                    and metadata_size + CHECKED_HEAD_BYTES <= size <= max_size
+                    and len(command) < SHORT_SEND_BYTES
+                    and crc32c_of(payload[6:]) == stored_crc
+                )
+            if sound or _is_acceptable(cnx, send, payload):
+                group.append((send, payload))
+                size_bytes += size
+            index += 1
+            if index == end:
+                break
+            command, payload = frames[index]
+            if not command.startswith(SEND_PREFIX):
+                break
+    finally:
+        _publish(cnx, groups, size_bytes)
+    return index
+
+
+def _publish(cnx: "Connection", groups: dict[int, Sends], size_bytes: int) -> None:
+    count = 0
+    for producer_id, sends in groups.items():
+        # Publishing for one producer may close another one, when the topic fences itself.
+        producer = cnx.producers.get(producer_id)
+        if producer is not None and sends:
+            producer.publish(sends)
+            count += len(sends)
+    if count:
+        cnx.published(count, size_bytes)
+
+
+def _late_or_unknown(cnx: "Connection", producer_id: int) -> Sends:
+    """A SEND that was under way when the broker closed its producer is dropped: a list that nobody publishes. Any
+    other one closes the connection (ServerCnx.handleSend); also while the producer is still being created."""
+    if not cnx.recently_closed.contains(producer_id, cnx.broker.now()):
+        raise MalformedFrame(f"SEND of the unknown producer {producer_id}")
+    return []
+
+
+def _is_acceptable(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> bool:
+    """What the short look of `publish_run` left open: refuses with SEND_ERROR, or raises MalformedFrame for a payload
+    that could not be read back (Producer.verifyChecksum, PersistentTopic.publishMessage)."""
+    if payload.startswith(BROKER_ENTRY_METADATA):
+        raise MalformedFrame("SEND with broker entry metadata, which only brokers write")
+    if not verify_checksum(payload):
+        _refuse(cnx, send, pb.ChecksumError, "Checksum failed on the broker")
+        return False
+    content = body(payload)
+    if send.HasField("message_id"):
+        _refuse(cnx, send, pb.NotAllowedError, "Only shadow topic supports sending messages with messageId")
+        return False
+    if send.HasField("txnid_most_bits") or send.HasField("txnid_least_bits"):
+        _refuse(cnx, send, pb.NotAllowedError, "Transactions are not enabled.")
+        return False
+    if len(content) > cnx.broker.limits.max_message_size:
+        _refuse(cnx, send, pb.NotAllowedError, "Exceed maximum message size")
+        return False
+    return True
+
+
+def _refuse(cnx: "Connection", send: pb.CommandSend, code: pb.ServerError.ValueType, text: str) -> None:
+    """SEND_ERROR carries max(sequence, highest) (facts 4.2)."""
+    sequence_id = max(send.sequence_id, send.highest_sequence_id)
+    log.warning("%s: producer %d: message %d refused: %s", cnx.remote_address, send.producer_id, sequence_id, text)
+    cnx.write(send_error_frame(send.producer_id, sequence_id, code, text))
+
+
+def create_producer(cnx: "Connection", command: pb.CommandProducer) -> Coroutine[Any, Any, None] | None:
+    """A producer id that is in use answers success again (a client that gave up waiting), one that is still pending
+    ServiceNotReady."""
+    name = TopicName.parse(command.topic)
+    producer_id = command.producer_id
+    if producer_id in cnx.pending_producers:
+        raise ServiceNotReady("Producer is already present on the connection")
+    existing = cnx.producers.get(producer_id)
+    if existing is not None:
+        cnx.write(_success(command.request_id, existing))
+        return None
+    pending = cnx.pending_producers[producer_id] = Pending()
+    return _create(cnx, command, name, pending)
+
+
+async def _create(cnx: "Connection", command: pb.CommandProducer, name: TopicName, pending: Pending) -> None:
+    try:
+        topic = await cnx.broker.service.get_topic(name, create=cnx.broker.allow_auto_topic_creation)
+        if pending.abandoned:
+            return
+        producer = await topic.add_producer(cnx, command)
+    except Exception:
+        if pending.abandoned:
+            return  # the client was told that it is closed, or is gone
+        raise
+    finally:
+        if cnx.pending_producers.get(command.producer_id) is pending:
+            del cnx.pending_producers[command.producer_id]
+    if pending.abandoned:
+        log.info("%s: producer %d was closed while it was created", cnx.remote_address, command.producer_id)
+        cnx.run_to_end(producer.close())
+        return
+    cnx.producers[command.producer_id] = producer
+    cnx.recently_closed.discard(command.producer_id)
+    cnx.write(_success(command.request_id, producer))
+
+
+def _success(request_id: int, producer: "Producer") -> bytes:
+    return producer_success_frame(
+        request_id,
+        producer.name,
+        last_sequence_id=producer.last_sequence_id,
+        schema_version=producer.schema_version,
+        topic_epoch=producer.topic_epoch,
+    )
+
+
+def close_producer(cnx: "Connection", command: pb.CommandCloseProducer) -> Coroutine[Any, Any, None] | None:
+    """SUCCESS always; a creation that is under way is abandoned, and its PRODUCER never answered."""
+    pending = cnx.pending_producers.pop(command.producer_id, None)
+    if pending is not None:
+        pending.abandoned = True
+    producer = cnx.producers.pop(command.producer_id, None)
+    closing = producer.close() if producer is not None else None
+    if closing is None:
+        cnx.write(success_frame(command.request_id))
+        return None
+    return _when_closed(cnx, closing, command.request_id)
+
+
+async def _when_closed(cnx: "Connection", closing: Awaitable[None], request_id: int) -> None:
+    await closing
+    cnx.write(success_frame(request_id))

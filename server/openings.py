@@ -1,0 +1,14 @@
+"""Recognises other protocols by their first bytes, so that the log says what the peer got wrong."""
+
+HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI ", b"HTTP")
+
+
+def describe_opening(opening: bytes) -> str | None:
+    """A sentence for the log, or None for bytes that look like nothing in particular."""
+    if opening.startswith(HTTP_METHODS):
+        return "looks like HTTP; this port speaks Pulsar's binary protocol, the web port is another one"
+    if opening.startswith(b"\x16\x03"):
+        return "looks like TLS; this port speaks Pulsar's binary protocol without TLS (pulsar://)"
+    if opening.startswith((b"PROXY ", b"\r\n\r\n\x00\r\nQUIT\n")):
+        return "looks like the PROXY protocol, which is not enabled"
+    return None

@@ -1,0 +1,86 @@
+"""The requests of one connection that could not be answered at once: bounded tasks, and what is said when they fail."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pulsar_proto.errors import MalformedFrame, PulsarError
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.handlers.handler import Handler
+
+if TYPE_CHECKING:
+    from server.connection import Connection
+
+log = logging.getLogger(__name__)
+
+REQUESTS_MAX = 10_000
+"""Requests of one connection that may be in progress; the next one is refused with TooManyRequests."""
+
+Work = Coroutine[Any, Any, None]
+
+
+class Requests:
+    """Commands behind a waiting request do not wait for it. When the connection is lost, requests that only look are
+    cancelled; those that change state run to their end as the broker's own tasks."""
+
+    __slots__ = ("_cnx", "_in_progress", "_tasks")
+
+    def __init__(self, cnx: "Connection") -> None:
+        self._cnx = cnx
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._in_progress = 0
+
+    def run(self, handler: Handler, body: Any) -> None:
+        """Handles one command: at once, or by a task. Raises MalformedFrame for what closes the connection."""
+        try:
+            work = handler.run(self._cnx, body)
+        except MalformedFrame:
+            raise
+        except Exception as error:
+            self._refuse(handler, body, error)
+        else:
+            if work is not None:
+                self._start(handler, body, work)
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _start(self, handler: Handler, body: Any, work: Work) -> None:
+        if self._in_progress >= REQUESTS_MAX:
+            work.close()
+            if handler.refuse is not None:
+                text = f"More than {REQUESTS_MAX} requests in progress"
+                self._cnx.write(handler.refuse(body, pb.TooManyRequests, text))
+            return
+        self._in_progress += 1
+        task = self._cnx.broker.spawn(self._answer(handler, body, work))
+        if not handler.changes_state:
+            self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, work))
+
+    async def _answer(self, handler: Handler, body: Any, work: Work) -> None:
+        try:
+            await work
+        except MalformedFrame as error:
+            self._cnx.close(str(error), logging.WARNING)
+        except Exception as error:
+            self._refuse(handler, body, error)
+
+    def _ended(self, work: Work, task: asyncio.Task[None]) -> None:
+        self._in_progress -= 1
+        self._tasks.discard(task)
+        work.close()  # of a task that was cancelled before it began
+
+    def _refuse(self, handler: Handler, body: Any, error: Exception) -> None:
+        cnx = self._cnx
+        if isinstance(error, PulsarError):
+            code = error.code
+            log.info("%s: %s refused: %s", cnx.remote_address, handler.field, error)
+        else:
+            code = pb.UnknownError
+            log.error("%s: %s failed", cnx.remote_address, handler.field, exc_info=error)
+        if handler.refuse is not None:
+            cnx.write(handler.refuse(body, code, str(error) or type(error).__name__))

@@ -1,0 +1,187 @@
+"""Which command is legal when, and what the clock asks of a connection: rules only, no sockets, tasks or clock.
+
+Theory of operation. A client's connection is in one of three states. `Session.judge(command type)` says what the shell
+must do with a command: hand it to its handler, drop it, or close the connection without an answer. Judging changes
+nothing; the state changes only in `accept` (the CONNECT handler liked what it saw) and `close`. Time comes in as
+seconds of any monotonic clock.
+
+Sources: ServerCnx and PulsarDecoder (any command but CONNECT, AUTH_RESPONSE, PING and PONG before Connected, a second
+CONNECT, a command that only brokers send, or an AUTH_RESPONSE that nothing asked for: close without ERROR);
+PulsarHandler (keep-alive); ServerCnx.recentlyClosedProducers.
+"""
+
+from enum import Enum
+
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+PROTOCOL_VERSION = 21
+"""The newest one of every branch; the session speaks min(ours, the client's)."""
+
+FIRST_VERSION_WITH_CLOSE_COMMANDS = 5
+"""An older client is told of a closed producer or consumer by a closed connection."""
+
+RECENTLY_CLOSED_MAX = 100_000
+"""Producer ids that one connection remembers as closed by the broker; beyond it the oldest is forgotten, and a SEND of
+it closes the connection, from which clients recover."""
+
+
+class State(Enum):
+    START = "start"
+    CONNECTED = "connected"
+    CLOSED = "closed"
+
+
+class Verdict(Enum):
+    HANDLE = "handle"
+    IGNORE = "ignore"
+    CLOSE = "close"
+
+
+class IllegalTransitionError(Exception):
+    """We broke the session's rules: a bug of ours."""
+
+
+_Type = pb.BaseCommand
+
+BEFORE_CONNECTED = frozenset({_Type.CONNECT, _Type.PING, _Type.PONG})
+
+CLIENT_COMMANDS = frozenset(
+    {
+        _Type.SUBSCRIBE,
+        _Type.PRODUCER,
+        _Type.SEND,
+        _Type.ACK,
+        _Type.FLOW,
+        _Type.UNSUBSCRIBE,
+        _Type.CLOSE_PRODUCER,
+        _Type.CLOSE_CONSUMER,
+        _Type.PING,
+        _Type.PONG,
+        _Type.REDELIVER_UNACKNOWLEDGED_MESSAGES,
+        _Type.PARTITIONED_METADATA,
+        _Type.LOOKUP,
+        _Type.CONSUMER_STATS,
+        _Type.SEEK,
+        _Type.GET_LAST_MESSAGE_ID,
+        _Type.GET_TOPICS_OF_NAMESPACE,
+        _Type.GET_SCHEMA,
+        _Type.GET_OR_CREATE_SCHEMA,
+        _Type.NEW_TXN,
+        _Type.ADD_PARTITION_TO_TXN,
+        _Type.ADD_SUBSCRIPTION_TO_TXN,
+        _Type.END_TXN,
+        _Type.END_TXN_ON_PARTITION,
+        _Type.END_TXN_ON_SUBSCRIPTION,
+        _Type.TC_CLIENT_CONNECT_REQUEST,
+        _Type.WATCH_TOPIC_LIST,
+        _Type.WATCH_TOPIC_LIST_CLOSE,
+    }
+)
+
+FROM_5_0 = frozenset(range(70, 82))
+"""Scalable topics and transaction discovery: sent only to brokers that advertise them, unknown to us (facts 1.3)."""
+
+LEGAL: dict[State, frozenset[int]] = {
+    State.START: BEFORE_CONNECTED,
+    State.CONNECTED: CLIENT_COMMANDS,
+    State.CLOSED: frozenset(),
+}
+
+
+class Session:
+    """One connection's state machine."""
+
+    __slots__ = ("client_version", "protocol_version", "state")
+
+    def __init__(self) -> None:
+        self.state = State.START
+        self.client_version = ""
+        self.protocol_version = 0
+
+    def judge(self, command_type: int) -> Verdict:
+        if command_type in LEGAL[self.state]:
+            return Verdict.HANDLE
+        if self.state is State.CLOSED or command_type in FROM_5_0:
+            return Verdict.IGNORE
+        return Verdict.CLOSE
+
+    def accept(self, client_version: str, protocol_version: int) -> None:
+        """CONNECT was answered with CONNECTED. Raises IllegalTransitionError outside START."""
+        if self.state is not State.START:
+            raise IllegalTransitionError(f"accept in state {self.state.value}")
+        self.state = State.CONNECTED
+        self.client_version = client_version
+        self.protocol_version = min(PROTOCOL_VERSION, max(protocol_version, 0))
+
+    def close(self) -> bool:
+        """True the first time."""
+        if self.state is State.CLOSED:
+            return False
+        self.state = State.CLOSED
+        return True
+
+    def why_illegal(self, command_type: int) -> str:
+        """The reason for the log line when `judge` says CLOSE."""
+        name = pb.BaseCommand.Type.Name(pb.BaseCommand.Type.ValueType(command_type))
+        if self.state is State.START:
+            return f"{name} before CONNECT"
+        if command_type == pb.BaseCommand.CONNECT:
+            return "a second CONNECT"
+        return f"{name} is not for a client to send"
+
+
+class KeepAliveAction(Enum):
+    NOTHING = "nothing"
+    PING = "ping"
+    CLOSE = "close"
+
+
+class KeepAlive:
+    """PINGs a connection once an interval and finds the dead ones (PulsarHandler.handleKeepAliveTimeout).
+
+    Any inbound command counts as life; `heard()` must be called for each read that held one.
+    """
+
+    __slots__ = ("_due_s", "_interval_s", "_ping_unanswered")
+
+    def __init__(self, interval_s: float, now_s: float) -> None:
+        self._interval_s = interval_s
+        self._due_s = now_s + interval_s
+        self._ping_unanswered = False
+
+    def heard(self) -> None:
+        self._ping_unanswered = False
+
+    def tick(self, now_s: float, state: State, reading_paused: bool) -> KeepAliveAction:
+        """What is to be done now; PING re-arms. While we do not read, silence proves nothing."""
+        if now_s < self._due_s or state is State.CLOSED:
+            return KeepAliveAction.NOTHING
+        if state is State.START or (self._ping_unanswered and not reading_paused):
+            return KeepAliveAction.CLOSE
+        self._due_s = now_s + self._interval_s
+        self._ping_unanswered = True
+        return KeepAliveAction.PING
+
+
+class RecentlyClosed:
+    """Producer ids that the broker closed within the last keep-alive interval: their late SENDs are no offence."""
+
+    __slots__ = ("_expires_s", "_interval_s")
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._expires_s: dict[int, float] = {}
+
+    def add(self, producer_id: int, now_s: float) -> None:
+        expires = self._expires_s
+        expires.pop(producer_id, None)  # so that the dictionary stays in order of expiry
+        expires[producer_id] = now_s + self._interval_s
+        while expires and (len(expires) > RECENTLY_CLOSED_MAX or expires[next(iter(expires))] <= now_s):
+            del expires[next(iter(expires))]
+
+    def discard(self, producer_id: int) -> None:
+        """The id is in use again."""
+        self._expires_s.pop(producer_id, None)
+
+    def contains(self, producer_id: int, now_s: float) -> bool:
+        return self._expires_s.get(producer_id, now_s) > now_s

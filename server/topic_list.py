@@ -1,0 +1,65 @@
+"""The topics of a namespace as clients with a topic pattern ask for them: filter and hash, without I/O.
+
+Source: TopicList (pulsar-common). A pattern comes from the network and Python's matcher backtracks, so what matching
+may cost is bounded beforehand; a list that is not filtered is a legal answer, the client then filters by itself.
+"""
+
+import re
+from collections.abc import Sequence
+
+from pulsar_proto.checksum import crc32c
+from pulsar_proto.errors import InvalidTopicName
+from pulsar_proto.names import TopicName
+
+MATCH_COST_MAX = 20_000_000
+"""Upper bound of the matcher's steps for one list: the sum of len(name) ** repeats."""
+
+SYSTEM_TOPIC_PREFIXES = ("__", "transaction_coordinator_assign", "transaction_coordinator_log")
+
+_REPEAT = re.compile(r"(?<!\\)[*+{]")
+_REPEATED_GROUP = re.compile(r"(?<!\\)\)\s*[*+{]")
+_BACK_REFERENCE = re.compile(r"\\[1-9]|\\k|\(\?")
+_JAVA_ONLY = re.compile(r"\\[pPQEGRhHvVXz]|&&")
+
+
+def hash_of(topics: Sequence[str]) -> str:
+    """CRC32C of the sorted names joined with commas; 8 hex digits, least significant byte first (Guava's HashCode)."""
+    return crc32c(",".join(sorted(topics)).encode()).to_bytes(4, "little").hex()
+
+
+def is_system_topic(name: TopicName) -> bool:
+    return name.base.local_name.startswith(SYSTEM_TOPIC_PREFIXES)
+
+
+def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> list[str] | None:
+    """The topics that the pattern matches wholly, without scheme and without partition suffix; None where this broker
+    does not filter: pattern longer than `max_length`, too costly, or in a dialect of Java alone.
+
+    Raises InvalidTopicName for what is no regular expression.
+    """
+    if len(pattern) > max_length or _JAVA_ONLY.search(pattern):
+        return None
+    expression = _without_scheme(pattern)
+    try:
+        matcher = re.compile(expression)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InvalidTopicName(f"Invalid topics pattern: {error}") from None
+    if _REPEATED_GROUP.search(expression) or _BACK_REFERENCE.search(expression):
+        return None
+    names = [_without_scheme(_without_partition(topic)) for topic in topics]
+    repeats = len(_REPEAT.findall(expression))
+    if sum(len(name) ** repeats for name in names) > MATCH_COST_MAX:
+        return None
+    return [topic for topic, name in zip(topics, names, strict=True) if matcher.fullmatch(name)]
+
+
+def _without_scheme(text: str) -> str:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return text
+    return ("^" if scheme.startswith("^") else "") + rest
+
+
+def _without_partition(topic: str) -> str:
+    name, separator, index = topic.rpartition("-partition-")
+    return name if separator and index.isdecimal() else topic

@@ -1,0 +1,325 @@
+"""Stand-ins for what surrounds a connection: a transport in memory, and a broker whose topics only take notes."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+from pulsar_proto.commands import parse_command, simple_frame
+from pulsar_proto.errors import PulsarError, TopicNotFound
+from pulsar_proto.ids import Position
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.broker_context import BrokerContext, ConnectionLimits
+from server.connection import Connection
+from server.topics.client import ClientConnection
+
+
+class FakeTransport(asyncio.Transport):
+    """Takes what is written at once, or (`blocked`) keeps it until the peer `take`s it; water marks as asyncio's."""
+
+    def __init__(self, peer: tuple[str, int] = ("127.0.0.1", 50_000)) -> None:
+        super().__init__({"peername": peer})
+        self.protocol: asyncio.BaseProtocol | None = None
+        self.taken = bytearray()
+        self.waiting = bytearray()
+        self.calls: list[int] = []
+        """Sizes of the writes."""
+        self.blocked = False
+        self.reading = True
+        self.closing = False
+        self.aborted = False
+        self._paused = False
+        self._high = self._low = 0
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        assert self.protocol is not None
+        return self.protocol
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high, self._low = high or 0, low or 0
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.waiting)
+
+    def write(self, data: Any) -> None:
+        assert not self.aborted
+        self.calls.append(len(data))
+        if not self.blocked:
+            self.taken += data
+            return
+        self.waiting += data
+        if len(self.waiting) > self._high and not self._paused:
+            self._paused = True
+            cast(asyncio.Protocol, self.protocol).pause_writing()
+
+    def writelines(self, list_of_data: Any) -> None:
+        for data in list_of_data:
+            self.write(data)
+
+    def take(self, size: int) -> None:
+        """The peer reads `size` bytes."""
+        self.taken += self.waiting[:size]
+        del self.waiting[:size]
+        if self._paused and len(self.waiting) <= self._low:
+            self._paused = False
+            cast(asyncio.Protocol, self.protocol).resume_writing()
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        if not self.closing:
+            self.closing = True
+            asyncio.get_running_loop().call_soon(self.lose, None)
+
+    def abort(self) -> None:
+        if not self.aborted:
+            self.aborted = True
+            if not self.closing:
+                self.closing = True
+                asyncio.get_running_loop().call_soon(self.lose, None)
+
+    def lose(self, error: Exception | None = None) -> None:
+        """The connection ends, as the loop would say it."""
+        self.closing = True
+        protocol, self.protocol = self.protocol, None
+        if protocol is not None:
+            protocol.connection_lost(error)
+
+
+class Peer:
+    """The client's end of one connection in memory."""
+
+    def __init__(self, broker: BrokerContext, address: tuple[str, int] = ("127.0.0.1", 50_000)) -> None:
+        self.transport = FakeTransport(address)
+        self.connection = Connection(broker)
+        self.transport.set_protocol(self.connection)
+        self._seen = 0
+        self.connection.connection_made(self.transport)
+
+    def feed(self, data: bytes, chunk: int = 65_536) -> None:
+        """As the loop does: into the connection's buffer, in reads of at most `chunk` bytes, also while it is paused
+        (bytes that were read before), but not after the end."""
+        while data and not self.transport.closing:
+            buffer = self.connection.get_buffer(-1)
+            size = min(len(buffer), len(data), chunk)
+            buffer[:size] = data[:size]
+            data = data[size:]
+            self.connection.buffer_updated(size)
+
+    def say(self, *commands: pb.BaseCommand) -> None:
+        """All of them in one read."""
+        self.feed(b"".join(simple_frame(command) for command in commands))
+
+    def connect(self, version: int = 20) -> "Peer":
+        self.say(command("CONNECT", "connect", client_version="test", protocol_version=version))
+        return self
+
+    async def answers(self) -> list[pb.BaseCommand]:
+        """What came since the last call, after the connection had time to say everything that it can say now."""
+        await settle()
+        data = bytes(self.transport.taken[self._seen :])
+        self._seen += len(data)
+        return parse_frames(data)
+
+    async def answer(self) -> pb.BaseCommand:
+        (only,) = await self.answers()
+        return only
+
+    @property
+    def is_closed(self) -> bool:
+        return self.transport.closing
+
+
+def parse_frames(data: bytes) -> list[pb.BaseCommand]:
+    commands = []
+    while data:
+        total, size = struct.unpack_from(">II", data)
+        commands.append(parse_command(data[8 : 8 + size]))
+        data = data[4 + total :]
+    return commands
+
+
+async def settle(turns: int = 20) -> None:
+    """Enough loop turns for everything in memory to come to rest."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+def command(kind: str, field: str, **values: Any) -> pb.BaseCommand:
+    """`command("PRODUCER", "producer", topic=..., producer_id=1, request_id=2)`."""
+    made = pb.BaseCommand(type=pb.BaseCommand.Type.Value(kind))
+    body = getattr(made, field)
+    body.SetInParent()
+    body.MergeFrom(type(body)(**values))
+    return made
+
+
+class FakeProducer:
+    def __init__(self, cnx: ClientConnection, request: pb.CommandProducer) -> None:
+        self.cnx = cnx
+        self.producer_id = request.producer_id
+        self.name = request.producer_name or f"standalone-0-{request.producer_id}"
+        self.last_sequence_id = -1
+        self.schema_version = b""
+        self.topic_epoch: int | None = None
+        self.groups: list[list[tuple[pb.CommandSend, bytes]]] = []
+        self.pending = 0
+        self.closed = 0
+        self.closing: asyncio.Future[None] | None = None
+
+    def publish(self, sends: list[tuple[pb.CommandSend, bytes]]) -> None:
+        assert not self.closed
+        self.groups.append(sends)
+        self.pending += len(sends)
+
+    def receipt(self, count: int) -> None:
+        """`count` SENDs are stored: one write for all of them."""
+        self.pending -= count
+        receipts = [
+            command("SEND_RECEIPT", "send_receipt", producer_id=self.producer_id, sequence_id=index)
+            for index in range(count)
+        ]
+        self.cnx.write(b"".join(simple_frame(receipt) for receipt in receipts))
+
+    def close(self) -> "asyncio.Future[None] | None":
+        self.closed += 1
+        return self.closing
+
+    @property
+    def sequence_ids(self) -> list[int]:
+        return [send.sequence_id for group in self.groups for send, _ in group]
+
+
+class FakeConsumer:
+    def __init__(self, cnx: ClientConnection, request: pb.CommandSubscribe) -> None:
+        self.cnx = cnx
+        self.consumer_id = request.consumer_id
+        self.permits: list[int] = []
+        self.acks: list[pb.CommandAck] = []
+        self.durable: asyncio.Future[None] | None = None
+        self.redelivered: list[pb.CommandRedeliverUnacknowledgedMessages] = []
+        self.closed = 0
+        self.closing: asyncio.Future[None] | None = None
+        self.failure: Exception | None = None
+        self.seeks: list[pb.CommandSeek] = []
+        self.position = (Position(27, 0), -1, -1, Position(26, 2))
+
+    def flow(self, permits: int) -> None:
+        self.permits.append(permits)
+
+    def ack(self, request: pb.CommandAck) -> "asyncio.Future[None] | None":
+        self.acks.append(request)
+        return self.durable
+
+    def redeliver(self, request: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+        self.redelivered.append(request)
+
+    async def unsubscribe(self, force: bool) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def seek(self, request: pb.CommandSeek) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.seeks.append(request)
+        self.cnx.close_consumer(self.consumer_id)
+
+    async def last_message_id(self) -> tuple[Position, int, int, Position]:
+        return self.position
+
+    def stats(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> "asyncio.Future[None] | None":
+        self.closed += 1
+        return self.closing
+
+
+class FakeTopic:
+    def __init__(self, service: "FakeService", name: TopicName) -> None:
+        self.service = service
+        self.name = name
+        self.producers: list[FakeProducer] = []
+        self.consumers: list[FakeConsumer] = []
+
+    async def add_producer(self, cnx: ClientConnection, request: pb.CommandProducer) -> FakeProducer:
+        await self.service.pass_gate()
+        producer = FakeProducer(cnx, request)
+        self.producers.append(producer)
+        return producer
+
+    async def subscribe(self, cnx: ClientConnection, request: pb.CommandSubscribe) -> FakeConsumer:
+        await self.service.pass_gate()
+        consumer = FakeConsumer(cnx, request)
+        self.consumers.append(consumer)
+        return consumer
+
+
+class FakeService:
+    """A BrokerService of one namespace, public/default. With `gate` set, PRODUCER and SUBSCRIBE wait for it."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, FakeTopic] = {}
+        self.stored: set[str] = set()
+        self.partitions: dict[str, int] = {}
+        self.gate: asyncio.Event | None = None
+        self.failure: PulsarError | Exception | None = None
+
+    async def pass_gate(self) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    async def namespace_exists(self, namespace: str) -> bool:
+        if self.gate is not None:
+            await self.gate.wait()
+        return namespace == "public/default"
+
+    async def get_topic(self, name: TopicName, *, create: bool) -> FakeTopic:
+        if name.namespace != "public/default":
+            raise TopicNotFound("Namespace not found")
+        if name.full not in self.topics:
+            if not create and name.full not in self.stored:
+                raise TopicNotFound(f"Topic {name.full} not found")
+            self.topics[name.full] = FakeTopic(self, name)
+        return self.topics[name.full]
+
+    def loaded(self, name: TopicName) -> FakeTopic | None:
+        return self.topics.get(name.full)
+
+    async def topic_exists(self, name: TopicName) -> bool:
+        return name.full in self.stored or name.full in self.topics
+
+    async def topics_of(self, namespace: str) -> list[str]:
+        return sorted(self.stored | set(self.topics))
+
+    def partition_count(self, name: TopicName) -> int:
+        return self.partitions.get(name.full, 0)
+
+    def topic(self, name: str = "persistent://public/default/t") -> FakeTopic:
+        return self.topics[name]
+
+
+def make_broker(service: FakeService | None = None, clock: Callable[[], float] | None = None, **limits: Any) -> Any:
+    """A BrokerContext around a FakeService; `limits` are those of ConnectionLimits."""
+    broker = BrokerContext(cast(Any, service or FakeService()), ConnectionLimits(**limits))
+    broker.broker_url = "pulsar://127.0.0.1:6650"
+    broker.web_url = "http://127.0.0.1:8080"
+    broker.proxy_through_service_url = True
+    if clock is not None:
+        broker.now = clock  # type: ignore[method-assign]
+    return broker
