@@ -13,7 +13,7 @@ import os
 import sqlite3
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from metadata.errors import (
@@ -261,18 +261,25 @@ def _check_owner(path: str, connection: sqlite3.Connection) -> None:
 def _load(path: str, connection: sqlite3.Connection) -> tuple[Tree, Totals]:
     tree = Tree()
     records = digest = 0
-    # Closed in any case: a cursor left open in a traceback would keep the file locked.
-    with contextlib.closing(connection.execute("SELECT * FROM record ORDER BY path")) as rows:
-        for record_path, value, version, created_ms, modified_ms, sequence, crc in rows:  # parents before children
+
+    def checked(rows: Iterable[Row]) -> Iterator[tuple[str, Node]]:
+        nonlocal records, digest
+        for record_path, value, version, created_ms, modified_ms, sequence, crc in rows:
+            if created_ms == modified_ms:
+                modified_ms = created_ms  # one number in memory: most records are never changed
             node = Node(value, version, created_ms, modified_ms, sequence=sequence)
             if row_crc(record_path, node) != crc:
                 raise StoreDamagedError(path, f"is damaged: record {record_path} is not as it was written")
-            try:
-                tree.load(record_path, node)
-            except NoNodeError as error:
-                raise StoreDamagedError(path, f"is damaged: record {record_path} has lost its parent") from error
             records += 1
             digest += crc
+            yield record_path, node
+
+    # Closed in any case: a cursor left open in a traceback would keep the file locked.
+    with contextlib.closing(connection.execute("SELECT * FROM record ORDER BY path")) as rows:
+        try:
+            tree.load(checked(rows))  # a parent's path sorts before its child's
+        except NoNodeError as error:
+            raise StoreDamagedError(path, f"is damaged: record {error.path} is lost") from error
     totals = Totals(records, digest)
     counted = connection.execute("SELECT records, digest FROM meta").fetchone()
     if counted != totals:

@@ -5,7 +5,7 @@ and leaves the tree as it was until `Tree.apply`: so what a batch decided can be
 ZooKeeper's rules are cited by their Java class where they are not obvious.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from metadata.errors import (
@@ -130,13 +130,23 @@ class Tree:
             raise NoNodeError(path)
         return node
 
-    def load(self, path: str, node: Node) -> None:
-        """Adds a stored record; its parent must have been loaded before. Raises NoNodeError."""
-        if path == "/":
-            self.root.take(node)
-            return
-        self._insert(path, node)
-        self.get(parent_of(path)).child_count += 1
+    def load(self, records: Iterable[tuple[str, Node]]) -> None:
+        """Fills a new tree with stored records, each parent before its children. Raises NoNodeError with the path of a
+        parent that is not there."""
+        parent_path, parent = "", self.root
+        for path, node in records:
+            if path == "/":
+                self.root.take(node)
+                continue
+            split = path.rindex("/")
+            if path[:split] != parent_path:
+                parent_path = path[:split]
+                parent = self.get(parent_path or "/")
+            if parent.children is None:
+                parent.children = {}
+            parent.children[path[split + 1 :]] = node
+            parent.child_count += 1
+            self.size += 1
 
     def apply(self, staged: Staged) -> None:
         """Makes a batch's changes the committed state. The batch must have been staged on this very state."""
