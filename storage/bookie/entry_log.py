@@ -1,0 +1,186 @@
+"""The entry logs as files: which exist, and reading blocks from them with a bounded number of open files."""
+
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from storage.bookie.durable_file import sync_directory
+from storage.bookie.entry_log_format import (
+    BLOCK_HEADER_SIZE,
+    FILE_HEADER_SIZE,
+    FOOTER_END_SIZE,
+    Block,
+    footer_offset,
+    parse_block,
+    parse_block_header,
+    parse_file_header,
+    parse_footer,
+)
+from storage.bookie.errors import EntryLogDamaged, EntryLogGone
+
+_NAME = re.compile(r"([0-9a-f]{8})\.log")
+
+
+class OpenLog:
+    """A log opened for reading. Closed when the last reader drops it: another thread may still be reading from a file
+    that left the cache, and a closed descriptor's number may be another file's by then."""
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            os.close(self.fd)
+
+
+class EntryLogs:
+    """All entry logs of a bookie. Safe for several threads."""
+
+    def __init__(self, directories: Sequence[str], open_limit: int) -> None:
+        self.directories = tuple(directories)
+        self._open_limit = open_limit
+        self._lock = threading.Lock()
+        self._open: OrderedDict[int, OpenLog] = OrderedDict()
+        self._paths: dict[int, str] = {}
+        for directory in self.directories:
+            for name in os.listdir(directory):
+                if match := _NAME.fullmatch(name):
+                    self._paths[int(match.group(1), 16)] = os.path.join(directory, name)
+        self._next_id = max(self._paths, default=0) + 1
+
+    def ids(self) -> list[int]:
+        return sorted(self._paths)
+
+    def path(self, log_id: int) -> str:
+        """Where the log is or was; for messages too."""
+        return self._paths.get(log_id) or os.path.join(self.directories[0], f"{log_id:08x}.log")
+
+    def new_log(self) -> tuple[int, str]:
+        """An id never used in this process and a path in the directory with the most room. Nothing is created."""
+        log_id, self._next_id = self._next_id, self._next_id + 1
+        directory = self.directories[0]
+        if len(self.directories) > 1:
+            directory = max(self.directories, key=_free_bytes)
+        return log_id, os.path.join(directory, f"{log_id:08x}.log")
+
+    def add(self, log_id: int, path: str) -> None:
+        """A log that was created."""
+        self._paths[log_id] = path
+
+    def delete(self, log_id: int) -> int:
+        """Removes the file; returns the bytes that this gave back. Readers that have it open may finish."""
+        path = self._paths.pop(log_id)
+        with self._lock:
+            self._open.pop(log_id, None)
+        size = os.stat(path).st_size
+        os.unlink(path)
+        sync_directory(os.path.dirname(path))
+        return size
+
+    def total_bytes(self) -> int:
+        return sum(os.stat(path).st_size for path in list(self._paths.values()))
+
+    def read(self, log_id: int, offset: int, length: int) -> bytes:
+        """Raises EntryLogGone, EntryLogDamaged (the file ends before), OSError."""
+        file = self._opened(log_id)
+        data = os.pread(file.fd, length, offset)
+        if len(data) != length:
+            raise EntryLogDamaged(file.path, offset, f"the file ends after {len(data)} of {length} bytes")
+        return data
+
+    def read_block(self, log_id: int, offset: int, length: int) -> Block:
+        """One verified block. Raises EntryLogGone, EntryLogDamaged, OSError."""
+        return self.parse(log_id, offset, self.read(log_id, offset, length), 0)
+
+    def parse(self, log_id: int, data_offset: int, data: bytes, start: int) -> Block:
+        """The block at `start` of `data`, which was read from `data_offset` on. Raises EntryLogDamaged."""
+        try:
+            return parse_block(data, start)
+        except ValueError as error:
+            raise EntryLogDamaged(self.path(log_id), data_offset + start, str(error)) from None
+
+    def _opened(self, log_id: int) -> OpenLog:
+        with self._lock:
+            file = self._open.get(log_id)
+            if file is not None:
+                self._open.move_to_end(log_id)
+                return file
+        path = self._paths.get(log_id)
+        if path is None:
+            raise EntryLogGone(f"{log_id:08x}.log")
+        try:
+            file = OpenLog(path)
+        except FileNotFoundError:
+            raise EntryLogGone(path) from None
+        with self._lock:
+            if log_id in self._paths:
+                self._open[log_id] = file
+            while len(self._open) > self._open_limit:
+                self._open.popitem(last=False)
+        return file
+
+    def close(self) -> None:
+        with self._lock:
+            self._open.clear()
+
+    def ledgers_of(self, log_id: int) -> dict[int, int]:
+        """Bytes of blocks per ledger, by the footer, or by reading all block headers when the log was never closed.
+
+        Raises EntryLogDamaged, EntryLogGone, OSError.
+        """
+        size = os.fstat(self._opened(log_id).fd).st_size
+        if size >= FILE_HEADER_SIZE + FOOTER_END_SIZE:
+            start = footer_offset(self.read(log_id, size - FOOTER_END_SIZE, FOOTER_END_SIZE))
+            if start is not None and FILE_HEADER_SIZE <= start < size:
+                try:
+                    return parse_footer(self.read(log_id, start, size - start))
+                except ValueError as error:
+                    raise EntryLogDamaged(self.path(log_id), start, str(error)) from None
+        ledgers: dict[int, int] = {}
+        offset: int | None = FILE_HEADER_SIZE
+        while offset is not None:
+            offset, ledger_id, length = self._next_header(log_id, offset, size)
+            if offset is not None:
+                ledgers[ledger_id] = ledgers.get(ledger_id, 0) + length
+        return ledgers
+
+    def _next_header(self, log_id: int, offset: int, size: int) -> tuple[int | None, int, int]:
+        """(offset behind the block, its ledger, its length); None at the first bytes that begin no block."""
+        if offset + BLOCK_HEADER_SIZE > size:
+            return None, 0, 0
+        header = parse_block_header(self.read(log_id, offset, BLOCK_HEADER_SIZE))
+        if header is None or offset + header.total > size:
+            return None, 0, 0
+        return offset + header.total, header.ledger_id, header.total
+
+    def blocks_from(self, log_id: int, offset: int, max_bytes: int) -> tuple[list[tuple[int, Block]], int | None]:
+        """Blocks in file order with their offsets, at least one, and where to go on; None behind the last one.
+
+        For compaction. `offset` is that of a block or FILE_HEADER_SIZE. Raises like `read_block`, and EntryLogDamaged
+        for a damaged file header.
+        """
+        size = os.fstat(self._opened(log_id).fd).st_size
+        if offset == FILE_HEADER_SIZE:
+            try:
+                parse_file_header(self.read(log_id, 0, min(size, FILE_HEADER_SIZE)))
+            except ValueError as error:
+                raise EntryLogDamaged(self.path(log_id), 0, str(error)) from None
+        blocks: list[tuple[int, Block]] = []
+        end = offset + max_bytes
+        position: int | None = offset
+        while position is not None and position < end:
+            following, _, length = self._next_header(log_id, position, size)
+            if following is not None:
+                blocks.append((position, self.read_block(log_id, position, length)))
+            position = following
+        return blocks, position
+
+
+def _free_bytes(directory: str) -> int:
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize

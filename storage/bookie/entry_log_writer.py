@@ -1,0 +1,141 @@
+"""Appends ledgers' entries to the current entry log. Belongs to the flush thread; a log is begun when it is needed.
+
+A restart begins a new log and never appends to an old one, whose end may be torn.
+"""
+
+import os
+from collections.abc import Sequence
+
+from storage.bookie.durable_file import DurableFile, OpenFile, sync_directory
+from storage.bookie.entry_log import EntryLogs
+from storage.bookie.entry_log_format import (
+    FILE_HEADER_SIZE,
+    Block,
+    encode_block,
+    encode_footer,
+    file_header,
+    plan_blocks,
+)
+from storage.bookie.index_runs import Run
+
+_WRITE_BYTES = 1 << 20
+"""Writes are about this large: the loop gets the interpreter lock between two of them."""
+_SYNC_BYTES = 4 << 20
+"""Bytes between two syncs: a large flush at once would hold up the journal's own sync on the same disk."""
+
+PlacedBlock = tuple[Run, Sequence[int]]
+"""(where the block is, its entry ids)"""
+
+
+class EntryLogWriter:
+    """`append` and `copy`, then `finish`: only then are the blocks durable. After an OSError, `abort`."""
+
+    def __init__(
+        self, logs: EntryLogs, *, log_size_limit: int, block_bytes: int, open_file: OpenFile = DurableFile
+    ) -> None:
+        self._logs = logs
+        self._log_size_limit = log_size_limit
+        self._block_bytes = block_bytes
+        self._open_file = open_file
+        self._file: DurableFile | None = None
+        self.log_id: int | None = None
+        """The current log, which may not be deleted; None before the first write and after `close_log`."""
+        self._ledgers: dict[int, int] = {}
+        self._pending_ledgers: dict[int, int] = {}
+        self._buffers: list[bytes] = []
+        self._finished = 0
+        self._written = 0
+        self._synced = 0
+        self._offset = 0
+        self.bytes_written = 0
+
+    def append(
+        self, generation: int, ledger_id: int, ids: Sequence[int], entries: Sequence[bytes]
+    ) -> list[PlacedBlock]:
+        """Entries of one ledger in ascending order. Raises OSError."""
+        lengths = list(map(len, entries))
+        placed: list[PlacedBlock] = []
+        for start, end in plan_blocks(ids, lengths, self._block_bytes):
+            block_ids = ids[start:end]
+            buffers = encode_block(generation, ledger_id, block_ids, entries[start:end], lengths[start:end])
+            placed.append((self._place(ledger_id, block_ids, buffers), block_ids))
+        return placed
+
+    def copy(self, block: Block) -> Run:
+        """A block of another log as it is, generation and all. Raises OSError."""
+        return self._place(block.header.ledger_id, block.ids, block.buffers())
+
+    def _place(self, ledger_id: int, ids: Sequence[int], buffers: list[bytes]) -> Run:
+        if self._file is None or self._offset >= self._log_size_limit:
+            self.close_log()
+            self._begin_log()
+        assert self.log_id is not None
+        length = sum(map(len, buffers))
+        dense = ids[-1] - ids[0] == len(ids) - 1
+        run = Run(ids[0], ids[-1], self.log_id, self._offset, length, dense)
+        self._buffers.extend(buffers)
+        self._offset += length
+        self._pending_ledgers[ledger_id] = self._pending_ledgers.get(ledger_id, 0) + length
+        if self._offset - self._written >= _WRITE_BYTES:
+            self._write()
+        return run
+
+    def finish(self) -> None:
+        """Everything placed so far is durable afterwards. Raises OSError."""
+        self._write()
+        if self._file is not None and self._synced < self._written:
+            self._file.sync()
+            self._synced = self._written
+        self._finished = self._written
+        for ledger_id, length in self._pending_ledgers.items():
+            self._ledgers[ledger_id] = self._ledgers.get(ledger_id, 0) + length
+        self._pending_ledgers.clear()
+
+    def abort(self) -> None:
+        """Forgets what was placed since `finish` and cuts it off the file. Raises OSError."""
+        self._buffers.clear()
+        self._pending_ledgers.clear()
+        self._offset = self._written = self._synced = self._finished
+        if self._file is not None:
+            self._file.truncate(self._finished)
+
+    def ledgers(self) -> dict[int, int]:
+        """Bytes of finished blocks per ledger in the current log."""
+        return self._ledgers
+
+    def close_log(self) -> None:
+        """Finishes the current log with its footer; the next write begins another. Raises OSError."""
+        if self._file is None:
+            return
+        self.finish()
+        self._file.write([encode_footer(self._ledgers, self._offset)], self._offset)
+        self._file.sync()
+        self._file.close()
+        self._file = None
+        self.log_id = None
+
+    def _begin_log(self) -> None:
+        log_id, path = self._logs.new_log()
+        file = self._open_file(path, create=True)
+        try:
+            file.write([file_header(log_id)], 0)
+            sync_directory(os.path.dirname(path))
+        except OSError:
+            file.close()
+            os.unlink(path)
+            raise
+        self._file, self.log_id, self._ledgers = file, log_id, {}
+        self._logs.add(log_id, path)
+        self._offset = self._written = self._synced = self._finished = FILE_HEADER_SIZE
+
+    def _write(self) -> None:
+        if not self._buffers:
+            return
+        assert self._file is not None
+        end = self._file.write(self._buffers, self._written)
+        self.bytes_written += end - self._written
+        self._written = end
+        self._buffers.clear()
+        if self._written - self._synced >= _SYNC_BYTES:
+            self._file.sync()
+            self._synced = self._written

@@ -1,0 +1,90 @@
+"""Reads runs of entries from the logs: index, one read of adjacent blocks, checksum, slices. For executor threads."""
+
+from storage.bookie.entry_index import EntryIndex
+from storage.bookie.entry_log import EntryLogs
+from storage.bookie.entry_log_format import Block
+from storage.bookie.errors import EntryLogDamaged, EntryLogGone
+from storage.bookie.index_runs import Run
+
+
+class EntryReader:
+    def __init__(self, index: EntryIndex, logs: EntryLogs) -> None:
+        self._index = index
+        self._logs = logs
+
+    def read(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
+        """Consecutive entries from `first_entry_id` on: the rest of its block, and of the blocks behind it in the log
+        as far as `span_bytes` reach. Empty when the entry does not exist.
+
+        Raises EntryLogDamaged when the first block is damaged or its file is missing, IndexFailure, OSError.
+        """
+        try:
+            return self._read(ledger_id, first_entry_id, span_bytes)
+        except EntryLogGone:
+            # Compaction moved the block after the look-up: the index knows the new place now.
+            try:
+                return self._read(ledger_id, first_entry_id, span_bytes)
+            except EntryLogGone as error:
+                raise EntryLogDamaged(str(error), 0, "the file is missing") from None
+
+    def last_entry_id(self, ledger_id: int) -> int | None:
+        """The highest id in the logs. Raises IndexFailure."""
+        run = self._index.last_run(ledger_id)
+        return run.last if run is not None else None
+
+    def ids_of(self, run: Run) -> list[int]:
+        """The ids that a run's block holds; all of its interval when the block cannot be read any more, so that the
+        damage stays in sight of later reads."""
+        try:
+            return list(self._logs.read_block(run.log_id, run.offset, run.length).ids)
+        except (EntryLogDamaged, EntryLogGone):
+            return list(range(run.first, run.last + 1))
+
+    def _read(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
+        runs = self._index.lookup(ledger_id, first_entry_id, span_bytes)
+        if not runs or runs[0].first > first_entry_id:
+            return []
+        runs = _adjacent(runs)
+        start, end = runs[0].offset, runs[-1].offset + runs[-1].length
+        data = self._logs.read(runs[0].log_id, start, end - start)
+        entries: list[bytes] = []
+        for run in runs:
+            try:
+                block = self._logs.parse(run.log_id, start, data, run.offset - start)
+                wanted = first_entry_id + len(entries)
+                found = self._slice(block, run, ledger_id, wanted)
+            except EntryLogDamaged:
+                if not entries:
+                    raise
+                break
+            entries.extend(found)
+            if first_entry_id + len(entries) <= run.last:
+                break
+        return entries
+
+    def _slice(self, block: Block, run: Run, ledger_id: int, entry_id: int) -> list[bytes]:
+        """Consecutive entries of the run from `entry_id` on. The block must be what the index took it for."""
+        ids = block.ids
+        if block.header.ledger_id != ledger_id or run.last not in ids:
+            what = f"the block holds entries {ids[0]} to {ids[-1]} of ledger {block.header.ledger_id}"
+            wanted = f"not {run.first} to {run.last} of ledger {ledger_id}"
+            raise EntryLogDamaged(self._logs.path(run.log_id), run.offset, f"{what}, {wanted}")
+        if entry_id not in ids:
+            return []
+        start = ids.index(entry_id)
+        if isinstance(ids, range):
+            return block.entries(start, run.last - ids.start + 1)
+        end = start
+        while end < len(ids) and ids[end] <= run.last and ids[end] - ids[start] == end - start:
+            end += 1
+        return block.entries(start, end)
+
+
+def _adjacent(runs: list[Run]) -> list[Run]:
+    """The runs that one read covers and that continue one another's ids."""
+    for index in range(1, len(runs)):
+        before, run = runs[index - 1], runs[index]
+        follows = run.log_id == before.log_id and run.offset == before.offset + before.length
+        if not follows or run.first != before.last + 1:
+            return runs[:index]
+    return runs

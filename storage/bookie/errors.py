@@ -1,0 +1,80 @@
+"""Why a bookie does not start or go on. What a peer is answered with is `pulsar_proto.bookie_wire.BookieError`.
+
+Each names the file (and the byte where it matters) and what can be done, because an operator reads it first.
+"""
+
+import errno
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def is_no_room(error: OSError) -> bool:
+    """True for an error that goes away when somebody frees space; any other one of a write or sync is fatal."""
+    return error.errno in _NO_ROOM
+
+
+class BookieStartError(Exception):
+    """The bookie refuses to start; nothing on disk was changed."""
+
+
+class DirectoryMismatch(BookieStartError):
+    """A folder is not this bookie's, or one of its folders is missing (Apache: InvalidCookieException)."""
+
+
+class DirectoryInUse(BookieStartError):
+    """Another process has the folder open."""
+
+    def __init__(self, directory: str, pid: int | None) -> None:
+        holder = f"process {pid}" if pid else "another process"
+        super().__init__(f"{directory} is in use by {holder}")
+        self.directory = directory
+        self.pid = pid
+
+
+class JournalDamaged(BookieStartError):
+    """Acknowledged entries may stand behind the damage, so the journal is not cut."""
+
+    ADVICE = (
+        "Restore the file from a copy, or start once with skipDamagedJournal=true to keep what can still be read "
+        "and give up the damaged part."
+    )
+
+    def __init__(self, file: str, offset: int, what: str) -> None:
+        super().__init__(f"journal {file} is damaged at offset {offset}: {what}. {self.ADVICE}")
+        self.file = file
+        self.offset = offset
+        self.what = what
+
+
+class JournalMissing(BookieStartError):
+    """A journal file that must exist does not."""
+
+    def __init__(self, file: str, what: str) -> None:
+        super().__init__(f"journal {file} is missing: {what}. Restore the file from a copy.")
+        self.file = file
+
+
+class MarkDamaged(BookieStartError):
+    """The file that says from where to replay is unreadable or missing."""
+
+
+class IndexDamaged(BookieStartError):
+    """The entry index cannot be opened, or lacks what the mark says it holds."""
+
+
+class BookieClosed(Exception):
+    """A call on a bookie that was closed."""
+
+
+class EntryLogDamaged(Exception):
+    """A stored block does not read back as it was written."""
+
+    def __init__(self, file: str, offset: int, what: str) -> None:
+        super().__init__(f"entry log {file} is damaged at offset {offset}: {what}")
+        self.file = file
+        self.offset = offset
+        self.what = what
+
+
+class EntryLogGone(Exception):
+    """The log was deleted or moved by compaction since its location was looked up: look again."""

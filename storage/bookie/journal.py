@@ -1,0 +1,189 @@
+"""The journal: a thread that makes groups of adds durable, many groups with one write and one fdatasync.
+
+The thread takes all that is queued as one batch, at once when it was idle; what arrives while it writes and syncs forms
+the next batch. So there is no timer, a lone add waits for nobody, and the busier it is the larger the batches grow.
+
+A batch that fails for want of room is cut off again and the journal goes on: its groups fail, nothing else. Any other
+failure of a write or sync leaves the file's content unknown (the kernel may have dropped pages): the journal is dead,
+and every group from then on fails. Only a restart, which reads what is really there, helps.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import chain
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from storage.bookie.durable_file import DurableFile, OpenFile, replace_file, sync_directory
+from storage.bookie.errors import is_no_room
+from storage.bookie.journal_format import FILE_HEADER_SIZE, BatchKind, JournalPosition, encode_batch, file_header
+from storage.bookie.journal_replay import journal_path, list_journals
+
+log = logging.getLogger(__name__)
+
+Group = tuple[list[bytes], list[int], int, Sequence[bytes], Any]
+"""(entries, their lengths, the sum of these, control records, what the submitter wants back)"""
+
+
+class Committed:
+    """What became of some groups; handed over on the journal's thread, once per fsync."""
+
+    __slots__ = ("error", "fatal", "groups", "position")
+
+    def __init__(self, groups: list[Group], position: JournalPosition, error: OSError | None, fatal: bool) -> None:
+        self.groups = groups
+        self.position = position
+        """Everything submitted up to and including these groups stands before it, when `error` is None."""
+        self.error = error
+        self.fatal = fatal
+
+
+class Journal:
+    """`submit` and `close` belong to one thread (the loop's); `notify` is called on the journal's own.
+
+    The queue's bound is the submitter's: it counts what it submitted and did not get back.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        start: JournalPosition,
+        notify: Callable[[Committed], object],
+        *,
+        max_file_bytes: int,
+        max_batch_bytes: int,
+        open_file: OpenFile = DurableFile,
+    ) -> None:
+        """Opens the file at `start`, creating it when `start.offset` is 0. Raises OSError. Blocks."""
+        self._directory = directory
+        self._notify = notify
+        self._max_file_bytes = max_file_bytes
+        self._max_batch_bytes = max_batch_bytes
+        self._open_file = open_file
+        if start.offset == 0:
+            start = start._replace(offset=FILE_HEADER_SIZE)
+            self._file = self._create(start.journal_id, start.sequence)
+        else:
+            self._file = open_file(journal_path(directory, start.journal_id))
+        self.start_position = start
+        self._position = start
+        self._queue: SimpleQueue[Group | None] = SimpleQueue()
+        self._closing = False
+        self._dead: OSError | None = None
+        self.batches = 0
+        self.bytes_written = 0
+        self.busy_seconds = 0.0
+        self._thread = threading.Thread(target=self._run, name="bookie-journal", daemon=True)
+        self._thread.start()
+
+    def submit(self, group: Group) -> None:
+        self._queue.put(group)
+
+    def close(self) -> None:
+        """Commits what was submitted, then ends the thread. Blocks for it."""
+        self._queue.put(None)
+        self._thread.join()
+        self._file.close()
+
+    def _run(self) -> None:
+        while not self._closing:
+            groups = self._take()
+            if groups:
+                self._commit(groups)
+
+    def _take(self) -> list[Group]:
+        """Waits for a group, then takes what else is there, up to the bound of a batch."""
+        group = self._queue.get()
+        groups: list[Group] = []
+        size = 0
+        while group is not None:
+            groups.append(group)
+            size += group[2]
+            if size >= self._max_batch_bytes:
+                return groups
+            try:
+                group = self._queue.get_nowait()
+            except Empty:
+                return groups
+        self._closing = True
+        return groups
+
+    def _commit(self, groups: list[Group]) -> None:
+        started = time.perf_counter()
+        try:
+            if self._dead is None:
+                self._write(groups)
+        except OSError as error:
+            self._notify(Committed(groups, self._position, error, self._recover(error)))
+        except Exception as error:
+            log.exception("journal: a batch could not be written; no add is accepted any more")
+            self._dead = OSError(f"journal failed: {error}")
+            self._notify(Committed(groups, self._position, self._dead, True))
+        else:
+            self._notify(Committed(groups, self._position, self._dead, self._dead is not None))
+        self.busy_seconds += time.perf_counter() - started
+
+    def _write(self, groups: list[Group]) -> None:
+        if self._position.offset >= self._max_file_bytes:
+            self._continue_in_next_file()
+        if len(groups) == 1:
+            entries, lengths, _, controls, _ = groups[0]
+        else:
+            entries = list(chain.from_iterable([group[0] for group in groups]))
+            lengths = list(chain.from_iterable([group[1] for group in groups]))
+            controls = list(chain.from_iterable([group[3] for group in groups]))
+        journal_id, offset, sequence = self._position
+        end = self._file.write(encode_batch(journal_id, sequence, controls, entries, lengths), offset)
+        self._file.sync()
+        self._position = JournalPosition(journal_id, end, sequence + 1)
+        self.batches += 1
+        self.bytes_written += end - offset
+
+    def _recover(self, error: OSError) -> bool:
+        """Cuts off what a failed batch left; True when the journal is dead."""
+        file, offset = self._file, self._position.offset
+        if is_no_room(error):
+            try:
+                file.truncate(offset)
+                file.sync()
+            except OSError as second:
+                error = second
+            else:
+                return False
+        self._dead = error
+        log.error(
+            "journal %s: write or sync at offset %d failed, nothing is stored any more: %s", file.path, offset, error
+        )
+        return True
+
+    def _continue_in_next_file(self) -> None:
+        """The next file exists durably before this one says that the journal goes on there."""
+        journal_id, offset, sequence = self._position
+        fresh = self._create(journal_id + 1, sequence + 1)
+        try:
+            self._file.write(encode_batch(journal_id, sequence, (), [], [], BatchKind.CONTINUED), offset)
+            self._file.sync()
+        except OSError:
+            fresh.close()
+            os.unlink(fresh.path)
+            raise
+        self._file.close()
+        self._file = fresh
+        self._position = JournalPosition(journal_id + 1, FILE_HEADER_SIZE, sequence + 1)
+
+    def _create(self, journal_id: int, first_sequence: int) -> DurableFile:
+        path = journal_path(self._directory, journal_id)
+        replace_file(path, file_header(journal_id, first_sequence))
+        return self._open_file(path)
+
+
+def drop_journals(directory: str, mark: JournalPosition, backups: int) -> None:
+    """Deletes the files that no replay from `mark` reads, but for the newest `backups` of them."""
+    old = [journal_id for journal_id in list_journals(directory) if journal_id < mark.journal_id]
+    for journal_id in old[: len(old) - backups] if backups else old:
+        os.unlink(journal_path(directory, journal_id))
+    if old:
+        sync_directory(directory)

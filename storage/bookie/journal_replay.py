@@ -1,0 +1,247 @@
+"""Reads the journal from the mark to its end when the bookie starts, and tells a torn tail from damage.
+
+A crash can leave one unfinished batch, at the very end, because one batch at a time is written and synced. So bytes
+that are no batch and have nothing valid behind them were never acknowledged: they are cut. With a whole batch behind
+them they are damage of something that may have been acknowledged: JournalDamaged, and the files stay as they are
+(Apache's bookie starts without a word). With `skip_damage` the operator gave up that part.
+"""
+
+import logging
+import mmap
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+from storage.bookie.durable_file import DurableFile, sync_directory
+from storage.bookie.errors import JournalDamaged, JournalMissing, MarkDamaged
+from storage.bookie.journal_format import (
+    BATCH_HEADER_SIZE,
+    BATCH_MAGIC,
+    FILE_HEADER_SIZE,
+    BatchHeader,
+    BatchKind,
+    ControlRecord,
+    JournalPosition,
+    parse_batch_header,
+    parse_file_header,
+    split_batch,
+    verify_batch,
+)
+
+log = logging.getLogger(__name__)
+
+FIRST_POSITION = JournalPosition(1, FILE_HEADER_SIZE, 1)
+_NAME = re.compile(r"([0-9a-f]{16})\.journal")
+
+ApplyBatch = Callable[[list[ControlRecord], list[bytes]], None]
+
+
+def journal_path(directory: str, journal_id: int) -> str:
+    return os.path.join(directory, f"{journal_id:016x}.journal")
+
+
+def list_journals(directory: str) -> list[int]:
+    """The ids of the journal files in a folder, ascending."""
+    names = map(_NAME.fullmatch, os.listdir(directory))
+    return sorted(int(name.group(1), 16) for name in names if name)
+
+
+class JournalReplay:
+    """One pass over the journal; afterwards `end` is where the journal goes on.
+
+    `end.offset` 0 means that no such file exists yet. `skipped` tells that damage was passed over, so the mark should
+    move beyond it soon.
+    """
+
+    def __init__(
+        self, directory: str, mark: JournalPosition | None, apply: ApplyBatch, skip_damage: bool = False
+    ) -> None:
+        self._directory = directory
+        self._mark = mark
+        self._apply = apply
+        self._skip_damage = skip_damage
+        self.skipped = False
+        self.batches = 0
+        self.end = JournalPosition(1, 0, 1)
+
+    def run(self) -> None:
+        """Raises JournalDamaged, JournalMissing, MarkDamaged; nothing on disk is changed then."""
+        chain = self._chain()
+        if not chain:
+            return
+        torn_at: JournalPosition | None = None
+        for index, journal_id in enumerate(chain):
+            with _mapped(journal_path(self._directory, journal_id)) as data:
+                continued, torn = self._replay_file(data, journal_id)
+                if continued:
+                    self._demand_next(chain, index)
+                    continue
+                behind = self._find_batches(chain[index + 1 :])
+                if behind is not None:
+                    self._damage(journal_id, self.end.offset, f"journal {behind} behind it holds batches")
+                    continue
+                torn_at = self.end if torn else None
+            self._finish(chain[index + 1 :], torn_at)
+            return
+
+    def _chain(self) -> list[int]:
+        """The files to read, in order; ids must follow one another from the mark on."""
+        ids = list_journals(self._directory)
+        mark = self._mark
+        if mark is None:
+            if ids and ids[0] != FIRST_POSITION.journal_id:
+                raise MarkDamaged(f"{self._directory} holds journal {ids[0]}, but no mark says from where to replay")
+            self.end = FIRST_POSITION if ids else self.end
+        else:
+            self.end = mark
+            ids = [journal_id for journal_id in ids if journal_id >= mark.journal_id]
+            if not ids or ids[0] != mark.journal_id:
+                self._missing(mark.journal_id, "the mark of the last checkpoint names it")
+                self.end = JournalPosition(ids[0] if ids else mark.journal_id + 1, 0, mark.sequence)
+        for before, after in pairwise(ids):
+            if after != before + 1:
+                self._missing(before + 1, f"journal {after} exists")
+        return ids
+
+    def _replay_file(self, data: mmap.mmap, journal_id: int) -> tuple[bool, bool]:
+        """(the file says that the next one goes on, bytes that are no batch stand at the end)."""
+        if journal_id != self.end.journal_id or self.end.offset == 0:
+            self.end = JournalPosition(journal_id, FILE_HEADER_SIZE, self.end.sequence)
+        self._check_file_header(data, journal_id)
+        if self.end.offset > len(data):
+            self._damage(journal_id, len(data), f"the mark stands at offset {self.end.offset}, behind its end")
+            self.end = self.end._replace(offset=len(data))
+        while True:
+            header = self._replay_batches(data)
+            if header is not None:
+                return True, False
+            if self.end.offset == len(data):
+                return False, False
+            found = _find_batch(data, self.end)
+            if found is None:
+                return False, True
+            offset, sequence = found
+            expected = f"batch {self.end.sequence} should stand there"
+            self._damage(journal_id, self.end.offset, f"{expected}, and offset {offset} holds batch {sequence}")
+            self.end = JournalPosition(journal_id, offset, sequence)
+
+    def _check_file_header(self, data: mmap.mmap, journal_id: int) -> None:
+        try:
+            header_id, first_sequence = parse_file_header(data[:FILE_HEADER_SIZE])
+        except ValueError as error:
+            self._damage(journal_id, 0, str(error))
+            return
+        if header_id != journal_id:
+            self._damage(journal_id, 0, f"the header is that of journal {header_id}")
+        elif self.end.offset == FILE_HEADER_SIZE and first_sequence != self.end.sequence:
+            self._damage(journal_id, 0, f"it begins with batch {first_sequence}, not {self.end.sequence}")
+            self.end = self.end._replace(sequence=first_sequence)
+
+    def _replay_batches(self, data: mmap.mmap) -> BatchHeader | None:
+        """Applies batches from `end` on until there is none; returns the header of CONTINUED when it comes to it."""
+        journal_id, offset, sequence = self.end
+        while (found := _read_batch(data, offset)) is not None:
+            header, body = found
+            if header.journal_id != journal_id or header.sequence != sequence:
+                break
+            offset += BATCH_HEADER_SIZE + header.length
+            sequence += 1
+            self.end = JournalPosition(journal_id, offset, sequence)
+            if header.kind == BatchKind.CONTINUED:
+                return header
+            self._apply(*split_batch(header, body))
+            self.batches += 1
+        return None
+
+    def _demand_next(self, chain: list[int], index: int) -> None:
+        if index + 1 == len(chain):
+            following = chain[index] + 1
+            self._missing(following, f"journal {chain[index]} says that it goes on there")
+            self.end = JournalPosition(following, 0, self.end.sequence)
+
+    def _find_batches(self, later: list[int]) -> int | None:
+        """The first of the later files that holds a batch; one that was only just created does not count."""
+        for journal_id in later:
+            with _mapped(journal_path(self._directory, journal_id)) as data:
+                start = JournalPosition(journal_id, min(FILE_HEADER_SIZE, len(data)), 0)
+                if _find_batch(data, start) is not None:
+                    return journal_id
+        return None
+
+    def _finish(self, unused: list[int], torn_at: JournalPosition | None) -> None:
+        """The first change on disk, after everything was found in order."""
+        for journal_id in unused:
+            os.unlink(journal_path(self._directory, journal_id))
+        if unused:
+            sync_directory(self._directory)
+        if torn_at is None:
+            return
+        file = DurableFile(journal_path(self._directory, torn_at.journal_id))
+        try:
+            surplus = file.size() - torn_at.offset
+            file.truncate(torn_at.offset)
+            file.sync()
+        finally:
+            file.close()
+        log.warning(
+            "journal %s: cut %d bytes of an unfinished batch at offset %d; no whole batch follows, so nothing in them "
+            "was acknowledged",
+            file.path,
+            surplus,
+            torn_at.offset,
+        )
+
+    def _damage(self, journal_id: int, offset: int, what: str) -> None:
+        error = JournalDamaged(journal_path(self._directory, journal_id), offset, what)
+        if not self._skip_damage:
+            raise error
+        self.skipped = True
+        log.error("skipping as told: %s", error)
+
+    def _missing(self, journal_id: int, what: str) -> None:
+        error = JournalMissing(journal_path(self._directory, journal_id), what)
+        if not self._skip_damage:
+            raise error
+        self.skipped = True
+        log.error("skipping as told: %s", error)
+
+
+@contextmanager
+def _mapped(path: str) -> Iterator[mmap.mmap]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_size == 0:
+            raise JournalDamaged(path, 0, "the file is empty")
+        data = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+    finally:
+        os.close(fd)
+    with data:
+        yield data
+
+
+def _read_batch(data: mmap.mmap, offset: int) -> tuple[BatchHeader, bytes] | None:
+    head = data[offset : offset + BATCH_HEADER_SIZE]
+    header = parse_batch_header(head)
+    if header is None:
+        return None
+    start = offset + BATCH_HEADER_SIZE
+    body = data[start : start + header.length]
+    return (header, body) if verify_batch(head, body, header) else None
+
+
+def _find_batch(data: mmap.mmap, after: JournalPosition) -> tuple[int, int] | None:
+    """(offset, sequence number) of the first whole batch at or behind a position, not older than it."""
+    offset = data.find(BATCH_MAGIC, after.offset)
+    while offset >= 0:
+        header = parse_batch_header(data[offset : offset + BATCH_HEADER_SIZE])
+        if (
+            header is not None
+            and header.journal_id == after.journal_id
+            and header.sequence >= after.sequence
+            and _read_batch(data, offset) is not None
+        ):
+            return offset, header.sequence
+        offset = data.find(BATCH_MAGIC, offset + 1)
+    return None

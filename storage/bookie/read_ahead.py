@@ -1,0 +1,87 @@
+"""Entries read from the logs beyond what was asked for, so that a sequential reader goes to the disk rarely.
+
+Holds runs of consecutive entries, bounded in bytes; the one unused for longest goes first. Belongs to the loop's thread.
+"""
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from typing import NamedTuple
+
+from storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES
+
+
+class CachedRun(NamedTuple):
+    entries: list[bytes]
+    size: int
+
+
+class ReadAheadCache:
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._runs: OrderedDict[tuple[int, int], CachedRun] = OrderedDict()
+        self._firsts: dict[int, list[int]] = {}
+        self.size = 0
+
+    def put(self, ledger_id: int, first_entry_id: int, entries: list[bytes]) -> None:
+        """Consecutive entries. A run that alone exceeds the bound is not kept."""
+        size = sum(map(len, entries)) + ENTRY_OVERHEAD_BYTES * len(entries)
+        if not entries or size > self._max_bytes:
+            return
+        key = (ledger_id, first_entry_id)
+        if key in self._runs:
+            self._remove(key)
+        self._runs[key] = CachedRun(entries, size)
+        insort(self._firsts.setdefault(ledger_id, []), first_entry_id)
+        self.size += size
+        while self.size > self._max_bytes:
+            self._remove(next(iter(self._runs)))
+
+    def run(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
+        """Consecutive entries from `first_entry_id` on, none or at least one; more than one only within `max_bytes`."""
+        firsts = self._firsts.get(ledger_id)
+        if not firsts:
+            return []
+        for position in range(bisect_right(firsts, first_entry_id) - 1, -1, -1):
+            key = (ledger_id, firsts[position])
+            entries = self._runs[key].entries
+            start = first_entry_id - key[1]
+            if start < len(entries):
+                self._runs.move_to_end(key)
+                return within_bytes(entries[start : start + max_entries], max_bytes)
+        return []
+
+    def follows(self, ledger_id: int, entry_id: int) -> bool:
+        """True when the entry before is cached: the reader seems to go on."""
+        return bool(self.run(ledger_id, entry_id - 1, 1, 0))
+
+    def replaced(self, ledger_id: int, first: int, last: int) -> None:
+        """Entries of this interval were added again, or the ledger is gone: what is cached of them is not to be used."""
+        firsts = self._firsts.get(ledger_id)
+        if firsts is None:
+            return
+        for start in [start for start in firsts if start <= last]:
+            if start + len(self._runs[ledger_id, start].entries) > first:
+                self._remove((ledger_id, start))
+
+    def __contains__(self, ledger_id: int) -> bool:
+        return ledger_id in self._firsts
+
+    def _remove(self, key: tuple[int, int]) -> None:
+        self.size -= self._runs.pop(key).size
+        ledger_id, first = key
+        firsts = self._firsts[ledger_id]
+        firsts.remove(first)
+        if not firsts:
+            del self._firsts[ledger_id]
+
+
+def within_bytes(entries: list[bytes], max_bytes: int) -> list[bytes]:
+    """The first entries that fit, at least one."""
+    if sum(map(len, entries)) <= max_bytes:
+        return entries
+    room = max_bytes
+    for count, entry in enumerate(entries):
+        room -= len(entry)
+        if room < 0:
+            return entries[: max(count, 1)]
+    return entries
