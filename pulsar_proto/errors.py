@@ -25,6 +25,10 @@ class MalformedFrame(Exception):
         self.frames = frames
 
 
+class MalformedRecord(Exception):
+    """A stored record (metadata, cursor entry) does not decode, or contradicts itself. Never repaired silently."""
+
+
 class UnknownCommand(Exception):
     """A well-formed command of a type that this version does not know. A broker ignores it; a client closes."""
 
