@@ -30,9 +30,7 @@ class BookieChannel(Protocol):
         """One stored entry; `entry_id` -1 asks for the last. With FENCING the ledger is fenced durably before any
         answer, also before an error. Raises BookieError (ENOLEDGER, ENOENTRY, EUA, EIO, ...)."""
 
-    async def read_entries(
-        self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int
-    ) -> list[bytes]:
+    async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
         """Stored entries from `first_entry_id` on without a gap: at least one, fewer than asked at a limit, at the end
         or before an unreadable entry. Does not stop at the LAC: the caller clips. Raises BookieError when the first
         cannot be read."""

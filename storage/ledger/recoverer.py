@@ -1,0 +1,240 @@
+"""The shell of recovery: fences a ledger, copies what may have been acknowledged, and closes it.
+
+The decisions are in `recover` and `fragments`. Any number of clients may recover one ledger at once, and any may
+stop at any point: nothing but the mark IN_RECOVERY is written to the metadata before the close, which is one
+compare-and-set.
+
+Two choices differ from Apache's client and look the same from outside:
+
+- Entries are copied as they were read, byte for byte. Apache's packs them again with its own LAC, which counts
+  entries as confirmed that so far stand only in its own, unwritten ensembles (the model's NoDirtyReads).
+- The length of a ledger in which nothing had to be copied is read from its last entry. Apache's takes it from the
+  header that named the LAC, which may stand further on or, when only the floor applies, nowhere.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pulsar_proto.bookie_wire import AddFlags, ReadFlags
+from pulsar_proto.entry_digest import entry_length
+from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
+from storage.ledger.append import Append
+from storage.ledger.channels import ChannelOf
+from storage.ledger.config import LedgerConfig
+from storage.ledger.errors import LedgerClosed, LedgerError
+from storage.ledger.fragments import Members, last_fragment, mark_in_recovery, recovered
+from storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
+from storage.ledger.placement import ReplaceFailed
+from storage.ledger.reader import EntryReader
+from storage.ledger.recover import LastConfirmed, LastEntryRound, RecoveryRead, Verdict, recovery_error
+from storage.ledger.writer import EntryWriter
+
+logger = logging.getLogger(__name__)
+
+_FENCE = int(ReadFlags.FENCING)
+_RECOVERY_READ = int(ReadFlags.FENCING | ReadFlags.HIGH_PRIORITY)
+_RECOVERY_ADD = int(AddFlags.RECOVERY_ADD | AddFlags.HIGH_PRIORITY)
+
+
+async def ask_last_entries(reader: EntryReader, metadata: LedgerMetadata, flags: int) -> LastConfirmed:
+    """Asks all bookies of the last ensemble for their last entry until the answers cover it; the LAC.
+
+    Raises the LedgerError that kept the round from being covered.
+    """
+    fragment = last_fragment(metadata)
+    outcome = LastEntryRound(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+
+    async def ask(index: int, bookie: str) -> None:
+        try:
+            last = await reader.last_entry_of(bookie, flags)
+        except LedgerError as error:
+            outcome.failed(index, error)
+        else:
+            outcome.answered(index, last.lac, last.length)
+
+    questions = [asyncio.create_task(ask(index, bookie)) for index, bookie in enumerate(fragment.members)]
+    try:
+        left = set(questions)
+        while outcome.verdict is Verdict.OPEN:
+            answered, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            for question in answered:
+                question.result()
+    finally:
+        await _cancel(questions)
+    if outcome.verdict is Verdict.FAILED:
+        raise outcome.error()
+    return outcome.result(fragment.first)
+
+
+class Recoverer:
+    """One recovery of one ledger."""
+
+    def __init__(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        *,
+        driver: LedgerMetadataDriver,
+        reader: EntryReader,
+        channel_of: ChannelOf,
+        replace_failed: ReplaceFailed,
+        config: LedgerConfig,
+    ) -> None:
+        self._ledger_id = ledger_id
+        self._master_key = master_key
+        self._driver = driver
+        self._reader = reader
+        self._channel_of = channel_of
+        self._replace_failed = replace_failed
+        self._config = config
+
+    async def run(self, ledger: Versioned) -> Versioned:
+        """Closes the ledger unless that is done; the closed metadata.
+
+        Raises LedgerRecoveryFailed, UnauthorizedAccess, BookieTimeout (nothing was closed; the whole may be repeated),
+        MetadataFault, NoSuchLedger.
+        """
+        ledger = await self._driver.update(ledger, mark_in_recovery)
+        begun = ledger.metadata
+        if begun.state is LedgerState.CLOSED:
+            return ledger
+        try:
+            confirmed = await ask_last_entries(self._reader, begun, _FENCE)
+        except LedgerError as error:
+            raise recovery_error(self._ledger_id, "fencing", error) from error
+        logger.info("ledger %d: fenced, last confirmed entry known is %d", self._ledger_id, confirmed.entry_id)
+        copy = _CopyForward(self, begun, confirmed.entry_id)
+        try:
+            last, length = await copy.run()
+        except LedgerError as error:
+            raise recovery_error(self._ledger_id, "copying forward", error) from error
+        if last == confirmed.entry_id:
+            length = await self._length_at(begun, confirmed)
+        closed = await self._driver.update(
+            ledger, lambda metadata: recovered(metadata, begun, copy.ensembles.changes, last, length)
+        )
+        logger.info(
+            "ledger %d: recovered and closed at entry %d, %d of them copied, length %d",
+            self._ledger_id,
+            closed.metadata.last_entry_id,
+            last - confirmed.entry_id,
+            closed.metadata.length,
+        )
+        return closed
+
+    async def _length_at(self, metadata: LedgerMetadata, confirmed: LastConfirmed) -> int:
+        """The ledger's length at its last entry, when nothing was copied."""
+        if confirmed.entry_id < 0:
+            return 0
+        try:
+            entries = await self._reader.read(metadata, confirmed.entry_id, confirmed.entry_id, max_bytes=1)
+        except LedgerError as error:
+            logger.warning(
+                "ledger %d: closing with the length %d, which may be wrong: entry %d cannot be read: %s",
+                self._ledger_id,
+                confirmed.length,
+                confirmed.entry_id,
+                error,
+            )
+            return confirmed.length
+        return entry_length(entries[0])
+
+
+class _RecoveryEnsembles:
+    """Recovery's ensemble changes: in memory only, until the close writes them."""
+
+    def __init__(self, members: Members, first: int, replace_failed: ReplaceFailed) -> None:
+        self._members = members
+        self._replace_failed = replace_failed
+        self.changes: list[tuple[int, Members]] = []
+
+    async def replace(self, failed: Mapping[int, str], first_entry_id: int) -> Sequence[str]:
+        self._members = self._replace_failed(self._members, failed)
+        if self.changes and self.changes[-1][0] == first_entry_id:
+            self.changes.pop()
+        self.changes.append((first_entry_id, self._members))
+        return self._members
+
+
+class _CopyForward:
+    """Reads on from the LAC, some entries ahead, and adds what is found again, in order, until the end is proved."""
+
+    def __init__(self, recovery: Recoverer, begun: LedgerMetadata, lac: int) -> None:
+        self._reader = recovery._reader
+        self._config = recovery._config
+        self._begun = begun
+        self._fragment = last_fragment(begun)
+        self._lac = lac
+        self._changed = asyncio.Event()
+        self._failure: LedgerError | None = None
+        self.ensembles = _RecoveryEnsembles(self._fragment.members, self._fragment.first, recovery._replace_failed)
+        self._writer = EntryWriter(
+            recovery._ledger_id,
+            recovery._master_key,
+            self._fragment.members,
+            (begun.write_quorum, begun.ack_quorum),
+            channel_of=recovery._channel_of,
+            keeper=self.ensembles,
+            config=recovery._config,
+            flags=_RECOVERY_ADD,
+            last_add_confirmed=lac,
+        )
+
+    async def run(self) -> tuple[int, int]:
+        """The last entry and the ledger's length there (0 when nothing was copied). Raises LedgerError."""
+        machine = self._writer.machine
+        reads: deque[asyncio.Task[bytes | None]] = deque()
+        next_id = self._lac + 1
+        try:
+            while True:
+                while len(reads) < self._config.recovery_reads_max:
+                    reads.append(asyncio.create_task(self._read(next_id)))
+                    next_id += 1
+                entry = await reads.popleft()
+                if entry is None:
+                    break
+                await self._pending_at_most(self._config.recovery_adds_max - 1)
+                first = machine.last_add_pushed + 1
+                self._writer.submit(Append(first, [entry], entry_length(entry), self._added))
+            await self._pending_at_most(0)
+            return machine.last_add_confirmed, machine.length_confirmed
+        finally:
+            self._writer.end(LedgerClosed(f"ledger {self._begun.ledger_id}: recovery is over"))
+            await _cancel(reads)
+
+    async def _read(self, entry_id: int) -> bytes | None:
+        """The entry, or None where the ledger ends. Raises LedgerError when neither can be told."""
+        begun = self._begun
+        members = self._fragment.members
+        question = RecoveryRead(entry_id, members, begun.write_quorum, begun.ack_quorum, demoted=self._reader.demoted)
+        while question.verdict is Verdict.OPEN:
+            bookie = members[question.next_replica()]
+            try:
+                question.found(await self._reader.entry_of(bookie, entry_id, _RECOVERY_READ))
+            except LedgerError as error:
+                question.failed(error)
+        if question.verdict is Verdict.FAILED:
+            raise question.error()
+        return question.entry
+
+    async def _pending_at_most(self, entries: int) -> None:
+        while self._failure is None and self._writer.machine.pending_entries > entries:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _added(self, append: Append) -> None:
+        self._failure = append.error or self._failure
+        self._changed.set()
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Ends the tasks that are left; what they would have said is no longer needed."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

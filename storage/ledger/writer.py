@@ -1,0 +1,173 @@
+"""The shell around `append.AppendMachine`: sends groups to bookies, changes ensembles, keeps the deadline.
+
+Used by a ledger's writer and by recovery, which differ in where a changed ensemble is recorded (`EnsembleKeeper`).
+Holds no rules. One timer per writer, armed while an answer is awaited; one task per ensemble change.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from storage.ledger.append import ANSWER_TICKS, Append, AppendMachine, Phase, Send
+from storage.ledger.bookie_channel import BookieChannel
+from storage.ledger.channels import ChannelOf, find_channel
+from storage.ledger.config import LedgerConfig
+from storage.ledger.errors import LedgerError, WriteFault
+
+logger = logging.getLogger(__name__)
+
+
+class EnsembleKeeper(Protocol):
+    async def replace(self, failed: Mapping[int, str], first_entry_id: int) -> Sequence[str]:
+        """Replaces the failed members (index -> bookie) for the entries from `first_entry_id` on, records that, and
+        returns all members. Raises LedgerError; NotEnoughBookies when none could be replaced."""
+
+
+class EntryWriter:
+    """One ledger's way to its current ensemble.
+
+    `flags` go with every add. `on_end(error)` is called once, on the loop, when the writer ends by itself or by `end`,
+    after the appends that this fails.
+    """
+
+    __slots__ = (
+        "_change",
+        "_channel_of",
+        "_channels",
+        "_flags",
+        "_keeper",
+        "_ledger_id",
+        "_loop",
+        "_master_key",
+        "_on_end",
+        "_period",
+        "_timer",
+        "machine",
+    )
+
+    def __init__(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        ensemble: Sequence[str],
+        quorums: tuple[int, int],
+        *,
+        channel_of: ChannelOf,
+        keeper: EnsembleKeeper,
+        config: LedgerConfig,
+        flags: int = 0,
+        last_add_confirmed: int = -1,
+        on_end: Callable[[LedgerError], None] = lambda error: None,
+    ) -> None:
+        """`quorums` are (Wq, Aq)."""
+        self._loop = asyncio.get_running_loop()
+        self._ledger_id = ledger_id
+        self._master_key = master_key
+        self._channel_of = channel_of
+        self._keeper = keeper
+        self._flags = flags
+        self._on_end = on_end
+        self._period = config.add_entry_timeout_sec / ANSWER_TICKS
+        self._timer: asyncio.TimerHandle | None = None
+        self._change: asyncio.Task[None] | None = None
+        self._channels: list[BookieChannel] = [find_channel(channel_of, bookie) for bookie in ensemble]
+        self.machine = AppendMachine(
+            ensemble,
+            *quorums,
+            sink=self._answered,
+            lagging_bytes_max=config.lagging_bytes_max,
+            last_add_confirmed=last_add_confirmed,
+        )
+
+    def submit(self, append: Append) -> None:
+        """Sends the next group. `append.done` is called later, never from inside."""
+        machine = self.machine
+        channels = self._channels
+        for send in machine.push(append):
+            channels[send.index].add_entries(
+                self._ledger_id, self._master_key, send.ids, send.entries, self._flags, send
+            )
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._period, self._on_tick)
+        if machine.must_change:
+            self._start_change()
+
+    def end(self, error: LedgerError) -> None:
+        """Fails what is pending, in order, with `error`. No effect on a writer that has ended."""
+        machine = self.machine
+        if machine.phase is Phase.ENDED:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for append in machine.end(error):
+            self._deliver(append)
+        self._on_end(error)
+
+    async def settled(self) -> None:
+        """Returns when no ensemble change is under way: the ledger's metadata is not written from here any more."""
+        if self._change is not None:
+            await asyncio.wait([self._change])
+
+    def _answered(self, send: Send, ids: Sequence[int], rc: int) -> None:
+        if self.machine.answered(send, ids, rc):
+            self._react()
+
+    def _react(self) -> None:
+        machine = self.machine
+        if machine.broken is not None:
+            self.end(machine.broken)
+            return
+        if machine.must_change:
+            self._start_change()
+            return
+        while (append := machine.confirm_next()) is not None:
+            self._deliver(append)
+
+    def _deliver(self, append: Append) -> None:
+        try:
+            append.done(append)
+        except Exception:
+            # The callback's bug must not keep the receipts of other groups.
+            logger.exception("ledger %d: the callback of entry %d failed", self._ledger_id, append.first_entry_id)
+
+    def _on_tick(self) -> None:
+        self._timer = None
+        if self.machine.tick():
+            self._timer = self._loop.call_later(self._period, self._on_tick)
+        self._react()
+
+    def _start_change(self) -> None:
+        failures = {self.machine.ensemble[index]: rc for index, rc in self.machine.failures().items()}
+        logger.warning("ledger %d: replacing bookies that failed with %s", self._ledger_id, failures)
+        self.machine.begin_change()
+        self._change = self._loop.create_task(self._run_change())
+
+    async def _run_change(self) -> None:
+        try:
+            await self._replace_failed()
+        except LedgerError as error:
+            self.end(error)
+        except Exception:
+            logger.exception("ledger %d: ensemble change failed", self._ledger_id)
+            self.end(WriteFault(f"ledger {self._ledger_id}: ensemble change failed"))
+        finally:
+            self._change = None
+        self._react()
+
+    async def _replace_failed(self) -> None:
+        machine = self.machine
+        while machine.phase is Phase.CHANGING and (failed := machine.take_failed()):
+            first = machine.last_add_confirmed + 1
+            members = await self._keeper.replace(failed, first)
+            if machine.phase is not Phase.CHANGING:
+                return
+            logger.info("ledger %d: ensemble %s from entry %d on", self._ledger_id, list(members), first)
+            self._channels = [find_channel(self._channel_of, bookie) for bookie in members]
+            for send in machine.ensemble_changed(members):
+                self._channels[send.index].add_entries(
+                    self._ledger_id, self._master_key, send.ids, send.entries, self._flags, send
+                )
+        if machine.phase is Phase.CHANGING:
+            machine.resume()
