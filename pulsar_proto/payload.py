@@ -25,6 +25,8 @@ _MAGIC_AND_WORD = Struct(">HI")
 _MAGIC_CRC_SIZE = Struct(">HII")
 _SIZE = Struct(">I")
 _BLOCK_BYTES = _MAGIC_AND_WORD.size
+# The tag of num_messages_in_batch: metadata without this byte has no such field, and needs no parsing.
+_NUM_MESSAGES_TAG = 11 << 3
 
 _unpack_magic_crc_size = _MAGIC_CRC_SIZE.unpack_from
 _unpack_magic_word = _MAGIC_AND_WORD.unpack_from
@@ -81,13 +83,18 @@ def parse_metadata(payload: bytes, offset: int = 0) -> pb.MessageMetadata:
 
 
 def message_count(payload: bytes, offset: int = 0) -> int:
-    """How many messages the entry holds: num_messages_in_batch, 1 where it is absent. Raises MalformedFrame."""
+    """How many messages the entry holds: num_messages_in_batch, 1 where it is absent.
+
+    Raises MalformedFrame when sizes lie or a batch's metadata does not decode.
+    """
     try:
         magic, _, size = _unpack_magic_crc_size(payload, offset)
         if magic == MAGIC_CRC32C:
             start = offset + 10
             end = start + size
             if end <= len(payload):
+                if payload.find(_NUM_MESSAGES_TAG, start, end) < 0:
+                    return 1
                 return _parse_metadata(payload[start:end]).num_messages_in_batch
     except (DecodeError, struct_error):
         pass
