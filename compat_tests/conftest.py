@@ -1,0 +1,119 @@
+"""Fixtures: a server shared by the tests that only need one, servers of a test's own, official clients, topic names.
+
+Every test fails when the server logs an ERROR line meanwhile, unless the test names it in `allowed_errors`.
+"""
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pulsar
+import pytest
+
+from compat_tests.harness import Server, default_product
+
+OPERATION_TIMEOUT_SECONDS = 10
+
+SETTINGS = {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
+
+ServerFactory = Callable[..., Server]
+ClientFactory = Callable[..., pulsar.Client]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.process)
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("shared"), settings=SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture
+def allowed_errors() -> list[str]:
+    """Texts of ERROR lines that a test provokes on purpose; it appends to this list."""
+    return []
+
+
+@pytest.fixture
+def server(shared_server: Server, allowed_errors: list[str]) -> Iterator[Server]:
+    """The shared server; other tests' topics live on it too."""
+    if not shared_server.is_running:
+        shared_server.start()
+    before = shared_server.log_size()
+    yield shared_server
+    assert shared_server.is_running, f"the server ended\n{shared_server.log_tail()}"
+    shared_server.assert_no_errors(before, allowed_errors)
+
+
+@pytest.fixture
+def make_server(tmp_path: Path, allowed_errors: list[str]) -> Iterator[ServerFactory]:
+    """Makes servers of the test's own, not started; they are stopped and checked at its end."""
+    servers: list[Server] = []
+
+    def make(name: str = "own", *, settings: Mapping[str, str] | None = None, data_dir: Path | None = None) -> Server:
+        made = Server(tmp_path / name, settings={**SETTINGS, **(settings or {})}, data_dir=data_dir)
+        servers.append(made)
+        return made
+
+    yield make
+    for each in servers:
+        each.close()
+    for each in servers:
+        each.assert_no_errors(allowed=allowed_errors)
+
+
+@pytest.fixture
+def own_server(make_server: ServerFactory) -> Server:
+    """A started server of the test's own, free to be stopped and killed."""
+    made = make_server()
+    made.start()
+    return made
+
+
+@pytest.fixture
+def make_client() -> Iterator[ClientFactory]:
+    """Makes official clients that are closed at the end of the test, dead server or not."""
+    clients: list[pulsar.Client] = []
+
+    def make(url: str, **options: object) -> pulsar.Client:
+        options.setdefault("operation_timeout_seconds", OPERATION_TIMEOUT_SECONDS)
+        made = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn), **options)
+        clients.append(made)
+        return made
+
+    yield make
+    for each in clients:
+        each.shutdown()
+
+
+@pytest.fixture
+def client(server: Server, make_client: ClientFactory) -> pulsar.Client:
+    """An official client of the shared server."""
+    return make_client(server.broker_url)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses."""
+    test = re.sub(r"[^\w-]+", "-", request.node.name)
+    return f"persistent://public/default/{test}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def is_peer() -> bool:
+    """True when the tests run against Apache Pulsar."""
+    return default_product().is_peer
+
+
+@pytest.fixture
+def stopwatch() -> Callable[[], float]:
+    """Seconds since the test began."""
+    began = time.monotonic()
+    return lambda: time.monotonic() - began

@@ -1,0 +1,318 @@
+"""Starts, stops and kills real servers as child processes: the only code of the project that these tests lean on.
+
+A `Server` owns one data folder and at most one child process. The ports of its first start are kept for every later
+one, so that clients find a restarted server where it was. Nothing here knows the server's code: it sees a command line,
+one ready line, files of output and signals. `MAGNETAR_PEER_LIB` (a folder with Apache Pulsar's jars) makes every server
+an Apache standalone instead, which is how the tests themselves are checked.
+"""
+
+import asyncio
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Protocol, Self
+
+PEER_LIB_VARIABLE = "MAGNETAR_PEER_LIB"
+START_TIMEOUT_SECONDS = 60.0
+STOP_TIMEOUT_SECONDS = 30.0
+LOG_TAIL_LINES = 40
+POLL_SECONDS = 0.01
+
+
+class ServerFailedError(AssertionError):
+    """A server did not start, did not stop or logged an error; the text holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a running server answers. `pid` is the server's own process."""
+
+    broker_url: str
+    web_url: str
+    pid: int
+
+    @property
+    def broker_port(self) -> int:
+        return int(self.broker_url.rpartition(":")[2])
+
+    @property
+    def web_port(self) -> int:
+        return int(self.web_url.rpartition(":")[2])
+
+
+class Product(Protocol):
+    """What differs between Magnetar and its peer."""
+
+    name: str
+    is_peer: bool
+    """Apache's: picks no ports itself, prints no ready line and logs ERROR on a healthy start."""
+
+    def command(self, folder: Path, ports: tuple[int, int], settings: Mapping[str, str]) -> list[str]:
+        """The command line for a data folder, the broker's and the web port (0 = any) and configuration keys."""
+
+    def wait_ready(self, process: subprocess.Popen[bytes], ports: tuple[int, int], deadline: float) -> Address | None:
+        """Blocks until the server can be used; None when it ended or the deadline (monotonic seconds) passed."""
+
+
+class Magnetar:
+    """`python -m magnetar standalone` of the environment that runs the tests."""
+
+    name = "magnetar"
+    is_peer = False
+
+    def __init__(self, interpreter: Sequence[str] = (sys.executable,)) -> None:
+        """`interpreter` is what comes before `-m magnetar`: a profiler may stand there."""
+        self._interpreter = list(interpreter)
+
+    def command(self, folder: Path, ports: tuple[int, int], settings: Mapping[str, str]) -> list[str]:
+        broker_port, web_port = map(str, ports)
+        command = [*self._interpreter, "-m", "magnetar", "standalone", "--data-dir", str(folder), "--ready-json"]
+        command += ["--broker-port", broker_port, "--web-port", web_port]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        return command
+
+    def wait_ready(self, process: subprocess.Popen[bytes], ports: tuple[int, int], deadline: float) -> Address | None:
+        assert process.stdout is not None
+        line = read_line(process.stdout, deadline)
+        if not line.endswith(b"\n"):
+            return None
+        ready = json.loads(line)
+        return Address(ready["brokerServiceUrl"], ready["webServiceUrl"], ready["pid"])
+
+
+def read_line(stream: IO[bytes], deadline: float) -> bytes:
+    """The first line of an unbuffered pipe, or what came before its end or the deadline."""
+    line = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while not line.endswith(b"\n"):
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                return line
+            byte = os.read(stream.fileno(), 1)
+            if not byte:
+                return line
+            line += byte
+    return line
+
+
+def default_product() -> Product:
+    """Magnetar, or Apache Pulsar where the environment names its jars."""
+    lib = os.environ.get(PEER_LIB_VARIABLE)
+    if not lib:
+        return Magnetar()
+    from compat_tests.apache import ApachePulsar
+
+    return ApachePulsar(Path(lib))
+
+
+class Server:
+    """One server on one data folder. Use it as a context manager, sync or async: leaving it stops the server.
+
+    `settings` are configuration keys in Pulsar's names. `folder` gets `data/` and `server.log`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        product: Product | None = None,
+        settings: Mapping[str, str] | None = None,
+        data_dir: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.product = product or default_product()
+        self.data_dir = data_dir or folder / "data"
+        self.log_path = folder / "server.log"
+        self._settings = dict(settings or {})
+        self._environment = {**os.environ, **(environment or {})}
+        self._ports = (0, 0)
+        self._address: Address | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> Address:
+        assert self._address is not None, "the server was never started"
+        return self._address
+
+    @property
+    def broker_url(self) -> str:
+        return self.address.broker_url
+
+    @property
+    def web_url(self) -> str:
+        return self.address.web_url
+
+    @property
+    def broker_port(self) -> int:
+        return self.address.broker_port
+
+    @property
+    def pid(self) -> int:
+        return self.address.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> float:
+        """Starts the server and waits until it is ready; returns the seconds that took. Raises ServerFailedError."""
+        began = self.spawn()
+        assert self._process is not None
+        address = self.product.wait_ready(self._process, self._ports, began + timeout_seconds)
+        if address is None:
+            self._process.kill()
+            code = self._process.wait()
+            raise ServerFailedError(f"{self.product.name} did not start, exit code {code}\n{self.log_tail()}")
+        self._address = address
+        self._ports = (address.broker_port, address.web_port)
+        return time.monotonic() - began
+
+    def spawn(self, ports: tuple[int, int] | None = None) -> float:
+        """Starts the process without waiting for it; returns the monotonic time of the command."""
+        assert not self.is_running, "already running"
+        self._forget_process()
+        if ports is not None:
+            self._ports = ports
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        if self.product.is_peer and 0 in self._ports:
+            self._ports = (free_port(), free_port())
+        command = self.product.command(self.data_dir, self._ports, self._settings)
+        began = time.monotonic()
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log if self.product.is_peer else subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                env=self._environment,
+            )
+        host = "127.0.0.1"
+        broker, web = self._ports
+        self._address = Address(f"pulsar://{host}:{broker}", f"http://{host}:{web}", self._process.pid)
+        return began
+
+    def terminate(self) -> None:
+        """Sends SIGTERM and does not wait."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+
+    def wait(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> int:
+        """Waits for the end of the process and returns its exit code. Raises ServerFailedError."""
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise ServerFailedError(f"still running after {timeout_seconds} s\n{self.log_tail()}") from None
+
+    def stop(self) -> float:
+        """SIGTERM, then waits; returns the seconds that took. Raises ServerFailedError for a bad exit code."""
+        began = time.monotonic()
+        self.terminate()
+        code = self.wait()
+        took = time.monotonic() - began
+        if code not in (0, 128 + signal.SIGTERM):
+            raise ServerFailedError(f"exit code {code} after SIGTERM\n{self.log_tail()}")
+        return took
+
+    def kill(self) -> None:
+        """SIGKILL, and waits until the process is gone."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> None:
+        """A clean stop and a start on the same ports."""
+        self.stop()
+        self.start()
+
+    async def start_async(self) -> float:
+        return await asyncio.to_thread(self.start)
+
+    async def stop_async(self) -> float:
+        return await asyncio.to_thread(self.stop)
+
+    def log_text(self, offset: int = 0) -> str:
+        """The log from a byte offset on (`log_size()` of an earlier moment)."""
+        if not self.log_path.exists():
+            return ""
+        return self.log_path.read_bytes()[offset:].decode("utf-8", "replace")
+
+    def log_size(self) -> int:
+        return self.log_path.stat().st_size if self.log_path.exists() else 0
+
+    def log_tail(self) -> str:
+        return "\n".join(self.log_text().splitlines()[-LOG_TAIL_LINES:])
+
+    def error_lines(self, offset: int = 0) -> list[str]:
+        """The log's ERROR lines, each a broken invariant. The peer logs some on each healthy start: it has none."""
+        if self.product.is_peer:
+            return []
+        marks = (" ERROR ", " CRITICAL ", "Traceback (most recent call last)")
+        return [line for line in self.log_text(offset).splitlines() if any(mark in line for mark in marks)]
+
+    def assert_no_errors(self, offset: int = 0, allowed: Sequence[str] = ()) -> None:
+        """Raises ServerFailedError when the log holds an error line without any of the `allowed` texts."""
+        bad = [line for line in self.error_lines(offset) if not any(text in line for text in allowed)]
+        if bad:
+            raise ServerFailedError("\n".join([f"{len(bad)} error lines in the log:", *bad[:10], "…", self.log_tail()]))
+
+    def _forget_process(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = None
+
+    def close(self) -> None:
+        """Stops the process if it runs; afterwards none is left, whatever happened."""
+        try:
+            if self.is_running:
+                self.stop()
+        finally:
+            if self.is_running:
+                self.kill()
+            self._forget_process()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start_async()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, for programs that cannot pick one themselves."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float = 10.0) -> None:
+    """Polls a condition. Raises TimeoutError that says what did not happen."""
+    deadline = time.monotonic() + timeout_seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {timeout_seconds} s: {what}")
+        time.sleep(POLL_SECONDS)

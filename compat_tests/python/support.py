@@ -1,0 +1,88 @@
+"""Small verbs over the official client that most tests here use."""
+
+import random
+import threading
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Any
+
+import pulsar
+
+RECEIVE_TIMEOUT_MS = 10_000
+SILENCE_MS = 300
+"""How long a queue must stay empty to count as empty: what should not come is caught with good odds only."""
+
+
+def bodies(count: int, prefix: str = "m") -> list[bytes]:
+    return [f"{prefix}-{index}".encode() for index in range(count)]
+
+
+def incompressible(size: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def send_all(producer: Any, contents: Iterable[bytes]) -> list[Any]:
+    """Sends without waiting in between and flushes; returns the message ids in order. Raises when a send failed."""
+    futures: list[Future[Any]] = []
+    for content in contents:
+        future: Future[Any] = Future()
+        futures.append(future)
+        producer.send_async(content, settle(future))
+    producer.flush()
+    return [future.result(RECEIVE_TIMEOUT_MS / 1000) for future in futures]
+
+
+def settle(future: "Future[Any]") -> Any:
+    """A send callback that completes the future."""
+
+    def callback(result: Any, message_id: Any) -> None:
+        if result == pulsar.Result.Ok:
+            future.set_result(pulsar.MessageId.wrap(message_id))
+        else:
+            future.set_exception(RuntimeError(f"send failed: {result}"))
+
+    return callback
+
+
+def receive(consumer: Any, count: int, timeout_ms: int = RECEIVE_TIMEOUT_MS) -> list[Any]:
+    """The next messages, not acknowledged. Raises pulsar.Timeout."""
+    return [consumer.receive(timeout_ms) for _ in range(count)]
+
+
+def receive_bodies(consumer: Any, count: int) -> list[bytes]:
+    """Receives and acknowledges."""
+    got = []
+    for message in receive(consumer, count):
+        got.append(message.data())
+        consumer.acknowledge(message)
+    return got
+
+
+def receive_without_queue(consumer: Any, count: int) -> list[bytes]:
+    """As `receive_bodies`, for a receiver queue of 0, whose `receive` takes no timeout. Raises TimeoutError."""
+    got: list[bytes] = []
+    for _ in range(count):
+        result: Future[Any] = Future()
+        threading.Thread(target=lambda into=result: into.set_result(consumer.receive()), daemon=True).start()
+        message = result.result(RECEIVE_TIMEOUT_MS / 1000)
+        got.append(message.data())
+        consumer.acknowledge(message)
+    return got
+
+
+def read_bodies(reader: Any, count: int) -> list[bytes]:
+    return [reader.read_next(RECEIVE_TIMEOUT_MS).data() for _ in range(count)]
+
+
+def assert_silent(consumer: Any) -> None:
+    """Nothing more comes to a consumer or reader."""
+    take = consumer.receive if hasattr(consumer, "receive") else consumer.read_next
+    try:
+        message = take(SILENCE_MS)
+    except pulsar.Timeout:
+        return
+    raise AssertionError(f"unexpected message {message.data()[:60]!r} {message.message_id()}")
+
+
+def position(message_id: Any) -> tuple[int, int]:
+    return message_id.ledger_id(), message_id.entry_id()
