@@ -1,0 +1,207 @@
+"""What a new cluster's records hold, and the step that writes those that are missing.
+
+JSON values are written as Jackson writes them: compact, keys in the order in which a real server's records have them
+(golden bytes in tests/vectors/cluster_records.json). Source: PulsarClusterMetadataSetup, PulsarStandalone, BookKeeper's
+initnewcluster; pulsar.md section 3 "Cluster init creates" and section 14.
+"""
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from metadata import paths
+from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from metadata.store import CreateOp, MetadataStore
+from metadata.tree import parent_of
+
+log = logging.getLogger(__name__)
+
+LAYOUT_VALUE = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
+
+DEFAULT_BUNDLES = 4
+STANDALONE_TRANSACTION_COORDINATORS = 1
+"""Partitions of the coordinators' topic; a cluster set up by Apache's tool has 16."""
+
+ATTEMPTS_MAX = 10
+"""Rounds lost in a row to other servers that write the same records."""
+
+
+def to_json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def cluster_value(broker_service_url: str, web_service_url: str) -> bytes:
+    """ClusterData as Apache's standalone writes it."""
+    return to_json(
+        {
+            "brokerServiceUrl": broker_service_url,
+            "brokerClientTlsEnabled": False,
+            "tlsAllowInsecureConnection": False,
+            "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
+            "brokerClientTlsEnabledWithKeyStore": False,
+            "brokerClientTlsTrustStoreType": "JKS",
+            "brokerClientTlsKeyStoreType": "JKS",
+            "serviceUrl": web_service_url,
+        }
+    )
+
+
+def tenant_value(allowed_clusters: Sequence[str], admin_roles: Sequence[str] = ()) -> bytes:
+    """TenantInfo."""
+    return to_json({"adminRoles": list(admin_roles), "allowedClusters": list(allowed_clusters)})
+
+
+def bundles_data(count: int = DEFAULT_BUNDLES) -> dict[str, Any]:
+    """BundlesData of `count` ranges of equal size; the last ends at 0xffffffff. Raises ValueError."""
+    if not 0 < count <= 2**32 - 1:
+        raise ValueError(f"{count} bundles: must be 1 to 2^32-1")
+    width = 2**32 // count
+    starts = [f"0x{number * width:08x}" for number in range(count)]
+    return {"boundaries": [*starts, "0xffffffff"], "numBundles": count}
+
+
+def policies_value(
+    clusters: Sequence[str], *, bundles: int = DEFAULT_BUNDLES, auto_update_schema: bool | None = None
+) -> bytes:
+    """Policies of a new namespace. A namespace made by REST, as Apache's standalone makes public/default, also says
+    that schemas are updated automatically; one made by the cluster's initialisation does not."""
+    policies: dict[str, Any] = {
+        "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
+        "replication_clusters": list(clusters),
+        "allowed_clusters": [],
+        "bundles": bundles_data(bundles),
+    }
+    for rates in (
+        "backlog_quota_map",
+        "clusterDispatchRate",
+        "topicDispatchRate",
+        "subscriptionDispatchRate",
+        "replicatorDispatchRate",
+        "clusterSubscribeRate",
+        "publishMaxMessageRate",
+        "latency_stats_sample_rate",
+    ):
+        policies[rates] = {}
+    policies |= {
+        "deleted": False,
+        "encryption_required": False,
+        "subscription_auth_mode": "None",
+        "offload_threshold": -1,
+        "offload_threshold_in_seconds": -1,
+        "schema_compatibility_strategy": "UNDEFINED",
+    }
+    if auto_update_schema is not None:
+        policies["is_allow_auto_update_schema"] = auto_update_schema
+    policies |= {"schema_validation_enforced": False, "subscription_types_enabled": [], "properties": {}}
+    policies["migrated"] = False
+    return to_json(policies)
+
+
+def local_policies_value(bundles: int = DEFAULT_BUNDLES) -> bytes:
+    """LocalPolicies as a broker writes them when it first loads a namespace's bundles."""
+    return to_json({"bundles": bundles_data(bundles), "migrated": False})
+
+
+def partitioned_topic_value(partitions: int, properties: Mapping[str, str] | None = None) -> bytes:
+    """PartitionedTopicMetadata."""
+    value: dict[str, Any] = {"partitions": partitions, "deleted": False}
+    if properties is not None:
+        value["properties"] = dict(properties)
+    return to_json(value)
+
+
+def cluster_records(
+    cluster: str,
+    *,
+    broker_service_url: str,
+    web_service_url: str,
+    instance_id: str,
+    transaction_coordinators: int = STANDALONE_TRANSACTION_COORDINATORS,
+) -> dict[str, bytes]:
+    """All records of a new cluster by path, without empty parents."""
+    namespace, domain, topic = "pulsar/system", "persistent", "transaction_coordinator_assign"
+    return {
+        paths.LEDGERS_ROOT: b"",
+        paths.AVAILABLE_BOOKIES: b"",
+        paths.READ_ONLY_BOOKIES: b"",
+        paths.INSTANCE_ID: instance_id.encode(),
+        paths.LAYOUT: LAYOUT_VALUE,
+        paths.MANAGED_LEDGERS: b"",
+        paths.NAMESPACE_OWNERS: b"",
+        paths.cluster_path(cluster): cluster_value(broker_service_url, web_service_url),
+        paths.tenant_path("public"): tenant_value([cluster]),
+        paths.policies_path("public/default"): policies_value([cluster], auto_update_schema=True),
+        paths.tenant_path("pulsar"): tenant_value([cluster]),
+        paths.policies_path(namespace): policies_value([cluster]),
+        paths.partitioned_topic_path(namespace, domain, topic): partitioned_topic_value(transaction_coordinators),
+    }
+
+
+async def initialize_cluster(
+    store: MetadataStore,
+    cluster: str,
+    *,
+    broker_service_url: str,
+    web_service_url: str,
+    transaction_coordinators: int = STANDALONE_TRANSACTION_COORDINATORS,
+) -> int:
+    """Writes what is missing of a new cluster's records, in one atomic change, and keeps whatever is there.
+
+    Returns how many records were missing: 0 on every start but the first, and then nothing is written. Raises
+    MetadataError.
+    """
+    wanted = cluster_records(
+        cluster,
+        broker_service_url=broker_service_url,
+        web_service_url=web_service_url,
+        instance_id=str(uuid.uuid4()),
+        transaction_coordinators=transaction_coordinators,
+    )
+    for _ in range(ATTEMPTS_MAX):
+        missing = await _missing(store, wanted)
+        if not missing:
+            return 0
+        try:
+            await store.multi([CreateOp(path, value) for path, value in missing.items()])
+        except NodeExistsError:
+            continue  # another server writes them at the same time
+        log.info("cluster %s: made %d records", cluster, len(missing))
+        return len(missing)
+    raise MetadataError(paths.cluster_path(cluster), f"lost {ATTEMPTS_MAX} rounds to other servers")
+
+
+async def _missing(store: MetadataStore, wanted: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The records that do not exist, each after its parents."""
+    missing: dict[str, bytes] = {}
+    for path, value in wanted.items():
+        lineage = [path]
+        while (parent := parent_of(lineage[-1])) not in wanted and parent not in missing and parent != "/":
+            lineage.append(parent)
+        for ancestor in reversed(lineage):
+            if await store.exists(ancestor) is None:
+                missing[ancestor] = value if ancestor == path else b""
+    return missing
+
+
+async def publish_cluster_urls(
+    store: MetadataStore, cluster: str, *, broker_service_url: str, web_service_url: str
+) -> None:
+    """Makes the cluster's record name these addresses, as Apache's standalone does at each start; its other keys stay.
+    Writes nothing when they are named already. Raises MetadataError."""
+    path = paths.cluster_path(cluster)
+    for _ in range(ATTEMPTS_MAX):
+        record = await store.get(path)
+        if record is None:
+            raise NoNodeError(path)
+        known = json.loads(record.value)
+        data = known | {"brokerServiceUrl": broker_service_url, "serviceUrl": web_service_url}
+        if data == known:
+            return
+        try:
+            await store.put(path, to_json(data), record.stat.version)
+            return
+        except BadVersionError:
+            continue
+    raise MetadataError(path, f"lost {ATTEMPTS_MAX} compare-and-set rounds in a row")

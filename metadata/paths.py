@@ -1,0 +1,79 @@
+"""Where records stand: the paths that Java's broker and bookies use.
+
+Names come as they are in the store: `namespace` is "tenant/namespace", a topic's local part is encoded as
+`pulsar_proto.names.encode_local` does. Paths of single ledgers: `pulsar_proto.ledger_record`. Source: pulsar.md section
+3 and 6.2, bookkeeper.md section 4.
+"""
+
+from pulsar_proto.names import encode_local
+
+CLUSTERS = "/admin/clusters"
+POLICIES = "/admin/policies"
+LOCAL_POLICIES = "/admin/local-policies"
+PARTITIONED_TOPICS = "/admin/partitioned-topics"
+DYNAMIC_CONFIGURATION = "/admin/configuration"
+MANAGED_LEDGERS = "/managed-ledgers"
+NAMESPACE_OWNERS = "/namespace"
+BROKERS = "/loadbalance/brokers"
+PRODUCER_NAME_COUNTER = "/counters/producer-name"
+SCHEMAS = "/schemas"
+BOOKIE_RACKS = "/bookies"
+
+LEDGERS_ROOT = "/ledgers"
+LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
+INSTANCE_ID = f"{LEDGERS_ROOT}/INSTANCEID"
+AVAILABLE_BOOKIES = f"{LEDGERS_ROOT}/available"
+READ_ONLY_BOOKIES = f"{AVAILABLE_BOOKIES}/readonly"
+COOKIES = f"{LEDGERS_ROOT}/cookies"
+
+
+def cluster_path(cluster: str) -> str:
+    return f"{CLUSTERS}/{cluster}"
+
+
+def tenant_path(tenant: str) -> str:
+    return f"{POLICIES}/{tenant}"
+
+
+def policies_path(namespace: str) -> str:
+    return f"{POLICIES}/{namespace}"
+
+
+def local_policies_path(namespace: str) -> str:
+    return f"{LOCAL_POLICIES}/{namespace}"
+
+
+def partitioned_topic_path(namespace: str, domain: str, encoded_local: str) -> str:
+    return f"{PARTITIONED_TOPICS}/{namespace}/{domain}/{encoded_local}"
+
+
+def topics_path(namespace: str, domain: str = "persistent") -> str:
+    """Its children are the encoded local names of the namespace's topics."""
+    return f"{MANAGED_LEDGERS}/{namespace}/{domain}"
+
+
+def managed_ledger_path(managed_ledger_name: str) -> str:
+    """`managed_ledger_name` is "tenant/namespace/domain/encoded local name"."""
+    return f"{MANAGED_LEDGERS}/{managed_ledger_name}"
+
+
+def cursor_path(managed_ledger_name: str, cursor_name: str) -> str:
+    """`cursor_name` as the user wrote it (a subscription's name)."""
+    return f"{MANAGED_LEDGERS}/{managed_ledger_name}/{encode_local(cursor_name)}"
+
+
+def schema_path(namespace: str, encoded_base: str) -> str:
+    return f"{SCHEMAS}/{namespace}/{encoded_base}"
+
+
+def bundle_owner_path(namespace: str, bundle_range: str) -> str:
+    """`bundle_range` is "0x00000000_0x40000000"."""
+    return f"{NAMESPACE_OWNERS}/{namespace}/{bundle_range}"
+
+
+def bookie_path(bookie_id: str, *, read_only: bool = False) -> str:
+    return f"{READ_ONLY_BOOKIES if read_only else AVAILABLE_BOOKIES}/{bookie_id}"
+
+
+def cookie_path(bookie_id: str) -> str:
+    return f"{COOKIES}/{bookie_id}"

@@ -1,0 +1,93 @@
+"""Numbers that are never given twice: ledger ids and broker instances, drawn from sequential records.
+
+Ledger ids are BookKeeper's (ZkLedgerIdGenerator, LongZkLedgerIdGenerator), so that ours and Java's can draw from one
+store: the number of an ephemeral sequential record below `/ledgers/idgen`, and once these 31 bits are used up, high
+bits from `/ledgers/idgen-long/HOB-…` and low bits from a record below that. An id is never reused; ids that were drawn
+and not used are skipped.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+
+from metadata.errors import NodeExistsError, NoNodeError, NotEmptyError
+from metadata.paths import LEDGERS_ROOT, PRODUCER_NAME_COUNTER
+from metadata.store import MetadataStore
+
+BLOCK_IDS = 8
+"""Ids drawn at once: with the embedded store, that share one commit. A restart skips what is left of them."""
+
+SHORT_ID_END = 2**31 - 1
+"""Greater ids come from idgen-long (Java compares with Integer.MAX_VALUE)."""
+
+LOW_BITS = 32
+HOBS_KEPT = 3
+"""High-bit records that stay; older ones are cleared away."""
+
+
+class LedgerIdGenerator:
+    """Draws ledger ids for one process. Cheap enough to call for each ledger."""
+
+    def __init__(self, store: MetadataStore, *, root: str = LEDGERS_ROOT, block_ids: int = BLOCK_IDS) -> None:
+        self._store = store
+        self._short_root = f"{root}/idgen"
+        self._long_root = f"{root}/idgen-long"
+        self._block_ids = block_ids
+        self._drawn: deque[int] = deque()
+        self._drawing = asyncio.Lock()
+
+    async def next_id(self) -> int:
+        """Raises MetadataError."""
+        while not self._drawn:
+            async with self._drawing:
+                if not self._drawn:
+                    self._drawn.extend(await self._draw())
+        return self._drawn.popleft()
+
+    async def _draw(self) -> list[int]:
+        if await self._store.exists(self._long_root) is None:
+            ids = [number for number in await self._numbers(self._short_root) if number < SHORT_ID_END]
+            if ids:
+                return ids
+            with contextlib.suppress(NodeExistsError):
+                await self._store.create(self._long_root, make_parents=True)
+        return await self._draw_long()
+
+    async def _draw_long(self) -> list[int]:
+        highs = sorted(int(name.removeprefix("HOB-")) for name in await self._store.children(self._long_root))
+        high = highs[-1] if highs else 0
+        ids: list[int] = []
+        while not ids:
+            if high > 0:
+                numbers = await self._numbers(self._hob_path(high))
+                ids = [high << LOW_BITS | number for number in numbers if number < SHORT_ID_END]
+            if not ids:
+                high += 1
+                highs.append(high)
+                with contextlib.suppress(NodeExistsError):
+                    await self._store.create(self._hob_path(high))
+        for old in highs[:-HOBS_KEPT]:
+            with contextlib.suppress(NoNodeError, NotEmptyError):
+                await self._store.delete(self._hob_path(old))
+        return ids
+
+    def _hob_path(self, high: int) -> str:
+        return f"{self._long_root}/HOB-{high:010d}"
+
+    async def _numbers(self, parent: str) -> list[int]:
+        return sorted(await asyncio.gather(*(self._number(parent) for _ in range(self._block_ids))))
+
+    async def _number(self, parent: str) -> int:
+        prefix = f"{parent}/ID-"
+        created = await self._store.create(prefix, ephemeral=True, sequential=True, make_parents=True)
+        with contextlib.suppress(NoNodeError):
+            await self._store.delete(created.path)
+        return int(created.path.removeprefix(prefix))
+
+
+async def broker_instance(store: MetadataStore) -> int:
+    """A number for this run of the broker: the middle of generated producer names, as in `standalone-0-2` (pulsar.md
+    section 14). Its record ends with the session. Raises MetadataError."""
+    prefix = f"{PRODUCER_NAME_COUNTER}/-"
+    created = await store.create(prefix, ephemeral=True, sequential=True, make_parents=True)
+    return int(created.path.removeprefix(prefix))

@@ -1,0 +1,102 @@
+"""Ledger ids: never twice, also after a restart or beside a Java server, and in one commit for a block."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from metadata.embedded import EmbeddedStore
+from metadata.memory import MemoryStore
+from metadata.sequence import BLOCK_IDS, LedgerIdGenerator, broker_instance
+
+
+async def test_ids_start_at_0_and_rise() -> None:
+    generator = LedgerIdGenerator(MemoryStore())
+    assert [await generator.next_id() for _ in range(20)] == list(range(20))
+
+
+async def test_concurrent_callers_get_different_ids() -> None:
+    generator = LedgerIdGenerator(MemoryStore())
+    ids = await asyncio.gather(*(generator.next_id() for _ in range(3 * BLOCK_IDS + 1)))
+    assert sorted(ids) == list(range(3 * BLOCK_IDS + 1))
+
+
+async def test_two_servers_never_draw_the_same_id() -> None:
+    store = MemoryStore()
+    generators = [LedgerIdGenerator(store), LedgerIdGenerator(store.session(), block_ids=1)]
+    ids = await asyncio.gather(*(generators[number % 2].next_id() for number in range(40)))
+    assert len(set(ids)) == 40
+
+
+async def test_a_java_server_draws_from_the_same_records() -> None:
+    store = MemoryStore()
+    generator = LedgerIdGenerator(store, block_ids=1)
+    first = await generator.next_id()
+    java = await store.create("/ledgers/idgen/ID-", ephemeral=True, sequential=True)
+    assert java.path == f"/ledgers/idgen/ID-{first + 1:010d}"
+    assert await generator.next_id() == first + 2
+
+
+async def test_a_restart_skips_what_was_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.sqlite"
+    seen: set[int] = set()
+    for _ in range(3):
+        store = await EmbeddedStore.open(path)
+        generator = LedgerIdGenerator(store)
+        ids = {await generator.next_id() for _ in range(BLOCK_IDS + 2)}
+        assert not ids & seen
+        seen |= ids
+        assert await store.children("/ledgers/idgen") == []
+        await store.close()
+
+
+async def test_a_block_of_ids_is_one_commit(tmp_path: Path) -> None:
+    store = await EmbeddedStore.open(tmp_path / "metadata.sqlite")
+    generator = LedgerIdGenerator(store)
+    for _ in range(BLOCK_IDS):
+        await generator.next_id()
+    assert store.commits == 1
+    await generator.next_id()
+    assert store.commits == 2
+    await store.close()
+
+
+async def test_used_up_short_ids_are_followed_by_long_ones() -> None:
+    store = MemoryStore()
+    await store.create("/ledgers/idgen", make_parents=True)
+    store._tree.get("/ledgers/idgen").sequence = 2**31 - 3
+    generator = LedgerIdGenerator(store, block_ids=4)
+    assert [await generator.next_id() for _ in range(4)] == [2**31 - 3, 2**31 - 2, (1 << 32) | 0, (1 << 32) | 1]
+    assert await store.children("/ledgers/idgen-long") == ["HOB-0000000001"]
+    again = LedgerIdGenerator(store, block_ids=1)
+    assert await again.next_id() == (1 << 32) | 4
+
+
+async def test_used_up_low_bits_raise_the_high_bits_and_old_ones_are_cleared() -> None:
+    store = MemoryStore()
+    for high in range(1, 5):
+        await store.create(f"/ledgers/idgen-long/HOB-{high:010d}", make_parents=True)
+    store._tree.get("/ledgers/idgen-long/HOB-0000000004").sequence = 2**31 - 1
+    generator = LedgerIdGenerator(store, block_ids=2)
+    assert await generator.next_id() == 5 << 32
+    assert await store.children("/ledgers/idgen-long") == [f"HOB-{high:010d}" for high in (3, 4, 5)]
+
+
+async def test_a_failed_draw_leaves_the_generator_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    generator = LedgerIdGenerator(store)
+    with monkeypatch.context() as patch:
+        patch.setattr("metadata.tree_store.WRITES_WAITING_MAX", 0)
+        with pytest.raises(Exception, match="waiting"):
+            await generator.next_id()
+    assert await generator.next_id() == 0
+
+
+async def test_each_run_of_the_broker_has_its_number() -> None:
+    store = MemoryStore()
+    assert await broker_instance(store) == 0
+    assert await store.children("/counters/producer-name") == ["-0000000000"]
+    second = store.session()
+    assert await broker_instance(second) == 1
+    await store.close()
+    assert await second.children("/counters/producer-name") == ["-0000000001"]
