@@ -1,0 +1,362 @@
+"""The writing end of a managed ledger: which ledger entries go to, and when that changes.
+
+    IDLE ──a group comes──▶ SETTLING ──ledger made, list written──▶ OPEN
+     ▲                       ▲   │                                    │ full, due, or an append failed
+     └────nothing waits──────┼───┘◀───────────────────────────────────┘
+                             └──▶ FENCED / TERMINATED / CLOSED (final)
+
+In OPEN a group goes straight to the ledger. In every other state it waits in a bounded queue, and one task, `_settle`,
+brings the ledger to where it should be: it waits for the old ledger's appends, closes it, makes a new one if groups
+wait, writes the list (old one closed, new one open) by one compare-and-set, and then sends the queue. Only after that
+write is an entry sent to the new ledger: whoever opens the managed ledger later finds the ledger in the list.
+
+After a failed append the ledger is closed where it was confirmed, and everything that waits fails with it; the next
+group tries a new ledger. In the final states everything fails, in order, through the same queue.
+
+Sources: ManagedLedgerImpl (asyncAddEntry, ledgerClosed, createComplete, updateLedgersListAfterRollover); facts 6.2.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import cast
+
+from storage.ledger.append import Append
+from storage.ledger.errors import LedgerError, LedgerFenced
+from storage.ledger.handle import WriteHandle
+from storage.managed import ledger_rules
+from storage.managed.append_queue import AddDone, AddResult, AppendQueue
+from storage.managed.config import ManagedLedgerConfig
+from storage.managed.errors import (
+    AppendFault,
+    ManagedLedgerClosed,
+    ManagedLedgerError,
+    ManagedLedgerFenced,
+    ManagedLedgerTerminated,
+    TooManyPending,
+)
+from storage.managed.ledger_list import LedgerList
+from storage.managed.ledger_switch import LedgerSwitch
+from storage.managed.tail_cache import TailCache
+
+logger = logging.getLogger(__name__)
+
+
+class AppendState(Enum):
+    IDLE = "idle"
+    """No ledger takes entries; the next group opens one."""
+    OPEN = "open"
+    SETTLING = "settling"
+    FENCED = "fenced"
+    TERMINATED = "terminated"
+    CLOSED = "closed"
+
+
+FINAL = frozenset({AppendState.FENCED, AppendState.TERMINATED, AppendState.CLOSED})
+
+
+class Appender:
+    """One managed ledger's. All calls on the loop's thread.
+
+    `caching`: whether confirmed entries go to the tail cache. `on_confirmed()` is called after each confirmed group's
+    `done`; it must not raise.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ledgers: LedgerList,
+        switch: LedgerSwitch,
+        config: ManagedLedgerConfig,
+        cache: TailCache,
+        *,
+        terminated: bool,
+        clock_ms: Callable[[], int],
+        on_confirmed: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._ledgers = ledgers
+        self._ledger_switch = switch
+        self._cache = cache
+        self._clock_ms = clock_ms
+        self._on_confirmed = on_confirmed
+        self.configure(config)
+        self.caching = False
+        self.state = AppendState.TERMINATED if terminated else AppendState.IDLE
+        self.handle: WriteHandle | None = None
+        """The list's current ledger: open, or still to be closed."""
+        self._in_flight: deque[AddDone] = deque()
+        self._queue = AppendQueue()
+        self._goal: AppendState | None = None
+        """The final state that is asked for."""
+        self._failure: ManagedLedgerError | None = None
+        """Why everything that waits must fail, as soon as it is its turn."""
+        self._want_open = False
+        self._last_error: ManagedLedgerError | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
+        self.ledger_created_ms = 0
+        self.ledger_failed_ms = 0
+        self.entries_added = 0
+        self.last_append_ms = clock_ms()
+
+    def configure(self, config: ManagedLedgerConfig) -> None:
+        """Limits for this and later ledgers."""
+        self._config = config
+        self._entries_max = config.managed_ledger_max_entries_per_ledger
+        self._size_max = config.size_max
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a group would go straight to a ledger."""
+        return self.state is AppendState.OPEN
+
+    @property
+    def pending_entries(self) -> int:
+        """Entries taken and not yet confirmed or failed."""
+        pushed = 0 if self.handle is None else self.handle.last_add_pushed + 1 - self._ledgers.current_entries
+        return max(0, pushed) + self._queue.entries
+
+    # ---- the hot path
+
+    def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
+        """One group, at least one payload, behind all earlier ones. `done` is called once, on the loop, in order, never
+        from inside."""
+        if self.state is not AppendState.OPEN:
+            self._wait(payloads, done)
+            return
+        handle = self.handle
+        assert handle is not None
+        self._in_flight.append(done)
+        append = handle.append(payloads, self._appended)
+        pushed = append.first_entry_id + len(payloads)
+        if pushed >= self._entries_max or append.length >= self._size_max:
+            age_ms = self._clock_ms() - self.ledger_created_ms
+            if ledger_rules.is_full(self._config, pushed, append.length, age_ms):
+                self._leave("full")
+
+    def _appended(self, append: Append) -> None:
+        done = self._in_flight.popleft()
+        try:
+            if append.error is None:
+                ledgers = self._ledgers
+                entries = cast("list[bytes]", append.entries)
+                count, first, ledger_id = len(entries), append.first_entry_id, ledgers.current_id
+                size = append.length - ledgers.current_size
+                ledgers.grow(count, size)
+                self.entries_added += count
+                self.last_append_ms = now_ms = self._clock_ms()
+                if self.caching:
+                    handle = self.handle
+                    assert handle is not None
+                    self._cache.add(ledger_id, first, entries, size, handle.payload_offset, now_ms)
+                self._tell(done, AddResult([(ledger_id, first, count)], None))
+                self._on_confirmed()
+            else:
+                self._tell(done, AddResult([], self._append_failed(append.error)))
+        finally:
+            if not self._in_flight and self._drained is not None and not self._drained.done():
+                self._drained.set_result(None)
+
+    # ---- what may be asked for
+
+    async def roll(self, why: str) -> None:
+        """Closes the current ledger; the next group opens another. Raises what kept it from being closed."""
+        if self.state is AppendState.OPEN:
+            self._leave(why)
+        await self._until_settled()
+        if self.handle is not None and self._last_error is not None and self.state is AppendState.IDLE:
+            raise self._last_error
+
+    async def open_ledger(self) -> None:
+        """Makes sure that a ledger is open, to have the next group's latency small or to find out whether storage
+        works. Raises what add_entries would answer."""
+        if self.is_open:
+            return
+        self._want_open = True
+        self._start_settling()
+        await self._until_settled()
+        if not self.is_open:
+            raise self._refusal() or self._last_error or AppendFault(self._name, "no ledger was opened")
+
+    async def terminate(self) -> None:
+        """No more entries, ever; what is in flight is still confirmed. Idempotent. Raises MetadataFault,
+        ManagedLedgerFenced, ManagedLedgerClosed, AppendFault (the ledger could not be closed now)."""
+        refusal = self._refusal()
+        if refusal is not None and not isinstance(refusal, ManagedLedgerTerminated):
+            raise refusal
+        await self._reach(AppendState.TERMINATED)
+        if self.state is not AppendState.TERMINATED:
+            raise self._refusal() or self._last_error or AppendFault(self._name, "not terminated")
+
+    async def close(self) -> None:
+        """Ends appending and closes the ledger; where that fails, the next opening recovers it. Idempotent."""
+        while self.state is not AppendState.CLOSED:
+            await self._reach(AppendState.CLOSED)
+
+    def fence(self, error: ManagedLedgerError) -> None:
+        """Somebody else owns the managed ledger: nothing is added any more."""
+        if self.state in FINAL:
+            return
+        logger.warning("%s: fenced: %s", self._name, error)
+        self._last_error = error
+        self.state = self._goal = AppendState.FENCED
+        self._start_settling()
+
+    # ---- transitions
+
+    def _wait(self, payloads: list[bytes], done: AddDone) -> None:
+        if self.state in FINAL or self._goal is not None or self._failure is not None:
+            self._queue.push_doomed(done)
+        elif not self._queue.push(payloads, done):
+            self._failure = TooManyPending(self._name, "too many entries wait for a ledger")
+        self._start_settling()
+
+    def _leave(self, why: str) -> None:
+        ledger_id = self._ledgers.current_id
+        logger.info("%s: leaving ledger %d (%s)", self._name, ledger_id, why)
+        self.state = AppendState.SETTLING
+        self._start_settling()
+
+    def _append_failed(self, error: LedgerError) -> ManagedLedgerError:
+        if isinstance(error, LedgerFenced):
+            failure: ManagedLedgerError = ManagedLedgerFenced(self._name, f"ledger fenced by another owner: {error}")
+            self.fence(failure)
+            return failure
+        failure = AppendFault(self._name, f"{type(error).__name__}: {error}")
+        self.ledger_failed_ms = self._clock_ms()
+        if self.state is AppendState.OPEN:
+            self._leave(f"append failed: {failure}")
+        if self._failure is None:
+            self._failure = failure
+        return failure
+
+    def _start_settling(self) -> None:
+        if self.state is AppendState.IDLE:
+            self.state = AppendState.SETTLING
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
+
+    async def _until_settled(self) -> None:
+        while self._settling is not None:
+            await asyncio.wait([self._settling])
+
+    async def _reach(self, goal: AppendState) -> None:
+        if self.state is goal:
+            return
+        self._goal = goal
+        self._start_settling()
+        await self._until_settled()
+
+    async def _settle(self) -> None:
+        """Until nothing is left to do: rounds of drain, fail what must fail, switch ledgers or finish."""
+        try:
+            again = True
+            while again:
+                await self._drain()
+                self._fail_doomed()
+                if self._goal is not None and self._goal is not self.state:
+                    await self._finish(self._goal)
+                elif self.state not in FINAL:
+                    await self._switch()
+                elif self.state is AppendState.FENCED and self.handle is not None and self.handle.is_open:
+                    await self.handle.abandon()
+                again = bool(self._queue) or self.state is AppendState.SETTLING or self._failure is not None
+                again = again or (self._goal is not None and self._goal is not self.state)
+        finally:
+            self._settling = None
+
+    async def _drain(self) -> None:
+        if self._in_flight:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+            self._drained = None
+
+    def _refusal(self) -> ManagedLedgerError | None:
+        """Why nothing can be added, or None."""
+        state = self._goal or self.state
+        if state is AppendState.FENCED:
+            return self._last_error or ManagedLedgerFenced(self._name, "fenced")
+        if state is AppendState.TERMINATED:
+            return ManagedLedgerTerminated(self._name)
+        return ManagedLedgerClosed(self._name, "closed") if state is AppendState.CLOSED else None
+
+    def _fail_doomed(self) -> None:
+        error = self._refusal() or self._failure
+        self._failure = None
+        if error is not None:
+            for group in self._queue.take():
+                self._tell(group.done, AddResult([], error))
+
+    def _tell(self, done: AddDone, result: AddResult) -> None:
+        try:
+            done(result)
+        except Exception:
+            logger.exception("%s: an append's callback failed", self._name)
+
+    async def _switch(self) -> None:
+        """Closes the ledger that is left, opens a new one if groups wait, and sends them."""
+        try:
+            await self._change_ledger()
+        except ManagedLedgerFenced as error:
+            self.fence(error)
+        except ManagedLedgerError as error:
+            logger.warning("%s: no ledger to write to: %s", self._name, error)
+            self.ledger_failed_ms = self._clock_ms()
+            self._want_open = False
+            self._last_error = self._failure = error
+            self._fail_doomed()
+        if self.state is AppendState.SETTLING and not self._queue and self._goal is None:
+            self.state = AppendState.IDLE
+
+    async def _change_ledger(self) -> None:
+        leaving, opened, failure = self.handle, None, None
+        if leaving is not None:
+            await self._ledger_switch.close(leaving)
+        if (self._queue or self._want_open) and self._goal is None:
+            try:
+                opened = await self._ledger_switch.create(self._config)
+            except AppendFault as error:
+                failure = error
+        if leaving is not None or opened is not None:
+            await self._ledger_switch.write_list(leaving, opened)
+            self.handle = opened
+        self._want_open = False
+        if failure is not None:
+            raise failure
+        if opened is not None and self.state is AppendState.SETTLING and self._goal is None:
+            self.ledger_created_ms = self._clock_ms()
+            self._last_error = None
+            self.state = AppendState.OPEN
+            self._fail_doomed()
+            self._send_queue()
+
+    def _send_queue(self) -> None:
+        for group in self._queue.take():
+            # A group that fills the ledger sends the others back into the queue.
+            self.add_entries(group.payloads, group.done)
+
+    async def _finish(self, goal: AppendState) -> None:
+        """Enters a final state; terminating may fail, then appending goes on."""
+        handle = self.handle
+        try:
+            if handle is not None and self.state is not AppendState.FENCED:
+                await self._ledger_switch.close(handle)
+            if goal is AppendState.TERMINATED:
+                await self._ledger_switch.write_end(handle)
+                self.handle = None
+        except ManagedLedgerFenced as error:
+            if goal is not AppendState.CLOSED:
+                self.fence(error)
+                return
+        except ManagedLedgerError as error:
+            if goal is not AppendState.CLOSED:
+                self._last_error = error
+                self._goal = None
+                return
+            logger.warning("%s: closed without closing its ledger: %s", self._name, error)
+        self.state = goal
+        self._goal = None
+        self._fail_doomed()

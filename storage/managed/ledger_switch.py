@@ -1,0 +1,101 @@
+"""The steps by which a managed ledger goes from one ledger to the next. `appender` says when.
+
+Order: the old ledger is closed, the new one made, and then one compare-and-set writes both facts to the list. A crash
+before that write leaves an unused ledger, never an entry that the list does not know of.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from storage.ledger.client import BookKeeper
+from storage.ledger.errors import LedgerError, LedgerFenced, MetadataVersion, NoSuchLedger
+from storage.ledger.handle import WriteHandle
+from storage.managed.config import ManagedLedgerConfig
+from storage.managed.errors import AppendFault, ManagedLedgerError, ManagedLedgerFenced
+from storage.managed.ledger_list import LedgerList
+from storage.managed.list_store import ListStore
+
+logger = logging.getLogger(__name__)
+
+
+class LedgerSwitch:
+    """`on_ledger_closed(garbage)` is called after a ledger left the writing end, with ledgers to delete."""
+
+    def __init__(
+        self,
+        name: str,
+        lists: ListStore,
+        bookkeeper: BookKeeper,
+        custom_metadata: Mapping[str, bytes],
+        *,
+        clock_ms: Callable[[], int],
+        on_ledger_closed: Callable[[Sequence[int]], None],
+    ) -> None:
+        self._name = name
+        self._lists = lists
+        self._bookkeeper = bookkeeper
+        self._custom_metadata = custom_metadata
+        self._clock_ms = clock_ms
+        self._on_ledger_closed = on_ledger_closed
+
+    async def create(self, config: ManagedLedgerConfig) -> WriteHandle:
+        """Raises AppendFault."""
+        ensemble, write, ack = config.quorums
+        try:
+            return await self._bookkeeper.create_ledger(
+                ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=self._custom_metadata
+            )
+        except LedgerError as error:
+            raise AppendFault(self._name, f"{type(error).__name__}: {error}") from error
+
+    async def close(self, handle: WriteHandle) -> None:
+        """Closes a ledger whose appends were all answered. Raises AppendFault (may be tried again) and
+        ManagedLedgerFenced."""
+        try:
+            await handle.close()
+        except (LedgerFenced, MetadataVersion, NoSuchLedger) as error:
+            raise ManagedLedgerFenced(self._name, f"another owner closed the ledger: {error}") from error
+        except LedgerError as error:
+            raise AppendFault(self._name, f"ledger {handle.ledger_id} not closed: {error}") from error
+        counted = self._lists.ledgers.current_entries
+        assert handle.last_add_confirmed + 1 == counted, (self._name, handle.ledger_id, counted)
+
+    async def write_list(self, leaving: WriteHandle | None, opened: WriteHandle | None) -> None:
+        """Records that `leaving` is closed and `opened` is current. Raises what ListStore.change raises."""
+        garbage = self._empty(leaving)
+        now_ms = self._clock_ms()
+
+        def edit(ledgers: LedgerList) -> None:
+            if leaving is not None:
+                ledgers.close_current(now_ms)
+            if opened is not None:
+                ledgers.add(opened.ledger_id)
+
+        try:
+            await self._lists.change(edit)
+        except ManagedLedgerError:
+            if opened is not None:
+                # Even if the write arrived: nothing is in that ledger, and who finds it missing goes on without it.
+                await opened.abandon()
+                self._on_ledger_closed([opened.ledger_id])
+            raise
+        if opened is not None:
+            logger.info("%s: writing to ledger %d", self._name, opened.ledger_id)
+        if leaving is not None:
+            self._on_ledger_closed(garbage)
+
+    async def write_end(self, leaving: WriteHandle | None) -> None:
+        """Records that `leaving` is closed and that no other will follow. Raises what ListStore.change raises."""
+        end, garbage, now_ms = self._lists.ledgers.last_confirmed, self._empty(leaving), self._clock_ms()
+
+        def edit(ledgers: LedgerList) -> None:
+            if leaving is not None:
+                ledgers.close_current(now_ms)
+
+        await self._lists.change(edit, terminated=end)
+        logger.info("%s: terminated at %s", self._name, end)
+        if leaving is not None:
+            self._on_ledger_closed(garbage)
+
+    def _empty(self, leaving: WriteHandle | None) -> list[int]:
+        return [leaving.ledger_id] if leaving is not None and self._lists.ledgers.current_entries == 0 else []

@@ -1,0 +1,72 @@
+"""The stored form of a ledger list: ManagedLedgerInfo, as Apache's brokers write and read it (facts 6.1).
+
+A closed ledger has id, entries, size and timestamp; the open one only its id and timestamp 0. What we do not interpret
+(offload contexts, ledger properties, fields of later versions) is carried through a rewrite.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pulsar_proto.ids import Position
+from pulsar_proto.managed_record import parse_managed_ledger_info
+from pulsar_proto.pb import managed_ledger_pb2 as pb
+from storage.managed.ledger_list import LedgerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ListRecord:
+    """A parsed record. `extra`: fields unknown to us, serialised."""
+
+    ledgers: tuple[LedgerInfo, ...] = ()
+    terminated: Position | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    extra: bytes = b""
+
+
+def parse_list(value: bytes) -> ListRecord:
+    """An empty value is a new managed ledger. Raises what `parse_managed_ledger_info` raises for damaged bytes."""
+    info = parse_managed_ledger_info(value)
+    ledgers = tuple(_ledger(ledger) for ledger in info.ledgerInfo)
+    terminated = None
+    if info.HasField("terminatedPosition"):
+        terminated = Position(info.terminatedPosition.ledgerId, info.terminatedPosition.entryId)
+    properties = {pair.key: pair.value for pair in info.properties}
+    for name in ("ledgerInfo", "terminatedPosition", "properties"):
+        info.ClearField(name)
+    return ListRecord(ledgers, terminated, properties, info.SerializeToString())
+
+
+def serialize_list(
+    ledgers: Iterable[LedgerInfo], terminated: Position | None, properties: Mapping[str, str], extra: bytes
+) -> bytes:
+    """The record's value; the ledgers in order of id."""
+    info = pb.ManagedLedgerInfo()
+    for ledger in ledgers:
+        item = info.ledgerInfo.add(ledgerId=ledger.ledger_id, timestamp=ledger.closed_ms)
+        if ledger.entries:
+            item.entries = ledger.entries
+            item.size = ledger.size
+        if ledger.extra:
+            item.MergeFromString(ledger.extra)
+    if terminated is not None:
+        info.terminatedPosition.ledgerId, info.terminatedPosition.entryId = terminated
+    for key, value in properties.items():
+        info.properties.add(key=key, value=value)
+    if extra:
+        info.MergeFromString(extra)
+    return info.SerializeToString()
+
+
+def _ledger(ledger: pb.ManagedLedgerInfo.LedgerInfo) -> LedgerInfo:
+    offload = ledger.offloadContext
+    offloaded_only = offload.complete and offload.bookkeeperDeleted
+    ledger_id, entries, size, closed_ms = ledger.ledgerId, ledger.entries, ledger.size, ledger.timestamp
+    for name in ("entries", "size", "timestamp"):
+        ledger.ClearField(name)
+    # The id is required, so it cannot be cleared; merging sets it to itself again.
+    extra = ledger.SerializeToString() if ledger.ByteSize() > _id_size(ledger_id) else b""
+    return LedgerInfo(ledger_id, entries, size, closed_ms, offloaded_only, extra)
+
+
+def _id_size(ledger_id: int) -> int:
+    return pb.ManagedLedgerInfo.LedgerInfo(ledgerId=ledger_id).ByteSize()

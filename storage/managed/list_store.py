@@ -1,0 +1,68 @@
+"""The ledger list in memory and in its record: every change is compare-and-set first, in memory second.
+
+One change at a time. A change is a function on a LedgerList; it is tried on a copy, the copy is written, and then it is
+applied to the live list, which may have grown meanwhile: changes touch closed ledgers and which one is current, growth
+touches only how much the current one holds.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from metadata.errors import MetadataError
+from pulsar_proto.ids import Position
+from storage.managed.errors import ManagedLedgerFenced, MetadataFault
+from storage.managed.ledger_list import LedgerList
+from storage.managed.list_record import serialize_list
+from storage.managed.versioned import SupersededError, VersionedRecord
+
+Edit = Callable[[LedgerList], None]
+
+
+class ListStore:
+    """`ledgers`, `terminated` and `properties` are as last written; `ledgers` grows by appends between writes."""
+
+    __slots__ = ("_extra", "_lock", "_name", "_record", "ledgers", "properties", "terminated")
+
+    def __init__(
+        self,
+        name: str,
+        record: VersionedRecord,
+        ledgers: LedgerList,
+        *,
+        terminated: Position | None,
+        properties: Mapping[str, str],
+        extra: bytes,
+    ) -> None:
+        self._name = name
+        self._record = record
+        self._extra = extra
+        self._lock = asyncio.Lock()
+        self.ledgers = ledgers
+        self.terminated = terminated
+        self.properties: Mapping[str, str] = properties
+
+    async def change(
+        self,
+        edit: Edit | None = None,
+        *,
+        terminated: Position | None = None,
+        properties: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
+    ) -> None:
+        """Writes the changed record, then shows the change. Raises ManagedLedgerFenced, MetadataFault; then nothing is
+        shown, and after MetadataFault the write may or may not have arrived (the next change finds out)."""
+        async with self._lock:
+            trial = self.ledgers.copy()
+            if edit is not None:
+                edit(trial)
+            new_terminated = self.terminated if terminated is None else terminated
+            new_properties = self.properties if properties is None else properties(self.properties)
+            value = serialize_list(trial.infos, new_terminated, new_properties, self._extra)
+            try:
+                await self._record.write(value)
+            except SupersededError as error:
+                raise ManagedLedgerFenced(self._name, f"another owner wrote the ledger list: {error}") from error
+            except MetadataError as error:
+                raise MetadataFault(self._name, str(error)) from error
+            if edit is not None:
+                edit(self.ledgers)
+            self.terminated, self.properties = new_terminated, new_properties

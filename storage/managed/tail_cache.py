@@ -1,0 +1,168 @@
+"""The newest entries in memory, for consumers that keep up: one for the process, bounded in bytes.
+
+Entries come and go in groups, as they were confirmed. When the bound is reached the oldest groups of the whole process
+leave first; groups also leave when they are older than a configured age, so that an idle process gives memory back.
+The bytes are those that were appended: nothing is copied in, and a read that wants one whole group gets its list.
+
+Entries are added only for managed ledgers with active cursors (the caller sees to that).
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+
+from storage.managed.entry_run import EntryRun
+
+ENTRY_OVERHEAD_BYTES = 64
+"""What an entry costs beside its bytes: object header, list slot and its part of the group."""
+
+
+class _Group:
+    __slots__ = ("added_ms", "cost", "end", "entries", "first", "ledger")
+
+    def __init__(self, ledger: "_Ledger", first: int, entries: list[bytes], cost: int, added_ms: int) -> None:
+        self.ledger = ledger
+        self.first = first
+        self.end = first + len(entries)
+        self.entries = entries
+        self.cost = cost
+        self.added_ms = added_ms
+
+
+class _Ledger:
+    """A ledger's groups, oldest first; `head` of them have left already."""
+
+    __slots__ = ("firsts", "groups", "head", "ledger_id", "payload_offset")
+
+    def __init__(self, ledger_id: int, payload_offset: int) -> None:
+        self.ledger_id = ledger_id
+        self.payload_offset = payload_offset
+        self.groups: list[_Group | None] = []
+        self.firsts: list[int] = []
+        self.head = 0
+
+    def pop_oldest(self) -> None:
+        self.groups[self.head] = None
+        self.head += 1
+        if self.head * 2 > len(self.groups) > 64:
+            del self.groups[: self.head], self.firsts[: self.head]
+            self.head = 0
+
+
+class TailCache:
+    """Every method is on the loop's thread. `bytes_max` 0 turns it off."""
+
+    __slots__ = ("_groups", "_ledgers", "bytes_held", "bytes_max", "hits", "misses")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_held = 0
+        self.hits = 0
+        self.misses = 0
+        self._ledgers: dict[int, _Ledger] = {}
+        self._groups: deque[_Group] = deque()
+
+    def add(
+        self, ledger_id: int, first: int, entries: list[bytes], size: int, payload_offset: int, now_ms: int
+    ) -> None:
+        """The next confirmed entries of a ledger, `size` payload bytes in all. A gap to what is cached empties the
+        ledger's part first: cached entries of a ledger are always consecutive."""
+        count = len(entries)
+        cost = size + count * (payload_offset + ENTRY_OVERHEAD_BYTES)
+        if cost > self.bytes_max:
+            self.drop_ledger(ledger_id)
+            return
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is not None and ledger.groups:
+            last = ledger.groups[-1]
+            if last is None or last.end != first:
+                self.drop_ledger(ledger_id)
+                ledger = None
+        if ledger is None:
+            ledger = self._ledgers[ledger_id] = _Ledger(ledger_id, payload_offset)
+        group = _Group(ledger, first, entries, cost, now_ms)
+        ledger.groups.append(group)
+        ledger.firsts.append(first)
+        self._groups.append(group)
+        self.bytes_held += cost
+        while self.bytes_held > self.bytes_max:
+            self._evict_oldest()
+
+    def get(self, ledger_id: int, entry_id: int, max_entries: int, max_bytes: int) -> EntryRun | None:
+        """Entries from `entry_id` on, at least one, up to the limits; None when that entry is not held."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            self.misses += 1
+            return None
+        groups = ledger.groups
+        index = len(groups) - 1
+        group = groups[index]
+        assert group is not None
+        if entry_id < group.first:
+            index = bisect_right(ledger.firsts, entry_id, ledger.head) - 1
+            found = groups[index] if index >= ledger.head else None
+            if found is None:
+                self.misses += 1
+                return None
+            group = found
+        elif entry_id >= group.end:
+            self.misses += 1
+            return None
+        self.hits += 1
+        start = entry_id - group.first
+        count = len(group.entries)
+        whole = start == 0 and count <= max_entries and group.cost <= max_bytes
+        if whole and (count == max_entries or index == len(groups) - 1):
+            return EntryRun(ledger_id, entry_id, group.entries, ledger.payload_offset)
+        return EntryRun(ledger_id, entry_id, _take(groups, index, start, max_entries, max_bytes), ledger.payload_offset)
+
+    def drop_ledger(self, ledger_id: int) -> None:
+        """Forgets a ledger: deleted, or nobody reads its tail any more."""
+        ledger = self._ledgers.pop(ledger_id, None)
+        if ledger is None:
+            return
+        for group in ledger.groups[ledger.head :]:
+            assert group is not None
+            self.bytes_held -= group.cost
+            group.cost = 0
+            group.entries = []
+
+    def evict_before(self, added_ms: int) -> None:
+        """Groups added before that time leave."""
+        groups = self._groups
+        while groups and (groups[0].added_ms < added_ms or not groups[0].cost):
+            self._evict_oldest()
+
+    def _evict_oldest(self) -> None:
+        group = self._groups.popleft()
+        if not group.cost:
+            return
+        self.bytes_held -= group.cost
+        ledger = group.ledger
+        ledger.pop_oldest()
+        if ledger.head == len(ledger.groups):
+            del self._ledgers[ledger.ledger_id]
+
+
+def _take(groups: Sequence[_Group | None], index: int, start: int, max_entries: int, max_bytes: int) -> list[bytes]:
+    """Entries from `start` of the group at `index` on, over following groups, at least one."""
+    taken: list[bytes] = []
+    left = max_bytes
+    while index < len(groups):
+        group = groups[index]
+        assert group is not None
+        room = max_entries - len(taken)
+        if start == 0 and len(group.entries) <= room and group.cost <= left:
+            taken += group.entries
+            left -= group.cost
+        else:
+            for entry in group.entries[start : start + room]:
+                left -= len(entry)
+                if left < 0 and taken:
+                    return taken
+                taken.append(entry)
+        if len(taken) >= max_entries or left <= 0:
+            return taken
+        index += 1
+        start = 0
+    return taken

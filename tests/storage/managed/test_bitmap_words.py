@@ -1,0 +1,58 @@
+"""Bitmaps as java.util.BitSet words, in every form that a bitmap is stored in."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from pulsar_proto.managed_record import bitset_from_words, words_from_bits
+from storage.managed.bitmap_words import bitmap_of_words, words_of_bitmap
+
+
+def dense(seed: int) -> BitMap:
+    return BitMap(random.Random(seed).sample(range(65536, 131072), 30_000))
+
+
+def runs(count: int) -> BitMap:
+    """`count` containers, each a few runs, stored as runs."""
+    bitmap = BitMap()
+    for key in range(count):
+        bitmap.add_range(key * 65536 + 3, key * 65536 + 9000)
+        bitmap.add_range(key * 65536 + 10_001, key * 65536 + 65536)
+    bitmap.run_optimize()
+    return bitmap
+
+
+BITMAPS = {
+    "empty": BitMap(),
+    "zero": BitMap([0]),
+    "sparse": BitMap([1, 63, 64, 127, 40_000, 200_000]),
+    "dense": dense(1),
+    "dense and sparse": dense(2) | BitMap([5, 300_000]),
+    "one range": BitMap(range(100, 50_000)),
+    "runs in one container": runs(1),
+    "runs in five containers": runs(5),
+    "runs, dense and sparse": runs(1) | dense(3) | BitMap([500_000]),
+}
+
+
+@pytest.mark.parametrize("bitmap", BITMAPS.values(), ids=BITMAPS.keys())
+def test_words_are_those_of_a_bitset(bitmap: BitMap) -> None:
+    words = words_of_bitmap(bitmap)
+    assert list(words) == words_from_bits(sum(1 << number for number in bitmap))
+    assert bitmap_of_words(words) == bitmap
+
+
+@given(st.sets(st.integers(0, 200_000), max_size=60), st.sets(st.integers(0, 300), max_size=200))
+def test_any_numbers_survive(far: set[int], near: set[int]) -> None:
+    bitmap = BitMap(far | near)
+    words = words_of_bitmap(bitmap)
+    assert bitset_from_words(words) == sum(1 << number for number in bitmap)
+    assert bitmap_of_words(words) == bitmap
+
+
+def test_zero_words_at_the_end_and_unsigned_words_are_read() -> None:
+    assert bitmap_of_words([12, 0]) == BitMap([2, 3])
+    assert bitmap_of_words([2**64 - 1, 2**63]) == BitMap([*range(64), 127])
