@@ -94,11 +94,15 @@ class FrameReader:
             total = int.from_bytes(rest[:4], "big")
             if total > self._limit:
                 raise MalformedFrame(_too_long(total, self._limit, rest), frames)
-            if total < 4 or (len(rest) >= 8 and int.from_bytes(rest[4:8], "big") > total - 4):
-                raise MalformedFrame(f"frame of {total} bytes cannot hold its command: {rest[4:8].hex()}", frames)
-            if total + _TOTAL_BYTES > len(self._view):
-                self._begin_long(rest, total + _TOTAL_BYTES)
-                rest = b""
+            if total < 4:
+                raise MalformedFrame(f"frame of {total} bytes cannot hold its command's size", frames)
+            if len(rest) >= _HEAD_BYTES:
+                command_size = int.from_bytes(rest[4:8], "big")
+                if command_size > total - 4:
+                    raise MalformedFrame(f"frame of {total} bytes cannot hold its command of {command_size}", frames)
+                if total + _TOTAL_BYTES > len(self._view):
+                    self._begin_long(rest, total + _TOTAL_BYTES)
+                    rest = b""
         self._rest = rest
 
     def _begin_long(self, begin: bytes, size: int) -> None:
@@ -123,8 +127,6 @@ class FrameReader:
             return []
         self._long = None
         command_end = _HEAD_BYTES + int.from_bytes(buffer[4:8], "big")
-        if command_end > filled:
-            raise MalformedFrame(f"frame of {filled - _TOTAL_BYTES} bytes cannot hold its command")
         return [(bytes(buffer[_HEAD_BYTES:command_end]), bytes(buffer[command_end:]) if command_end < filled else None)]
 
 

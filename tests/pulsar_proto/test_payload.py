@@ -1,0 +1,162 @@
+"""Payloads: checksums, metadata, batches; from real entries, built ones and broken ones."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsar_proto import payload
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from tests.pulsar_proto.vectors import Item, as_described, described, load, unhex
+
+DATA_ENTRIES = [
+    item for item in load("pulsar_entries.json") if item["kind"] == "data" and "metadata" in item["decoded"]
+]
+COMPACTED_ENTRIES = [item for item in load("pulsar_entries.json") if item["kind"] == "compacted"]
+
+
+def metadata(**fields: object) -> pb.MessageMetadata:
+    return pb.MessageMetadata(producer_name="p", sequence_id=7, publish_time=1700000000000, **fields)  # type: ignore[arg-type]
+
+
+def check_stored(stored: bytes, decoded: Item, offset: int) -> None:
+    parsed = payload.parse_metadata(stored, offset)
+    assert as_described(parsed) == described(decoded["metadata"])
+    assert payload.message_count(stored, offset) == decoded["metadata"].get("num_messages_in_batch", 1)
+    assert payload.publish_time_of(stored, offset) == decoded["metadata"]["publish_time"]
+    entry_metadata = payload.broker_entry_metadata(stored, offset)
+    assert (entry_metadata and as_described(entry_metadata)) == decoded.get("broker_entry_metadata")
+    start = payload.skip_broker_entry_metadata(stored, offset)
+    has_checksum = decoded["crc32c_ok"] is not None
+    rebuilt = payload.build_payload(parsed, payload.body(stored, offset), checksum=has_checksum)
+    if entry_metadata is not None:
+        rebuilt = payload.build_broker_entry_metadata(entry_metadata) + rebuilt
+    assert rebuilt == stored[offset:]
+    assert payload.verify_checksum(stored[start:])
+    assert (payload.skip_checksum(stored, offset) != start) is has_checksum
+
+
+@pytest.mark.parametrize("offset", [0, 36])
+def test_real_entries_read_as_described_and_build_to_the_same_bytes(offset: int) -> None:
+    for item in DATA_ENTRIES:
+        check_stored(b"\x00" * offset + unhex(item["hex"]), item["decoded"], offset)
+
+
+def test_payloads_inside_compacted_entries_read_as_described() -> None:
+    """Compacted entry: u32 size | MessageIdData | u32 size | payload (facts 6.4)."""
+    for item in COMPACTED_ENTRIES:
+        entry = unhex(item["hex"])
+        id_end = 4 + int.from_bytes(entry[:4], "big")
+        assert as_described(pb.MessageIdData.FromString(entry[4:id_end])) == item["decoded"]["id"]
+        stored = entry[id_end + 4 :]
+        assert len(stored) == item["decoded"]["headersAndPayload_len"]
+        check_stored(stored, item["decoded"], 0)
+
+
+def test_checksum_guards_each_byte_after_it() -> None:
+    whole = payload.build_payload(metadata(), b"value")
+    assert payload.verify_checksum(whole)
+    for at in range(2, len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1
+        assert not payload.verify_checksum(bytes(damaged)), at
+
+
+@pytest.mark.parametrize("cut", [b"\x0e\x01", b"\x0e\x01\x00\x00\x00"])
+def test_cut_checksum_block_does_not_verify(cut: bytes) -> None:
+    assert not payload.verify_checksum(cut)
+
+
+def test_payload_without_checksum_passes() -> None:
+    assert payload.verify_checksum(payload.build_payload(metadata(), b"value", checksum=False))
+    assert payload.verify_checksum(b"")
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+@pytest.mark.parametrize("text", ["plain", "XXXX", "\x58"])
+@pytest.mark.parametrize("count", [None, 1, 2, 88, 120, 100_000])
+def test_messages_are_counted_whatever_the_metadata_holds(count: int | None, text: str, checksum: bool) -> None:
+    """'X' is the byte of the count's tag."""
+    built = payload.build_payload(metadata(num_messages_in_batch=count, partition_key=text), b"X", checksum=checksum)
+    assert payload.message_count(built) == (count or 1)
+    assert payload.message_count(b"X" * 36 + built, 36) == (count or 1)
+
+
+def test_broker_entry_metadata_is_found_and_skipped() -> None:
+    block = payload.build_broker_entry_metadata(pb.BrokerEntryMetadata(broker_timestamp=5, index=9))
+    own = payload.build_payload(metadata(num_messages_in_batch=3), b"body")
+    stored = b"h" * 36 + block + own
+    start = payload.skip_broker_entry_metadata(stored, 36)
+    assert stored[start:] == own
+    assert payload.message_count(stored, 36) == 3
+    assert payload.body(stored, 36) == b"body"
+    found = payload.broker_entry_metadata(stored, 36)
+    assert found is not None
+    assert found.index == 9
+    assert payload.broker_entry_metadata(own) is None
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\x00\x00", id="cut size"),
+        pytest.param(b"\x00\x00\x00\x10abc", id="metadata beyond the end"),
+        pytest.param(b"\xff\xff\xff\xff", id="absurd size"),
+        pytest.param(b"\x0e\x01\x00\x00\x00\x00", id="checksum and nothing"),
+        pytest.param(b"\x0e\x01\x00\x00\x00\x00\x00\x00\x00\x09abc", id="checksum, metadata beyond the end"),
+        pytest.param(b"\x0e\x02\x00\x00\x00\xff", id="entry metadata beyond the end"),
+        pytest.param(b"\x0e\x02\x00\x00\x00\x00", id="entry metadata and nothing"),
+        pytest.param(b"\x00\x00\x00\x02\x58\xff", id="cut varint"),
+    ],
+)
+def test_lying_sizes_are_malformed(broken: bytes) -> None:
+    for read in (payload.parse_metadata, payload.message_count, payload.publish_time_of, payload.body):
+        if read is payload.body and broken[-2:] == b"\x58\xff":
+            continue
+        with pytest.raises(MalformedFrame):
+            read(broken)
+
+
+def test_metadata_without_a_required_field_is_malformed() -> None:
+    head = pb.MessageMetadata(producer_name="p", sequence_id=1).SerializePartialToString()
+    with pytest.raises(MalformedFrame, match="required"):
+        payload.parse_metadata(len(head).to_bytes(4, "big") + head)
+
+
+def test_broken_entry_metadata_is_malformed() -> None:
+    with pytest.raises(MalformedFrame):
+        payload.broker_entry_metadata(b"\x0e\x02\x00\x00\x00\x01\x08")
+
+
+@given(st.lists(st.tuples(st.text(max_size=10), st.binary(max_size=50)), min_size=1, max_size=20))
+def test_batches_split_into_what_was_built(messages: list[tuple[str, bytes]]) -> None:
+    singles = [(pb.SingleMessageMetadata(partition_key=key), value) for key, value in messages]
+    batch = payload.build_batch(singles)
+    split = payload.split_batch(batch, len(messages))
+    assert [(single.partition_key, value) for single, value in split] == messages
+
+
+def test_batch_with_a_lying_count_or_size_is_malformed() -> None:
+    batch = payload.build_batch([(pb.SingleMessageMetadata(), b"one"), (pb.SingleMessageMetadata(), b"two")])
+    negative = pb.SingleMessageMetadata(payload_size=-1).SerializeToString()
+    for broken, count in (
+        (batch, 1),
+        (batch, 3),
+        (batch[:-1], 2),
+        (b"\xff\xff\xff\xff" + batch[4:], 2),
+        (len(negative).to_bytes(4, "big") + negative, 1),
+        (b"\x00\x00\x00\x01\x18", 1),
+    ):
+        with pytest.raises(MalformedFrame):
+            payload.split_batch(broken, count)
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_malformed_or_metadata_and_nothing_else(data: bytes) -> None:
+    payload.verify_checksum(data)
+    for read in (payload.parse_metadata, payload.message_count, payload.body, payload.broker_entry_metadata):
+        try:
+            read(data)
+        except MalformedFrame:
+            continue
