@@ -24,9 +24,10 @@ from pulsar_proto.errors import MalformedFrame, UnknownCommand
 from pulsar_proto.framing import Frame, FrameReader
 from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.send_run import PLAIN_SEND_PREFIX
 from server.handlers import TABLE
 from server.handlers.pending import Pending
-from server.handlers.produce import SEND_PREFIX, publish_run
+from server.handlers.produce import publish_run
 from server.openings import describe_opening
 from server.output import Output
 from server.publish_window import PublishWindow
@@ -134,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         index = 0
         end = len(frames)
         while index < end:
-            if frames[index][0].startswith(SEND_PREFIX) and self.session.state is State.CONNECTED:
+            if frames[index][0].startswith(PLAIN_SEND_PREFIX) and self.session.state is State.CONNECTED:
                 index = publish_run(self, frames, index)
             else:
                 self._handle(frames[index])
@@ -259,11 +260,12 @@ class Connection(asyncio.BufferedProtocol):
         """SENDs were handed to their producers: stop reading when too many wait for their receipt."""
         publishes = self.publishes
         publishes.add(count, size_bytes)
+        fits = self.broker.budget.take(size_bytes)
         if publishes.may_be_full:
             self.settle_publishes()
             if publishes.is_full:
                 self.throttle_reading(publishes)
-        if not self.broker.budget.take(size_bytes):
+        if not fits:
             self.broker.waiting_for_budget.add(self)
             self.throttle_reading(self.broker.budget)
 

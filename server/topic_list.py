@@ -14,7 +14,17 @@ from pulsar_proto.names import TopicName
 MATCH_COST_MAX = 20_000_000
 """Upper bound of the matcher's steps for one list: the sum of len(name) ** repeats."""
 
-SYSTEM_TOPIC_PREFIXES = ("__", "transaction_coordinator_assign", "transaction_coordinator_log")
+SYSTEM_TOPICS = frozenset(
+    {
+        "__change_events",
+        "__transaction_buffer_snapshot",
+        "__transaction_buffer_snapshot_indexes",
+        "__transaction_buffer_snapshot_segments",
+        "transaction_coordinator_assign",
+    }
+)
+TRANSACTION_LOG_PREFIX = "__transaction_log_"
+PENDING_ACK_SUFFIX = "__transaction_pending_ack"
 
 _REPEAT = re.compile(r"(?<!\\)[*+{]")
 _REPEATED_GROUP = re.compile(r"(?<!\\)\)\s*[*+{]")
@@ -28,7 +38,9 @@ def hash_of(topics: Sequence[str]) -> str:
 
 
 def is_system_topic(name: TopicName) -> bool:
-    return name.base.local_name.startswith(SYSTEM_TOPIC_PREFIXES)
+    """SystemTopicNames.isSystemTopic; other names that begin with two underscores are the user's."""
+    local = name.base.local_name
+    return local in SYSTEM_TOPICS or local.startswith(TRANSACTION_LOG_PREFIX) or local.endswith(PENDING_ACK_SUFFIX)
 
 
 def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> list[str] | None:

@@ -3034,3 +3034,27 @@ class BaseCommand(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BaseCommand: _TypeAlias = BaseCommand  # noqa: Y015
+
+@_typing.final
+class SendRun(_message.Message):
+    """Not a message of Pulsar's: the SENDs of one socket read, each BaseCommand without its leading `type`, one after
+    another. The field's number is that of BaseCommand.send, so one parse takes them all (pulsar_proto/send_run.py).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEND_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def send(self) -> _containers.RepeatedCompositeFieldContainer[Global___CommandSend]: ...
+    def __init__(
+        self,
+        *,
+        send: _abc.Iterable[Global___CommandSend] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["send", b"send"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SendRun: _TypeAlias = SendRun  # noqa: Y015

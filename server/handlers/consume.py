@@ -8,11 +8,11 @@ import logging
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pulsar_proto.names import TopicName
-
 from pulsar_proto.commands import ack_response_frame, success_frame
 from pulsar_proto.errors import MalformedFrame, MetadataFault, ProducerBusy, PulsarError, ServiceNotReady, TopicNotFound
+from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.handlers.names import topic_name
 from server.handlers.pending import Pending
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ RESERVED_PREFIXES = ("pulsar.repl", "pulsar.dedup")
 
 def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any, Any, None] | None:
     """A live consumer id answers SUCCESS again, a pending one ServiceNotReady."""
-    name = TopicName.parse(command.topic)
+    name = topic_name(command.topic)
     if sum(len(pair.key.encode()) + len(pair.value.encode()) for pair in command.metadata) > METADATA_BYTES_MAX:
         raise MetadataFault(f"Consumer metadata is larger than {METADATA_BYTES_MAX} bytes")
     consumer_id = command.consumer_id

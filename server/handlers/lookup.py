@@ -15,6 +15,7 @@ from pulsar_proto.commands import (
 from pulsar_proto.errors import ServiceNotReady, TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.handlers.names import topic_name
 
 if TYPE_CHECKING:
     from server.broker_context import BrokerContext
@@ -24,7 +25,7 @@ NAMESPACE_NOT_FOUND = "Namespace not found"
 
 
 def lookup(cnx: "Connection", command: pb.CommandLookupTopic) -> Coroutine[Any, Any, None]:
-    name = TopicName.parse(command.topic)
+    name = topic_name(command.topic)
     if command.advertised_listener_name:
         raise ServiceNotReady(f"the broker do not have {command.advertised_listener_name} listener")
     return _lookup(cnx, name, command)
@@ -44,7 +45,7 @@ def refuse_lookup(command: pb.CommandLookupTopic, code: pb.ServerError.ValueType
 
 
 def partitioned_metadata(cnx: "Connection", command: pb.CommandPartitionedTopicMetadata) -> Coroutine[Any, Any, None]:
-    return _partitioned_metadata(cnx, TopicName.parse(command.topic), command)
+    return _partitioned_metadata(cnx, topic_name(command.topic), command)
 
 
 async def _partitioned_metadata(

@@ -9,12 +9,14 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from pulsar_proto.checksum import crc32c_of
-from pulsar_proto.commands import parse_send, producer_success_frame, send_error_frame, success_frame
+from pulsar_proto.commands import producer_success_frame, send_error_frame, success_frame
 from pulsar_proto.errors import MalformedFrame, ServiceNotReady
 from pulsar_proto.framing import Frame
 from pulsar_proto.names import TopicName
 from pulsar_proto.payload import MAGIC_CRC32C, body, verify_checksum
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.send_run import end_of_run, parse_sends
+from server.handlers.names import topic_name
 from server.handlers.pending import Pending
 
 if TYPE_CHECKING:
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
     from server.topics.producer import Producer
 
 log = logging.getLogger(__name__)
-
-SEND_PREFIX = b"\x08\x06\x32"
-"""How every client begins a SEND: field 1 (type) = 6, then field 6 with its length."""
 
 SHORT_SEND_BYTES = 12
 """A SEND with a message_id or a transaction's id cannot be shorter: type 2, head 2, producer and sequence id 4, and 6
@@ -46,16 +45,14 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
 
     The cost of a SEND is that of the broker: no object is made for it but its parsed command.
     """
-    end = len(frames)
+    run = frames[index : end_of_run(frames, index)]
     groups: dict[int, Sends] = {}
     group: Sends = []
     group_id = -1
     size_bytes = 0
     max_size = cnx.broker.limits.max_message_size
-    command, payload = frames[index]
     try:
-        while True:
-            send = parse_send(command)
+        for send, (command, payload) in zip(parse_sends([frame[0] for frame in run]), run, strict=True):
             if payload is None:
                 raise MalformedFrame("SEND without a payload")
             producer_id = send.producer_id
@@ -81,15 +78,9 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
             if sound or _is_acceptable(cnx, send, payload):
                 group.append((send, payload))
                 size_bytes += size
-            index += 1
-            if index == end:
-                break
-            command, payload = frames[index]
-            if not command.startswith(SEND_PREFIX):
-                break
     finally:
         _publish(cnx, groups, size_bytes)
-    return index
+    return index + len(run)
 
 
 def _publish(cnx: "Connection", groups: dict[int, Sends], size_bytes: int) -> None:
@@ -143,7 +134,7 @@ def _refuse(cnx: "Connection", send: pb.CommandSend, code: pb.ServerError.ValueT
 def create_producer(cnx: "Connection", command: pb.CommandProducer) -> Coroutine[Any, Any, None] | None:
     """A producer id that is in use answers success again (a client that gave up waiting), one that is still pending
     ServiceNotReady."""
-    name = TopicName.parse(command.topic)
+    name = topic_name(command.topic)
     producer_id = command.producer_id
     if producer_id in cnx.pending_producers:
         raise ServiceNotReady("Producer is already present on the connection")

@@ -5,18 +5,17 @@ Source: ServerCnx.handleGetSchema, handleGetOrCreateSchema.
 
 from typing import TYPE_CHECKING
 
-from pulsar_proto.names import TopicName
-
 from pulsar_proto.commands import simple_frame
 from pulsar_proto.errors import IncompatibleSchema, TopicNotFound
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.handlers.names import topic_name
 
 if TYPE_CHECKING:
     from server.connection import Connection
 
 
 def get_schema(cnx: "Connection", command: pb.CommandGetSchema) -> None:
-    name = TopicName.parse(command.topic)
+    name = topic_name(command.topic)
     if command.HasField("schema_version") and not command.schema_version:
         raise IncompatibleSchema("Empty schema version")
     raise TopicNotFound(f"Topic not found or no-schema {name.full}")
@@ -35,7 +34,7 @@ def refuse_get_schema(command: pb.CommandGetSchema, code: pb.ServerError.ValueTy
 
 def get_or_create_schema(cnx: "Connection", command: pb.CommandGetOrCreateSchema) -> None:
     """The empty version is what a topic without schema answers (a capture of 4.0.7 holds it)."""
-    name = TopicName.parse(command.topic)
+    name = topic_name(command.topic)
     if cnx.broker.service.loaded(name) is None:
         raise TopicNotFound(f"Topic not found {name.full}")
     cnx.write(_frame(pb.CommandGetOrCreateSchemaResponse(request_id=command.request_id, schema_version=b"")))

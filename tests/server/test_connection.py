@@ -315,6 +315,16 @@ class TestBackPressure:
         assert busy.transport.reading
         assert broker.budget.unanswered_bytes == 0
 
+    async def test_publishes_that_are_answered_at_once_leave_nothing_behind(self) -> None:
+        broker: BrokerContext = make_broker(max_pending_publish_requests_per_connection=2)
+        peer, producer = await with_producer(broker)
+        for sequence_id in range(5):
+            peer.feed(send(1, sequence_id) + send(1, sequence_id))
+            producer.receipt(2)
+            await settle()
+            assert peer.transport.reading
+        assert broker.budget.unanswered_bytes == 0
+
     async def test_a_lost_connection_gives_its_bytes_back(self) -> None:
         broker: BrokerContext = make_broker(max_message_publish_buffer_size_in_mb=1)
         first, _ = await with_producer(broker)

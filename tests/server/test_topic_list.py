@@ -1,0 +1,63 @@
+"""Filtering and hashing the topics of a namespace."""
+
+import random
+
+import pytest
+
+from pulsar_proto.errors import InvalidTopicName
+from pulsar_proto.names import TopicName
+from server.topic_list import filter_by_pattern, hash_of, is_system_topic
+
+PARTS = [f"persistent://public/default/parts-partition-{index}" for index in range(3)]
+
+
+def test_hashes_are_those_of_real_captures() -> None:
+    shuffled = PARTS.copy()
+    random.Random(1).shuffle(shuffled)
+    assert hash_of(shuffled) == "a6b6622d"
+    assert hash_of([*PARTS, "persistent://public/default/partsnew"]) == "29bc2f0f"
+    assert hash_of(["persistent://public/default/jgrp"]) == "b427ea32"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("persistent://public/default/parts.*", True),
+        ("^persistent://public/default/parts.*", True),
+        ("public/default/parts", True),
+        ("persistent://public/default/part", False),
+        (".*parts-partition-0", False),
+        ("persistent://public/default/(parts|other)", True),
+    ],
+)
+def test_the_whole_name_is_matched_without_scheme_and_partition(pattern: str, matches: bool) -> None:
+    assert filter_by_pattern(PARTS, pattern, 50) == (PARTS if matches else [])
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["p" * 51, r"public/default/\p{Alpha}+", "(a+)+b", "(a|aa)*b", r"(a)\1", "(?=a).*", "a*a*a*a*a*a*a*b"],
+)
+def test_what_is_too_long_too_costly_or_of_another_dialect_is_left_to_the_client(pattern: str) -> None:
+    names = [f"persistent://public/default/{'a' * 60}"]
+    assert filter_by_pattern(names, pattern, 50) is None
+
+
+def test_what_is_no_expression_is_an_invalid_name() -> None:
+    with pytest.raises(InvalidTopicName, match="Invalid topics pattern: "):
+        filter_by_pattern(PARTS, "persistent://public/default/(", 50)
+
+
+@pytest.mark.parametrize(
+    ("local", "system"),
+    [
+        ("__change_events", True),
+        ("__transaction_buffer_snapshot-partition-2", True),
+        ("__transaction_log_0", True),
+        ("t-sub__transaction_pending_ack", True),
+        ("__sys", False),
+        ("plain", False),
+    ],
+)
+def test_system_topics(local: str, system: bool) -> None:
+    assert is_system_topic(TopicName.parse(f"persistent://public/default/{local}")) == system
