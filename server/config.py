@@ -1,0 +1,148 @@
+"""The server's configuration: a file written for Apache's servers, then overrides, checked once at the start.
+
+Only keys of `server.config_keys` have an effect; the others are named in one warning. An empty value means the default.
+Each part of the server takes a settings class of its own, which `ServerConfig.fill` makes from what was set.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from server.config_file import Assignment, parse_properties
+from server.config_keys import KEYS, NOT_ABOVE, UNSAFE_TO_IGNORE, Value
+from storage.bookie.config import BookieConfig
+from storage.managed.config import ManagedLedgerConfig
+
+log = logging.getLogger(__name__)
+
+OVERRIDE_PLACE = "--set"
+
+Settings = TypeVar("Settings")
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the text says why, one line a fault, each with its place, key and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """What concerns the server as a whole. Fields are the snake_case of broker.conf's keys."""
+
+    cluster_name: str = "standalone"
+    broker_service_port: int = 6650
+    """Binary protocol; 0 picks a free port."""
+    web_service_port: int = 8080
+    """HTTP; 0 picks a free port."""
+    bind_address: str = "127.0.0.1"
+    """Apache listens on 0.0.0.0. Ours does so when it is told to: it lets every client in."""
+    advertised_address: str = ""
+    """The host that clients are told to connect to; empty: the one they can reach us at, by `bind_address`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """`values` holds what was set, by field name; `places` says where."""
+
+    broker: BrokerConfig
+    values: Mapping[str, Value]
+    places: Mapping[str, str]
+
+    def fill(self, kind: type[Settings], **fixed: object) -> Settings:
+        """An instance of a settings dataclass: its fields as they were set, the others by their defaults. `fixed`
+        outranks both. Raises ConfigError when the class refuses the combination."""
+        known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+        chosen: dict[str, Any] = {name: value for name, value in self.values.items() if name in known}
+        try:
+            return kind(**(chosen | fixed))
+        except ValueError as error:
+            places = sorted({self.places[name] for name in chosen if name in str(error)})
+            raise ConfigError(f"{', '.join(places) or 'configuration'}: {error}") from error
+
+    def bookie(self, *, journal_directory: Path, ledger_directories: tuple[Path, ...]) -> BookieConfig:
+        """Raises ConfigError."""
+        fixed: dict[str, object] = {
+            "journal_directory": os.fspath(journal_directory),
+            "ledger_directories": tuple(os.fspath(directory) for directory in ledger_directories),
+        }
+        threshold = self.values.get("disk_usage_threshold")
+        if isinstance(threshold, float) and "disk_usage_lwm_threshold" not in self.values:
+            # BookKeeper's low-water mark is the threshold itself unless it is set (ServerConfiguration).
+            default: Any = BookieConfig.__dataclass_fields__["disk_usage_lwm_threshold"].default
+            fixed["disk_usage_lwm_threshold"] = min(threshold, default)
+        return self.fill(BookieConfig, **fixed)
+
+    def managed_ledgers(self, *, bookies: int | None = None) -> ManagedLedgerConfig:
+        """`bookies`: how many there are; ensembles and quorums made for more are cut down to it, with a warning: so a
+        cluster's broker.conf starts a standalone server. Raises ConfigError."""
+        config = self.fill(ManagedLedgerConfig)
+        if bookies is None or config.managed_ledger_default_ensemble_size <= bookies:
+            return config
+        log.warning(
+            "ensemble size, write and ack quorum %s are made for more bookies than the %d there is: using at most %d",
+            "/".join(map(str, config.quorums)),
+            bookies,
+            bookies,
+        )
+        ensemble, write, ack = (min(number, bookies) for number in config.quorums)
+        return replace(
+            config,
+            managed_ledger_default_ensemble_size=ensemble,
+            managed_ledger_default_write_quorum=write,
+            managed_ledger_default_ack_quorum=ack,
+        )
+
+
+def load_config(path: Path | None = None, overrides: Mapping[str, str] | None = None) -> ServerConfig:
+    """Reads the file (if one is given) and then the overrides, which outrank it.
+
+    Raises ConfigError that lists every fault: a file that cannot be read, a value out of its range, two values that
+    contradict each other, a feature switched on that must not silently be missing.
+    """
+    assignments: dict[str, Assignment] = {} if path is None else parse_properties(_read(path), os.fspath(path))
+    for name, text in (overrides or {}).items():
+        assignments[name] = Assignment(text.strip(), OVERRIDE_PLACE)
+
+    faults: list[str] = []
+    values: dict[str, Value] = {}
+    places: dict[str, str] = {}
+    without_effect: list[str] = []
+    for name, (text, place) in assignments.items():
+        key = KEYS.get(name)
+        if key is None:
+            if name in UNSAFE_TO_IGNORE and text.lower() == "true":
+                faults.append(f"{place}: {name}={text}: this version does not have that yet: {UNSAFE_TO_IGNORE[name]}")
+            elif text:
+                without_effect.append(name)
+        elif text:
+            try:
+                values |= dict.fromkeys(key.fields, key.parse(text))
+                places |= dict.fromkeys(key.fields, f"{place}: {name}={text}")
+            except ValueError:
+                faults.append(f"{place}: {name}={text}: expected {key.expected}")
+    faults += _contradictions(values, places)
+    if faults:
+        raise ConfigError("\n".join(faults))
+    if without_effect:
+        log.warning("%d keys have no effect in this version: %s", len(without_effect), ", ".join(without_effect))
+    config = ServerConfig(BrokerConfig(), values, places)
+    return replace(config, broker=config.fill(BrokerConfig))
+
+
+def _contradictions(values: Mapping[str, Value], places: Mapping[str, str]) -> list[str]:
+    faults = []
+    for small, large in NOT_ABOVE:
+        low, high = KEYS[small].fields[0], KEYS[large].fields[0]
+        if low in values and high in values and values[low] > values[high]:  # type: ignore[operator]
+            faults.append(f"{places[low]}: must not exceed {large}={values[high]}")
+    return faults
+
+
+def _read(path: Path) -> str:
+    try:
+        # Java reads Latin-1; every byte is a character there, so nothing is refused for its encoding.
+        return path.read_bytes().decode("latin-1")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
