@@ -3,6 +3,7 @@
 Every test fails when the server logs an ERROR line meanwhile, unless the test names it in `allowed_errors`.
 """
 
+import contextlib
 import re
 import time
 import uuid
@@ -90,7 +91,8 @@ def make_client() -> Iterator[ClientFactory]:
 
     yield make
     for each in clients:
-        each.shutdown()
+        with contextlib.suppress(pulsar.PulsarException):
+            each.close()
 
 
 @pytest.fixture

@@ -171,9 +171,9 @@ def test_several_producers_share_a_topic_each_in_order(
     client: pulsar.Client, topic: str, consumer: pulsar.Consumer
 ) -> None:
     producers = [client.create_producer(topic, batching_enabled=bool(index % 2)) for index in range(4)]
-    for number in range(50):
+    for count in range(50):
         for index, producer in enumerate(producers):
-            producer.send_async(f"{index}:{number}".encode(), lambda *_: None)
+            producer.send_async(f"{index}:{count}".encode(), lambda *_: None)
     for producer in producers:
         producer.flush()
     seen: dict[str, list[int]] = {}

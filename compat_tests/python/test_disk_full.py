@@ -1,0 +1,113 @@
+"""A full disk: producing gets an error, consuming goes on, and producing works again when space returns."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pulsar
+import pytest
+
+from compat_tests import wire
+from compat_tests.conftest import ClientFactory, ServerFactory
+from compat_tests.harness import wait_until
+from compat_tests.python.support import bodies, incompressible, receive_bodies, send_all
+
+MEGABYTE = 1 << 20
+DISK_MB = 128
+FILLER_MB = 72
+SEND_TIMEOUT_MS = 3000
+RECOVERY_SECONDS = 60.0
+REASONS = ("disk", "space", "read-only", "readonly", "storage")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, `DISK_MB` big."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.slow
+def test_a_full_disk_stops_producing_only_and_only_while_it_is_full(
+    small_disk: Path, make_server: ServerFactory, make_client: ClientFactory, topic: str, is_peer: bool
+) -> None:
+    if is_peer:
+        pytest.skip("the peer's process ends (NOTES.md)")
+    server = make_server(data_dir=small_disk / "data")
+    server.start()
+    client = make_client(server.broker_url)
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS)
+    send_all(producer, bodies(100))
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(FILLER_MB * MEGABYTE))
+
+    receipted = send_until_refused(producer)
+    assert server.is_running
+    assert_refusal_says_why(server.broker_port, topic)
+    assert receive_bodies(consumer, 100 + len(receipted)) == bodies(100) + receipted
+
+    filler.unlink()
+    wait_until(lambda: can_send(client, f"{topic}-2"), "producing works again", RECOVERY_SECONDS)
+    wait_until(lambda: can_send(client, topic), "producing to the same topic works again", RECOVERY_SECONDS)
+    server.kill()
+    server.start()
+    reader = make_client(server.broker_url).create_reader(topic, pulsar.MessageId.earliest)
+    stored = [reader.read_next(10_000).data() for _ in range(100 + len(receipted))]
+    assert stored == bodies(100) + receipted
+
+
+def send_until_refused(producer: pulsar.Producer) -> list[bytes]:
+    """Fills the disk; returns the bodies that got a receipt."""
+    receipted: list[bytes] = []
+    for index in range(2 * DISK_MB):
+        body = incompressible(MEGABYTE // 2, index)
+        try:
+            producer.send(body)
+        except pulsar.PulsarException:
+            return receipted
+        receipted.append(body)
+    raise AssertionError(f"{len(receipted) // 2} MB fitted on a disk of {DISK_MB} MB: {shutil.disk_usage('/tmp')}")
+
+
+def assert_refusal_says_why(port: int, topic: str) -> None:
+    """A producer that comes, or a message that is sent, while the disk is full is told the reason."""
+    reasons: list[str] = []
+
+    def refused() -> bool:
+        with contextlib.suppress(wire.ClosedError, TimeoutError), wire.WireClient(port) as client:
+            client.send(wire.PRODUCER, [(1, topic), (2, 1), (3, 1)])
+            kind, message, _ = client.receive()
+            if kind == wire.PRODUCER_SUCCESS:
+                client.socket.sendall(wire.send_frame(1, 0, bytes(MEGABYTE // 2)))
+                kind, message, _ = client.receive()
+            if kind in (wire.ERROR, wire.SEND_ERROR):
+                reasons.append(wire.text(message, 3 if kind == wire.ERROR else 4).lower())
+        return any(word in reason for reason in reasons for word in REASONS)
+
+    try:
+        wait_until(refused, "a refusal", 15)
+    except TimeoutError:
+        raise AssertionError(f"no refusal names the disk: {reasons}") from None
+
+
+def can_send(client: pulsar.Client, topic: str) -> bool:
+    try:
+        producer = client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS)
+        producer.send(b"after")
+        producer.close()
+    except pulsar.PulsarException:
+        return False
+    return True
