@@ -139,7 +139,7 @@ def _parse(text: str) -> TopicName:
                 "<tenant>/<namespace>/<topic> or <topic>"
             )
     if domain not in (PERSISTENT, NON_PERSISTENT):
-        raise InvalidTopicName(f"Invalid topic domain: '{domain}'")
+        raise InvalidTopicName(f"Invalid topic domain: '{domain}' of '{text}'")
     parts = rest.split("/")
     if len(parts) != 3:
         raise InvalidTopicName(f"Invalid topic name '{text}': expected {domain}://<tenant>/<namespace>/<topic>")
