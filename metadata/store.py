@@ -7,7 +7,11 @@ callers simpler: `create(..., make_parents=True)` makes missing (persistent, emp
 until it is cancelled.
 
 All calls are made on the event loop's thread. A returned awaitable that completed without error means that the change
-is durable.
+is durable; reads and watches never see one that is not. Changes that are asked for in one turn of the loop happen in the
+order of the calls.
+
+Paths are "/" or "/name/name"; any other raises ValueError (as "." and ".." are refused as names, a caller that makes a
+name of what a user typed checks that first).
 """
 
 from abc import ABC, abstractmethod
@@ -85,7 +89,8 @@ Op = CreateOp | PutOp | DeleteOp | CheckOp
 
 
 class MetadataStore(ABC):
-    """See the module's text. Every method may raise StoreClosedError; others are listed."""
+    """See the module's text. Every method may raise StoreClosedError, every change also StoreWriteError (it has not
+    happened; a later one may succeed: a full disk) and StoreOverloadedError; others are listed."""
 
     @abstractmethod
     async def get(self, path: str) -> Record | None:
@@ -112,7 +117,11 @@ class MetadataStore(ABC):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> Created:
-        """Raises NodeExistsError, NoNodeError (no parent), EphemeralParentError."""
+        """Raises NodeExistsError, NoNodeError (no parent), EphemeralParentError.
+
+        `sequential` appends the number of children that the parent ever had, as `%010d` (ZooKeeper's cversion): no
+        number comes twice, also not after deletions or a restart.
+        """
 
     @abstractmethod
     async def delete(self, path: str, expected_version: int | None = None) -> None:

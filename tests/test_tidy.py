@@ -1,0 +1,224 @@
+"""The rules of the house that a machine can check. Each violation is one line: where, what, and what to do instead.
+
+Imports go one way: pulsar_proto <- metadata <- storage <- server, and what decides does no I/O (docs/ARCHITECTURE.md).
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("pulsar_proto", "metadata", "storage", "server", "magnetar", "bench", "compat_tests", "tests")
+TEST_PACKAGES = ("tests", "compat_tests")
+GENERATED = re.compile(r"_pb2(_grpc)?\.pyi?$")
+
+FILE_LINES_MAX = 400
+TEST_FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+VIRTUAL_LOOP = "virtual_loop.py"
+"""Tests beside such a file run on its loop, where a sleep costs no time."""
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "pulsar_proto": set(),
+    "metadata": {"pulsar_proto"},
+    "storage/ledger": {"pulsar_proto", "metadata"},
+    "storage/bookie": {"pulsar_proto", "metadata"},
+    "storage/managed": {"pulsar_proto", "metadata", "storage/ledger"},
+    "server": {"pulsar_proto", "metadata", "storage/ledger", "storage/bookie", "storage/managed", "magnetar"},
+    "magnetar": {"server"},
+    "compat_tests": set(),
+}
+"""What each part may import of ours, beside itself. `bench` and `tests` may import anything."""
+
+RULES_WITHOUT_IO = (
+    "pulsar_proto/*.py",
+    "metadata/tree.py",
+    "metadata/watches.py",
+    "metadata/wal_check.py",
+    "metadata/paths.py",
+    "storage/ledger/quorum.py",
+    "storage/ledger/placement.py",
+    "storage/managed/ack_state.py",
+    "storage/managed/ledger_rules.py",
+    "server/session.py",
+    "server/publish_window.py",
+    "server/config_file.py",
+    "server/config_keys.py",
+    "server/dispatch/*.py",
+)
+SEEDED_RANDOM = "random.Random"
+"""Rules may name the type of the generator that they are given."""
+IO_MODULES = {"asyncio", "os", "random", "secrets", "select", "socket", "sqlite3", "subprocess", "threading", "time"}
+"""Time and chance come in as arguments, bytes come in and go out (design: rules apart from I/O)."""
+
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
+MACHINE_PATH = re.compile(r"/wo" r"rk/|/ho" r"me/\w|/ro" r"ot/")
+
+
+@cache
+def sources() -> tuple[Path, ...]:
+    """Our Python files, without what protoc wrote."""
+    found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return tuple(sorted(path for path in found if not GENERATED.search(path.name)))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def is_test(path: Path) -> bool:
+    return name_of(path).startswith(TEST_PACKAGES)
+
+
+def report(violations: list[str]) -> None:
+    assert not violations, "\n" + "\n".join(violations)
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) of each import, also of those inside functions."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}:{node.lineno}: relative import: name the package"
+            module = node.module or ""
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def part_of(name: str) -> str | None:
+    """The part of `MAY_IMPORT` that a file or module (written with slashes) belongs to."""
+    return next((part for part in MAY_IMPORT if name == part or name.startswith(f"{part}/")), None)
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(sources()) > 100
+    assert {part_of(name_of(path)) for path in sources()} >= set(MAY_IMPORT)
+    new_parts = {folder.name for folder in (ROOT / "storage").glob("*/") if part_of(name_of(folder)) is None}
+    assert new_parts <= {"__pycache__"}, f"say in MAY_IMPORT what these may import: {new_parts}"
+
+
+def test_imports_go_one_way() -> None:
+    violations = []
+    for path in sources():
+        part = part_of(name_of(path))
+        if part is None:
+            continue
+        for line, module in imports_of(path):
+            target = part_of(module.replace(".", "/"))
+            if target not in (None, part) and target not in MAY_IMPORT[part]:
+                allowed = ", ".join(sorted(MAY_IMPORT[part])) or "nothing else of ours"
+                violations.append(f"{name_of(path)}:{line}: {part} imports {module}; it may import {allowed}")
+    report(violations)
+
+
+def test_rules_do_no_io() -> None:
+    violations = []
+    for pattern in RULES_WITHOUT_IO:
+        paths = sorted(path for path in ROOT.glob(pattern) if path.name != "__init__.py")
+        for path in paths:
+            violations += [
+                f"{name_of(path)}:{line}: imports {module}; let the shell do that and hand the result in"
+                for line, module in imports_of(path)
+                if module.split(".")[0] in IO_MODULES and module != SEEDED_RANDOM
+            ]
+        if not paths:
+            violations.append(f"{pattern}: no such file; correct the list in {name_of(Path(__file__))}")
+    report(violations)
+
+
+def test_files_have_one_responsibility_s_length() -> None:
+    violations = []
+    for path in sources():
+        limit = TEST_FILE_LINES_MAX if is_test(path) else FILE_LINES_MAX
+        lines = len(path.read_text().splitlines())
+        if lines > limit:
+            violations.append(f"{name_of(path)}: {lines} lines, at most {limit}; split it by responsibility")
+    report(violations)
+
+
+def test_functions_fit_a_screen() -> None:
+    violations = []
+    for path in sources():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > FUNCTION_LINES_MAX:
+                    violations.append(
+                        f"{name_of(path)}:{node.lineno}: {node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+                    )
+    report(violations)
+
+
+def test_modules_say_what_they_are_for() -> None:
+    report(
+        [
+            f"{name_of(path)}:1: no module docstring; say what it is responsible for and where its facts come from"
+            for path in sources()
+            if parsed(path).body and ast.get_docstring(parsed(path)) is None
+        ]
+    )
+
+
+def test_tests_wait_for_conditions_and_never_sleep() -> None:
+    violations = [
+        f"{name_of(path)}:{node.lineno}: sleeps; wait for the condition instead"
+        for path in sources()
+        if name_of(path).startswith("tests/")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and sleeps(node, in_virtual_time=(path.parent / VIRTUAL_LOOP).exists())
+    ]
+    report(violations)
+
+
+def sleeps(call: ast.Call, *, in_virtual_time: bool) -> bool:
+    """`time.sleep`, or `asyncio.sleep` of anything but a literal 0, which only gives others their turn."""
+    function = ast.unparse(call.func)
+    if function == "time.sleep":
+        return True
+    if function not in ("asyncio.sleep", "sleep") or in_virtual_time:
+        return False
+    return not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
+
+
+def test_a_sleep_is_told_from_giving_others_their_turn() -> None:
+    calls = {
+        "asyncio.sleep(0)": False,
+        "asyncio.sleep(0.1)": True,
+        "asyncio.sleep(delay)": True,
+        "sleep(1)": True,
+        "time.sleep(0)": True,
+        "clock.sleep(1)": False,
+    }
+    for text, expected in calls.items():
+        call = ast.parse(text, mode="eval").body
+        assert isinstance(call, ast.Call)
+        assert sleeps(call, in_virtual_time=False) is expected, text
+
+
+def test_nothing_is_left_for_later_and_no_machine_is_named() -> None:
+    violations = []
+    for path in sources():
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            for pattern, what in (
+                (UNFINISHED, "finish it, or write an issue"),
+                (MACHINE_PATH, "name no machine's path"),
+            ):
+                match = pattern.search(line)
+                if match:
+                    violations.append(f"{name_of(path)}:{number}: '{match[0]}': {what}")
+    report(violations)
+
+
+def test_test_folders_are_packages() -> None:
+    """Else two test files of one name hide each other."""
+    folders = {path.parent for path in sources() if is_test(path)}
+    report(
+        [f"{name_of(folder)}: no __init__.py" for folder in sorted(folders) if not (folder / "__init__.py").exists()]
+    )
