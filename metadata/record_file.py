@@ -202,7 +202,26 @@ def _create(path: str) -> None:
     unfinished = f"{path}.new-{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(unfinished)
-    connection = _connect(unfinished)
+    try:
+        _write_empty(unfinished)
+        try:
+            os.link(unfinished, path)  # never replaces a file, as a rename would
+        except FileExistsError:
+            pass  # another process was first
+        except OSError:
+            os.rename(unfinished, path)  # a file system without links
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(unfinished)
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write_empty(path: str) -> None:
+    connection = _connect(path)
     try:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.executescript(
@@ -216,18 +235,6 @@ def _create(path: str) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
-    try:
-        os.link(unfinished, path)  # never replaces a file, as a rename would
-        os.unlink(unfinished)
-    except FileExistsError:
-        os.unlink(unfinished)  # another process was first
-    except OSError:
-        os.rename(unfinished, path)  # a file system without links
-    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _check_log(path: str) -> None:

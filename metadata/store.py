@@ -7,8 +7,8 @@ callers simpler: `create(..., make_parents=True)` makes missing (persistent, emp
 until it is cancelled.
 
 All calls are made on the event loop's thread. A returned awaitable that completed without error means that the change
-is durable; reads and watches never see one that is not. Changes that are asked for in one turn of the loop happen in the
-order of the calls.
+is durable; reads and watches never see one that is not. Changes that are asked for in one turn of the loop happen in
+the order of the calls.
 
 Paths are "/" or "/name/name"; any other raises ValueError (as "." and ".." are refused as names, a caller that makes a
 name of what a user typed checks that first).

@@ -252,6 +252,13 @@ async def test_without_room_writes_fail_reads_go_on_and_writes_recover(
     await store.close()
 
 
+async def test_without_room_for_a_new_file_none_is_left(path: Path) -> None:
+    with files_end_at(4096), pytest.raises(StoreFileError, match=str(path)):
+        await EmbeddedStore.open(path)
+    assert list(path.parent.iterdir()) == []
+    await (await EmbeddedStore.open(path)).close()
+
+
 async def test_a_full_database_is_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await EmbeddedStore.open(path)
     await store.create("/a", b"kept")
