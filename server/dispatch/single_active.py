@@ -1,0 +1,70 @@
+"""Which consumer of an Exclusive or Failover subscription gets the messages.
+
+Best priority first (0 is best), then by name. A partition takes the consumer of its index, so that the partitions of a
+topic spread evenly; anything else takes a consistent-hash ring, so that many topics spread evenly and few of them move
+when a consumer comes or goes.
+
+Pure. Source: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer, makeHashRing; facts 5.5.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mmh3 import mmh3_32_uintdigest
+
+POINTS_PER_CONSUMER = 100
+_NON_NEGATIVE = 0x7FFF_FFFF
+
+
+class Candidate(NamedTuple):
+    name: str
+    priority: int
+    """0 is best."""
+
+
+def choose_active(
+    candidates: Sequence[Candidate], topic: str, partition_index: int, *, always_hash: bool = False
+) -> int:
+    """The index in `candidates` (not empty) of the one that is active.
+
+    `topic` is the full name; `partition_index` is -1 for what is not a partition; `always_hash` is
+    `activeConsumerFailoverConsistentHashing`.
+    """
+    order = sorted(range(len(candidates)), key=lambda index: _rank(candidates[index]))
+    best = candidates[order[0]].priority
+    eligible = [index for index in order if candidates[index].priority == best]
+    if partition_index >= 0 and not always_hash:
+        return eligible[partition_index % len(eligible)]
+    if len(eligible) == 1:
+        return eligible[0]
+    return eligible[_owner_on_ring([candidates[index].name for index in eligible], topic)]
+
+
+def _rank(candidate: Candidate) -> tuple[int, bytes]:
+    # Java compares strings by UTF-16 units.
+    return candidate.priority, candidate.name.encode("utf-16-be", "surrogatepass")
+
+
+def _owner_on_ring(names: Sequence[str], topic: str) -> int:
+    """Index of the name with the first point at or after the topic's, else with the first point of all.
+
+    Where two names have the same point the later one holds it, as in a map that is filled in order.
+    """
+    key = ring_hash(topic)
+    following: tuple[int, int] | None = None
+    first: tuple[int, int] | None = None
+    for index, name in enumerate(names):
+        for replica in range(POINTS_PER_CONSUMER):
+            point = ring_hash(f"{name}{replica}")
+            if point >= key and (following is None or point <= following[0]):
+                following = point, index
+            if first is None or point <= first[0]:
+                first = point, index
+    owner = following or first
+    assert owner is not None
+    return owner[1]
+
+
+def ring_hash(text: str) -> int:
+    """Murmur3_32Hash.makeHash: seed 0, the sign bit cleared."""
+    return mmh3_32_uintdigest(text.encode("utf-8", "surrogatepass"), 0) & _NON_NEGATIVE

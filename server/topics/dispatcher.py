@@ -1,0 +1,266 @@
+"""Sends a subscription's backlog to its consumers as fast as they take it: the part that all types share.
+
+One loop per subscription, with one invariant: while a consumer can take messages and there are messages that it should
+get, data is being sent or a read is pending. Whatever may make that true calls `kick`: a confirmed append, permits, a
+connection that takes bytes again, a consumer that comes or goes, a redelivery.
+
+`kick` sends at once what is in memory, without a task. What is not goes through one task, which reads, sends, and reads
+again until consumers or data run out; so at most one read of a subscription is in flight. Entries that were read and
+not sent, because permits ran out in the middle of a read, are held: they are at most one read's, and are sent first.
+
+Whether an entry is acknowledged is looked up when it is sent, not when it is read.
+
+Sources: PersistentDispatcherSingleActiveConsumer, PersistentDispatcherMultipleConsumers (readMoreEntries,
+readEntriesComplete, readEntriesFailed); facts 5.2, 11.6.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pulsar_proto.ids import Position
+from server.topics.consumer import Consumer
+from server.topics.messages import Messages, unacknowledged
+from server.topics.settings import TopicSettings
+from storage.managed.cursor import Cursor
+from storage.managed.entry_run import EntryRun
+from storage.managed.errors import ManagedLedgerError
+from storage.managed.managed_ledger import ManagedLedger
+
+log = logging.getLogger(__name__)
+
+ROUNDS_MAX = 10
+"""Runs that one `kick` sends before it lets the loop serve others."""
+
+
+class Read(NamedTuple):
+    """What is to be read next."""
+
+    position: Position
+    entries_max: int
+    again: bool
+    """Entries that were sent before, out of order."""
+
+
+class Source(NamedTuple):
+    """Where a dispatcher's entries come from."""
+
+    name: str
+    """For logs: the subscription."""
+    ledger: ManagedLedger
+    cursor: Cursor
+    settings: TopicSettings
+    messages_of: Callable[[EntryRun], Messages]
+
+
+class Dispatcher(ABC):
+    """`read_position` is the first entry that was not read yet."""
+
+    def __init__(self, source: Source) -> None:
+        self.cursor = source.cursor
+        self.settings = source.settings
+        self.read_position = source.cursor.next_unacked(source.cursor.mark_delete)
+        self._name = source.name
+        self._ledger = source.ledger
+        self._messages_of = source.messages_of
+        self._loop = asyncio.get_running_loop()
+        self._held: Messages | None = None
+        self._held_at = 0
+        self._reading: asyncio.Task[None] | None = None
+        self._generation = 0
+        self._failures = 0
+        self._retry: asyncio.TimerHandle | None = None
+        self._sending = False
+        self._progress = False
+        self._kicked_while_sending = False
+        self._is_closed = False
+
+    # --- what types of subscriptions differ in -----------------------------------------------------------------------
+
+    @abstractmethod
+    def add(self, consumer: Consumer) -> None: ...
+
+    @abstractmethod
+    def remove(self, consumer: Consumer) -> None: ...
+
+    @abstractmethod
+    def _room(self) -> int:
+        """Entries that can be sent now; 0 when nobody can take any. Then it sees to it that whoever lacks nothing but a
+        writable connection wakes the dispatcher."""
+
+    @abstractmethod
+    def _send(self, messages: Messages) -> int:
+        """Sends from the beginning of `messages` what consumers take. Returns how many entries that was; at least one
+        when `_room()` was not 0 just before."""
+
+    def _next_replay(self, room: int) -> Read | None:
+        """What is to be sent again before anything new."""
+        return None
+
+    def _send_again(self, read: Read, run: EntryRun) -> None:
+        """`run` was read for `read`, which was a replay."""
+        raise AssertionError("this type never replays")
+
+    @abstractmethod
+    def _why_nobody_takes(self) -> str: ...
+
+    # --- for subscriptions -------------------------------------------------------------------------------------------
+
+    def kick(self) -> None:
+        """Sends what can be sent; begins a read where it must. Never raises."""
+        if self._sending:
+            self._kicked_while_sending = True
+            return
+        if self._reading is not None or self._retry is not None or self._is_closed:
+            return
+        read = self._send_from_memory()
+        if read is not None:
+            self._reading = self._loop.create_task(self._read_on(read))
+
+    def rewind(self) -> None:
+        """Begins again at the first entry that is not acknowledged. What was read and not sent is forgotten."""
+        self._generation += 1
+        self._held = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self.read_position = self.cursor.next_unacked(self.cursor.mark_delete)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._held = None
+        for pending in (self._reading, self._retry):
+            if pending is not None:
+                pending.cancel()
+
+    @property
+    def is_reading(self) -> bool:
+        return self._reading is not None
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Nothing new is left to send."""
+        return self._held is None and self.read_position > self._ledger.last_confirmed
+
+    def why_idle(self) -> str:
+        """One phrase for "why does this subscription get nothing"."""
+        if self._is_closed:
+            return "closed"
+        if self._retry is not None:
+            return "a read failed, the next try is due"
+        if self._reading is not None:
+            return "reading"
+        if self._room() == 0:
+            return self._why_nobody_takes()
+        return "everything was sent" if self.is_caught_up else "about to send"
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    def _send_from_memory(self) -> Read | None:
+        """Returns what must be read to go on, or None when there is nothing to do (or it goes on by itself)."""
+        self._sending = True
+        try:
+            for _ in range(ROUNDS_MAX):
+                self._kicked_while_sending = False
+                read = self._send_once()
+                if read is not None:
+                    return read
+                if not self._progress and not self._kicked_while_sending:
+                    return None
+        except Exception:
+            log.exception("%s: sending failed", self._name)
+            self._read_failed()
+            return None
+        finally:
+            self._sending = False
+        self._loop.call_soon(self.kick)
+        return None
+
+    def _send_once(self) -> Read | None:
+        """One run from memory, if there is one; `_progress` says whether it makes sense to go on."""
+        self._progress = False
+        room = self._room()
+        if room == 0 or self._is_closed:
+            return None
+        read = self._next_replay(room)
+        if read is None:
+            held = self._held
+            if held is not None:
+                self._progress = True
+                self._send_new(unacknowledged(held, self._held_at, self.cursor))
+                return None
+            if self.read_position > self._ledger.last_confirmed:
+                return None
+            read = Read(self.read_position, room, False)
+        run = self._ledger.cached(read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes)
+        if run is None:
+            return read
+        self._progress = True
+        self._take(read, run)
+        return None
+
+    def _take(self, read: Read, run: EntryRun) -> None:
+        """A run was found for `read`."""
+        if read.again:
+            self._send_again(read, run)
+        elif not run.entries:
+            # Nothing is there although the position is not beyond the last: what stood there was deleted.
+            self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
+        else:
+            self.read_position = Position(run.ledger_id, run.first_entry_id + len(run.entries))
+            self._send_new(unacknowledged(self._messages_of(run), 0, self.cursor))
+
+    def _send_new(self, messages: Messages) -> None:
+        self._held = None
+        if not messages.payloads:
+            return
+        # Seen from within _send (a connection that closes), these are on their way: a rewind must win over them.
+        generation = self._generation
+        sent = self._send(messages)
+        if sent < len(messages.payloads) and generation == self._generation:
+            self._held = messages
+            self._held_at = sent
+
+    async def _read_on(self, first: Read) -> None:
+        read: Read | None = first
+        try:
+            while read is not None:
+                generation = self._generation
+                run = await self._ledger.read(
+                    read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes
+                )
+                if self._is_closed:
+                    return
+                self._failures = 0
+                if generation == self._generation or read.again:
+                    self._sending = True
+                    try:
+                        self._take(read, run)
+                    finally:
+                        self._sending = False
+                read = self._send_from_memory()
+        except ManagedLedgerError as error:
+            log.warning("%s: reading failed at %s: %s", self._name, read and read.position, error)
+            self._read_failed()
+        except Exception:
+            log.exception("%s: reading or sending failed at %s", self._name, read and read.position)
+            self._read_failed()
+        finally:
+            self._reading = None
+
+    def _read_failed(self) -> None:
+        """Tries again after a while, longer each time (readFailureBackoff)."""
+        settings = self.settings
+        delay_ms = min(
+            settings.dispatcher_read_failure_backoff_initial_time_in_ms << min(self._failures, 16),
+            settings.dispatcher_read_failure_backoff_max_time_in_ms,
+        )
+        self._failures += 1
+        if self._retry is None and not self._is_closed:
+            self._retry = self._loop.call_later(delay_ms / 1000, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.kick()

@@ -1,0 +1,153 @@
+"""Entries on their way to consumers: payloads cut out, messages counted, what is acknowledged left out.
+
+Cut and counted once per run, also where many subscriptions of a topic send it (`MessagesMemo`).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.payload import message_count, skip_broker_entry_metadata
+from storage.managed.entry_run import EntryRun
+
+_BROKER_ENTRY_METADATA = b"\x0e\x02"
+_WORD = 2**64 - 1
+
+
+class AckView(Protocol):
+    """What is asked of a cursor. `storage.managed.cursor.Cursor` is one."""
+
+    def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]: ...
+
+    def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None: ...
+
+
+class Messages:
+    """Entries of one ledger in ascending order. Lists may be shared: not to be changed."""
+
+    __slots__ = ("ack_sets", "counts", "entry_ids", "ledger_id", "payloads")
+
+    def __init__(
+        self,
+        ledger_id: int,
+        entry_ids: Sequence[int],
+        payloads: list[bytes],
+        counts: list[int],
+        ack_sets: dict[int, Sequence[int]] | None = None,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.entry_ids = entry_ids
+        self.payloads = payloads
+        """As the client sent them, from 0x0e01 (or metadataSize) on."""
+        self.counts = counts
+        """Messages of each entry that are not acknowledged."""
+        self.ack_sets = ack_sets
+        """Entry -> words for MESSAGE.ack_set, of batches that are acknowledged in part."""
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def pick(self, indexes: Sequence[int]) -> "Messages":
+        """Those at `indexes`, ascending. Without ack sets, which are looked up last."""
+        entry_ids = self.entry_ids
+        if isinstance(indexes, range):
+            part = slice(indexes.start, indexes.stop)
+            return Messages(self.ledger_id, entry_ids[part], self.payloads[part], self.counts[part])
+        return Messages(
+            self.ledger_id,
+            [entry_ids[index] for index in indexes],
+            [self.payloads[index] for index in indexes],
+            [self.counts[index] for index in indexes],
+        )
+
+
+def messages_of(run: EntryRun) -> Messages:
+    """Cuts and counts. An entry whose metadata does not decode counts as one message: the client must see it, because
+    only the client can say that it is damaged (ACK.validation_error)."""
+    offset = run.payload_offset
+    payloads = [entry[offset:] for entry in run.entries]
+    counts = []
+    for index, payload in enumerate(payloads):
+        if payload[:2] == _BROKER_ENTRY_METADATA:
+            # Taken off: clients see it only where it is exposed to them, which is not supported (facts 1.1).
+            payload = payloads[index] = payload[_client_bytes_at(payload) :]
+        try:
+            counts.append(message_count(payload))
+        except MalformedFrame:
+            counts.append(1)
+    first = run.first_entry_id
+    return Messages(run.ledger_id, range(first, first + len(payloads)), payloads, counts)
+
+
+def _client_bytes_at(payload: bytes) -> int:
+    try:
+        return skip_broker_entry_metadata(payload)
+    except MalformedFrame:
+        return 0
+
+
+class MessagesMemo:
+    """The newest run of a topic, cut and counted, for all of its subscriptions."""
+
+    __slots__ = ("_entries", "_first", "_messages")
+
+    def __init__(self) -> None:
+        self._entries: list[bytes] | None = None
+        self._first = -1
+        self._messages: Messages | None = None
+
+    def messages_of(self, run: EntryRun) -> Messages:
+        # The tail cache hands out the same list for the same run, so identity tells.
+        if self._entries is run.entries and self._first == run.first_entry_id:
+            assert self._messages is not None
+            return self._messages
+        messages = messages_of(run)
+        self._entries, self._first, self._messages = run.entries, run.first_entry_id, messages
+        return messages
+
+    def clear(self) -> None:
+        self._entries = self._messages = None
+
+
+def unacknowledged(messages: Messages, start: int, acks: AckView) -> Messages:
+    """What is left of `messages` from index `start` on, now: without acknowledged entries, and with the ack sets of
+    batches that are acknowledged in part. The same object where nothing changes."""
+    entry_ids = messages.entry_ids
+    total = len(entry_ids)
+    if isinstance(entry_ids, range):
+        first = entry_ids.start + start
+        runs = acks.unacked_runs(messages.ledger_id, first, total - start)
+        if len(runs) == 1 and runs[0] == (first, total - start):
+            left = messages if start == 0 else messages.pick(range(start, total))
+        else:
+            base = entry_ids.start
+            left = messages.pick([index for low, count in runs for index in range(low - base, low - base + count)])
+    else:
+        ledger_id = messages.ledger_id
+        left = messages.pick([i for i in range(start, total) if acks.unacked_runs(ledger_id, entry_ids[i], 1)])
+    return _with_ack_sets(left, acks)
+
+
+def _with_ack_sets(messages: Messages, acks: AckView) -> Messages:
+    counts = messages.counts
+    if not counts or max(counts) == 1:
+        return messages
+    ledger_id = messages.ledger_id
+    ack_sets: dict[int, Sequence[int]] = {}
+    remaining = counts
+    for index, entry_id in enumerate(messages.entry_ids):
+        if counts[index] > 1:
+            words = acks.ack_set_of(ledger_id, entry_id)
+            if words is not None:
+                ack_sets[entry_id] = words
+                if remaining is counts:
+                    remaining = counts.copy()
+                remaining[index] = bits_set(words)
+    if not ack_sets:
+        return messages
+    return Messages(ledger_id, messages.entry_ids, messages.payloads, remaining, ack_sets)
+
+
+def bits_set(words: Sequence[int]) -> int:
+    """How many indexes an ack set leaves to be consumed; words may be signed."""
+    return sum((word & _WORD).bit_count() for word in words)

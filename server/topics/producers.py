@@ -1,0 +1,278 @@
+"""The producers of one topic: their names, who may produce, and what happens when storing fails.
+
+A failed append closes all producers: their clients come back and send again what was not answered. `PublishFence` says
+when they are let in. While the storage stays down they are refused as producers over their quota, because that is the
+one answer that makes official clients fail what they hold with an error, and still try again later (facts 1.6: C++ and
+Java fail pending messages on ProducerBlockedQuotaExceededException; anything else leaves applications to a timeout that
+says nothing).
+
+Sources: AbstractTopic.addProducer, internalAddProducer, incrementTopicEpochIfNeeded; PersistentTopic.addFailed; facts
+4.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from pulsar_proto.commands import producer_success_frame
+from pulsar_proto.errors import ProducerBusy, ProducerFenced, QuotaExceeded, ServiceNotReady, TopicTerminated
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.topics.client import ClientConnection
+from server.topics.faults import storage_faults_told
+from server.topics.producer import Group, Producer
+from server.topics.producer_access import ProducerAccess, Verdict
+from server.topics.publish_fence import FenceState, PublishFence
+from server.topics.settings import TopicSettings
+from server.topics.stats import ProducerCounters, now_ms
+from storage.managed.errors import ManagedLedgerError, ManagedLedgerTerminated
+from storage.managed.managed_ledger import ManagedLedger
+
+log = logging.getLogger(__name__)
+
+TOPIC_EPOCH = "pulsar.topic.epoch"
+"""Property of the managed ledger: a decimal number."""
+
+
+class Owner(Protocol):
+    """The topic, as its producers see it."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def is_terminated(self) -> bool: ...
+
+    def lost_ledger(self, error: ManagedLedgerError) -> None:
+        """The log cannot be used any more by this topic: somebody else owns it, or it is closed."""
+
+
+class _Waiter(NamedTuple):
+    producer: Producer
+    granted: "asyncio.Future[None]"
+
+
+class TopicProducers:
+    """`names` are the producers that are connected; waiting ones are not among them."""
+
+    def __init__(
+        self,
+        topic_name: str,
+        owner: Owner,
+        ledger: ManagedLedger,
+        settings: TopicSettings,
+        new_name: Callable[[], str],
+    ) -> None:
+        self.by_name: dict[str, Producer] = {}
+        self.counters = ProducerCounters()
+        self.last_publish_ms = 0
+        self.fence = PublishFence()
+        self.access: ProducerAccess[_Waiter] = ProducerAccess(_stored_epoch(ledger))
+        self._topic_name = topic_name
+        self._owner = owner
+        self._ledger = ledger
+        self._settings = settings
+        self._new_name = new_name
+        self._loop = asyncio.get_running_loop()
+        self._groups_under_way = 0
+        self._granting: asyncio.Task[None] | None = None
+        self._recovering: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        return self._topic_name
+
+    # --- coming and going --------------------------------------------------------------------------------------------
+
+    async def add(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
+        """Raises PulsarError: TopicTerminated, ServiceNotReady, QuotaExceeded (storage is down), ProducerBusy,
+        ProducerFenced. WaitForExclusive returns when it is the producer's turn; the client was told to wait."""
+        name = command.producer_name or self._new_name()
+        producer = Producer(self, cnx, command, name, now_ms())
+        await self._free_name(producer)
+        limit = self._settings.max_producers_per_topic
+        if 0 < limit <= len(self.by_name):
+            raise ProducerBusy("Topic reached max producers limit")
+        mode = command.producer_access_mode
+        epoch = command.topic_epoch if command.HasField("topic_epoch") else None
+        verdict = self.access.judge(mode, len(self.by_name), epoch)
+        if verdict is Verdict.WAIT:
+            await self._wait_for_turn(producer, command.request_id)
+        elif mode == pb.Shared:
+            self.by_name[name] = producer
+        else:
+            if verdict is Verdict.FENCE_OTHERS:
+                self._fence_others()
+            await self._become_exclusive(producer, self.access.next_epoch(epoch))
+        if not cnx.is_open:
+            producer.close()
+            raise ServiceNotReady("The connection was closed while the producer was created")
+        producer.topic_epoch = self.access.epoch
+        log.info("%s connected from %s", producer, cnx.remote_address)
+        return producer
+
+    async def _free_name(self, producer: Producer) -> None:
+        """Returns when nobody has the producer's name; everything was checked since the last await."""
+        while True:
+            self._check_open()
+            existing = self.by_name.get(producer.name)
+            if existing is None:
+                return
+            if producer.is_successor_of(existing):
+                existing.disconnect()
+            elif existing.cnx is producer.cnx or await existing.cnx.check_liveness():
+                if self.by_name.get(producer.name) is existing:
+                    raise ProducerBusy(
+                        f"Producer with name '{producer.name}' is already connected to topic '{self._topic_name}'"
+                    )
+            else:
+                existing.close()
+
+    def _check_open(self) -> None:
+        if self._owner.is_terminated:
+            raise TopicTerminated("Topic was already terminated")
+        if not self._owner.is_open:
+            raise ServiceNotReady("Topic is temporarily unavailable")
+        if self.fence.is_storage_down:
+            raise QuotaExceeded(f"Storage does not take messages: {self.fence.reason}")
+        if self.fence.state is not FenceState.OPEN:
+            raise ServiceNotReady("Topic is temporarily unavailable")
+
+    def remove(self, producer: Producer) -> None:
+        """It is closed: its name is free, and the next one who waits for exclusive access has its turn."""
+        if self.by_name.get(producer.name) is not producer:
+            return
+        del self.by_name[producer.name]
+        log.info("%s disconnected", producer)
+        if self.access.exclusive_name == producer.name:
+            self.access.exclusive_name = None
+        if not self.by_name and self.access.waiting and self._granting is None:
+            self._granting = self._loop.create_task(self._grant_next())
+
+    def disconnect_all(self) -> None:
+        """CLOSE_PRODUCER to everybody; those who wait are told to come again."""
+        self._refuse_waiting(ServiceNotReady("Topic is temporarily unavailable"))
+        for producer in list(self.by_name.values()):
+            producer.disconnect()
+
+    # --- exclusive access --------------------------------------------------------------------------------------------
+
+    async def _become_exclusive(self, producer: Producer, epoch: int) -> None:
+        """The place is taken before the epoch is stored, so that nobody else gets it meanwhile."""
+        access = self.access
+        access.exclusive_name = producer.name
+        self.by_name[producer.name] = producer
+        try:
+            if epoch != access.epoch:
+                with storage_faults_told():
+                    await self._ledger.set_properties({TOPIC_EPOCH: str(epoch)})
+                access.epoch = epoch
+        except BaseException:
+            producer.close()
+            raise
+        if producer.is_closed:
+            raise ProducerFenced("Fenced out")
+
+    async def _wait_for_turn(self, producer: Producer, request_id: int) -> None:
+        waiter = _Waiter(producer, self._loop.create_future())
+        self.access.waiting.append(waiter)
+        log.info("%s waits for exclusive access", producer)
+        producer.cnx.write(producer_success_frame(request_id, producer.name, producer_ready=False))
+        await waiter.granted
+
+    async def _grant_next(self) -> None:
+        """Gives access to the first who waits and is still there."""
+        try:
+            while not self.by_name and self._owner.is_open:
+                waiter = self.access.next_waiting()
+                if waiter is None:
+                    return
+                if waiter.granted.done():
+                    continue
+                if not waiter.producer.cnx.is_open:
+                    waiter.granted.set_exception(ServiceNotReady("The connection was closed"))
+                    continue
+                try:
+                    await self._become_exclusive(waiter.producer, self.access.next_epoch(None))
+                except Exception as error:
+                    waiter.granted.set_exception(error)
+                else:
+                    waiter.granted.set_result(None)
+        finally:
+            self._granting = None
+
+    def _fence_others(self) -> None:
+        self._refuse_waiting(ProducerFenced("Fenced out"))
+        for producer in list(self.by_name.values()):
+            producer.disconnect()
+
+    def _refuse_waiting(self, error: Exception) -> None:
+        while (waiter := self.access.next_waiting()) is not None:
+            if not waiter.granted.done():
+                waiter.granted.set_exception(error)
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def publish(self, group: Group, payloads: list[bytes]) -> None:
+        self._groups_under_way += 1
+        self._ledger.add_entries(payloads, group.stored)
+
+    def stored(self, messages: int, size_bytes: int) -> None:
+        """A group was confirmed."""
+        self.counters.messages_in += messages
+        self.counters.bytes_in += size_bytes
+        self.last_publish_ms = now_ms()
+        self.fence.succeeded()
+        self._answered()
+
+    def failed(self, error: ManagedLedgerError) -> None:
+        """A group was not stored, or not all of it."""
+        if isinstance(error, ManagedLedgerTerminated):
+            self.disconnect_all()
+        elif not error.retriable:
+            self._owner.lost_ledger(error)
+        elif self.fence.failed(str(error)):
+            log.warning("%s: storing failed, producers are closed: %s", self._topic_name, error)
+            self.disconnect_all()
+        self._answered()
+
+    def _answered(self) -> None:
+        self._groups_under_way -= 1
+        if not self._groups_under_way and self.fence.state is FenceState.DRAINING:
+            self.fence.drained()
+            self._recovering = self._loop.create_task(self._recover())
+
+    async def _recover(self) -> None:
+        """Finds out when the storage works again."""
+        fence = self.fence
+        while self._owner.is_open:
+            if fence.state is FenceState.HOLDING:
+                await asyncio.sleep(fence.hold_seconds)
+                fence.held()
+            try:
+                await self._ledger.open_ledger()
+            except ManagedLedgerError as error:
+                fence.tried(str(error))
+                log.warning("%s: storage does not take messages: %s", self._topic_name, error)
+                if not error.retriable:
+                    self._owner.lost_ledger(error)
+                    return
+            else:
+                fence.tried(None)
+                log.info("%s: takes messages again", self._topic_name)
+                return
+
+    def roll_rates(self, elapsed_s: float) -> None:
+        self.counters.roll(elapsed_s)
+        for producer in self.by_name.values():
+            producer.counters.roll(elapsed_s)
+
+    def close(self) -> None:
+        """The topic closes: nobody is let in any more."""
+        if self._recovering is not None:
+            self._recovering.cancel()
+        self.disconnect_all()
+
+
+def _stored_epoch(ledger: ManagedLedger) -> int | None:
+    text = ledger.properties.get(TOPIC_EPOCH)
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,163 @@
+"""What a Shared subscription remembers about messages that are out: who holds them, which come again, how often.
+
+Plain data, no I/O. Ids are kept per ledger, because runs of entries then cost one C call instead of an object a
+message. Sources: Consumer.pendingAcks, MessageRedeliveryController, InMemoryRedeliveryTracker; facts 5.5.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pyroaring import BitMap
+
+from pulsar_proto.ids import Position
+
+ENTRY_ID_END = 2**32
+"""Ids in bitmaps are of 32 bits: no ledger has an entry at or beyond this."""
+
+
+class PendingAcks:
+    """Entries that one consumer holds unacknowledged: (ledger, entry) -> messages of the entry not yet acknowledged.
+
+    Bounded by the consumer's limit of unacknowledged messages.
+    """
+
+    __slots__ = ("_ledgers", "messages")
+
+    def __init__(self) -> None:
+        self._ledgers: dict[int, dict[int, int]] = {}
+        self.messages = 0
+        """The sum of all counts."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ledgers.values()))
+
+    def add(self, ledger_id: int, entry_ids: Iterable[int], counts: Sequence[int], messages: int) -> None:
+        """A run that was sent; `messages` is the sum of `counts`. Must not hold any of them yet."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            ledger = self._ledgers[ledger_id] = {}
+        ledger.update(zip(entry_ids, counts, strict=True))
+        self.messages += messages
+
+    def get(self, ledger_id: int, entry_id: int) -> int | None:
+        ledger = self._ledgers.get(ledger_id)
+        return None if ledger is None else ledger.get(entry_id)
+
+    def reduce(self, ledger_id: int, entry_id: int, count: int) -> None:
+        """Only `count` of a held entry's messages are left."""
+        ledger = self._ledgers[ledger_id]
+        self.messages += count - ledger[entry_id]
+        ledger[entry_id] = count
+
+    def pop(self, ledger_id: int, entry_id: int) -> int | None:
+        """The entry's count, or None when it is not held."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return None
+        count = ledger.pop(entry_id, None)
+        if count is None:
+            return None
+        self.messages -= count
+        if not ledger:
+            del self._ledgers[ledger_id]
+        return count
+
+    def drain(self) -> Iterator[tuple[int, list[int]]]:
+        """Everything held, as (ledger, sorted entries) in order; nothing is held afterwards."""
+        ledgers, self._ledgers = self._ledgers, {}
+        self.messages = 0
+        for ledger_id in sorted(ledgers):
+            yield ledger_id, sorted(ledgers[ledger_id])
+
+
+class ReplayQueue:
+    """Entries that must be delivered again, in the order of their positions."""
+
+    __slots__ = ("_ledgers",)
+
+    def __init__(self) -> None:
+        self._ledgers: dict[int, BitMap] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._ledgers)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ledgers.values()))
+
+    def add(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
+        """Ids below ENTRY_ID_END; duplicates do no harm."""
+        bitmap = self._ledgers.get(ledger_id)
+        if bitmap is None:
+            bitmap = self._ledgers[ledger_id] = BitMap()
+        bitmap.update(entry_ids)
+        if not bitmap:
+            del self._ledgers[ledger_id]
+
+    def contains(self, ledger_id: int, entry_id: int) -> bool:
+        bitmap = self._ledgers.get(ledger_id)
+        return bitmap is not None and entry_id in bitmap
+
+    def discard(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
+        bitmap = self._ledgers.get(ledger_id)
+        if bitmap is not None:
+            bitmap.difference_update(BitMap(entry_ids))
+            if not bitmap:
+                del self._ledgers[ledger_id]
+
+    def discard_before(self, position: Position) -> None:
+        """Those before `position` do not exist (any more), or are acknowledged."""
+        for ledger_id in [ledger_id for ledger_id in self._ledgers if ledger_id < position.ledger_id]:
+            del self._ledgers[ledger_id]
+        bitmap = self._ledgers.get(position.ledger_id)
+        if bitmap is not None and position.entry_id > 0:
+            bitmap.remove_range(0, min(position.entry_id, ENTRY_ID_END))
+            if not bitmap:
+                del self._ledgers[position.ledger_id]
+
+    def clear(self) -> None:
+        self._ledgers.clear()
+
+    def first_run(self, entries_max: int) -> tuple[Position, int] | None:
+        """The first position, and how many consecutive ones from it on wait, at most `entries_max`."""
+        if not self._ledgers:
+            return None
+        ledger_id = min(self._ledgers)
+        bitmap = self._ledgers[ledger_id]
+        first = bitmap.min()
+        count = 1
+        while count < entries_max and first + count in bitmap:
+            count += 1
+        return Position(ledger_id, first), count
+
+
+class RedeliveryCounts:
+    """How often an entry was asked for again. In memory only; erased when it is acknowledged.
+
+    Bounded by the subscription's limit of unacknowledged messages: only what was out can be asked for again.
+    """
+
+    __slots__ = ("_ledgers",)
+
+    def __init__(self) -> None:
+        self._ledgers: dict[int, dict[int, int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._ledgers)
+
+    def increment(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
+        counts = self._ledgers.setdefault(ledger_id, {})
+        for entry_id in entry_ids:
+            counts[entry_id] = counts.get(entry_id, 0) + 1
+        if not counts:
+            del self._ledgers[ledger_id]
+
+    def of_ledger(self, ledger_id: int) -> dict[int, int] | None:
+        """Entry -> count of the ledger's entries that have one. Not to be changed."""
+        return self._ledgers.get(ledger_id)
+
+    def forget(self, ledger_id: int, entry_id: int) -> None:
+        counts = self._ledgers.get(ledger_id)
+        if counts is not None and counts.pop(entry_id, None) is not None and not counts:
+            del self._ledgers[ledger_id]
+
+    def clear(self) -> None:
+        self._ledgers.clear()

@@ -1,0 +1,201 @@
+"""Shared: consumers take turns, and what one does not acknowledge goes to another.
+
+What waits in the replay queue goes out first, in order of positions; an entry leaves the queue when it is sent, or
+acknowledged. When the last consumer leaves, everything but the cursor is forgotten, and the next one starts at the
+first entry that is not acknowledged.
+
+Invariant: every entry before `read_position` that was not acknowledged is pending at exactly one consumer, in the
+replay queue, or held.
+
+Sources: PersistentDispatcherMultipleConsumers; facts 5.5.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from server.dispatch.read_plan import entries_to_read, entries_within
+from server.dispatch.shared import RoundRobin
+from server.topics.consumer import Consumer
+from server.topics.dispatcher import Dispatcher, Read, Source
+from server.topics.messages import Messages, unacknowledged
+from server.topics.redelivery import RedeliveryCounts, ReplayQueue
+from storage.managed.entry_run import EntryRun
+
+log = logging.getLogger(__name__)
+
+
+class SharedDispatcher(Dispatcher):
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.replay = ReplayQueue()
+        self.redelivery_counts = RedeliveryCounts()
+        self.unacked_messages = 0
+        """Over all consumers."""
+        self.blocked = False
+        """More are unacknowledged than the subscription may have."""
+        self._consumers: RoundRobin[Consumer] = RoundRobin()
+        self._unacked_max = self.settings.max_unacked_messages_per_subscription
+
+    def add(self, consumer: Consumer) -> None:
+        if not len(self._consumers):
+            self.rewind()
+        self._consumers.add(consumer, consumer.priority)
+
+    def remove(self, consumer: Consumer) -> None:
+        self._consumers.remove(consumer)
+        assert consumer.pending is not None
+        self.unacked_messages -= consumer.pending.messages
+        if len(self._consumers):
+            for ledger_id, entry_ids in consumer.pending.drain():
+                self.replay.add(ledger_id, entry_ids)
+            self._unblock_if_drained()
+            self._loop.call_soon(self.kick)
+        else:
+            consumer.pending.drain()
+            self.replay.clear()
+            self.redelivery_counts.clear()
+            self.blocked = False
+            self.rewind()
+        assert self.unacked_messages >= 0
+
+    # --- acknowledgements and redelivery -----------------------------------------------------------------------------
+
+    def settle(self, consumer: Consumer, ledger_id: int, entry_id: int, remaining: int) -> None:
+        """An acknowledgement was applied, after which `remaining` messages of the entry are left. Anybody may
+        acknowledge; what was pending belongs to the one it was sent to. `settled` is due when all were said."""
+        owner: Consumer | None = consumer
+        assert consumer.pending is not None
+        if consumer.pending.get(ledger_id, entry_id) is None:
+            owner = self._holder_of(ledger_id, entry_id)
+        if remaining:
+            if owner is not None and owner.pending is not None:
+                before = owner.pending.messages
+                owner.pending.reduce(ledger_id, entry_id, remaining)
+                self.unacked_messages += owner.pending.messages - before
+            return
+        if owner is not None and owner.pending is not None:
+            self.unacked_messages -= owner.pending.pop(ledger_id, entry_id) or 0
+        elif self.replay:
+            self.replay.discard(ledger_id, (entry_id,))
+        if self.redelivery_counts:
+            self.redelivery_counts.forget(ledger_id, entry_id)
+
+    def settled(self) -> None:
+        """Lets go on who was blocked by too many unacknowledged messages."""
+        went_on = self._unblock_if_drained()
+        for consumer in self._consumers:
+            if consumer.unblock():
+                went_on = True
+        if went_on:
+            self.kick()
+
+    def redeliver(self, consumer: Consumer, positions: Iterable[tuple[int, int]] | None) -> int:
+        """What `consumer` holds of `positions` (None: all of it) comes again, with a higher redelivery count. Returns
+        the messages concerned."""
+        pending = consumer.pending
+        assert pending is not None
+        before = pending.messages
+        if positions is None:
+            for ledger_id, entry_ids in pending.drain():
+                self._again(ledger_id, entry_ids)
+        else:
+            for ledger_id, entry_id in positions:
+                if pending.pop(ledger_id, entry_id) is not None:
+                    self._again(ledger_id, (entry_id,))
+        count = before - pending.messages
+        self.unacked_messages -= count
+        if count:
+            consumer.unblock(at_half=False)
+            self._unblock_if_drained()
+            self.kick()
+        return count
+
+    def _again(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
+        entry_ids = list(entry_ids)
+        self.replay.add(ledger_id, entry_ids)
+        self.redelivery_counts.increment(ledger_id, entry_ids)
+
+    def _holder_of(self, ledger_id: int, entry_id: int) -> Consumer | None:
+        for consumer in self._consumers:
+            if consumer.pending is not None and consumer.pending.get(ledger_id, entry_id) is not None:
+                return consumer
+        return None
+
+    def _unblock_if_drained(self) -> bool:
+        if not self.blocked or self.unacked_messages >= self._unacked_max // 2:
+            return False
+        self.blocked = False
+        log.info("%s: unblocked at %d unacknowledged messages", self._name, self.unacked_messages)
+        return True
+
+    # --- Dispatcher --------------------------------------------------------------------------------------------------
+
+    def _room(self) -> int:
+        if self.blocked:
+            return 0
+        takers = self._consumers.takers()
+        if not takers:
+            for consumer in self._consumers:
+                consumer.watch_writable()
+            return 0
+        permits = sum([taker.room for taker in takers])
+        average = sum([taker.average.value for taker in takers]) / len(takers)
+        return entries_to_read(permits, average, self.settings.dispatcher_max_read_batch_size)
+
+    def _next_replay(self, room: int) -> Read | None:
+        run = self.replay.first_run(room)
+        return None if run is None else Read(run[0], run[1], True)
+
+    def _send_again(self, read: Read, run: EntryRun) -> None:
+        """What was asked for and does not exist, or is acknowledged, is not asked for again; what left the queue while
+        it was read is not sent."""
+        ledger_id, first = read.position
+        end = first + read.entries_max
+        if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
+            self.replay.discard(ledger_id, range(first, end))
+            return
+        messages = unacknowledged(self._messages_of(run), 0, self.cursor)
+        found = set(messages.entry_ids)
+        looked_at = range(first, min(end, run.first_entry_id + len(run.entries)))
+        self.replay.discard(ledger_id, [entry_id for entry_id in looked_at if entry_id not in found])
+        still = [i for i, entry_id in enumerate(messages.entry_ids) if self.replay.contains(ledger_id, entry_id)]
+        if len(still) < len(messages.payloads):
+            messages = unacknowledged(messages.pick(still), 0, self.cursor)
+        self._send(messages, again=True)
+
+    def _send(self, messages: Messages, again: bool = False) -> int:
+        at = 0
+        total = len(messages.payloads)
+        ledger_id = messages.ledger_id
+        turn = self.settings.dispatcher_max_round_robin_batch_size if len(self._consumers) > 1 else total
+        redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)
+        while at < total and not self.blocked:
+            consumer = self._consumers.pick()
+            if consumer is None:
+                break
+            stop = min(total, at + turn, at + entries_within(messages.counts, at, consumer.room))
+            assert stop > at, "who can take messages has room for one"
+            if again:
+                self.replay.discard(ledger_id, messages.entry_ids[at:stop])
+            self.unacked_messages += consumer.take(messages, at, stop)
+            if 0 < self._unacked_max <= self.unacked_messages:
+                self.blocked = True
+                log.info("%s: blocked at %d unacknowledged messages", self._name, self.unacked_messages)
+            consumer.write(messages, at, stop, redelivery_counts)
+            at = stop
+        return at
+
+    def _why_nobody_takes(self) -> str:
+        if not len(self._consumers):
+            return "no consumer"
+        if self.blocked:
+            return f"{self.unacked_messages} messages are unacknowledged"
+        reasons = set()
+        for consumer in self._consumers:
+            if consumer.blocked:
+                reasons.add("hold too many unacknowledged messages")
+            elif consumer.permits <= 0:
+                reasons.add("have no permits")
+            elif not consumer.cnx.is_writable:
+                reasons.add("do not read their connections")
+        return "consumers " + ", ".join(sorted(reasons))

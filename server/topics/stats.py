@@ -1,0 +1,120 @@
+"""Counters of producers, consumers and topics, and rates made of them.
+
+Counting is on the way of every message, so it is integers and nothing else; a rate is what a counter gained between two
+looks (`Rate.roll`, once for all topics every statsUpdateFrequencyInSecs).
+"""
+
+import time
+from collections.abc import Sequence
+
+RATE_PERIOD_SECONDS = 60
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Rate:
+    """Per second, over the time between the last two rolls."""
+
+    __slots__ = ("_count", "value")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.value = 0.0
+
+    def roll(self, count: int, elapsed_s: float) -> None:
+        """`count` is the counter's value now."""
+        self.value = (count - self._count) / elapsed_s if elapsed_s > 0 else 0.0
+        self._count = count
+
+
+class ConsumerCounters:
+    """Since the consumer connected. Times are ms since the epoch, 0 for never."""
+
+    __slots__ = (
+        "ack_rate",
+        "acks",
+        "byte_rate",
+        "bytes_out",
+        "last_acked_ms",
+        "last_flow_ms",
+        "last_sent_ms",
+        "message_rate",
+        "messages_out",
+        "redelivered",
+        "redelivery_rate",
+    )
+
+    def __init__(self) -> None:
+        self.messages_out = 0
+        self.bytes_out = 0
+        self.acks = 0
+        self.redelivered = 0
+        self.last_acked_ms = 0
+        self.last_flow_ms = 0
+        self.last_sent_ms = 0
+        self.message_rate = Rate()
+        self.byte_rate = Rate()
+        self.redelivery_rate = Rate()
+        self.ack_rate = Rate()
+
+    def sent(self, messages: int, payloads: Sequence[bytes]) -> None:
+        self.messages_out += messages
+        self.bytes_out += sum(map(len, payloads))
+        self.last_sent_ms = now_ms()
+
+    def acked(self, count: int) -> None:
+        self.acks += count
+        self.last_acked_ms = now_ms()
+
+    def flowed(self) -> None:
+        self.last_flow_ms = now_ms()
+
+    def add(self, other: "ConsumerCounters") -> None:
+        """Sums, and the latest of the times."""
+        self.messages_out += other.messages_out
+        self.bytes_out += other.bytes_out
+        self.acks += other.acks
+        self.redelivered += other.redelivered
+        self.last_acked_ms = max(self.last_acked_ms, other.last_acked_ms)
+        self.last_flow_ms = max(self.last_flow_ms, other.last_flow_ms)
+        self.last_sent_ms = max(self.last_sent_ms, other.last_sent_ms)
+        self.message_rate.value += other.message_rate.value
+        self.byte_rate.value += other.byte_rate.value
+        self.redelivery_rate.value += other.redelivery_rate.value
+        self.ack_rate.value += other.ack_rate.value
+
+    def forget_rates(self) -> None:
+        """Nothing is going on any more."""
+        self.message_rate = Rate()
+        self.byte_rate = Rate()
+        self.redelivery_rate = Rate()
+        self.ack_rate = Rate()
+
+    def roll(self, elapsed_s: float) -> None:
+        self.message_rate.roll(self.messages_out, elapsed_s)
+        self.byte_rate.roll(self.bytes_out, elapsed_s)
+        self.redelivery_rate.roll(self.redelivered, elapsed_s)
+        self.ack_rate.roll(self.acks, elapsed_s)
+
+
+class ProducerCounters:
+    """Of a producer, or of a topic over all its producers."""
+
+    __slots__ = ("byte_rate", "bytes_in", "message_rate", "messages_in")
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.message_rate = Rate()
+        self.byte_rate = Rate()
+
+    def roll(self, elapsed_s: float) -> None:
+        self.message_rate.roll(self.messages_in, elapsed_s)
+        self.byte_rate.roll(self.bytes_in, elapsed_s)
+
+    @property
+    def average_size(self) -> float:
+        """Bytes per message at the current rates; 0 when nothing comes."""
+        return self.byte_rate.value / self.message_rate.value if self.message_rate.value else 0.0

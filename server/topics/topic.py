@@ -1,0 +1,318 @@
+"""A persistent topic: a managed ledger with producers at one end and subscriptions at the other.
+
+Sources: PersistentTopic; facts 4, 5.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum
+
+from pulsar_proto.errors import (
+    ConsumerBusy,
+    MalformedFrame,
+    NotAllowed,
+    ProducerBusy,
+    ServiceNotReady,
+    SubscriptionNotFound,
+)
+from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
+from pulsar_proto.names import TopicName
+from pulsar_proto.payload import parse_metadata, publish_time_of
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.topics.client import ClientConnection
+from server.topics.consumer import Consumer, SubType
+from server.topics.faults import storage_faults_told
+from server.topics.messages import Messages, MessagesMemo, messages_of
+from server.topics.producer import Producer
+from server.topics.producers import TopicProducers
+from server.topics.settings import TopicSettings
+from server.topics.stats import now_ms
+from server.topics.stats_json import internal_stats, topic_stats
+from server.topics.subscription import Subscription
+from storage.managed.cursor import Cursor
+from storage.managed.entry_run import EntryRun
+from storage.managed.errors import ManagedLedgerError
+from storage.managed.managed_ledger import ManagedLedger
+
+log = logging.getLogger(__name__)
+
+RESERVED_PREFIXES = ("pulsar.repl", "pulsar.dedup")
+SYSTEM_CURSORS = ("__compaction", "transaction.subscription", "__pending_ack_state")
+"""Cursors of a topic that are nobody's subscription, beside those with reserved prefixes (facts 6.3)."""
+
+
+class TopicState(Enum):
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class Topic:
+    """Made by `BrokerService`. Every method is called on the loop's thread."""
+
+    def __init__(
+        self,
+        name: TopicName,
+        ledger: ManagedLedger,
+        settings: TopicSettings,
+        *,
+        new_producer_name: Callable[[], str],
+        close_ledger: Callable[[], Awaitable[None]],
+        on_lost: Callable[["Topic"], None],
+    ) -> None:
+        """`on_lost(topic)`: the log cannot be used any more, the topic must be closed and loaded anew."""
+        self.name = name
+        self.ledger = ledger
+        self.settings = settings
+        self.state = TopicState.OPEN
+        self.created_ms = now_ms()
+        self.subscriptions: dict[str, Subscription] = {}
+        self.publishing = TopicProducers(name.full, self, ledger, settings, new_producer_name)
+        self._close_ledger = close_ledger
+        self._on_lost = on_lost
+        self._memo: MessagesMemo | None = None
+        self._changing_cursors = asyncio.Lock()
+        self._stop_listening = ledger.on_append(self._appended)
+        for cursor_name, cursor in ledger.cursors.items():
+            if not cursor_name.startswith(RESERVED_PREFIXES) and cursor_name not in SYSTEM_CURSORS:
+                self.subscriptions[cursor_name] = Subscription(self, cursor_name, cursor)
+
+    def __str__(self) -> str:
+        return self.name.full
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is TopicState.OPEN
+
+    @property
+    def is_terminated(self) -> bool:
+        return self.ledger.terminated is not None
+
+    @property
+    def producers(self) -> dict[str, Producer]:
+        return self.publishing.by_name
+
+    # --- producers and consumers -------------------------------------------------------------------------------------
+
+    async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
+        """Raises PulsarError. For WaitForExclusive the first, "not ready" answer is written here."""
+        initial = command.initial_subscription_name
+        if initial and initial not in self.subscriptions:
+            # PIP-124: a dead letter topic must not lose what comes before its first consumer.
+            if not self.settings.allow_auto_subscription_creation:
+                raise NotAllowed(
+                    "Could not create the initial subscription due to the auto subscription creation is not allowed."
+                )
+            await self.create_subscription(initial, EARLIEST)
+        return await self.publishing.add(cnx, command)
+
+    async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
+        """Raises PulsarError."""
+        self._check_subscribe(command)
+        subscription = await self._subscription_of(command)
+        consumer = Consumer(
+            subscription,
+            cnx,
+            command,
+            partition=self.name.partition_index,
+            unacked_max=self.settings.max_unacked_messages_per_consumer,
+            connected_ms=now_ms(),
+        )
+        try:
+            await subscription.add_consumer(consumer)
+        except BaseException:
+            if not subscription.consumers and not subscription.cursor.durable:
+                self.forget(subscription)
+            raise
+        if not cnx.is_open:
+            consumer.close()
+            raise ServiceNotReady("The connection was closed while the consumer was created")
+        return consumer
+
+    def _check_subscribe(self, command: pb.CommandSubscribe) -> None:
+        """Facts 5.1, in its order; a bad name is told with the code of ProducerBusy (facts 1.5)."""
+        if not self.is_open:
+            raise ServiceNotReady("Topic is temporarily unavailable")
+        type_name = SubType.Name(command.subType)
+        if not command.subscription.strip():
+            raise ProducerBusy("Empty subscription name")
+        if command.subscription.startswith(RESERVED_PREFIXES):
+            raise ProducerBusy("Subscription with reserved subscription name attempted")
+        if type_name not in self.settings.subscription_types_enabled:
+            raise NotAllowed(f"Topic[{{{self.name.full}}}] doesn't support {{{type_name}}} sub type!")
+        if command.subType == SubType.Key_Shared:
+            raise NotAllowed("Key_Shared subscriptions are not supported yet")
+        if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
+            raise NotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
+        limit = self.settings.max_consumers_per_topic
+        if 0 < limit <= sum(len(subscription.consumers) for subscription in self.subscriptions.values()):
+            raise ConsumerBusy("Topic reached max consumers limit")
+
+    async def _subscription_of(self, command: pb.CommandSubscribe) -> Subscription:
+        """The named one, created where it is missing and may be."""
+        name = command.subscription
+        existing = self.subscriptions.get(name)
+        if existing is not None:
+            if existing.cursor.durable != command.durable:
+                kind = "Durable" if existing.cursor.durable else "NonDurable"
+                raise NotAllowed(f"{kind} subscription with the same name already exists.")
+            return existing
+        if command.durable:
+            if not self.settings.allow_auto_subscription_creation:
+                raise SubscriptionNotFound(f"Subscription {name} does not exist")
+            initial = EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else LATEST
+            properties = {pair.key: pair.value for pair in command.subscription_properties}
+            subscription = await self.create_subscription(name, initial, properties)
+        else:
+            subscription = self._new_reader(command)
+        if command.start_message_rollback_duration_sec:
+            await subscription.reset_to_time(now_ms() - command.start_message_rollback_duration_sec * 1000)
+        return subscription
+
+    def _new_reader(self, command: pb.CommandSubscribe) -> Subscription:
+        """A subscription that ends with its last consumer. It begins AT the message that the client names, which the
+        client drops itself where it is exclusive; and at the entry where it names a message within a batch."""
+        start = LATEST
+        if command.HasField("start_message_id"):
+            message_id = command.start_message_id
+            start = Position(signed64(message_id.ledgerId), signed64(message_id.entryId))
+        elif command.initialPosition == pb.CommandSubscribe.Earliest:
+            start = EARLIEST
+        cursor = self.ledger.new_non_durable_cursor(start)
+        return self._add_subscription(command.subscription, cursor)
+
+    # --- subscriptions -----------------------------------------------------------------------------------------------
+
+    async def create_subscription(
+        self, name: str, initial: Position, properties: dict[str, str] | None = None
+    ) -> Subscription:
+        """A durable one; the existing one where somebody was faster. Raises PulsarError."""
+        async with self._changing_cursors:
+            existing = self.subscriptions.get(name)
+            if existing is not None:
+                return existing
+            if not self.is_open:
+                raise ServiceNotReady("Topic is temporarily unavailable")
+            limit = self.settings.max_subscriptions_per_topic
+            if 0 < limit <= len(self.subscriptions):
+                raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name.full}")
+            with storage_faults_told():
+                cursor = await self.ledger.open_cursor(name, initial, properties or {})
+            return self._add_subscription(name, cursor)
+
+    def _add_subscription(self, name: str, cursor: Cursor) -> Subscription:
+        subscription = self.subscriptions[name] = Subscription(self, name, cursor)
+        log.info("%s: created at %s", subscription, cursor.mark_delete)
+        return subscription
+
+    async def delete_cursor(self, subscription: Subscription) -> None:
+        """For `Subscription.delete`. Raises ManagedLedgerError, and then nothing has changed."""
+        if subscription.cursor.durable:
+            async with self._changing_cursors:
+                await self.ledger.delete_cursor(subscription.name)
+        self.forget(subscription)
+
+    def forget(self, subscription: Subscription) -> None:
+        """The subscription is gone. Idempotent."""
+        if self.subscriptions.get(subscription.name) is subscription:
+            del self.subscriptions[subscription.name]
+            subscription.close()
+            if not subscription.cursor.durable:
+                self.ledger.release(subscription.cursor)
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _appended(self) -> None:
+        """A group was confirmed: whoever keeps up gets it at once, cut and counted once for all."""
+        waiting = [each.dispatcher for each in self.subscriptions.values() if each.consumers]
+        if len(waiting) > 1:
+            self._memo = MessagesMemo()
+        for dispatcher in waiting:
+            if dispatcher is not None:
+                dispatcher.kick()
+        self._memo = None
+
+    def messages_of(self, run: EntryRun) -> Messages:
+        return messages_of(run) if self._memo is None else self._memo.messages_of(run)
+
+    async def last_message_id(self) -> tuple[Position, int]:
+        """(the last message, its last batch index or -1 where it is no batch); (-1, -1) where there is none (left).
+        Raises PulsarError."""
+        last = self.ledger.last_confirmed
+        if last.entry_id < 0 or last < self.ledger.first_position:
+            return EARLIEST, -1
+        run = self.ledger.cached(last, 1, 1)
+        if run is None:
+            with storage_faults_told():
+                run = await self.ledger.read(last, 1, 1)
+        if not run.entries:
+            return EARLIEST, -1
+        position = Position(run.ledger_id, run.first_entry_id)
+        try:
+            metadata = parse_metadata(run.entries[0], run.payload_offset)
+        except MalformedFrame as error:
+            log.warning("%s: the last message %s cannot be understood: %s", self, position, error)
+            return position, -1
+        if not metadata.HasField("num_messages_in_batch"):
+            return position, -1
+        return position, metadata.num_messages_in_batch - 1
+
+    async def first_published_at(self, publish_time_ms: int) -> Position:
+        """The first message that was published at that time or later; the end where there is none. Raises
+        ManagedLedgerError."""
+
+        def is_late_enough(payload: bytes) -> bool:
+            try:
+                return publish_time_of(payload) >= publish_time_ms
+            except MalformedFrame:
+                return False
+
+        return await self.ledger.find_first(is_late_enough)
+
+    # --- the whole topic ---------------------------------------------------------------------------------------------
+
+    async def terminate(self) -> Position:
+        """No more messages; the last one's position. Raises PulsarError."""
+        with storage_faults_told():
+            last = await self.ledger.terminate()
+        log.info("%s: terminated at %s", self, last)
+        self.publishing.disconnect_all()
+        for subscription in self.subscriptions.values():
+            subscription.tell_end_if_reached()
+        return last
+
+    def lost_ledger(self, error: ManagedLedgerError) -> None:
+        if self.is_open:
+            log.warning("%s: cannot go on, will be loaded anew: %s", self, error)
+            self.state = TopicState.CLOSING
+            self._on_lost(self)
+
+    async def close(self) -> None:
+        """Disconnects everybody (clients come back by themselves) and stores what is not stored. Called once."""
+        self.state = TopicState.CLOSING
+        self._stop_listening()
+        self.publishing.close()
+        for subscription in list(self.subscriptions.values()):
+            subscription.close()
+        try:
+            await self._close_ledger()
+        finally:
+            self.state = TopicState.CLOSED
+            log.info("%s: closed", self)
+
+    # --- stats -------------------------------------------------------------------------------------------------------
+
+    def roll_rates(self, elapsed_s: float) -> None:
+        """Rates become those of the last `elapsed_s` seconds."""
+        self.publishing.roll_rates(elapsed_s)
+        for subscription in self.subscriptions.values():
+            subscription.roll_rates(elapsed_s)
+
+    def stats(self) -> dict[str, object]:
+        """As `…/stats` answers it."""
+        return topic_stats(self)
+
+    def internal_stats(self) -> dict[str, object]:
+        """As `…/internalStats` answers it."""
+        return internal_stats(self)
