@@ -1,0 +1,233 @@
+"""Builds, wires, starts and stops a standalone server: one process with broker, bookie and embedded metadata.
+
+Order of a start: reserve the ports (bound, not listening), lock the data folder, open metadata and bookie, prove that a
+ledger can be written and read, and only then listen. A failure before the lock leaves the folder untouched.
+"""
+
+import asyncio
+import errno
+import gc
+import ipaddress
+import json
+import logging
+import os
+import random
+import socket
+import sys
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from magnetar import __version__
+from metadata import paths
+from metadata.cluster_init import initialize_cluster, publish_cluster_urls
+from metadata.embedded import EmbeddedStore
+from metadata.errors import MetadataError
+from metadata.sequence import LedgerIdGenerator
+from metadata.store import MetadataStore
+from pulsar_proto.errors import PulsarError
+from server.broker_context import BrokerContext, ConnectionLimits
+from server.broker_listener import BrokerListener
+from server.config import ConfigError, ServerConfig, load_config
+from server.exclusive import AlreadyInUseError, DataFolderLock, port_in_use, reserve_port
+from server.topics.broker_service import BrokerService
+from server.topics.settings import TopicSettings
+from server.web.listener import WebListener
+from storage.bookie.errors import BookieStartError
+from storage.bookie.service import Bookie
+from storage.ledger.client import BookKeeper
+from storage.ledger.config import LedgerConfig
+from storage.ledger.errors import LedgerError
+from storage.ledger.listing import list_ledgers
+from storage.managed.factory import ManagedLedgerFactory
+
+log = logging.getLogger(__name__)
+
+BOOKIE_ID = "127.0.0.1:3181"
+"""The one bookie's id in ledger records: what Apache's standalone writes there."""
+
+STOP_DEADLINE_SECONDS = 1.5
+"""A stop that takes longer is cut off: the next start then replays the journal, nothing is lost."""
+
+THREAD_SWITCH_SECONDS = 0.001
+"""How long the journal thread may wait for the interpreter after an fsync; the default of 5 ms would be the latency."""
+
+START_FAULTS = (AlreadyInUseError, ConfigError, BookieStartError, MetadataError, LedgerError, PulsarError, OSError)
+"""What stops a start for a reason outside this program: told to the user in one sentence."""
+
+
+class StartError(Exception):
+    """The server cannot start; the text is the sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneOptions:
+    """The command line. None leaves a value to the configuration file, then to the default."""
+
+    data_dir: Path
+    host: str | None = None
+    broker_port: int | None = None
+    web_port: int | None = None
+    conf: Path | None = None
+    overrides: dict[str, str] = field(default_factory=dict)
+    ready_json: bool = False
+
+
+class Standalone:
+    """One server; `start()` once, then `stop()` once, also after a start that failed."""
+
+    def __init__(self, options: StandaloneOptions) -> None:
+        self._options = options
+        self._began = time.monotonic()
+        self._closing = AsyncExitStack()
+        self.broker_url = ""
+        self.web_url = ""
+
+    async def start(self) -> None:
+        """Returns when clients can produce and consume. Raises StartError."""
+        try:
+            await self._start()
+        except START_FAULTS as error:
+            raise StartError(str(error)) from error
+
+    async def stop(self) -> None:
+        """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS."""
+        try:
+            async with asyncio.timeout(STOP_DEADLINE_SECONDS):
+                await self._closing.aclose()
+        except TimeoutError:
+            log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
+
+    def ready_line(self) -> str:
+        """What programs (JSON) and people read on stdout when the server is ready."""
+        if self._options.ready_json:
+            return json.dumps(
+                {
+                    "brokerServiceUrl": self.broker_url,
+                    "webServiceUrl": self.web_url,
+                    "dataDir": str(self._options.data_dir),
+                    "pid": os.getpid(),
+                    "version": __version__,
+                }
+            )
+        seconds = time.monotonic() - self._began
+        return (
+            f"magnetar {__version__} is ready: {self.broker_url} {self.web_url} data {self._options.data_dir} "
+            f"({seconds:.1f} s, pid {os.getpid()})"
+        )
+
+    async def _start(self) -> None:
+        config = load_config(self._options.conf, self._options.overrides)
+        host = self._options.host or config.broker.bind_address
+        broker_socket, web_socket = self._reserve_ports(config, host)
+        lock = DataFolderLock(self._options.data_dir)
+        self._closing.callback(lock.release)
+        sys.setswitchinterval(THREAD_SWITCH_SECONDS)
+
+        advertised = advertised_host(config.broker.advertised_address or host)
+        broker_url = f"pulsar://{advertised}:{broker_socket.getsockname()[1]}"
+        web_url = f"http://{advertised}:{web_socket.getsockname()[1]}"
+        store = await self._open_metadata(config, broker_url, web_url)
+        bookkeeper = await self._open_storage(config, store)
+        service = await self._open_broker(config, store, bookkeeper)
+        await prove_storage(bookkeeper)
+
+        context = BrokerContext(service, config.fill(ConnectionLimits), cluster=config.broker.cluster_name)
+        context.broker_url, context.web_url = broker_url, web_url
+        context.proxy_through_service_url = is_loopback(advertised)
+        await self._listen(context, broker_socket, web_socket)
+        self.broker_url, self.web_url = broker_url, web_url
+        # What lives now lives to the end: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+
+    def _reserve_ports(self, config: ServerConfig, host: str) -> tuple[socket.socket, socket.socket]:
+        given = (self._options.broker_port, self._options.web_port)
+        configured = (config.broker.broker_service_port, config.broker.web_service_port)
+        reserved = []
+        for asked, default in zip(given, configured, strict=True):
+            reserved.append(reserve_port(host, default if asked is None else asked))
+            self._closing.callback(reserved[-1].close)
+        return reserved[0], reserved[1]
+
+    async def _open_metadata(self, config: ServerConfig, broker_url: str, web_url: str) -> EmbeddedStore:
+        store = await EmbeddedStore.open(self._options.data_dir / "metadata.sqlite")
+        self._closing.push_async_callback(store.close)
+        cluster = config.broker.cluster_name
+        urls = {"broker_service_url": broker_url, "web_service_url": web_url}
+        await initialize_cluster(store, cluster, **urls)
+        await publish_cluster_urls(store, cluster, **urls)
+        return store
+
+    async def _open_storage(self, config: ServerConfig, store: MetadataStore) -> BookKeeper:
+        """The bookie, and a ledger client that reaches it by a call."""
+        instance = await store.get(paths.INSTANCE_ID)
+        assert instance is not None, "initialize_cluster made it"
+        folder = self._options.data_dir
+        bookie = await Bookie.open(
+            config.bookie(journal_directory=folder / "journal", ledger_directories=(folder / "ledgers",)),
+            bookie_id=BOOKIE_ID,
+            instance_id=instance.value.decode(),
+            list_ledgers=partial(list_ledgers, store),
+        )
+        self._closing.push_async_callback(bookie.close)
+        bookkeeper = BookKeeper(
+            store,
+            {BOOKIE_ID: bookie}.__getitem__,
+            bookies=lambda: [BOOKIE_ID] if bookie.is_writable else [],
+            next_ledger_id=LedgerIdGenerator(store).next_id,
+            rng=random.Random(),
+            config=config.fill(LedgerConfig),
+        )
+        self._closing.push_async_callback(bookkeeper.close)
+        return bookkeeper
+
+    async def _open_broker(self, config: ServerConfig, store: MetadataStore, bookkeeper: BookKeeper) -> BrokerService:
+        factory = ManagedLedgerFactory(store, bookkeeper, config.managed_ledgers(bookies=1), clock_ms=wall_clock_ms)
+        self._closing.push_async_callback(factory.close)
+        service = BrokerService(factory, store, config.fill(TopicSettings))
+        self._closing.push_async_callback(service.close)
+        await service.warm_up()
+        return service
+
+    async def _listen(self, context: BrokerContext, broker_socket: socket.socket, web_socket: socket.socket) -> None:
+        """The last step. A port that another server began to listen on since it was reserved is named."""
+        for listener, sock in ((WebListener(context), web_socket), (BrokerListener(context), broker_socket)):
+            try:
+                await listener.start(sock=sock)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    raise port_in_use(sock.getsockname()[1]) from None
+                raise
+            self._closing.push_async_callback(listener.close)
+
+
+async def prove_storage(bookkeeper: BookKeeper) -> None:
+    """Writes and reads one ledger, so that "ready" means it. Raises LedgerError."""
+    handle = await bookkeeper.create_ledger()
+    await handle.add(b"ready?")
+    await handle.read(0, 0)
+    await handle.close()
+    await bookkeeper.delete_ledger(handle.ledger_id)
+
+
+def advertised_host(host: str) -> str:
+    """What clients dial, ready for a URL: an address that means "all" becomes the loopback one."""
+    if host in ("0.0.0.0", "", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
