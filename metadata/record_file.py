@@ -274,6 +274,8 @@ def _load(path: str, connection: sqlite3.Connection) -> tuple[Tree, Totals]:
         for record_path, value, version, created_ms, modified_ms, sequence, crc in rows:
             if created_ms == modified_ms:
                 modified_ms = created_ms  # one number in memory: most records are never changed
+            if not isinstance(record_path, str) or not isinstance(value, bytes):
+                raise StoreDamagedError(path, f"is damaged: no record can be {record_path!r}")
             node = Node(value, version, created_ms, modified_ms, sequence=sequence)
             if row_crc(record_path, node) != crc:
                 raise StoreDamagedError(path, f"is damaged: record {record_path} is not as it was written")

@@ -138,7 +138,7 @@ async def run(store: MetadataStore, reopen: Any, script: list[list[tuple[Any, ..
     await store.close()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(turns)
 def test_the_memory_store_agrees_with_the_twin(script: list[list[tuple[Any, ...]]]) -> None:
     async def reopen(store: MemoryStore) -> MemoryStore:
@@ -151,7 +151,7 @@ def test_the_memory_store_agrees_with_the_twin(script: list[list[tuple[Any, ...]
     asyncio.run(main())
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(turns)
 def test_the_embedded_store_agrees_with_the_twin(script: list[list[tuple[Any, ...]]]) -> None:
     async def main() -> None:
