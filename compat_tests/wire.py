@@ -140,8 +140,13 @@ def payload(metadata: list[Field], body: bytes, checksum: int | None = None) -> 
     """What follows the command in SEND; `checksum` replaces the right one."""
     encoded = encode(metadata)
     covered = struct.pack(">I", len(encoded)) + encoded + body
-    crc = google_crc32c.value(covered) if checksum is None else checksum
+    crc = crc32c(covered) if checksum is None else checksum
     return CHECKSUM_MAGIC + struct.pack(">I", crc) + covered
+
+
+def crc32c(data: bytes) -> int:
+    value: int = google_crc32c.value(data)
+    return value
 
 
 def message_metadata(producer_name: str, sequence_id: int, extra: Iterable[Field] = ()) -> list[Field]:

@@ -1,0 +1,46 @@
+"""CPU seconds and memory of a process with all its descendants, from /proc (Linux)."""
+
+import os
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+UTIME_FIELD, PARENT_FIELD = 11, 1
+"""Counted after the command name: the name may hold spaces and parentheses, so fields begin behind its last ')'."""
+
+
+def stat_fields(pid: int) -> list[str]:
+    """Raises OSError when the process is gone."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def tree(pid: int) -> list[int]:
+    """The process and its descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                children.setdefault(int(stat_fields(int(entry.name))[PARENT_FIELD]), []).append(int(entry.name))
+            except OSError:
+                continue
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of the tree so far, children that ended included."""
+    ticks = 0
+    for each in tree(pid):
+        ticks += sum(map(int, stat_fields(each)[UTIME_FIELD : UTIME_FIELD + 4]))
+    return ticks / TICKS_PER_SECOND
+
+
+def memory_mb(pid: int) -> float:
+    """Proportional set of the tree in MB (10^6 bytes)."""
+    kilobytes = 0
+    for each in tree(pid):
+        for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                kilobytes += int(line.split()[1])
+    return kilobytes * 1024 / 1e6
