@@ -48,9 +48,15 @@ class BrokerListener:
         if self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(self._sweep_seconds, self.sweep)
 
+    @property
+    def is_sweeping(self) -> bool:
+        return self._sweep is not None
+
     def sweep(self) -> None:
         """Runs only while there are connections: an idle server has no timer here."""
-        self._sweep = None
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
         now_s = self._broker.now()
         for connection in list(self._broker.connections):
             try:

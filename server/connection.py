@@ -11,7 +11,7 @@ task; the commands behind it do not wait for it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pulsar_proto.commands import (
     close_consumer_frame,
@@ -87,12 +87,11 @@ class Connection(asyncio.BufferedProtocol):
     # --- asyncio's calls -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         peer = transport.get_extra_info("peername")
         self.remote_ip = str(peer[0]) if peer else "unknown"
         self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
-        self._output = Output(self._loop, transport, self._writable_changed, self._too_much_output)
+        self._output = Output(self._loop, self._transport, self._writable_changed, self._too_much_output)
         refusal = self.broker.admit(self)
         if refusal is not None:
             self.write(error_frame(NO_REQUEST_ID, pb.NotAllowedError, refusal))

@@ -230,11 +230,15 @@ class FakeConsumer:
     async def unsubscribe(self, force: bool) -> None:
         if self.failure is not None:
             raise self.failure
+        if not self.closed:
+            self.closed += 1
 
     async def seek(self, request: pb.CommandSeek) -> None:
         if self.failure is not None:
             raise self.failure
         self.seeks.append(request)
+        if not self.closed:
+            self.closed += 1
         self.cnx.close_consumer(self.consumer_id)
 
     async def last_message_id(self) -> tuple[Position, int, int, Position]:

@@ -1,0 +1,217 @@
+"""Anything at all on one connection: the server survives, other connections do not notice, nothing is left behind."""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pulsar_proto.commands import send_frame, simple_frame
+from pulsar_proto.payload import build_payload
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.handlers import TABLE
+from tests.server.fakes import FakeService, Peer, command, make_broker, settle
+
+TOPICS = ["persistent://public/default/t", "t", "persistent://public/nons/t", "bad://x", "", "\x00"]
+IDS = st.integers(0, 3)
+CLOSING = (set(pb.BaseCommand.Type.values()) - set(TABLE)) | {pb.BaseCommand.CONNECT}
+"""What closes a connected connection: drawn seldom, so that most scenarios live longer."""
+PAYLOAD = build_payload(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"hello")
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "topic": st.sampled_from(TOPICS),
+    "namespace": st.sampled_from(["public/default", "x", "", "public/nons"]),
+    "subscription": st.sampled_from(["s", "", "pulsar.dedup"]),
+    "topics_pattern": st.sampled_from(["public/default/.*", "(", "(a+)+", "\\p{L}", "a" * 60]),
+    "messagePermits": st.sampled_from([0, 1, 1000, 2**31, 2**32 - 1]),
+    "client_version": st.text(max_size=5),
+    "protocol_version": st.integers(-1, 30),
+    "schema_version": st.binary(max_size=8),
+    "advertised_listener_name": st.sampled_from(["", "x"]),
+    "message_publish_time": st.integers(0, 5),
+    "message_id": st.just(pb.MessageIdData(ledgerId=1, entryId=1)),
+}
+
+
+def field_value(field: Any) -> st.SearchStrategy[Any]:
+    if field.name in VALUES and (field.message_type is None or field.name == "message_id"):
+        strategy = VALUES[field.name]
+        return st.lists(strategy, max_size=2) if field.is_repeated else strategy
+    if field.enum_type is not None:
+        return st.sampled_from([value.number for value in field.enum_type.values])
+    if field.message_type is not None:
+        body = body_of(field.message_type._concrete_class)
+        return st.lists(body, max_size=2) if field.is_repeated else body
+    kinds: dict[int, st.SearchStrategy[Any]] = {
+        field.CPPTYPE_STRING: st.text(max_size=3) if field.type == field.TYPE_STRING else st.binary(max_size=3),
+        field.CPPTYPE_BOOL: st.booleans(),
+        field.CPPTYPE_DOUBLE: st.just(0.0),
+    }
+    value = kinds.get(field.cpp_type, IDS)
+    return st.lists(value, max_size=2) if field.is_repeated else value
+
+
+def body_of(message: Any) -> st.SearchStrategy[Any]:
+    fields = {field.name: field for field in message.DESCRIPTOR.fields if field.message_type != message.DESCRIPTOR}
+    return st.fixed_dictionaries(
+        {name: field_value(field) for name, field in fields.items() if field.is_required},
+        optional={name: field_value(field) for name, field in fields.items() if not field.is_required},
+    ).map(lambda values: message(**values))
+
+
+def any_command() -> st.SearchStrategy[pb.BaseCommand]:
+    """Well-formed commands: mostly a client's, sometimes what only brokers send."""
+    fields = pb.BaseCommand.DESCRIPTOR.fields[1:]
+    bodies = {field: body_of(field.message_type._concrete_class) for field in fields}
+    weighted = [field for field in fields for _ in range(1 if field.number in CLOSING else 12)]
+    return st.sampled_from(weighted).flatmap(
+        lambda field: bodies[field].map(lambda value: pb.BaseCommand(type=field.number, **{field.name: value}))
+    )
+
+
+SENDS = st.builds(
+    lambda producer_id, sequence_id, payload: send_frame(
+        pb.CommandSend(producer_id=producer_id, sequence_id=sequence_id), payload
+    ),
+    IDS,
+    IDS,
+    st.sampled_from([PAYLOAD] * 5 + [PAYLOAD[:-1] + b"!", b"", PAYLOAD[:9], PAYLOAD[6:], b"\x0e\x02" + PAYLOAD]),
+)
+FRAMES = st.one_of(any_command().map(simple_frame), SENDS)
+CONNECT = simple_frame(command("CONNECT", "connect", client_version="fuzz", protocol_version=20))
+
+
+class World:
+    """A broker with a quiet connection and one that misbehaves; every unhandled exception of the loop is collected."""
+
+    def __init__(self) -> None:
+        self.faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self.faults.append(context))
+        self.service = FakeService()
+        self.broker = make_broker(self.service, max_pending_publish_requests_per_connection=5)
+        self.quiet = Peer(self.broker, ("10.0.0.1", 1)).connect()
+        self.wild = Peer(self.broker, ("10.0.0.2", 2))
+
+    async def check(self) -> None:
+        """The wild one goes; what was its own must go too."""
+        if self.service.gate is not None:
+            self.service.gate.set()
+        self.service.gate = None
+        await settle()
+        self.wild.transport.lose()
+        await settle()
+        await self.quiet.answers()
+        self.quiet.say(command("PING", "ping"))
+        assert (await self.quiet.answer()).type == pb.BaseCommand.PONG
+        assert self.broker.connections == {self.quiet.connection}
+        assert self.broker.lookups_in_progress == 0
+        assert self.broker.budget.unanswered_bytes == 0
+        assert not self.broker.background_tasks
+        topics = self.service.topics.values()
+        for each in [*(p for t in topics for p in t.producers), *(c for t in topics for c in t.consumers)]:
+            assert each.closed == 1, "by the topic, by its client, or with the connection, but once"
+        assert self.faults == []
+
+
+def run(scenario: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        world = World()
+        await scenario(world)
+        await world.check()
+
+    asyncio.run(main())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.booleans(), st.binary(max_size=300), st.integers(1, 50))
+@example(True, struct.pack(">II", 4, 0), 1)
+@example(True, struct.pack(">II", 0, 0), 3)
+@example(False, b"GET / HTTP/1.1\r\n\r\n", 1)
+def test_random_bytes(connect_first: bool, data: bytes, chunk: int) -> None:
+    async def scenario(world: World) -> None:
+        if connect_first:
+            world.wild.connect()
+        world.wild.feed(data, chunk)
+
+    run(scenario)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(FRAMES, max_size=8), st.data())
+def test_damaged_frames(frames: list[bytes], data: st.DataObject) -> None:
+    async def scenario(world: World) -> None:
+        stream = bytearray(CONNECT + b"".join(frames))
+        for _ in range(data.draw(st.integers(0, 3))):
+            stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
+        cut = data.draw(st.integers(0, len(stream)))
+        world.wild.feed(bytes(stream[:cut]), data.draw(st.integers(1, 200)))
+
+    run(scenario)
+
+
+def sensible_command(kind: str, item: int) -> pb.BaseCommand:
+    """What a client of one topic says of producer or consumer `item`."""
+    ids = {"producer_id": item, "consumer_id": item, "request_id": item, "topic": "t", "subscription": "s"}
+    extra = {"subType": 0, "messagePermits": 10, "ack_type": 0, "message_publish_time": 1}
+    field = TABLE[pb.BaseCommand.Type.Value(kind)].field
+    message = getattr(pb.BaseCommand(), field)
+    names = message.DESCRIPTOR.fields_by_name
+    return command(kind, field, **{name: value for name, value in {**ids, **extra}.items() if name in names})
+
+
+SENSIBLE_KINDS = ["PRODUCER", "SUBSCRIBE", "CLOSE_PRODUCER", "CLOSE_CONSUMER", "ACK", "FLOW", "SEEK", "UNSUBSCRIBE"]
+SENSIBLE = st.builds(sensible_command, st.sampled_from([*SENSIBLE_KINDS, "PRODUCER", "SUBSCRIBE", "LOOKUP"]), IDS)
+EVENTS = ["turn", "gate", "open", "fence", "seek", "receipts", "tick", "send", "send", "send"]
+STEPS = st.one_of(
+    SENSIBLE.map(lambda made: ("say", simple_frame(made))),
+    st.sampled_from(EVENTS).map(lambda event: (event, b"")),
+    st.sampled_from([SENSIBLE.map(simple_frame)] * 5 + [FRAMES])
+    .flatmap(lambda frames: frames)
+    .map(lambda frame: ("feed", frame)),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(STEPS, min_size=10, max_size=40), st.booleans())
+def test_any_commands_in_any_order_while_topics_close_and_storage_stalls(
+    steps: list[tuple[str, bytes]], lose_early: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        connection = world.wild.connect().connection
+        service = world.service
+        late: list[int] = []
+        for step, frame in steps:
+            if step in ("feed", "say"):
+                world.wild.feed(frame)
+                await settle(0 if step == "feed" else 10)
+            elif step == "send":
+                for producer_id in [*connection.producers, *late]:
+                    world.wild.feed(send_frame(pb.CommandSend(producer_id=producer_id, sequence_id=0), PAYLOAD))
+            elif step == "turn":
+                await settle(3)
+            elif step == "gate" and service.gate is None:
+                service.gate = asyncio.Event()
+            elif step == "open" and service.gate is not None:
+                service.gate.set()
+                service.gate = None
+            elif step == "fence":
+                for producer_id, producer in list(connection.producers.items()):
+                    producer.close()
+                    late.append(producer_id)
+                    connection.close_producer(producer_id)
+            elif step == "seek":
+                for consumer_id, consumer in list(connection.consumers.items()):
+                    consumer.close()
+                    connection.close_consumer(consumer_id)
+            elif step == "receipts":
+                for producer in connection.producers.values():
+                    fake: Any = producer
+                    fake.receipt(fake.pending)
+            elif step == "tick":
+                connection.tick(world.broker.now())
+        if lose_early:
+            world.wild.transport.lose(ConnectionResetError())
+
+    run(scenario)
