@@ -6,28 +6,28 @@ BookKeeper's records in the metadata store and its protobuf wire protocol (v3).
 Numbers, names and types are those of Apache BookKeeper; the package name is ours.
 """
 
-from collections import abc as _abc
-from google.protobuf import descriptor as _descriptor
-from google.protobuf import message as _message
-from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
-import builtins as _builtins
+import builtins
+import collections.abc
+import google.protobuf.descriptor
+import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
+import google.protobuf.message
 import sys
-import typing as _typing
+import typing
 
-if sys.version_info >= (3, 11):
-    from typing import TypeAlias as _TypeAlias, Never as _Never
+if sys.version_info >= (3, 10):
+    import typing as typing_extensions
 else:
-    from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
+    import typing_extensions
 
-DESCRIPTOR: _descriptor.FileDescriptor
+DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 class _ProtocolVersion:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
 
-class _ProtocolVersionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ProtocolVersion.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
+class _ProtocolVersionEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ProtocolVersion.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     VERSION_ONE: _ProtocolVersion.ValueType  # 1
     VERSION_TWO: _ProtocolVersion.ValueType  # 2
     VERSION_THREE: _ProtocolVersion.ValueType  # 3
@@ -38,14 +38,14 @@ class ProtocolVersion(_ProtocolVersion, metaclass=_ProtocolVersionEnumTypeWrappe
 VERSION_ONE: ProtocolVersion.ValueType  # 1
 VERSION_TWO: ProtocolVersion.ValueType  # 2
 VERSION_THREE: ProtocolVersion.ValueType  # 3
-Global___ProtocolVersion: _TypeAlias = ProtocolVersion  # noqa: Y015
+Global___ProtocolVersion: typing_extensions.TypeAlias = ProtocolVersion
 
 class _StatusCode:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
 
-class _StatusCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StatusCode.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
+class _StatusCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_StatusCode.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     EOK: _StatusCode.ValueType  # 0
     ENOLEDGER: _StatusCode.ValueType  # 402
     ENOENTRY: _StatusCode.ValueType  # 403
@@ -71,14 +71,14 @@ EFENCED: StatusCode.ValueType  # 504
 EREADONLY: StatusCode.ValueType  # 505
 ETOOMANYREQUESTS: StatusCode.ValueType  # 506
 EUNKNOWNLEDGERSTATE: StatusCode.ValueType  # 507
-Global___StatusCode: _TypeAlias = StatusCode  # noqa: Y015
+Global___StatusCode: typing_extensions.TypeAlias = StatusCode
 
 class _OperationType:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
 
-class _OperationTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OperationType.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
+class _OperationTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_OperationType.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     READ_ENTRY: _OperationType.ValueType  # 1
     ADD_ENTRY: _OperationType.ValueType  # 2
     RANGE_READ_ENTRY: _OperationType.ValueType  # 3
@@ -106,20 +106,20 @@ START_TLS: OperationType.ValueType  # 9
 FORCE_LEDGER: OperationType.ValueType  # 10
 GET_LIST_OF_ENTRIES_OF_LEDGER: OperationType.ValueType  # 11
 BATCH_READ_ENTRY: OperationType.ValueType  # 12
-Global___OperationType: _TypeAlias = OperationType  # noqa: Y015
+Global___OperationType: typing_extensions.TypeAlias = OperationType
 
-@_typing.final
-class LedgerMetadataFormat(_message.Message):
+@typing.final
+class LedgerMetadataFormat(google.protobuf.message.Message):
     """---- records in the metadata store ----"""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _State:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[LedgerMetadataFormat._State.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[LedgerMetadataFormat._State.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         OPEN: LedgerMetadataFormat._State.ValueType  # 1
         IN_RECOVERY: LedgerMetadataFormat._State.ValueType  # 2
         CLOSED: LedgerMetadataFormat._State.ValueType  # 3
@@ -130,11 +130,11 @@ class LedgerMetadataFormat(_message.Message):
     CLOSED: LedgerMetadataFormat.State.ValueType  # 3
 
     class _DigestType:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _DigestTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[LedgerMetadataFormat._DigestType.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _DigestTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[LedgerMetadataFormat._DigestType.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         CRC32: LedgerMetadataFormat._DigestType.ValueType  # 1
         HMAC: LedgerMetadataFormat._DigestType.ValueType  # 2
         CRC32C: LedgerMetadataFormat._DigestType.ValueType  # 3
@@ -146,298 +146,270 @@ class LedgerMetadataFormat(_message.Message):
     CRC32C: LedgerMetadataFormat.DigestType.ValueType  # 3
     DUMMY: LedgerMetadataFormat.DigestType.ValueType  # 4
 
-    @_typing.final
-    class Segment(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class Segment(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        ENSEMBLEMEMBER_FIELD_NUMBER: _builtins.int
-        FIRSTENTRYID_FIELD_NUMBER: _builtins.int
-        firstEntryId: _builtins.int
-        @_builtins.property
-        def ensembleMember(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+        ENSEMBLEMEMBER_FIELD_NUMBER: builtins.int
+        FIRSTENTRYID_FIELD_NUMBER: builtins.int
+        firstEntryId: builtins.int
+        @property
+        def ensembleMember(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
         def __init__(
             self,
             *,
-            ensembleMember: _abc.Iterable[_builtins.str] | None = ...,
-            firstEntryId: _builtins.int | None = ...,
+            ensembleMember: collections.abc.Iterable[builtins.str] | None = ...,
+            firstEntryId: builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["firstEntryId", b"firstEntryId"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["ensembleMember", b"ensembleMember", "firstEntryId", b"firstEntryId"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def HasField(self, field_name: typing.Literal["firstEntryId", b"firstEntryId"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["ensembleMember", b"ensembleMember", "firstEntryId", b"firstEntryId"]) -> None: ...
 
-    @_typing.final
-    class cMetadataMapEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class cMetadataMapEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.bytes
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.bytes
         def __init__(
             self,
             *,
-            key: _builtins.str | None = ...,
-            value: _builtins.bytes | None = ...,
+            key: builtins.str | None = ...,
+            value: builtins.bytes | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def HasField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
-    QUORUMSIZE_FIELD_NUMBER: _builtins.int
-    ENSEMBLESIZE_FIELD_NUMBER: _builtins.int
-    LENGTH_FIELD_NUMBER: _builtins.int
-    LASTENTRYID_FIELD_NUMBER: _builtins.int
-    STATE_FIELD_NUMBER: _builtins.int
-    SEGMENT_FIELD_NUMBER: _builtins.int
-    DIGESTTYPE_FIELD_NUMBER: _builtins.int
-    PASSWORD_FIELD_NUMBER: _builtins.int
-    ACKQUORUMSIZE_FIELD_NUMBER: _builtins.int
-    CTIME_FIELD_NUMBER: _builtins.int
-    CUSTOMMETADATA_FIELD_NUMBER: _builtins.int
-    CTOKEN_FIELD_NUMBER: _builtins.int
-    quorumSize: _builtins.int
+    QUORUMSIZE_FIELD_NUMBER: builtins.int
+    ENSEMBLESIZE_FIELD_NUMBER: builtins.int
+    LENGTH_FIELD_NUMBER: builtins.int
+    LASTENTRYID_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    SEGMENT_FIELD_NUMBER: builtins.int
+    DIGESTTYPE_FIELD_NUMBER: builtins.int
+    PASSWORD_FIELD_NUMBER: builtins.int
+    ACKQUORUMSIZE_FIELD_NUMBER: builtins.int
+    CTIME_FIELD_NUMBER: builtins.int
+    CUSTOMMETADATA_FIELD_NUMBER: builtins.int
+    CTOKEN_FIELD_NUMBER: builtins.int
+    quorumSize: builtins.int
     """The write quorum."""
-    ensembleSize: _builtins.int
-    length: _builtins.int
+    ensembleSize: builtins.int
+    length: builtins.int
     """Bytes of payload; 0 until the ledger is closed."""
-    lastEntryId: _builtins.int
+    lastEntryId: builtins.int
     """-1 until the ledger is closed, and in an empty ledger."""
     state: Global___LedgerMetadataFormat.State.ValueType
     digestType: Global___LedgerMetadataFormat.DigestType.ValueType
-    password: _builtins.bytes
-    ackQuorumSize: _builtins.int
-    ctime: _builtins.int
+    password: builtins.bytes
+    ackQuorumSize: builtins.int
+    ctime: builtins.int
     """Milliseconds since the epoch."""
-    cToken: _builtins.int
+    cToken: builtins.int
     """Tells the creator its own node from another's after a lost answer."""
-    @_builtins.property
-    def segment(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerMetadataFormat.Segment]: ...
-    @_builtins.property
-    def customMetadata(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerMetadataFormat.cMetadataMapEntry]: ...
+    @property
+    def segment(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LedgerMetadataFormat.Segment]: ...
+    @property
+    def customMetadata(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LedgerMetadataFormat.cMetadataMapEntry]: ...
     def __init__(
         self,
         *,
-        quorumSize: _builtins.int | None = ...,
-        ensembleSize: _builtins.int | None = ...,
-        length: _builtins.int | None = ...,
-        lastEntryId: _builtins.int | None = ...,
+        quorumSize: builtins.int | None = ...,
+        ensembleSize: builtins.int | None = ...,
+        length: builtins.int | None = ...,
+        lastEntryId: builtins.int | None = ...,
         state: Global___LedgerMetadataFormat.State.ValueType | None = ...,
-        segment: _abc.Iterable[Global___LedgerMetadataFormat.Segment] | None = ...,
+        segment: collections.abc.Iterable[Global___LedgerMetadataFormat.Segment] | None = ...,
         digestType: Global___LedgerMetadataFormat.DigestType.ValueType | None = ...,
-        password: _builtins.bytes | None = ...,
-        ackQuorumSize: _builtins.int | None = ...,
-        ctime: _builtins.int | None = ...,
-        customMetadata: _abc.Iterable[Global___LedgerMetadataFormat.cMetadataMapEntry] | None = ...,
-        cToken: _builtins.int | None = ...,
+        password: builtins.bytes | None = ...,
+        ackQuorumSize: builtins.int | None = ...,
+        ctime: builtins.int | None = ...,
+        customMetadata: collections.abc.Iterable[Global___LedgerMetadataFormat.cMetadataMapEntry] | None = ...,
+        cToken: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ackQuorumSize", b"ackQuorumSize", "cToken", b"cToken", "ctime", b"ctime", "digestType", b"digestType", "ensembleSize", b"ensembleSize", "lastEntryId", b"lastEntryId", "length", b"length", "password", b"password", "quorumSize", b"quorumSize", "state", b"state"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ackQuorumSize", b"ackQuorumSize", "cToken", b"cToken", "ctime", b"ctime", "customMetadata", b"customMetadata", "digestType", b"digestType", "ensembleSize", b"ensembleSize", "lastEntryId", b"lastEntryId", "length", b"length", "password", b"password", "quorumSize", b"quorumSize", "segment", b"segment", "state", b"state"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["ackQuorumSize", b"ackQuorumSize", "cToken", b"cToken", "ctime", b"ctime", "digestType", b"digestType", "ensembleSize", b"ensembleSize", "lastEntryId", b"lastEntryId", "length", b"length", "password", b"password", "quorumSize", b"quorumSize", "state", b"state"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ackQuorumSize", b"ackQuorumSize", "cToken", b"cToken", "ctime", b"ctime", "customMetadata", b"customMetadata", "digestType", b"digestType", "ensembleSize", b"ensembleSize", "lastEntryId", b"lastEntryId", "length", b"length", "password", b"password", "quorumSize", b"quorumSize", "segment", b"segment", "state", b"state"]) -> None: ...
 
-Global___LedgerMetadataFormat: _TypeAlias = LedgerMetadataFormat  # noqa: Y015
+Global___LedgerMetadataFormat: typing_extensions.TypeAlias = LedgerMetadataFormat
 
-@_typing.final
-class CookieFormat(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class CookieFormat(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    BOOKIEHOST_FIELD_NUMBER: _builtins.int
-    JOURNALDIR_FIELD_NUMBER: _builtins.int
-    LEDGERDIRS_FIELD_NUMBER: _builtins.int
-    INSTANCEID_FIELD_NUMBER: _builtins.int
-    INDEXDIRS_FIELD_NUMBER: _builtins.int
-    bookieHost: _builtins.str
-    journalDir: _builtins.str
-    ledgerDirs: _builtins.str
-    instanceId: _builtins.str
-    indexDirs: _builtins.str
+    BOOKIEHOST_FIELD_NUMBER: builtins.int
+    JOURNALDIR_FIELD_NUMBER: builtins.int
+    LEDGERDIRS_FIELD_NUMBER: builtins.int
+    INSTANCEID_FIELD_NUMBER: builtins.int
+    INDEXDIRS_FIELD_NUMBER: builtins.int
+    bookieHost: builtins.str
+    journalDir: builtins.str
+    ledgerDirs: builtins.str
+    instanceId: builtins.str
+    indexDirs: builtins.str
     def __init__(
         self,
         *,
-        bookieHost: _builtins.str | None = ...,
-        journalDir: _builtins.str | None = ...,
-        ledgerDirs: _builtins.str | None = ...,
-        instanceId: _builtins.str | None = ...,
-        indexDirs: _builtins.str | None = ...,
+        bookieHost: builtins.str | None = ...,
+        journalDir: builtins.str | None = ...,
+        ledgerDirs: builtins.str | None = ...,
+        instanceId: builtins.str | None = ...,
+        indexDirs: builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bookieHost", b"bookieHost", "indexDirs", b"indexDirs", "instanceId", b"instanceId", "journalDir", b"journalDir", "ledgerDirs", b"ledgerDirs"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bookieHost", b"bookieHost", "indexDirs", b"indexDirs", "instanceId", b"instanceId", "journalDir", b"journalDir", "ledgerDirs", b"ledgerDirs"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["bookieHost", b"bookieHost", "indexDirs", b"indexDirs", "instanceId", b"instanceId", "journalDir", b"journalDir", "ledgerDirs", b"ledgerDirs"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["bookieHost", b"bookieHost", "indexDirs", b"indexDirs", "instanceId", b"instanceId", "journalDir", b"journalDir", "ledgerDirs", b"ledgerDirs"]) -> None: ...
 
-Global___CookieFormat: _TypeAlias = CookieFormat  # noqa: Y015
+Global___CookieFormat: typing_extensions.TypeAlias = CookieFormat
 
-@_typing.final
-class BookieServiceInfoFormat(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class BookieServiceInfoFormat(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    @_typing.final
-    class Endpoint(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class Endpoint(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        ID_FIELD_NUMBER: _builtins.int
-        PORT_FIELD_NUMBER: _builtins.int
-        HOST_FIELD_NUMBER: _builtins.int
-        PROTOCOL_FIELD_NUMBER: _builtins.int
-        AUTH_FIELD_NUMBER: _builtins.int
-        EXTENSIONS_FIELD_NUMBER: _builtins.int
-        id: _builtins.str
-        port: _builtins.int
-        host: _builtins.str
-        protocol: _builtins.str
-        @_builtins.property
-        def auth(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
-        @_builtins.property
-        def extensions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+        ID_FIELD_NUMBER: builtins.int
+        PORT_FIELD_NUMBER: builtins.int
+        HOST_FIELD_NUMBER: builtins.int
+        PROTOCOL_FIELD_NUMBER: builtins.int
+        AUTH_FIELD_NUMBER: builtins.int
+        EXTENSIONS_FIELD_NUMBER: builtins.int
+        id: builtins.str
+        port: builtins.int
+        host: builtins.str
+        protocol: builtins.str
+        @property
+        def auth(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+        @property
+        def extensions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
         def __init__(
             self,
             *,
-            id: _builtins.str | None = ...,
-            port: _builtins.int | None = ...,
-            host: _builtins.str | None = ...,
-            protocol: _builtins.str | None = ...,
-            auth: _abc.Iterable[_builtins.str] | None = ...,
-            extensions: _abc.Iterable[_builtins.str] | None = ...,
+            id: builtins.str | None = ...,
+            port: builtins.int | None = ...,
+            host: builtins.str | None = ...,
+            protocol: builtins.str | None = ...,
+            auth: collections.abc.Iterable[builtins.str] | None = ...,
+            extensions: collections.abc.Iterable[builtins.str] | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "id", b"id", "port", b"port", "protocol", b"protocol"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["auth", b"auth", "extensions", b"extensions", "host", b"host", "id", b"id", "port", b"port", "protocol", b"protocol"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def HasField(self, field_name: typing.Literal["host", b"host", "id", b"id", "port", b"port", "protocol", b"protocol"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["auth", b"auth", "extensions", b"extensions", "host", b"host", "id", b"id", "port", b"port", "protocol", b"protocol"]) -> None: ...
 
-    @_typing.final
-    class PropertiesEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class PropertiesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.str
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
         def __init__(
             self,
             *,
-            key: _builtins.str | None = ...,
-            value: _builtins.str | None = ...,
+            key: builtins.str | None = ...,
+            value: builtins.str | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def HasField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
-    ENDPOINTS_FIELD_NUMBER: _builtins.int
-    PROPERTIES_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___BookieServiceInfoFormat.Endpoint]: ...
-    @_builtins.property
-    def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    ENDPOINTS_FIELD_NUMBER: builtins.int
+    PROPERTIES_FIELD_NUMBER: builtins.int
+    @property
+    def endpoints(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___BookieServiceInfoFormat.Endpoint]: ...
+    @property
+    def properties(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     def __init__(
         self,
         *,
-        endpoints: _abc.Iterable[Global___BookieServiceInfoFormat.Endpoint] | None = ...,
-        properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        endpoints: collections.abc.Iterable[Global___BookieServiceInfoFormat.Endpoint] | None = ...,
+        properties: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoints", b"endpoints", "properties", b"properties"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["endpoints", b"endpoints", "properties", b"properties"]) -> None: ...
 
-Global___BookieServiceInfoFormat: _TypeAlias = BookieServiceInfoFormat  # noqa: Y015
+Global___BookieServiceInfoFormat: typing_extensions.TypeAlias = BookieServiceInfoFormat
 
-@_typing.final
-class BKPacketHeader(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class BKPacketHeader(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    VERSION_FIELD_NUMBER: _builtins.int
-    OPERATION_FIELD_NUMBER: _builtins.int
-    TXNID_FIELD_NUMBER: _builtins.int
-    PRIORITY_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    OPERATION_FIELD_NUMBER: builtins.int
+    TXNID_FIELD_NUMBER: builtins.int
+    PRIORITY_FIELD_NUMBER: builtins.int
     version: Global___ProtocolVersion.ValueType
     operation: Global___OperationType.ValueType
-    txnId: _builtins.int
-    priority: _builtins.int
+    txnId: builtins.int
+    priority: builtins.int
     def __init__(
         self,
         *,
         version: Global___ProtocolVersion.ValueType | None = ...,
         operation: Global___OperationType.ValueType | None = ...,
-        txnId: _builtins.int | None = ...,
-        priority: _builtins.int | None = ...,
+        txnId: builtins.int | None = ...,
+        priority: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "priority", b"priority", "txnId", b"txnId", "version", b"version"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "priority", b"priority", "txnId", b"txnId", "version", b"version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["operation", b"operation", "priority", b"priority", "txnId", b"txnId", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["operation", b"operation", "priority", b"priority", "txnId", b"txnId", "version", b"version"]) -> None: ...
 
-Global___BKPacketHeader: _TypeAlias = BKPacketHeader  # noqa: Y015
+Global___BKPacketHeader: typing_extensions.TypeAlias = BKPacketHeader
 
-@_typing.final
-class ContextPair(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ContextPair(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    KEY_FIELD_NUMBER: _builtins.int
-    VALUE_FIELD_NUMBER: _builtins.int
-    key: _builtins.str
-    value: _builtins.str
+    KEY_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    key: builtins.str
+    value: builtins.str
     def __init__(
         self,
         *,
-        key: _builtins.str | None = ...,
-        value: _builtins.str | None = ...,
+        key: builtins.str | None = ...,
+        value: builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
-Global___ContextPair: _TypeAlias = ContextPair  # noqa: Y015
+Global___ContextPair: typing_extensions.TypeAlias = ContextPair
 
-@_typing.final
-class Request(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class Request(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    HEADER_FIELD_NUMBER: _builtins.int
-    READREQUEST_FIELD_NUMBER: _builtins.int
-    ADDREQUEST_FIELD_NUMBER: _builtins.int
-    AUTHREQUEST_FIELD_NUMBER: _builtins.int
-    WRITELACREQUEST_FIELD_NUMBER: _builtins.int
-    READLACREQUEST_FIELD_NUMBER: _builtins.int
-    GETBOOKIEINFOREQUEST_FIELD_NUMBER: _builtins.int
-    STARTTLSREQUEST_FIELD_NUMBER: _builtins.int
-    FORCELEDGERREQUEST_FIELD_NUMBER: _builtins.int
-    GETLISTOFENTRIESOFLEDGERREQUEST_FIELD_NUMBER: _builtins.int
-    REQUESTCONTEXT_FIELD_NUMBER: _builtins.int
-    @_builtins.property
+    HEADER_FIELD_NUMBER: builtins.int
+    READREQUEST_FIELD_NUMBER: builtins.int
+    ADDREQUEST_FIELD_NUMBER: builtins.int
+    AUTHREQUEST_FIELD_NUMBER: builtins.int
+    WRITELACREQUEST_FIELD_NUMBER: builtins.int
+    READLACREQUEST_FIELD_NUMBER: builtins.int
+    GETBOOKIEINFOREQUEST_FIELD_NUMBER: builtins.int
+    STARTTLSREQUEST_FIELD_NUMBER: builtins.int
+    FORCELEDGERREQUEST_FIELD_NUMBER: builtins.int
+    GETLISTOFENTRIESOFLEDGERREQUEST_FIELD_NUMBER: builtins.int
+    REQUESTCONTEXT_FIELD_NUMBER: builtins.int
+    @property
     def header(self) -> Global___BKPacketHeader: ...
-    @_builtins.property
+    @property
     def readRequest(self) -> Global___ReadRequest: ...
-    @_builtins.property
+    @property
     def addRequest(self) -> Global___AddRequest: ...
-    @_builtins.property
+    @property
     def authRequest(self) -> Global___AuthMessage: ...
-    @_builtins.property
+    @property
     def writeLacRequest(self) -> Global___WriteLacRequest: ...
-    @_builtins.property
+    @property
     def readLacRequest(self) -> Global___ReadLacRequest: ...
-    @_builtins.property
+    @property
     def getBookieInfoRequest(self) -> Global___GetBookieInfoRequest: ...
-    @_builtins.property
+    @property
     def startTLSRequest(self) -> Global___StartTLSRequest: ...
-    @_builtins.property
+    @property
     def forceLedgerRequest(self) -> Global___ForceLedgerRequest: ...
-    @_builtins.property
+    @property
     def getListOfEntriesOfLedgerRequest(self) -> Global___GetListOfEntriesOfLedgerRequest: ...
-    @_builtins.property
-    def requestContext(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextPair]: ...
+    @property
+    def requestContext(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ContextPair]: ...
     def __init__(
         self,
         *,
@@ -451,26 +423,23 @@ class Request(_message.Message):
         startTLSRequest: Global___StartTLSRequest | None = ...,
         forceLedgerRequest: Global___ForceLedgerRequest | None = ...,
         getListOfEntriesOfLedgerRequest: Global___GetListOfEntriesOfLedgerRequest | None = ...,
-        requestContext: _abc.Iterable[Global___ContextPair] | None = ...,
+        requestContext: collections.abc.Iterable[Global___ContextPair] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["addRequest", b"addRequest", "authRequest", b"authRequest", "forceLedgerRequest", b"forceLedgerRequest", "getBookieInfoRequest", b"getBookieInfoRequest", "getListOfEntriesOfLedgerRequest", b"getListOfEntriesOfLedgerRequest", "header", b"header", "readLacRequest", b"readLacRequest", "readRequest", b"readRequest", "startTLSRequest", b"startTLSRequest", "writeLacRequest", b"writeLacRequest"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addRequest", b"addRequest", "authRequest", b"authRequest", "forceLedgerRequest", b"forceLedgerRequest", "getBookieInfoRequest", b"getBookieInfoRequest", "getListOfEntriesOfLedgerRequest", b"getListOfEntriesOfLedgerRequest", "header", b"header", "readLacRequest", b"readLacRequest", "readRequest", b"readRequest", "requestContext", b"requestContext", "startTLSRequest", b"startTLSRequest", "writeLacRequest", b"writeLacRequest"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["addRequest", b"addRequest", "authRequest", b"authRequest", "forceLedgerRequest", b"forceLedgerRequest", "getBookieInfoRequest", b"getBookieInfoRequest", "getListOfEntriesOfLedgerRequest", b"getListOfEntriesOfLedgerRequest", "header", b"header", "readLacRequest", b"readLacRequest", "readRequest", b"readRequest", "startTLSRequest", b"startTLSRequest", "writeLacRequest", b"writeLacRequest"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["addRequest", b"addRequest", "authRequest", b"authRequest", "forceLedgerRequest", b"forceLedgerRequest", "getBookieInfoRequest", b"getBookieInfoRequest", "getListOfEntriesOfLedgerRequest", b"getListOfEntriesOfLedgerRequest", "header", b"header", "readLacRequest", b"readLacRequest", "readRequest", b"readRequest", "requestContext", b"requestContext", "startTLSRequest", b"startTLSRequest", "writeLacRequest", b"writeLacRequest"]) -> None: ...
 
-Global___Request: _TypeAlias = Request  # noqa: Y015
+Global___Request: typing_extensions.TypeAlias = Request
 
-@_typing.final
-class ReadRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ReadRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Flag:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _FlagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ReadRequest._Flag.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _FlagEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[ReadRequest._Flag.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         FENCE_LEDGER: ReadRequest._Flag.ValueType  # 1
         ENTRY_PIGGYBACK: ReadRequest._Flag.ValueType  # 2
 
@@ -478,277 +447,243 @@ class ReadRequest(_message.Message):
     FENCE_LEDGER: ReadRequest.Flag.ValueType  # 1
     ENTRY_PIGGYBACK: ReadRequest.Flag.ValueType  # 2
 
-    FLAG_FIELD_NUMBER: _builtins.int
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    ENTRYID_FIELD_NUMBER: _builtins.int
-    MASTERKEY_FIELD_NUMBER: _builtins.int
-    PREVIOUSLAC_FIELD_NUMBER: _builtins.int
-    TIMEOUT_FIELD_NUMBER: _builtins.int
+    FLAG_FIELD_NUMBER: builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
+    ENTRYID_FIELD_NUMBER: builtins.int
+    MASTERKEY_FIELD_NUMBER: builtins.int
+    PREVIOUSLAC_FIELD_NUMBER: builtins.int
+    TIMEOUT_FIELD_NUMBER: builtins.int
     flag: Global___ReadRequest.Flag.ValueType
     """An unset flag reads as FENCE_LEDGER: always ask HasField."""
-    ledgerId: _builtins.int
-    entryId: _builtins.int
-    masterKey: _builtins.bytes
-    previousLAC: _builtins.int
-    timeOut: _builtins.int
+    ledgerId: builtins.int
+    entryId: builtins.int
+    masterKey: builtins.bytes
+    previousLAC: builtins.int
+    timeOut: builtins.int
     """Milliseconds."""
     def __init__(
         self,
         *,
         flag: Global___ReadRequest.Flag.ValueType | None = ...,
-        ledgerId: _builtins.int | None = ...,
-        entryId: _builtins.int | None = ...,
-        masterKey: _builtins.bytes | None = ...,
-        previousLAC: _builtins.int | None = ...,
-        timeOut: _builtins.int | None = ...,
+        ledgerId: builtins.int | None = ...,
+        entryId: builtins.int | None = ...,
+        masterKey: builtins.bytes | None = ...,
+        previousLAC: builtins.int | None = ...,
+        timeOut: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "previousLAC", b"previousLAC", "timeOut", b"timeOut"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "previousLAC", b"previousLAC", "timeOut", b"timeOut"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "previousLAC", b"previousLAC", "timeOut", b"timeOut"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "previousLAC", b"previousLAC", "timeOut", b"timeOut"]) -> None: ...
 
-Global___ReadRequest: _TypeAlias = ReadRequest  # noqa: Y015
+Global___ReadRequest: typing_extensions.TypeAlias = ReadRequest
 
-@_typing.final
-class AddRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class AddRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Flag:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _FlagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[AddRequest._Flag.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _FlagEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[AddRequest._Flag.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         RECOVERY_ADD: AddRequest._Flag.ValueType  # 1
 
     class Flag(_Flag, metaclass=_FlagEnumTypeWrapper): ...
     RECOVERY_ADD: AddRequest.Flag.ValueType  # 1
 
-    FLAG_FIELD_NUMBER: _builtins.int
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    ENTRYID_FIELD_NUMBER: _builtins.int
-    MASTERKEY_FIELD_NUMBER: _builtins.int
-    BODY_FIELD_NUMBER: _builtins.int
-    WRITEFLAGS_FIELD_NUMBER: _builtins.int
+    FLAG_FIELD_NUMBER: builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
+    ENTRYID_FIELD_NUMBER: builtins.int
+    MASTERKEY_FIELD_NUMBER: builtins.int
+    BODY_FIELD_NUMBER: builtins.int
+    WRITEFLAGS_FIELD_NUMBER: builtins.int
     flag: Global___AddRequest.Flag.ValueType
     """An unset flag reads as RECOVERY_ADD: always ask HasField."""
-    ledgerId: _builtins.int
-    entryId: _builtins.int
-    masterKey: _builtins.bytes
-    body: _builtins.bytes
-    writeFlags: _builtins.int
+    ledgerId: builtins.int
+    entryId: builtins.int
+    masterKey: builtins.bytes
+    body: builtins.bytes
+    writeFlags: builtins.int
     """Bit 0: DEFERRED_SYNC."""
     def __init__(
         self,
         *,
         flag: Global___AddRequest.Flag.ValueType | None = ...,
-        ledgerId: _builtins.int | None = ...,
-        entryId: _builtins.int | None = ...,
-        masterKey: _builtins.bytes | None = ...,
-        body: _builtins.bytes | None = ...,
-        writeFlags: _builtins.int | None = ...,
+        ledgerId: builtins.int | None = ...,
+        entryId: builtins.int | None = ...,
+        masterKey: builtins.bytes | None = ...,
+        body: builtins.bytes | None = ...,
+        writeFlags: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "writeFlags", b"writeFlags"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "writeFlags", b"writeFlags"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "writeFlags", b"writeFlags"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "writeFlags", b"writeFlags"]) -> None: ...
 
-Global___AddRequest: _TypeAlias = AddRequest  # noqa: Y015
+Global___AddRequest: typing_extensions.TypeAlias = AddRequest
 
-@_typing.final
-class WriteLacRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class WriteLacRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    LAC_FIELD_NUMBER: _builtins.int
-    MASTERKEY_FIELD_NUMBER: _builtins.int
-    BODY_FIELD_NUMBER: _builtins.int
-    ledgerId: _builtins.int
-    lac: _builtins.int
-    masterKey: _builtins.bytes
-    body: _builtins.bytes
+    LEDGERID_FIELD_NUMBER: builtins.int
+    LAC_FIELD_NUMBER: builtins.int
+    MASTERKEY_FIELD_NUMBER: builtins.int
+    BODY_FIELD_NUMBER: builtins.int
+    ledgerId: builtins.int
+    lac: builtins.int
+    masterKey: builtins.bytes
+    body: builtins.bytes
     def __init__(
         self,
         *,
-        ledgerId: _builtins.int | None = ...,
-        lac: _builtins.int | None = ...,
-        masterKey: _builtins.bytes | None = ...,
-        body: _builtins.bytes | None = ...,
+        ledgerId: builtins.int | None = ...,
+        lac: builtins.int | None = ...,
+        masterKey: builtins.bytes | None = ...,
+        body: builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "lac", b"lac", "ledgerId", b"ledgerId", "masterKey", b"masterKey"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "lac", b"lac", "ledgerId", b"ledgerId", "masterKey", b"masterKey"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "lac", b"lac", "ledgerId", b"ledgerId", "masterKey", b"masterKey"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "lac", b"lac", "ledgerId", b"ledgerId", "masterKey", b"masterKey"]) -> None: ...
 
-Global___WriteLacRequest: _TypeAlias = WriteLacRequest  # noqa: Y015
+Global___WriteLacRequest: typing_extensions.TypeAlias = WriteLacRequest
 
-@_typing.final
-class ReadLacRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ReadLacRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    ledgerId: _builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
+    ledgerId: builtins.int
     def __init__(
         self,
         *,
-        ledgerId: _builtins.int | None = ...,
+        ledgerId: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["ledgerId", b"ledgerId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ledgerId", b"ledgerId"]) -> None: ...
 
-Global___ReadLacRequest: _TypeAlias = ReadLacRequest  # noqa: Y015
+Global___ReadLacRequest: typing_extensions.TypeAlias = ReadLacRequest
 
-@_typing.final
-class ForceLedgerRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ForceLedgerRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    ledgerId: _builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
+    ledgerId: builtins.int
     def __init__(
         self,
         *,
-        ledgerId: _builtins.int | None = ...,
+        ledgerId: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["ledgerId", b"ledgerId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ledgerId", b"ledgerId"]) -> None: ...
 
-Global___ForceLedgerRequest: _TypeAlias = ForceLedgerRequest  # noqa: Y015
+Global___ForceLedgerRequest: typing_extensions.TypeAlias = ForceLedgerRequest
 
-@_typing.final
-class GetListOfEntriesOfLedgerRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class GetListOfEntriesOfLedgerRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    ledgerId: _builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
+    ledgerId: builtins.int
     def __init__(
         self,
         *,
-        ledgerId: _builtins.int | None = ...,
+        ledgerId: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["ledgerId", b"ledgerId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ledgerId", b"ledgerId"]) -> None: ...
 
-Global___GetListOfEntriesOfLedgerRequest: _TypeAlias = GetListOfEntriesOfLedgerRequest  # noqa: Y015
+Global___GetListOfEntriesOfLedgerRequest: typing_extensions.TypeAlias = GetListOfEntriesOfLedgerRequest
 
-@_typing.final
-class GetBookieInfoRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class GetBookieInfoRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    REQUESTED_FIELD_NUMBER: _builtins.int
-    requested: _builtins.int
+    REQUESTED_FIELD_NUMBER: builtins.int
+    requested: builtins.int
     """Bit 0: total disk capacity, bit 1: free disk space."""
     def __init__(
         self,
         *,
-        requested: _builtins.int | None = ...,
+        requested: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["requested", b"requested"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["requested", b"requested"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["requested", b"requested"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["requested", b"requested"]) -> None: ...
 
-Global___GetBookieInfoRequest: _TypeAlias = GetBookieInfoRequest  # noqa: Y015
+Global___GetBookieInfoRequest: typing_extensions.TypeAlias = GetBookieInfoRequest
 
-@_typing.final
-class AuthMessage(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class AuthMessage(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    AUTHPLUGINNAME_FIELD_NUMBER: _builtins.int
-    PAYLOAD_FIELD_NUMBER: _builtins.int
-    authPluginName: _builtins.str
-    payload: _builtins.bytes
+    AUTHPLUGINNAME_FIELD_NUMBER: builtins.int
+    PAYLOAD_FIELD_NUMBER: builtins.int
+    authPluginName: builtins.str
+    payload: builtins.bytes
     def __init__(
         self,
         *,
-        authPluginName: _builtins.str | None = ...,
-        payload: _builtins.bytes | None = ...,
+        authPluginName: builtins.str | None = ...,
+        payload: builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["authPluginName", b"authPluginName", "payload", b"payload"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["authPluginName", b"authPluginName", "payload", b"payload"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["authPluginName", b"authPluginName", "payload", b"payload"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["authPluginName", b"authPluginName", "payload", b"payload"]) -> None: ...
 
-Global___AuthMessage: _TypeAlias = AuthMessage  # noqa: Y015
+Global___AuthMessage: typing_extensions.TypeAlias = AuthMessage
 
-@_typing.final
-class StartTLSRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StartTLSRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     def __init__(
         self,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___StartTLSRequest: _TypeAlias = StartTLSRequest  # noqa: Y015
+Global___StartTLSRequest: typing_extensions.TypeAlias = StartTLSRequest
 
-@_typing.final
-class StartTLSResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StartTLSResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     def __init__(
         self,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___StartTLSResponse: _TypeAlias = StartTLSResponse  # noqa: Y015
+Global___StartTLSResponse: typing_extensions.TypeAlias = StartTLSResponse
 
-@_typing.final
-class Response(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class Response(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    HEADER_FIELD_NUMBER: _builtins.int
-    STATUS_FIELD_NUMBER: _builtins.int
-    READRESPONSE_FIELD_NUMBER: _builtins.int
-    ADDRESPONSE_FIELD_NUMBER: _builtins.int
-    AUTHRESPONSE_FIELD_NUMBER: _builtins.int
-    WRITELACRESPONSE_FIELD_NUMBER: _builtins.int
-    READLACRESPONSE_FIELD_NUMBER: _builtins.int
-    GETBOOKIEINFORESPONSE_FIELD_NUMBER: _builtins.int
-    STARTTLSRESPONSE_FIELD_NUMBER: _builtins.int
-    FORCELEDGERRESPONSE_FIELD_NUMBER: _builtins.int
-    GETLISTOFENTRIESOFLEDGERRESPONSE_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    READRESPONSE_FIELD_NUMBER: builtins.int
+    ADDRESPONSE_FIELD_NUMBER: builtins.int
+    AUTHRESPONSE_FIELD_NUMBER: builtins.int
+    WRITELACRESPONSE_FIELD_NUMBER: builtins.int
+    READLACRESPONSE_FIELD_NUMBER: builtins.int
+    GETBOOKIEINFORESPONSE_FIELD_NUMBER: builtins.int
+    STARTTLSRESPONSE_FIELD_NUMBER: builtins.int
+    FORCELEDGERRESPONSE_FIELD_NUMBER: builtins.int
+    GETLISTOFENTRIESOFLEDGERRESPONSE_FIELD_NUMBER: builtins.int
     status: Global___StatusCode.ValueType
-    @_builtins.property
+    @property
     def header(self) -> Global___BKPacketHeader: ...
-    @_builtins.property
+    @property
     def readResponse(self) -> Global___ReadResponse: ...
-    @_builtins.property
+    @property
     def addResponse(self) -> Global___AddResponse: ...
-    @_builtins.property
+    @property
     def authResponse(self) -> Global___AuthMessage: ...
-    @_builtins.property
+    @property
     def writeLacResponse(self) -> Global___WriteLacResponse: ...
-    @_builtins.property
+    @property
     def readLacResponse(self) -> Global___ReadLacResponse: ...
-    @_builtins.property
+    @property
     def getBookieInfoResponse(self) -> Global___GetBookieInfoResponse: ...
-    @_builtins.property
+    @property
     def startTLSResponse(self) -> Global___StartTLSResponse: ...
-    @_builtins.property
+    @property
     def forceLedgerResponse(self) -> Global___ForceLedgerResponse: ...
-    @_builtins.property
+    @property
     def getListOfEntriesOfLedgerResponse(self) -> Global___GetListOfEntriesOfLedgerResponse: ...
     def __init__(
         self,
@@ -765,192 +700,168 @@ class Response(_message.Message):
         forceLedgerResponse: Global___ForceLedgerResponse | None = ...,
         getListOfEntriesOfLedgerResponse: Global___GetListOfEntriesOfLedgerResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["addResponse", b"addResponse", "authResponse", b"authResponse", "forceLedgerResponse", b"forceLedgerResponse", "getBookieInfoResponse", b"getBookieInfoResponse", "getListOfEntriesOfLedgerResponse", b"getListOfEntriesOfLedgerResponse", "header", b"header", "readLacResponse", b"readLacResponse", "readResponse", b"readResponse", "startTLSResponse", b"startTLSResponse", "status", b"status", "writeLacResponse", b"writeLacResponse"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addResponse", b"addResponse", "authResponse", b"authResponse", "forceLedgerResponse", b"forceLedgerResponse", "getBookieInfoResponse", b"getBookieInfoResponse", "getListOfEntriesOfLedgerResponse", b"getListOfEntriesOfLedgerResponse", "header", b"header", "readLacResponse", b"readLacResponse", "readResponse", b"readResponse", "startTLSResponse", b"startTLSResponse", "status", b"status", "writeLacResponse", b"writeLacResponse"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["addResponse", b"addResponse", "authResponse", b"authResponse", "forceLedgerResponse", b"forceLedgerResponse", "getBookieInfoResponse", b"getBookieInfoResponse", "getListOfEntriesOfLedgerResponse", b"getListOfEntriesOfLedgerResponse", "header", b"header", "readLacResponse", b"readLacResponse", "readResponse", b"readResponse", "startTLSResponse", b"startTLSResponse", "status", b"status", "writeLacResponse", b"writeLacResponse"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["addResponse", b"addResponse", "authResponse", b"authResponse", "forceLedgerResponse", b"forceLedgerResponse", "getBookieInfoResponse", b"getBookieInfoResponse", "getListOfEntriesOfLedgerResponse", b"getListOfEntriesOfLedgerResponse", "header", b"header", "readLacResponse", b"readLacResponse", "readResponse", b"readResponse", "startTLSResponse", b"startTLSResponse", "status", b"status", "writeLacResponse", b"writeLacResponse"]) -> None: ...
 
-Global___Response: _TypeAlias = Response  # noqa: Y015
+Global___Response: typing_extensions.TypeAlias = Response
 
-@_typing.final
-class ReadResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ReadResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    ENTRYID_FIELD_NUMBER: _builtins.int
-    BODY_FIELD_NUMBER: _builtins.int
-    MAXLAC_FIELD_NUMBER: _builtins.int
-    LACUPDATETIMESTAMP_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
+    ENTRYID_FIELD_NUMBER: builtins.int
+    BODY_FIELD_NUMBER: builtins.int
+    MAXLAC_FIELD_NUMBER: builtins.int
+    LACUPDATETIMESTAMP_FIELD_NUMBER: builtins.int
     status: Global___StatusCode.ValueType
-    ledgerId: _builtins.int
-    entryId: _builtins.int
-    body: _builtins.bytes
-    maxLAC: _builtins.int
-    lacUpdateTimestamp: _builtins.int
+    ledgerId: builtins.int
+    entryId: builtins.int
+    body: builtins.bytes
+    maxLAC: builtins.int
+    lacUpdateTimestamp: builtins.int
     """Milliseconds since the epoch."""
     def __init__(
         self,
         *,
         status: Global___StatusCode.ValueType | None = ...,
-        ledgerId: _builtins.int | None = ...,
-        entryId: _builtins.int | None = ...,
-        body: _builtins.bytes | None = ...,
-        maxLAC: _builtins.int | None = ...,
-        lacUpdateTimestamp: _builtins.int | None = ...,
+        ledgerId: builtins.int | None = ...,
+        entryId: builtins.int | None = ...,
+        body: builtins.bytes | None = ...,
+        maxLAC: builtins.int | None = ...,
+        lacUpdateTimestamp: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "entryId", b"entryId", "lacUpdateTimestamp", b"lacUpdateTimestamp", "ledgerId", b"ledgerId", "maxLAC", b"maxLAC", "status", b"status"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "entryId", b"entryId", "lacUpdateTimestamp", b"lacUpdateTimestamp", "ledgerId", b"ledgerId", "maxLAC", b"maxLAC", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "entryId", b"entryId", "lacUpdateTimestamp", b"lacUpdateTimestamp", "ledgerId", b"ledgerId", "maxLAC", b"maxLAC", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "entryId", b"entryId", "lacUpdateTimestamp", b"lacUpdateTimestamp", "ledgerId", b"ledgerId", "maxLAC", b"maxLAC", "status", b"status"]) -> None: ...
 
-Global___ReadResponse: _TypeAlias = ReadResponse  # noqa: Y015
+Global___ReadResponse: typing_extensions.TypeAlias = ReadResponse
 
-@_typing.final
-class AddResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class AddResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    ENTRYID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
+    ENTRYID_FIELD_NUMBER: builtins.int
     status: Global___StatusCode.ValueType
-    ledgerId: _builtins.int
-    entryId: _builtins.int
+    ledgerId: builtins.int
+    entryId: builtins.int
     def __init__(
         self,
         *,
         status: Global___StatusCode.ValueType | None = ...,
-        ledgerId: _builtins.int | None = ...,
-        entryId: _builtins.int | None = ...,
+        ledgerId: builtins.int | None = ...,
+        entryId: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId", "status", b"status"]) -> None: ...
 
-Global___AddResponse: _TypeAlias = AddResponse  # noqa: Y015
+Global___AddResponse: typing_extensions.TypeAlias = AddResponse
 
-@_typing.final
-class WriteLacResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class WriteLacResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    LEDGERID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
     status: Global___StatusCode.ValueType
-    ledgerId: _builtins.int
+    ledgerId: builtins.int
     def __init__(
         self,
         *,
         status: Global___StatusCode.ValueType | None = ...,
-        ledgerId: _builtins.int | None = ...,
+        ledgerId: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["ledgerId", b"ledgerId", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ledgerId", b"ledgerId", "status", b"status"]) -> None: ...
 
-Global___WriteLacResponse: _TypeAlias = WriteLacResponse  # noqa: Y015
+Global___WriteLacResponse: typing_extensions.TypeAlias = WriteLacResponse
 
-@_typing.final
-class ForceLedgerResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ForceLedgerResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    LEDGERID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
     status: Global___StatusCode.ValueType
-    ledgerId: _builtins.int
+    ledgerId: builtins.int
     def __init__(
         self,
         *,
         status: Global___StatusCode.ValueType | None = ...,
-        ledgerId: _builtins.int | None = ...,
+        ledgerId: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["ledgerId", b"ledgerId", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ledgerId", b"ledgerId", "status", b"status"]) -> None: ...
 
-Global___ForceLedgerResponse: _TypeAlias = ForceLedgerResponse  # noqa: Y015
+Global___ForceLedgerResponse: typing_extensions.TypeAlias = ForceLedgerResponse
 
-@_typing.final
-class ReadLacResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ReadLacResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    LACBODY_FIELD_NUMBER: _builtins.int
-    LASTENTRYBODY_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
+    LACBODY_FIELD_NUMBER: builtins.int
+    LASTENTRYBODY_FIELD_NUMBER: builtins.int
     status: Global___StatusCode.ValueType
-    ledgerId: _builtins.int
-    lacBody: _builtins.bytes
-    lastEntryBody: _builtins.bytes
+    ledgerId: builtins.int
+    lacBody: builtins.bytes
+    lastEntryBody: builtins.bytes
     def __init__(
         self,
         *,
         status: Global___StatusCode.ValueType | None = ...,
-        ledgerId: _builtins.int | None = ...,
-        lacBody: _builtins.bytes | None = ...,
-        lastEntryBody: _builtins.bytes | None = ...,
+        ledgerId: builtins.int | None = ...,
+        lacBody: builtins.bytes | None = ...,
+        lastEntryBody: builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lacBody", b"lacBody", "lastEntryBody", b"lastEntryBody", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lacBody", b"lacBody", "lastEntryBody", b"lastEntryBody", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["lacBody", b"lacBody", "lastEntryBody", b"lastEntryBody", "ledgerId", b"ledgerId", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["lacBody", b"lacBody", "lastEntryBody", b"lastEntryBody", "ledgerId", b"ledgerId", "status", b"status"]) -> None: ...
 
-Global___ReadLacResponse: _TypeAlias = ReadLacResponse  # noqa: Y015
+Global___ReadLacResponse: typing_extensions.TypeAlias = ReadLacResponse
 
-@_typing.final
-class GetBookieInfoResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class GetBookieInfoResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    TOTALDISKCAPACITY_FIELD_NUMBER: _builtins.int
-    FREEDISKSPACE_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    TOTALDISKCAPACITY_FIELD_NUMBER: builtins.int
+    FREEDISKSPACE_FIELD_NUMBER: builtins.int
     status: Global___StatusCode.ValueType
-    totalDiskCapacity: _builtins.int
-    freeDiskSpace: _builtins.int
+    totalDiskCapacity: builtins.int
+    freeDiskSpace: builtins.int
     def __init__(
         self,
         *,
         status: Global___StatusCode.ValueType | None = ...,
-        totalDiskCapacity: _builtins.int | None = ...,
-        freeDiskSpace: _builtins.int | None = ...,
+        totalDiskCapacity: builtins.int | None = ...,
+        freeDiskSpace: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["freeDiskSpace", b"freeDiskSpace", "status", b"status", "totalDiskCapacity", b"totalDiskCapacity"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["freeDiskSpace", b"freeDiskSpace", "status", b"status", "totalDiskCapacity", b"totalDiskCapacity"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["freeDiskSpace", b"freeDiskSpace", "status", b"status", "totalDiskCapacity", b"totalDiskCapacity"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["freeDiskSpace", b"freeDiskSpace", "status", b"status", "totalDiskCapacity", b"totalDiskCapacity"]) -> None: ...
 
-Global___GetBookieInfoResponse: _TypeAlias = GetBookieInfoResponse  # noqa: Y015
+Global___GetBookieInfoResponse: typing_extensions.TypeAlias = GetBookieInfoResponse
 
-@_typing.final
-class GetListOfEntriesOfLedgerResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class GetListOfEntriesOfLedgerResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    AVAILABILITYOFENTRIESOFLEDGER_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
+    AVAILABILITYOFENTRIESOFLEDGER_FIELD_NUMBER: builtins.int
     status: Global___StatusCode.ValueType
-    ledgerId: _builtins.int
-    availabilityOfEntriesOfLedger: _builtins.bytes
+    ledgerId: builtins.int
+    availabilityOfEntriesOfLedger: builtins.bytes
     def __init__(
         self,
         *,
         status: Global___StatusCode.ValueType | None = ...,
-        ledgerId: _builtins.int | None = ...,
-        availabilityOfEntriesOfLedger: _builtins.bytes | None = ...,
+        ledgerId: builtins.int | None = ...,
+        availabilityOfEntriesOfLedger: builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["availabilityOfEntriesOfLedger", b"availabilityOfEntriesOfLedger", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["availabilityOfEntriesOfLedger", b"availabilityOfEntriesOfLedger", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["availabilityOfEntriesOfLedger", b"availabilityOfEntriesOfLedger", "ledgerId", b"ledgerId", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["availabilityOfEntriesOfLedger", b"availabilityOfEntriesOfLedger", "ledgerId", b"ledgerId", "status", b"status"]) -> None: ...
 
-Global___GetListOfEntriesOfLedgerResponse: _TypeAlias = GetListOfEntriesOfLedgerResponse  # noqa: Y015
+Global___GetListOfEntriesOfLedgerResponse: typing_extensions.TypeAlias = GetListOfEntriesOfLedgerResponse

@@ -6,28 +6,28 @@ What a managed ledger keeps in the metadata store and in cursor ledgers, and the
 Numbers, names and types are those of Apache Pulsar's stored formats; the package name is ours.
 """
 
-from collections import abc as _abc
-from google.protobuf import descriptor as _descriptor
-from google.protobuf import message as _message
-from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
-import builtins as _builtins
+import builtins
+import collections.abc
+import google.protobuf.descriptor
+import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
+import google.protobuf.message
 import sys
-import typing as _typing
+import typing
 
-if sys.version_info >= (3, 11):
-    from typing import TypeAlias as _TypeAlias, Never as _Never
+if sys.version_info >= (3, 10):
+    import typing as typing_extensions
 else:
-    from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
+    import typing_extensions
 
-DESCRIPTOR: _descriptor.FileDescriptor
+DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 class _CompressionType:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
 
-class _CompressionTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CompressionType.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
+class _CompressionTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_CompressionType.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     NONE: _CompressionType.ValueType  # 0
     LZ4: _CompressionType.ValueType  # 1
     ZLIB: _CompressionType.ValueType  # 2
@@ -41,107 +41,95 @@ LZ4: CompressionType.ValueType  # 1
 ZLIB: CompressionType.ValueType  # 2
 ZSTD: CompressionType.ValueType  # 3
 SNAPPY: CompressionType.ValueType  # 4
-Global___CompressionType: _TypeAlias = CompressionType  # noqa: Y015
+Global___CompressionType: typing_extensions.TypeAlias = CompressionType
 
-@_typing.final
-class KeyValue(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class KeyValue(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    KEY_FIELD_NUMBER: _builtins.int
-    VALUE_FIELD_NUMBER: _builtins.int
-    key: _builtins.str
-    value: _builtins.str
+    KEY_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    key: builtins.str
+    value: builtins.str
     def __init__(
         self,
         *,
-        key: _builtins.str | None = ...,
-        value: _builtins.str | None = ...,
+        key: builtins.str | None = ...,
+        value: builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
-Global___KeyValue: _TypeAlias = KeyValue  # noqa: Y015
+Global___KeyValue: typing_extensions.TypeAlias = KeyValue
 
-@_typing.final
-class LongProperty(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class LongProperty(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    NAME_FIELD_NUMBER: _builtins.int
-    VALUE_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    value: _builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    value: builtins.int
     def __init__(
         self,
         *,
-        name: _builtins.str | None = ...,
-        value: _builtins.int | None = ...,
+        name: builtins.str | None = ...,
+        value: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "value", b"value"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "value", b"value"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["name", b"name", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "value", b"value"]) -> None: ...
 
-Global___LongProperty: _TypeAlias = LongProperty  # noqa: Y015
+Global___LongProperty: typing_extensions.TypeAlias = LongProperty
 
-@_typing.final
-class StringProperty(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StringProperty(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    NAME_FIELD_NUMBER: _builtins.int
-    VALUE_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    value: _builtins.str
+    NAME_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    value: builtins.str
     def __init__(
         self,
         *,
-        name: _builtins.str | None = ...,
-        value: _builtins.str | None = ...,
+        name: builtins.str | None = ...,
+        value: builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "value", b"value"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "value", b"value"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["name", b"name", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "value", b"value"]) -> None: ...
 
-Global___StringProperty: _TypeAlias = StringProperty  # noqa: Y015
+Global___StringProperty: typing_extensions.TypeAlias = StringProperty
 
-@_typing.final
-class NestedPositionInfo(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class NestedPositionInfo(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    ENTRYID_FIELD_NUMBER: _builtins.int
-    ledgerId: _builtins.int
-    entryId: _builtins.int
+    LEDGERID_FIELD_NUMBER: builtins.int
+    ENTRYID_FIELD_NUMBER: builtins.int
+    ledgerId: builtins.int
+    entryId: builtins.int
     def __init__(
         self,
         *,
-        ledgerId: _builtins.int | None = ...,
-        entryId: _builtins.int | None = ...,
+        ledgerId: builtins.int | None = ...,
+        entryId: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId"]) -> None: ...
 
-Global___NestedPositionInfo: _TypeAlias = NestedPositionInfo  # noqa: Y015
+Global___NestedPositionInfo: typing_extensions.TypeAlias = NestedPositionInfo
 
-@_typing.final
-class MessageRange(_message.Message):
+@typing.final
+class MessageRange(google.protobuf.message.Message):
     """Acknowledged entries: the lower endpoint is exclusive, the upper one inclusive."""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    LOWERENDPOINT_FIELD_NUMBER: _builtins.int
-    UPPERENDPOINT_FIELD_NUMBER: _builtins.int
-    @_builtins.property
+    LOWERENDPOINT_FIELD_NUMBER: builtins.int
+    UPPERENDPOINT_FIELD_NUMBER: builtins.int
+    @property
     def lowerEndpoint(self) -> Global___NestedPositionInfo: ...
-    @_builtins.property
+    @property
     def upperEndpoint(self) -> Global___NestedPositionInfo: ...
     def __init__(
         self,
@@ -149,410 +137,366 @@ class MessageRange(_message.Message):
         lowerEndpoint: Global___NestedPositionInfo | None = ...,
         upperEndpoint: Global___NestedPositionInfo | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lowerEndpoint", b"lowerEndpoint", "upperEndpoint", b"upperEndpoint"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lowerEndpoint", b"lowerEndpoint", "upperEndpoint", b"upperEndpoint"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["lowerEndpoint", b"lowerEndpoint", "upperEndpoint", b"upperEndpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["lowerEndpoint", b"lowerEndpoint", "upperEndpoint", b"upperEndpoint"]) -> None: ...
 
-Global___MessageRange: _TypeAlias = MessageRange  # noqa: Y015
+Global___MessageRange: typing_extensions.TypeAlias = MessageRange
 
-@_typing.final
-class BatchedEntryDeletionIndexInfo(_message.Message):
+@typing.final
+class BatchedEntryDeletionIndexInfo(google.protobuf.message.Message):
     """Words of a java.util.BitSet over the batch's indexes; 1 = still to be acknowledged."""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    POSITION_FIELD_NUMBER: _builtins.int
-    DELETESET_FIELD_NUMBER: _builtins.int
-    @_builtins.property
+    POSITION_FIELD_NUMBER: builtins.int
+    DELETESET_FIELD_NUMBER: builtins.int
+    @property
     def position(self) -> Global___NestedPositionInfo: ...
-    @_builtins.property
-    def deleteSet(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @property
+    def deleteSet(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     def __init__(
         self,
         *,
         position: Global___NestedPositionInfo | None = ...,
-        deleteSet: _abc.Iterable[_builtins.int] | None = ...,
+        deleteSet: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleteSet", b"deleteSet", "position", b"position"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["position", b"position"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["deleteSet", b"deleteSet", "position", b"position"]) -> None: ...
 
-Global___BatchedEntryDeletionIndexInfo: _TypeAlias = BatchedEntryDeletionIndexInfo  # noqa: Y015
+Global___BatchedEntryDeletionIndexInfo: typing_extensions.TypeAlias = BatchedEntryDeletionIndexInfo
 
-@_typing.final
-class LongListMap(_message.Message):
+@typing.final
+class LongListMap(google.protobuf.message.Message):
     """key = ledger id; values = words of a java.util.BitSet over entry ids; 1 = acknowledged."""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    KEY_FIELD_NUMBER: _builtins.int
-    VALUES_FIELD_NUMBER: _builtins.int
-    key: _builtins.int
-    @_builtins.property
-    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    KEY_FIELD_NUMBER: builtins.int
+    VALUES_FIELD_NUMBER: builtins.int
+    key: builtins.int
+    @property
+    def values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     def __init__(
         self,
         *,
-        key: _builtins.int | None = ...,
-        values: _abc.Iterable[_builtins.int] | None = ...,
+        key: builtins.int | None = ...,
+        values: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "values", b"values"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["key", b"key"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key", "values", b"values"]) -> None: ...
 
-Global___LongListMap: _TypeAlias = LongListMap  # noqa: Y015
+Global___LongListMap: typing_extensions.TypeAlias = LongListMap
 
-@_typing.final
-class OffloadDriverMetadata(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class OffloadDriverMetadata(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    NAME_FIELD_NUMBER: _builtins.int
-    PROPERTIES_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    @_builtins.property
-    def properties(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValue]: ...
+    NAME_FIELD_NUMBER: builtins.int
+    PROPERTIES_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    @property
+    def properties(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___KeyValue]: ...
     def __init__(
         self,
         *,
-        name: _builtins.str | None = ...,
-        properties: _abc.Iterable[Global___KeyValue] | None = ...,
+        name: builtins.str | None = ...,
+        properties: collections.abc.Iterable[Global___KeyValue] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "properties", b"properties"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["name", b"name"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "properties", b"properties"]) -> None: ...
 
-Global___OffloadDriverMetadata: _TypeAlias = OffloadDriverMetadata  # noqa: Y015
+Global___OffloadDriverMetadata: typing_extensions.TypeAlias = OffloadDriverMetadata
 
-@_typing.final
-class OffloadSegment(_message.Message):
+@typing.final
+class OffloadSegment(google.protobuf.message.Message):
     """Streaming offload, which no release writes: kept as unknown fields."""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     def __init__(
         self,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___OffloadSegment: _TypeAlias = OffloadSegment  # noqa: Y015
+Global___OffloadSegment: typing_extensions.TypeAlias = OffloadSegment
 
-@_typing.final
-class OffloadContext(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class OffloadContext(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    UIDMSB_FIELD_NUMBER: _builtins.int
-    UIDLSB_FIELD_NUMBER: _builtins.int
-    COMPLETE_FIELD_NUMBER: _builtins.int
-    BOOKKEEPERDELETED_FIELD_NUMBER: _builtins.int
-    TIMESTAMP_FIELD_NUMBER: _builtins.int
-    DRIVERMETADATA_FIELD_NUMBER: _builtins.int
-    OFFLOADSEGMENT_FIELD_NUMBER: _builtins.int
-    uidMsb: _builtins.int
-    uidLsb: _builtins.int
-    complete: _builtins.bool
-    bookkeeperDeleted: _builtins.bool
-    timestamp: _builtins.int
-    @_builtins.property
+    UIDMSB_FIELD_NUMBER: builtins.int
+    UIDLSB_FIELD_NUMBER: builtins.int
+    COMPLETE_FIELD_NUMBER: builtins.int
+    BOOKKEEPERDELETED_FIELD_NUMBER: builtins.int
+    TIMESTAMP_FIELD_NUMBER: builtins.int
+    DRIVERMETADATA_FIELD_NUMBER: builtins.int
+    OFFLOADSEGMENT_FIELD_NUMBER: builtins.int
+    uidMsb: builtins.int
+    uidLsb: builtins.int
+    complete: builtins.bool
+    bookkeeperDeleted: builtins.bool
+    timestamp: builtins.int
+    @property
     def driverMetadata(self) -> Global___OffloadDriverMetadata: ...
-    @_builtins.property
-    def offloadSegment(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffloadSegment]: ...
+    @property
+    def offloadSegment(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___OffloadSegment]: ...
     def __init__(
         self,
         *,
-        uidMsb: _builtins.int | None = ...,
-        uidLsb: _builtins.int | None = ...,
-        complete: _builtins.bool | None = ...,
-        bookkeeperDeleted: _builtins.bool | None = ...,
-        timestamp: _builtins.int | None = ...,
+        uidMsb: builtins.int | None = ...,
+        uidLsb: builtins.int | None = ...,
+        complete: builtins.bool | None = ...,
+        bookkeeperDeleted: builtins.bool | None = ...,
+        timestamp: builtins.int | None = ...,
         driverMetadata: Global___OffloadDriverMetadata | None = ...,
-        offloadSegment: _abc.Iterable[Global___OffloadSegment] | None = ...,
+        offloadSegment: collections.abc.Iterable[Global___OffloadSegment] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bookkeeperDeleted", b"bookkeeperDeleted", "complete", b"complete", "driverMetadata", b"driverMetadata", "timestamp", b"timestamp", "uidLsb", b"uidLsb", "uidMsb", b"uidMsb"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bookkeeperDeleted", b"bookkeeperDeleted", "complete", b"complete", "driverMetadata", b"driverMetadata", "offloadSegment", b"offloadSegment", "timestamp", b"timestamp", "uidLsb", b"uidLsb", "uidMsb", b"uidMsb"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["bookkeeperDeleted", b"bookkeeperDeleted", "complete", b"complete", "driverMetadata", b"driverMetadata", "timestamp", b"timestamp", "uidLsb", b"uidLsb", "uidMsb", b"uidMsb"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["bookkeeperDeleted", b"bookkeeperDeleted", "complete", b"complete", "driverMetadata", b"driverMetadata", "offloadSegment", b"offloadSegment", "timestamp", b"timestamp", "uidLsb", b"uidLsb", "uidMsb", b"uidMsb"]) -> None: ...
 
-Global___OffloadContext: _TypeAlias = OffloadContext  # noqa: Y015
+Global___OffloadContext: typing_extensions.TypeAlias = OffloadContext
 
-@_typing.final
-class ManagedLedgerInfo(_message.Message):
+@typing.final
+class ManagedLedgerInfo(google.protobuf.message.Message):
     """The value of /managed-ledgers/{tenant}/{namespace}/{domain}/{topic}."""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    @_typing.final
-    class LedgerInfo(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class LedgerInfo(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        LEDGERID_FIELD_NUMBER: _builtins.int
-        ENTRIES_FIELD_NUMBER: _builtins.int
-        SIZE_FIELD_NUMBER: _builtins.int
-        TIMESTAMP_FIELD_NUMBER: _builtins.int
-        OFFLOADCONTEXT_FIELD_NUMBER: _builtins.int
-        PROPERTIES_FIELD_NUMBER: _builtins.int
-        ledgerId: _builtins.int
-        entries: _builtins.int
-        size: _builtins.int
-        timestamp: _builtins.int
-        @_builtins.property
+        LEDGERID_FIELD_NUMBER: builtins.int
+        ENTRIES_FIELD_NUMBER: builtins.int
+        SIZE_FIELD_NUMBER: builtins.int
+        TIMESTAMP_FIELD_NUMBER: builtins.int
+        OFFLOADCONTEXT_FIELD_NUMBER: builtins.int
+        PROPERTIES_FIELD_NUMBER: builtins.int
+        ledgerId: builtins.int
+        entries: builtins.int
+        size: builtins.int
+        timestamp: builtins.int
+        @property
         def offloadContext(self) -> Global___OffloadContext: ...
-        @_builtins.property
-        def properties(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValue]: ...
+        @property
+        def properties(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___KeyValue]: ...
         def __init__(
             self,
             *,
-            ledgerId: _builtins.int | None = ...,
-            entries: _builtins.int | None = ...,
-            size: _builtins.int | None = ...,
-            timestamp: _builtins.int | None = ...,
+            ledgerId: builtins.int | None = ...,
+            entries: builtins.int | None = ...,
+            size: builtins.int | None = ...,
+            timestamp: builtins.int | None = ...,
             offloadContext: Global___OffloadContext | None = ...,
-            properties: _abc.Iterable[Global___KeyValue] | None = ...,
+            properties: collections.abc.Iterable[Global___KeyValue] | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "ledgerId", b"ledgerId", "offloadContext", b"offloadContext", "size", b"size", "timestamp", b"timestamp"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "ledgerId", b"ledgerId", "offloadContext", b"offloadContext", "properties", b"properties", "size", b"size", "timestamp", b"timestamp"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def HasField(self, field_name: typing.Literal["entries", b"entries", "ledgerId", b"ledgerId", "offloadContext", b"offloadContext", "size", b"size", "timestamp", b"timestamp"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["entries", b"entries", "ledgerId", b"ledgerId", "offloadContext", b"offloadContext", "properties", b"properties", "size", b"size", "timestamp", b"timestamp"]) -> None: ...
 
-    LEDGERINFO_FIELD_NUMBER: _builtins.int
-    TERMINATEDPOSITION_FIELD_NUMBER: _builtins.int
-    PROPERTIES_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def ledgerInfo(self) -> _containers.RepeatedCompositeFieldContainer[Global___ManagedLedgerInfo.LedgerInfo]: ...
-    @_builtins.property
+    LEDGERINFO_FIELD_NUMBER: builtins.int
+    TERMINATEDPOSITION_FIELD_NUMBER: builtins.int
+    PROPERTIES_FIELD_NUMBER: builtins.int
+    @property
+    def ledgerInfo(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ManagedLedgerInfo.LedgerInfo]: ...
+    @property
     def terminatedPosition(self) -> Global___NestedPositionInfo: ...
-    @_builtins.property
-    def properties(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValue]: ...
+    @property
+    def properties(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___KeyValue]: ...
     def __init__(
         self,
         *,
-        ledgerInfo: _abc.Iterable[Global___ManagedLedgerInfo.LedgerInfo] | None = ...,
+        ledgerInfo: collections.abc.Iterable[Global___ManagedLedgerInfo.LedgerInfo] | None = ...,
         terminatedPosition: Global___NestedPositionInfo | None = ...,
-        properties: _abc.Iterable[Global___KeyValue] | None = ...,
+        properties: collections.abc.Iterable[Global___KeyValue] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["terminatedPosition", b"terminatedPosition"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerInfo", b"ledgerInfo", "properties", b"properties", "terminatedPosition", b"terminatedPosition"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["terminatedPosition", b"terminatedPosition"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ledgerInfo", b"ledgerInfo", "properties", b"properties", "terminatedPosition", b"terminatedPosition"]) -> None: ...
 
-Global___ManagedLedgerInfo: _TypeAlias = ManagedLedgerInfo  # noqa: Y015
+Global___ManagedLedgerInfo: typing_extensions.TypeAlias = ManagedLedgerInfo
 
-@_typing.final
-class ManagedCursorInfo(_message.Message):
+@typing.final
+class ManagedCursorInfo(google.protobuf.message.Message):
     """The value of a cursor's node, a child of its managed ledger's."""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    CURSORSLEDGERID_FIELD_NUMBER: _builtins.int
-    MARKDELETELEDGERID_FIELD_NUMBER: _builtins.int
-    MARKDELETEENTRYID_FIELD_NUMBER: _builtins.int
-    INDIVIDUALDELETEDMESSAGES_FIELD_NUMBER: _builtins.int
-    PROPERTIES_FIELD_NUMBER: _builtins.int
-    LASTACTIVE_FIELD_NUMBER: _builtins.int
-    BATCHEDENTRYDELETIONINDEXINFO_FIELD_NUMBER: _builtins.int
-    CURSORPROPERTIES_FIELD_NUMBER: _builtins.int
-    cursorsLedgerId: _builtins.int
-    markDeleteLedgerId: _builtins.int
-    markDeleteEntryId: _builtins.int
-    lastActive: _builtins.int
-    @_builtins.property
-    def individualDeletedMessages(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageRange]: ...
-    @_builtins.property
-    def properties(self) -> _containers.RepeatedCompositeFieldContainer[Global___LongProperty]: ...
-    @_builtins.property
-    def batchedEntryDeletionIndexInfo(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchedEntryDeletionIndexInfo]: ...
-    @_builtins.property
-    def cursorProperties(self) -> _containers.RepeatedCompositeFieldContainer[Global___StringProperty]: ...
+    CURSORSLEDGERID_FIELD_NUMBER: builtins.int
+    MARKDELETELEDGERID_FIELD_NUMBER: builtins.int
+    MARKDELETEENTRYID_FIELD_NUMBER: builtins.int
+    INDIVIDUALDELETEDMESSAGES_FIELD_NUMBER: builtins.int
+    PROPERTIES_FIELD_NUMBER: builtins.int
+    LASTACTIVE_FIELD_NUMBER: builtins.int
+    BATCHEDENTRYDELETIONINDEXINFO_FIELD_NUMBER: builtins.int
+    CURSORPROPERTIES_FIELD_NUMBER: builtins.int
+    cursorsLedgerId: builtins.int
+    markDeleteLedgerId: builtins.int
+    markDeleteEntryId: builtins.int
+    lastActive: builtins.int
+    @property
+    def individualDeletedMessages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___MessageRange]: ...
+    @property
+    def properties(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LongProperty]: ...
+    @property
+    def batchedEntryDeletionIndexInfo(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___BatchedEntryDeletionIndexInfo]: ...
+    @property
+    def cursorProperties(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StringProperty]: ...
     def __init__(
         self,
         *,
-        cursorsLedgerId: _builtins.int | None = ...,
-        markDeleteLedgerId: _builtins.int | None = ...,
-        markDeleteEntryId: _builtins.int | None = ...,
-        individualDeletedMessages: _abc.Iterable[Global___MessageRange] | None = ...,
-        properties: _abc.Iterable[Global___LongProperty] | None = ...,
-        lastActive: _builtins.int | None = ...,
-        batchedEntryDeletionIndexInfo: _abc.Iterable[Global___BatchedEntryDeletionIndexInfo] | None = ...,
-        cursorProperties: _abc.Iterable[Global___StringProperty] | None = ...,
+        cursorsLedgerId: builtins.int | None = ...,
+        markDeleteLedgerId: builtins.int | None = ...,
+        markDeleteEntryId: builtins.int | None = ...,
+        individualDeletedMessages: collections.abc.Iterable[Global___MessageRange] | None = ...,
+        properties: collections.abc.Iterable[Global___LongProperty] | None = ...,
+        lastActive: builtins.int | None = ...,
+        batchedEntryDeletionIndexInfo: collections.abc.Iterable[Global___BatchedEntryDeletionIndexInfo] | None = ...,
+        cursorProperties: collections.abc.Iterable[Global___StringProperty] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cursorsLedgerId", b"cursorsLedgerId", "lastActive", b"lastActive", "markDeleteEntryId", b"markDeleteEntryId", "markDeleteLedgerId", b"markDeleteLedgerId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batchedEntryDeletionIndexInfo", b"batchedEntryDeletionIndexInfo", "cursorProperties", b"cursorProperties", "cursorsLedgerId", b"cursorsLedgerId", "individualDeletedMessages", b"individualDeletedMessages", "lastActive", b"lastActive", "markDeleteEntryId", b"markDeleteEntryId", "markDeleteLedgerId", b"markDeleteLedgerId", "properties", b"properties"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["cursorsLedgerId", b"cursorsLedgerId", "lastActive", b"lastActive", "markDeleteEntryId", b"markDeleteEntryId", "markDeleteLedgerId", b"markDeleteLedgerId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["batchedEntryDeletionIndexInfo", b"batchedEntryDeletionIndexInfo", "cursorProperties", b"cursorProperties", "cursorsLedgerId", b"cursorsLedgerId", "individualDeletedMessages", b"individualDeletedMessages", "lastActive", b"lastActive", "markDeleteEntryId", b"markDeleteEntryId", "markDeleteLedgerId", b"markDeleteLedgerId", "properties", b"properties"]) -> None: ...
 
-Global___ManagedCursorInfo: _TypeAlias = ManagedCursorInfo  # noqa: Y015
+Global___ManagedCursorInfo: typing_extensions.TypeAlias = ManagedCursorInfo
 
-@_typing.final
-class PositionInfo(_message.Message):
+@typing.final
+class PositionInfo(google.protobuf.message.Message):
     """An entry of a cursor ledger."""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    LEDGERID_FIELD_NUMBER: _builtins.int
-    ENTRYID_FIELD_NUMBER: _builtins.int
-    INDIVIDUALDELETEDMESSAGES_FIELD_NUMBER: _builtins.int
-    PROPERTIES_FIELD_NUMBER: _builtins.int
-    BATCHEDENTRYDELETIONINDEXINFO_FIELD_NUMBER: _builtins.int
-    INDIVIDUALDELETEDMESSAGERANGES_FIELD_NUMBER: _builtins.int
-    ledgerId: _builtins.int
-    entryId: _builtins.int
-    @_builtins.property
-    def individualDeletedMessages(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageRange]: ...
-    @_builtins.property
-    def properties(self) -> _containers.RepeatedCompositeFieldContainer[Global___LongProperty]: ...
-    @_builtins.property
-    def batchedEntryDeletionIndexInfo(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchedEntryDeletionIndexInfo]: ...
-    @_builtins.property
-    def individualDeletedMessageRanges(self) -> _containers.RepeatedCompositeFieldContainer[Global___LongListMap]: ...
+    LEDGERID_FIELD_NUMBER: builtins.int
+    ENTRYID_FIELD_NUMBER: builtins.int
+    INDIVIDUALDELETEDMESSAGES_FIELD_NUMBER: builtins.int
+    PROPERTIES_FIELD_NUMBER: builtins.int
+    BATCHEDENTRYDELETIONINDEXINFO_FIELD_NUMBER: builtins.int
+    INDIVIDUALDELETEDMESSAGERANGES_FIELD_NUMBER: builtins.int
+    ledgerId: builtins.int
+    entryId: builtins.int
+    @property
+    def individualDeletedMessages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___MessageRange]: ...
+    @property
+    def properties(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LongProperty]: ...
+    @property
+    def batchedEntryDeletionIndexInfo(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___BatchedEntryDeletionIndexInfo]: ...
+    @property
+    def individualDeletedMessageRanges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LongListMap]: ...
     def __init__(
         self,
         *,
-        ledgerId: _builtins.int | None = ...,
-        entryId: _builtins.int | None = ...,
-        individualDeletedMessages: _abc.Iterable[Global___MessageRange] | None = ...,
-        properties: _abc.Iterable[Global___LongProperty] | None = ...,
-        batchedEntryDeletionIndexInfo: _abc.Iterable[Global___BatchedEntryDeletionIndexInfo] | None = ...,
-        individualDeletedMessageRanges: _abc.Iterable[Global___LongListMap] | None = ...,
+        ledgerId: builtins.int | None = ...,
+        entryId: builtins.int | None = ...,
+        individualDeletedMessages: collections.abc.Iterable[Global___MessageRange] | None = ...,
+        properties: collections.abc.Iterable[Global___LongProperty] | None = ...,
+        batchedEntryDeletionIndexInfo: collections.abc.Iterable[Global___BatchedEntryDeletionIndexInfo] | None = ...,
+        individualDeletedMessageRanges: collections.abc.Iterable[Global___LongListMap] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batchedEntryDeletionIndexInfo", b"batchedEntryDeletionIndexInfo", "entryId", b"entryId", "individualDeletedMessageRanges", b"individualDeletedMessageRanges", "individualDeletedMessages", b"individualDeletedMessages", "ledgerId", b"ledgerId", "properties", b"properties"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["batchedEntryDeletionIndexInfo", b"batchedEntryDeletionIndexInfo", "entryId", b"entryId", "individualDeletedMessageRanges", b"individualDeletedMessageRanges", "individualDeletedMessages", b"individualDeletedMessages", "ledgerId", b"ledgerId", "properties", b"properties"]) -> None: ...
 
-Global___PositionInfo: _TypeAlias = PositionInfo  # noqa: Y015
+Global___PositionInfo: typing_extensions.TypeAlias = PositionInfo
 
-@_typing.final
-class CompressedInfoMetadata(_message.Message):
+@typing.final
+class CompressedInfoMetadata(google.protobuf.message.Message):
     """Stands before a compressed ManagedLedgerInfo or ManagedCursorInfo."""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    COMPRESSIONTYPE_FIELD_NUMBER: _builtins.int
-    UNCOMPRESSEDSIZE_FIELD_NUMBER: _builtins.int
+    COMPRESSIONTYPE_FIELD_NUMBER: builtins.int
+    UNCOMPRESSEDSIZE_FIELD_NUMBER: builtins.int
     compressionType: Global___CompressionType.ValueType
-    uncompressedSize: _builtins.int
+    uncompressedSize: builtins.int
     def __init__(
         self,
         *,
         compressionType: Global___CompressionType.ValueType | None = ...,
-        uncompressedSize: _builtins.int | None = ...,
+        uncompressedSize: builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["compressionType", b"compressionType", "uncompressedSize", b"uncompressedSize"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compressionType", b"compressionType", "uncompressedSize", b"uncompressedSize"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["compressionType", b"compressionType", "uncompressedSize", b"uncompressedSize"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["compressionType", b"compressionType", "uncompressedSize", b"uncompressedSize"]) -> None: ...
 
-Global___CompressedInfoMetadata: _TypeAlias = CompressedInfoMetadata  # noqa: Y015
+Global___CompressedInfoMetadata: typing_extensions.TypeAlias = CompressedInfoMetadata
 
-@_typing.final
-class SchemaLocator(_message.Message):
+@typing.final
+class SchemaLocator(google.protobuf.message.Message):
     """---- schema store ----
 
     The value of /schemas/{tenant}/{namespace}/{topic}.
     """
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    INFO_FIELD_NUMBER: _builtins.int
-    INDEX_FIELD_NUMBER: _builtins.int
-    @_builtins.property
+    INFO_FIELD_NUMBER: builtins.int
+    INDEX_FIELD_NUMBER: builtins.int
+    @property
     def info(self) -> Global___SchemaIndexEntry: ...
-    @_builtins.property
-    def index(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaIndexEntry]: ...
+    @property
+    def index(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SchemaIndexEntry]: ...
     def __init__(
         self,
         *,
         info: Global___SchemaIndexEntry | None = ...,
-        index: _abc.Iterable[Global___SchemaIndexEntry] | None = ...,
+        index: collections.abc.Iterable[Global___SchemaIndexEntry] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "info", b"info"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["info", b"info"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["index", b"index", "info", b"info"]) -> None: ...
 
-Global___SchemaLocator: _TypeAlias = SchemaLocator  # noqa: Y015
+Global___SchemaLocator: typing_extensions.TypeAlias = SchemaLocator
 
-@_typing.final
-class SchemaIndexEntry(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SchemaIndexEntry(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    VERSION_FIELD_NUMBER: _builtins.int
-    POSITION_FIELD_NUMBER: _builtins.int
-    HASH_FIELD_NUMBER: _builtins.int
-    version: _builtins.int
-    hash: _builtins.bytes
+    VERSION_FIELD_NUMBER: builtins.int
+    POSITION_FIELD_NUMBER: builtins.int
+    HASH_FIELD_NUMBER: builtins.int
+    version: builtins.int
+    hash: builtins.bytes
     """SHA-256 of the schema's data."""
-    @_builtins.property
+    @property
     def position(self) -> Global___NestedPositionInfo: ...
     def __init__(
         self,
         *,
-        version: _builtins.int | None = ...,
+        version: builtins.int | None = ...,
         position: Global___NestedPositionInfo | None = ...,
-        hash: _builtins.bytes | None = ...,
+        hash: builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["hash", b"hash", "position", b"position", "version", b"version"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hash", b"hash", "position", b"position", "version", b"version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["hash", b"hash", "position", b"position", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["hash", b"hash", "position", b"position", "version", b"version"]) -> None: ...
 
-Global___SchemaIndexEntry: _TypeAlias = SchemaIndexEntry  # noqa: Y015
+Global___SchemaIndexEntry: typing_extensions.TypeAlias = SchemaIndexEntry
 
-@_typing.final
-class SchemaEntry(_message.Message):
+@typing.final
+class SchemaEntry(google.protobuf.message.Message):
     """The one entry of a schema version's ledger."""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCHEMA_DATA_FIELD_NUMBER: _builtins.int
-    INDEX_FIELD_NUMBER: _builtins.int
-    schema_data: _builtins.bytes
+    SCHEMA_DATA_FIELD_NUMBER: builtins.int
+    INDEX_FIELD_NUMBER: builtins.int
+    schema_data: builtins.bytes
     """A serialised SchemaInfo."""
-    @_builtins.property
-    def index(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaIndexEntry]: ...
+    @property
+    def index(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SchemaIndexEntry]: ...
     def __init__(
         self,
         *,
-        schema_data: _builtins.bytes | None = ...,
-        index: _abc.Iterable[Global___SchemaIndexEntry] | None = ...,
+        schema_data: builtins.bytes | None = ...,
+        index: collections.abc.Iterable[Global___SchemaIndexEntry] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["schema_data", b"schema_data"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "schema_data", b"schema_data"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["schema_data", b"schema_data"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["index", b"index", "schema_data", b"schema_data"]) -> None: ...
 
-Global___SchemaEntry: _TypeAlias = SchemaEntry  # noqa: Y015
+Global___SchemaEntry: typing_extensions.TypeAlias = SchemaEntry
 
-@_typing.final
-class SchemaInfo(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SchemaInfo(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _SchemaType:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _SchemaTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[SchemaInfo._SchemaType.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _SchemaTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[SchemaInfo._SchemaType.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         NONE: SchemaInfo._SchemaType.ValueType  # 1
         STRING: SchemaInfo._SchemaType.ValueType  # 2
         JSON: SchemaInfo._SchemaType.ValueType  # 3
@@ -600,36 +544,33 @@ class SchemaInfo(_message.Message):
     PROTOBUFNATIVE: SchemaInfo.SchemaType.ValueType  # 21
     EXTERNAL: SchemaInfo.SchemaType.ValueType  # 22
 
-    SCHEMA_ID_FIELD_NUMBER: _builtins.int
-    USER_FIELD_NUMBER: _builtins.int
-    TYPE_FIELD_NUMBER: _builtins.int
-    SCHEMA_FIELD_NUMBER: _builtins.int
-    TIMESTAMP_FIELD_NUMBER: _builtins.int
-    DELETED_FIELD_NUMBER: _builtins.int
-    PROPS_FIELD_NUMBER: _builtins.int
-    schema_id: _builtins.str
-    user: _builtins.str
+    SCHEMA_ID_FIELD_NUMBER: builtins.int
+    USER_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    SCHEMA_FIELD_NUMBER: builtins.int
+    TIMESTAMP_FIELD_NUMBER: builtins.int
+    DELETED_FIELD_NUMBER: builtins.int
+    PROPS_FIELD_NUMBER: builtins.int
+    schema_id: builtins.str
+    user: builtins.str
     type: Global___SchemaInfo.SchemaType.ValueType
-    schema: _builtins.bytes
-    timestamp: _builtins.int
-    deleted: _builtins.bool
-    @_builtins.property
-    def props(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValue]: ...
+    schema: builtins.bytes
+    timestamp: builtins.int
+    deleted: builtins.bool
+    @property
+    def props(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___KeyValue]: ...
     def __init__(
         self,
         *,
-        schema_id: _builtins.str | None = ...,
-        user: _builtins.str | None = ...,
+        schema_id: builtins.str | None = ...,
+        user: builtins.str | None = ...,
         type: Global___SchemaInfo.SchemaType.ValueType | None = ...,
-        schema: _builtins.bytes | None = ...,
-        timestamp: _builtins.int | None = ...,
-        deleted: _builtins.bool | None = ...,
-        props: _abc.Iterable[Global___KeyValue] | None = ...,
+        schema: builtins.bytes | None = ...,
+        timestamp: builtins.int | None = ...,
+        deleted: builtins.bool | None = ...,
+        props: collections.abc.Iterable[Global___KeyValue] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "schema", b"schema", "schema_id", b"schema_id", "timestamp", b"timestamp", "type", b"type", "user", b"user"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "props", b"props", "schema", b"schema", "schema_id", b"schema_id", "timestamp", b"timestamp", "type", b"type", "user", b"user"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["deleted", b"deleted", "schema", b"schema", "schema_id", b"schema_id", "timestamp", b"timestamp", "type", b"type", "user", b"user"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["deleted", b"deleted", "props", b"props", "schema", b"schema", "schema_id", b"schema_id", "timestamp", b"timestamp", "type", b"type", "user", b"user"]) -> None: ...
 
-Global___SchemaInfo: _TypeAlias = SchemaInfo  # noqa: Y015
+Global___SchemaInfo: typing_extensions.TypeAlias = SchemaInfo
