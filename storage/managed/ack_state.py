@@ -9,7 +9,7 @@ Only existing entries can be acknowledged: `Extents` says which exist. Positions
 Source: ManagedCursorImpl.asyncDelete, setAcknowledgedPosition; PIP-54 for batch indexes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pyroaring import BitMap
@@ -130,12 +130,15 @@ class AckState:
 
     def ranges(self) -> Iterator[AckRange]:
         """The acknowledged ranges beyond the mark-delete, in order."""
+        for ledger_id, firsts, lasts in self.range_ends():
+            for first, last in zip(firsts, lasts, strict=True):
+                yield AckRange(ledger_id, first, last)
+
+    def range_ends(self) -> Iterator[tuple[int, Sequence[int], Sequence[int]]]:
+        """The same ranges ledger by ledger: (ledger, first entries, last entries)."""
         for ledger_id in sorted(self._acked):
             bitmap = self._acked[ledger_id]
-            starts = (bitmap - bitmap.shift(1)).to_array()
-            ends = (bitmap - bitmap.shift(-1)).to_array()
-            for first, last in zip(starts, ends, strict=True):
-                yield AckRange(ledger_id, first, last)
+            yield ledger_id, (bitmap - bitmap.shift(1)).to_array(), (bitmap - bitmap.shift(-1)).to_array()
 
     @property
     def number_of_ranges(self) -> int:
@@ -239,18 +242,21 @@ class AckState:
         if self._ledger < ledger_id:
             self._advance()
 
-    def restore(self, acked: Iterable[AckRange], partial: Iterable[tuple[Position, Sequence[int]]]) -> None:
+    def restore(self, acked: Mapping[int, BitMap], partial: Iterable[tuple[Position, Sequence[int]]]) -> None:
         """Adds what was stored beside the mark-delete. What does not exist any more is left out."""
-        for ledger_id, first, last in acked:
-            end = self._extents.last_entry(ledger_id)
-            if end is None or ledger_id < self._ledger:
+        for ledger_id, stored in acked.items():
+            last = self._extents.last_entry(ledger_id)
+            if last is None or ledger_id < self._ledger:
                 continue
-            first = max(first, self._entry + 1 if ledger_id == self._ledger else 0)
-            if first <= min(last, end):
-                self._acked.setdefault(ledger_id, BitMap()).add_range(first, min(last, end) + 1)
+            bitmap = stored.copy()
+            bitmap.remove_range(last + 1, ENTRY_ID_END)
+            if ledger_id == self._ledger:
+                bitmap.remove_range(0, self._entry + 1)
+            if bitmap:
+                self._acked[ledger_id] = bitmap
         for (ledger_id, entry_id), words in partial:
-            end = self._extents.last_entry(ledger_id)
-            if end is not None and entry_id <= end and not self.is_acked(ledger_id, entry_id):
+            last = self._extents.last_entry(ledger_id)
+            if last is not None and 0 <= entry_id <= last and not self.is_acked(ledger_id, entry_id):
                 self._narrow(ledger_id, entry_id, words)
         self._advance()
 

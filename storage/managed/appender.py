@@ -61,7 +61,7 @@ class Appender:
     """One managed ledger's. All calls on the loop's thread.
 
     `caching`: whether confirmed entries go to the tail cache. `on_confirmed()` is called after each confirmed group's
-    `done`; it must not raise.
+    `done`, `on_fenced(error)` when somebody else turns out to own the managed ledger; neither may raise.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Appender:
         terminated: bool,
         clock_ms: Callable[[], int],
         on_confirmed: Callable[[], None],
+        on_fenced: Callable[[ManagedLedgerError], None],
     ) -> None:
         self._name = name
         self._ledgers = ledgers
@@ -82,6 +83,7 @@ class Appender:
         self._cache = cache
         self._clock_ms = clock_ms
         self._on_confirmed = on_confirmed
+        self._on_fenced = on_fenced
         self.configure(config)
         self.caching = False
         self.state = AppendState.TERMINATED if terminated else AppendState.IDLE
@@ -198,12 +200,13 @@ class Appender:
 
     def fence(self, error: ManagedLedgerError) -> None:
         """Somebody else owns the managed ledger: nothing is added any more."""
-        if self.state in FINAL:
+        if self.state in (AppendState.FENCED, AppendState.CLOSED):
             return
         logger.warning("%s: fenced: %s", self._name, error)
         self._last_error = error
         self.state = self._goal = AppendState.FENCED
         self._start_settling()
+        self._on_fenced(error)
 
     # ---- transitions
 

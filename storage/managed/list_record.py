@@ -24,15 +24,16 @@ class ListRecord:
 
 
 def parse_list(value: bytes) -> ListRecord:
-    """An empty value is a new managed ledger. Raises what `parse_managed_ledger_info` raises for damaged bytes."""
+    """An empty value is a new managed ledger. Raises MalformedRecord."""
     info = parse_managed_ledger_info(value)
     ledgers = tuple(_ledger(ledger) for ledger in info.ledgerInfo)
     terminated = None
     if info.HasField("terminatedPosition"):
         terminated = Position(info.terminatedPosition.ledgerId, info.terminatedPosition.entryId)
     properties = {pair.key: pair.value for pair in info.properties}
-    for name in ("ledgerInfo", "terminatedPosition", "properties"):
-        info.ClearField(name)
+    info.ClearField("ledgerInfo")
+    info.ClearField("terminatedPosition")
+    info.ClearField("properties")
     return ListRecord(ledgers, terminated, properties, info.SerializeToString())
 
 
@@ -52,17 +53,16 @@ def serialize_list(
         info.terminatedPosition.ledgerId, info.terminatedPosition.entryId = terminated
     for key, value in properties.items():
         info.properties.add(key=key, value=value)
-    if extra:
-        info.MergeFromString(extra)
-    return info.SerializeToString()
+    return info.SerializeToString() + extra
 
 
 def _ledger(ledger: pb.ManagedLedgerInfo.LedgerInfo) -> LedgerInfo:
     offload = ledger.offloadContext
     offloaded_only = offload.complete and offload.bookkeeperDeleted
     ledger_id, entries, size, closed_ms = ledger.ledgerId, ledger.entries, ledger.size, ledger.timestamp
-    for name in ("entries", "size", "timestamp"):
-        ledger.ClearField(name)
+    ledger.ClearField("entries")
+    ledger.ClearField("size")
+    ledger.ClearField("timestamp")
     # The id is required, so it cannot be cleared; merging sets it to itself again.
     extra = ledger.SerializeToString() if ledger.ByteSize() > _id_size(ledger_id) else b""
     return LedgerInfo(ledger_id, entries, size, closed_ms, offloaded_only, extra)

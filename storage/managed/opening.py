@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from metadata.errors import MetadataError, NodeExistsError
 from metadata.store import MetadataStore
+from pulsar_proto.errors import MalformedRecord
 from storage.ledger.client import BookKeeper
 from storage.ledger.errors import LedgerError, NoSuchLedger
 from storage.managed.errors import AppendFault, ManagedLedgerFenced, MetadataFault, NoSuchManagedLedger
@@ -63,6 +64,8 @@ async def open_list(
         raise ManagedLedgerFenced(name, f"opened elsewhere at the same time: {error}") from error
     except MetadataError as error:
         raise MetadataFault(name, str(error)) from error
+    except MalformedRecord as error:
+        raise MetadataFault(name, f"damaged record at {path}: {error}") from error
     garbage = tuple(ledger.ledger_id for ledger in closed if not ledger.entries)
     logger.info("%s: opened, %d ledgers, %d empty ones dropped", name, len(kept.ledgers), len(garbage))
     return Opened(_list_store(name, record, kept), garbage)

@@ -148,7 +148,7 @@ def test_a_restored_state_says_the_same(sizes: list[int], steps: list[tuple[str,
     for step in steps:
         apply(state, twin, step)
     again = AckState(ledgers, state.mark_delete)
-    again.restore(state.ranges(), [(Position(*key), words_of_mask(mask)) for key, mask in state.partial.items()])
+    again.restore(dict(state.bitmaps()), [(Position(*key), words_of_mask(mask)) for key, mask in state.partial.items()])
     check(again, twin, ledgers)
 
 

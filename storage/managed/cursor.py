@@ -1,0 +1,328 @@
+"""A subscription's place in a managed ledger: what it acknowledged, and when that becomes durable.
+
+Acknowledging is synchronous and only changes memory. A durable cursor is stored in the background: at once while the
+rate limit allows, otherwise by the factory's tick when nothing changed for `QUIET_FLUSH_MS`; at once, too, when
+somebody waits (`persisted`), and on close. One store operation at a time; changes that come meanwhile are stored
+together by the next one.
+
+Source: ManagedCursorImpl; facts 6.3. Beyond Apache: acknowledgements of single batch indexes are stored like others,
+and what was changed last does not wait for a minute (facts 14, 11.7).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pulsar_proto.ids import EARLIEST, LATEST, Position
+from storage.managed.ack_state import AckRange, AckState
+from storage.managed.cursor_store import CursorStore
+from storage.managed.errors import CursorFault, ManagedLedgerError
+from storage.managed.ledger_list import LedgerList
+
+logger = logging.getLogger(__name__)
+
+QUIET_FLUSH_MS = 500
+"""Changes are stored when none followed for so long; with the tick's period this stays within a second."""
+
+RETRY_MS = 1_000
+"""After a failure, the next try of the background (a waiter tries at once)."""
+
+PersistDone = Callable[[ManagedLedgerError | None], None]
+
+
+class RateLimit:
+    """One permit per period, without saving any up. A rate of 0 is no limit."""
+
+    __slots__ = ("_next_ms", "_period_ms")
+
+    def __init__(self, per_second: float) -> None:
+        self._period_ms = 1000 / per_second if per_second > 0 else 0.0
+        self._next_ms = 0.0
+
+    def take(self, now_ms: int) -> bool:
+        if now_ms < self._next_ms:
+            return False
+        self._next_ms = now_ms + self._period_ms
+        return True
+
+
+class Cursor:
+    """`properties` are the subscription's own; `position_properties` were given with the last mark-delete (snapshots of
+    deduplication, the compacted ledger). All calls on the loop's thread.
+
+    `on_dirty(cursor)`: there is something for the tick. `on_crossed()`: the mark-delete went to another ledger.
+    `on_fenced(error)`: the cursor's node belongs to somebody else.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ledgers: LedgerList,
+        acks: AckState,
+        store: CursorStore | None,
+        *,
+        rate_limit: float,
+        clock_ms: Callable[[], int],
+        on_dirty: Callable[["Cursor"], None],
+        on_crossed: Callable[[], None],
+        on_fenced: Callable[[ManagedLedgerError], None],
+        position_properties: Mapping[str, int] | None = None,
+    ) -> None:
+        self.name = name
+        self.position_properties: Mapping[str, int] = dict(position_properties or {})
+        self._ledgers = ledgers
+        self._acks = acks
+        self._store = store
+        self._limit = RateLimit(rate_limit)
+        self._clock_ms = clock_ms
+        self._on_dirty = on_dirty
+        self._on_crossed = on_crossed
+        self._on_fenced = on_fenced
+        self._stored_revision = acks.revision
+        self._changed_ms = 0
+        self._retry_at_ms = 0
+        self._flushing: asyncio.Task[None] | None = None
+        self._waiters: list[tuple[int, PersistDone]] = []
+        self._closed = False
+        self.last_active_ms = clock_ms()
+
+    # ---- questions
+
+    @property
+    def durable(self) -> bool:
+        return self._store is not None
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return {} if self._store is None else self._store.cursor_properties
+
+    @property
+    def mark_delete(self) -> Position:
+        return self._acks.mark_delete
+
+    @property
+    def ledger_id(self) -> int:
+        """The cursor ledger, -1 without one."""
+        return -1 if self._store is None else self._store.ledger_id
+
+    @property
+    def backlog(self) -> int:
+        """Entries not acknowledged, from positions and ledger lengths."""
+        return self._ledgers.entries_between(self._acks.mark_delete, LATEST) - self._acks.acked_beyond
+
+    @property
+    def backlog_size(self) -> int:
+        """Estimated payload bytes after the mark-delete."""
+        return self._ledgers.size_after(self._acks.mark_delete)
+
+    @property
+    def number_of_holes(self) -> int:
+        """Acknowledged ranges beyond the mark-delete."""
+        return self._acks.number_of_ranges
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there are changes that are not stored."""
+        return self._store is not None and self._acks.revision != self._stored_revision
+
+    def holes(self, at_most: int) -> list[AckRange]:
+        """The first acknowledged ranges beyond the mark-delete, for stats."""
+        found: list[AckRange] = []
+        for acked in self._acks.ranges():
+            if len(found) >= at_most:
+                break
+            found.append(acked)
+        return found
+
+    def is_acked(self, ledger_id: int, entry_id: int) -> bool:
+        return self._acks.is_acked(ledger_id, entry_id)
+
+    def next_unacked(self, position: Position) -> Position:
+        """The first entry at or after `position` that is not acknowledged; may be beyond the last entry."""
+        return self._acks.next_unacked(position)
+
+    def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
+        """The parts of these entries that are not acknowledged, as (first entry id, count)."""
+        return self._acks.unacked_runs(ledger_id, first, count)
+
+    def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None:
+        """Words for MESSAGE.ack_set, None when no index of the entry is acknowledged."""
+        return self._acks.ack_set_of(ledger_id, entry_id)
+
+    # ---- changes
+
+    def ack(self, positions: Iterable[tuple[int, int, Sequence[int] | None]]) -> int:
+        """Individual acknowledgements, ack sets as on the wire. Returns how many entries became acknowledged whole."""
+        acks = self._acks
+        revision, ledger_id = acks.revision, acks.mark_delete.ledger_id
+        count = acks.ack(positions)
+        if acks.revision != revision:
+            self._changed(ledger_id)
+        return count
+
+    def ack_cumulative(
+        self,
+        ledger_id: int,
+        entry_id: int,
+        ack_set: Sequence[int] | None = None,
+        properties: Mapping[str, int] | None = None,
+    ) -> bool:
+        """Everything up to and including the entry (of it, the indexes that the ack set says). `properties` replace
+        `position_properties`. False when it is nothing new or no such entry exists."""
+        before = self._acks.mark_delete.ledger_id
+        if not self._acks.ack_cumulative(ledger_id, entry_id, ack_set):
+            return False
+        if properties is not None:
+            self.position_properties = dict(properties)
+        self._changed(before)
+        return True
+
+    async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
+        """Back or forth: the next entry is the first one at or after `position` (EARLIEST, LATEST included), with an
+        ack set only the indexes that it names. Returns when that is durable. Raises CursorFault."""
+        before = self._acks.mark_delete.ledger_id
+        self._acks.reset(start_position(self._ledgers, position), ack_set)
+        self.position_properties = {}
+        self._changed(before)
+        await self.persisted()
+
+    def forget_before(self, ledger_id: int) -> None:
+        """Ledgers before `ledger_id` were deleted."""
+        before, revision = self._acks.mark_delete.ledger_id, self._acks.revision
+        self._acks.forget_before(ledger_id)
+        if self._acks.revision != revision:
+            self._changed(before)
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replaces the subscription's properties, durably. Raises CursorFault."""
+        if self._store is not None:
+            await self._store.set_cursor_properties(self._acks, self.position_properties, properties)
+
+    def _changed(self, ledger_before: int) -> None:
+        if self._acks.mark_delete.ledger_id != ledger_before:
+            self._on_crossed()
+        if self._store is None or self._closed:
+            return
+        self._changed_ms = self.last_active_ms = now_ms = self._clock_ms()
+        self._on_dirty(self)
+        if self._flushing is None and now_ms >= self._retry_at_ms and self._limit.take(now_ms):
+            self._start_flush()
+
+    # ---- storing
+
+    async def persisted(self) -> None:
+        """Returns when everything acknowledged so far is durable. Raises CursorFault, ManagedLedgerFenced."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(error: ManagedLedgerError | None) -> None:
+            if done.cancelled():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.when_persisted(finish)
+        await done
+
+    def when_persisted(self, callback: PersistDone) -> None:
+        """`persisted` without a coroutine: calls back once, maybe at once, with None or the error."""
+        if not self.is_dirty:
+            callback(None)
+        elif self._closed:
+            callback(CursorFault(self.name, "the cursor is closed"))
+        else:
+            self._waiters.append((self._acks.revision, callback))
+            if self._flushing is None:
+                self._start_flush()
+
+    def flush_if_due(self, now_ms: int) -> bool:
+        """For the tick. False: nothing is left to store."""
+        if not self.is_dirty or self._closed:
+            return False
+        quiet = now_ms - self._changed_ms >= QUIET_FLUSH_MS
+        if self._flushing is None and now_ms >= self._retry_at_ms and (quiet or self._limit.take(now_ms)):
+            self._start_flush()
+        return True
+
+    async def close(self) -> None:
+        """Stores what is not stored and frees the cursor ledger. Raises CursorFault when that failed; the cursor is
+        closed all the same. Idempotent."""
+        if self._closed or self._store is None:
+            return
+        self._closed = True
+        await self._flush_ended()
+        try:
+            await self._store.close(self._acks, self.position_properties, changed=self.is_dirty)
+            self._stored_revision = self._acks.revision
+        except ManagedLedgerError as error:
+            self._release(error)
+            raise
+        self._release(None)
+
+    def stop(self, error: ManagedLedgerError) -> None:
+        """Nothing is stored any more, because somebody else owns what is stored. Waiters get `error`."""
+        self._closed = True
+        self._release(error)
+
+    async def delete(self) -> None:
+        """Deletes what is stored. Raises MetadataFault."""
+        was_closed, self._closed = self._closed, True
+        await self._flush_ended()
+        if self._store is not None:
+            try:
+                await self._store.delete()
+            except ManagedLedgerError:
+                self._closed = was_closed
+                raise
+        self._release(CursorFault(self.name, "the cursor was deleted"))
+
+    async def _flush_ended(self) -> None:
+        while self._flushing is not None:
+            await asyncio.wait([self._flushing])
+
+    def _start_flush(self) -> None:
+        self._flushing = asyncio.get_running_loop().create_task(self._flush())
+
+    async def _flush(self) -> None:
+        """Stores the current state; again while somebody waits for a later one."""
+        assert self._store is not None
+        try:
+            while True:
+                revision = self._acks.revision
+                await self._store.persist(self._acks, self.position_properties)
+                self._stored_revision = revision
+                self._retry_at_ms = 0
+                self._release(None)
+                if not self._waiters or self._closed:
+                    return
+        except ManagedLedgerError as error:
+            logger.warning("cursor %s: position %s not stored: %s", self.name, self._acks.mark_delete, error)
+            self._retry_at_ms = self._clock_ms() + RETRY_MS
+            self._release(error)
+            if not error.retriable:
+                self._on_fenced(error)
+        finally:
+            self._flushing = None
+
+    def _release(self, error: ManagedLedgerError | None) -> None:
+        """Answers those whose changes are stored; with an error all."""
+        waiters = self._waiters
+        if error is not None:
+            self._waiters = []
+        else:
+            self._waiters = [waiter for waiter in waiters if waiter[0] > self._stored_revision]
+            waiters = [waiter for waiter in waiters if waiter[0] <= self._stored_revision]
+        for _, callback in waiters:
+            try:
+                callback(error)
+            except Exception:
+                logger.exception("cursor %s: a callback failed", self.name)
+
+
+def start_position(ledgers: LedgerList, position: Position) -> Position:
+    """Where reading begins for EARLIEST, LATEST (by ledger id alone: C++ clients cut the entry id) or a position, which
+    is clipped to the end."""
+    if position.ledger_id == LATEST.ledger_id or position > ledgers.end:
+        return ledgers.end
+    return ledgers.first_position if position <= EARLIEST else position

@@ -1,0 +1,307 @@
+"""Where a durable cursor keeps its position: a node in the metadata store, and a ledger of its own once it is in use.
+
+    NO LEDGER   the node says all: cursorsLedgerId -1, mark-delete, ranges, batches
+    LEDGER      the node names the ledger; its last entry says all. The node's position is an old one, for the case
+                that the ledger is lost.
+
+A recovered cursor's ledger is closed, so its next change makes a new one. Order of a switch, safe to die at any step
+(facts 6.3 and 14, seen on Apache's broker): make the ledger; append the position that was stored last, then the new
+one; compare-and-set the node; delete the old ledger. Apache's first entry combines the old mark-delete with the current
+holes, which says less than what was stored if there were holes before: then only the new position is written.
+
+If neither the ledger nor a new one takes an entry, the node takes everything, if it is small enough for it.
+
+Source: ManagedCursorImpl (internalMarkDelete, startCreatingNewMetadataLedger, persistPositionMetaStore, asyncClose).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from metadata.errors import MetadataError, NodeExistsError
+from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.ids import Position
+from storage.ledger.append import Append
+from storage.ledger.client import BookKeeper
+from storage.ledger.errors import DigestMismatch, LedgerError, LedgerFenced, NoSuchEntry, NoSuchLedger
+from storage.ledger.handle import ReadHandle, WriteHandle
+from storage.managed.ack_state import AckState, Extents
+from storage.managed.config import ManagedLedgerConfig
+from storage.managed.cursor_record import (
+    NO_LEDGER,
+    StoredAcks,
+    encode_node,
+    encode_position,
+    parse_node,
+    parse_position,
+)
+from storage.managed.errors import CursorFault, ManagedLedgerFenced, MetadataFault
+from storage.managed.versioned import SupersededError, VersionedRecord
+
+logger = logging.getLogger(__name__)
+
+UNREADABLE_ENTRIES_MAX = 10
+"""How many damaged entries at the end of a cursor ledger are passed over before its node's position is taken."""
+
+
+class CursorStore:
+    """One cursor's. `label` names it in logs, `bury(ids)` deletes ledgers some time later. One call at a time runs."""
+
+    def __init__(
+        self,
+        label: str,
+        record: VersionedRecord,
+        bookkeeper: BookKeeper,
+        config: ManagedLedgerConfig,
+        *,
+        custom_metadata: Mapping[str, bytes],
+        clock_ms: Callable[[], int],
+        bury: Callable[[Sequence[int]], None],
+    ) -> None:
+        self._label = label
+        self._record = record
+        self._bookkeeper = bookkeeper
+        self._config = config
+        self._custom_metadata = custom_metadata
+        self._clock_ms = clock_ms
+        self._bury = bury
+        self._lock = asyncio.Lock()
+        self._handle: WriteHandle | None = None
+        self._opened_ms = 0
+        self._ledger_id = NO_LEDGER
+        self._stored_position = Position(-1, -1)
+        self._stored_plain = True
+        self._stored_properties: Mapping[str, int] = {}
+        self._extra = b""
+        self._warned_of_loss = False
+        self.cursor_properties: Mapping[str, str] = {}
+
+    @property
+    def ledger_id(self) -> int:
+        """The cursor ledger that the node names, -1 for none."""
+        return self._ledger_id
+
+    # ---- beginnings
+
+    async def create(self, mark_delete: Position, cursor_properties: Mapping[str, str]) -> None:
+        """A new node. Raises MetadataFault, CursorFault (exists already)."""
+        self.cursor_properties = dict(cursor_properties)
+        self._stored_position = mark_delete
+        value = encode_node(NO_LEDGER, mark_delete, {}, cursor_properties, last_active_ms=self._clock_ms())
+        try:
+            await self._record.create(value)
+        except NodeExistsError as error:
+            raise CursorFault(self._label, "created by another owner") from error
+        except MetadataError as error:
+            raise MetadataFault(self._label, str(error)) from error
+
+    async def recover(self, extents: Extents) -> StoredAcks:
+        """What was stored last. Raises CursorFault when that cannot be told now, MetadataFault."""
+        try:
+            value = await self._record.load()
+        except MetadataError as error:
+            raise MetadataFault(self._label, str(error)) from error
+        if value is None:
+            raise CursorFault(self._label, "deleted by another owner")
+        try:
+            node = parse_node(value, extents)
+        except MalformedRecord as error:
+            raise CursorFault(self._label, f"damaged record at {self._record.path}: {error}") from error
+        self.cursor_properties, self._extra, self._ledger_id = node.cursor_properties, node.extra, node.ledger_id
+        acks = node.acks
+        if node.ledger_id != NO_LEDGER:
+            acks = await self._last_entry(node.ledger_id, extents) or node.acks
+        self._note_stored(acks.mark_delete, acks.is_plain, acks.properties)
+        return acks
+
+    async def _last_entry(self, ledger_id: int, extents: Extents) -> StoredAcks | None:
+        try:
+            handle = await self._bookkeeper.open_ledger(ledger_id, recover=True)
+        except NoSuchLedger:
+            logger.warning("%s: cursor ledger %d does not exist, going on with its node", self._label, ledger_id)
+            return None
+        except LedgerError as error:
+            raise CursorFault(self._label, f"cursor ledger {ledger_id} cannot be recovered: {error}") from error
+        last = handle.last_add_confirmed
+        for entry_id in range(last, max(-1, last - UNREADABLE_ENTRIES_MAX), -1):
+            acks = await self._read_entry(handle, entry_id, extents)
+            if acks is not None:
+                return acks
+        logger.warning("%s: nothing readable in cursor ledger %d, going on with its node", self._label, ledger_id)
+        return None
+
+    async def _read_entry(self, handle: ReadHandle, entry_id: int, extents: Extents) -> StoredAcks | None:
+        try:
+            (entry,) = await handle.read(entry_id, entry_id)
+            return parse_position(entry[handle.payload_offset :], extents)
+        except (NoSuchEntry, DigestMismatch, MalformedRecord) as error:
+            logger.warning("%s: entry %d of cursor ledger %d: %s", self._label, entry_id, handle.ledger_id, error)
+            return None
+        except LedgerError as error:
+            raise CursorFault(self._label, f"cursor ledger {handle.ledger_id} cannot be read: {error}") from error
+
+    # ---- changes
+
+    async def persist(self, acks: AckState, properties: Mapping[str, int]) -> None:
+        """Stores what `acks` says now or a little later. Raises CursorFault, ManagedLedgerFenced; then what was stored
+        before still is."""
+        async with self._lock:
+            handle = self._handle
+            try:
+                if handle is not None and handle.is_open and not self._is_due(handle):
+                    position, plain = acks.mark_delete, acks.is_plain
+                    await _append(handle, [self._encode(acks, position, properties)])
+                    self._note_stored(position, plain, properties)
+                else:
+                    await self._switch_ledger(acks, properties)
+            except LedgerFenced as error:
+                # Not into the node: the new owner has read it and counts on its version.
+                raise ManagedLedgerFenced(self._label, f"cursor ledger fenced by another owner: {error}") from error
+            except LedgerError as error:
+                logger.warning("%s: cursor ledger takes no entry: %s", self._label, error)
+                if not self._fits_node(acks):
+                    raise CursorFault(self._label, f"{type(error).__name__}: {error}") from error
+                await self._move_to_node(acks, properties)
+
+    async def set_cursor_properties(
+        self, acks: AckState, properties: Mapping[str, int], cursor_properties: Mapping[str, str]
+    ) -> None:
+        """Replaces the subscription's own properties. Raises CursorFault, ManagedLedgerFenced."""
+        async with self._lock:
+            before, self.cursor_properties = self.cursor_properties, dict(cursor_properties)
+            try:
+                if self._ledger_id == NO_LEDGER:
+                    await self._move_to_node(acks, properties)
+                else:
+                    await self._write_node(self._ledger_id, self._stored_position, self._stored_properties, None)
+            except BaseException:
+                self.cursor_properties = before
+                raise
+
+    async def close(self, acks: AckState, properties: Mapping[str, int], *, changed: bool) -> None:
+        """Stores the last changes where the next owner finds them cheapest: all in the node and no cursor ledger, or,
+        with too many ranges for a node, a last entry in a closed cursor ledger. Raises CursorFault,
+        ManagedLedgerFenced."""
+        if not self._fits_node(acks):
+            if changed:
+                await self.persist(acks, properties)
+            async with self._lock:
+                if self._handle is not None:
+                    try:
+                        await self._handle.close()
+                    except LedgerError as error:
+                        logger.warning("%s: cursor ledger not closed: %s", self._label, error)
+            return
+        async with self._lock:
+            if changed or self._ledger_id != NO_LEDGER:
+                await self._move_to_node(acks, properties)
+
+    async def delete(self) -> None:
+        """Deletes node and ledger. Raises MetadataFault."""
+        async with self._lock:
+            try:
+                await self._record.delete()
+            except MetadataError as error:
+                raise MetadataFault(self._label, str(error)) from error
+            await self._leave_ledger()
+
+    # ---- inside; the lock is held
+
+    def _is_due(self, handle: WriteHandle) -> bool:
+        config = self._config
+        age_ms = self._clock_ms() - self._opened_ms
+        return (
+            handle.last_add_pushed + 1 >= config.managed_ledger_cursor_max_entries_per_ledger
+            or age_ms >= config.managed_ledger_cursor_rollover_time_in_seconds * 1000
+        )
+
+    def _fits_node(self, acks: AckState) -> bool:
+        ranges_max = self._config.managed_ledger_max_unacked_ranges_to_persist_in_metadata_store
+        return acks.number_of_ranges + len(acks.partial) <= ranges_max
+
+    def _encode(self, acks: AckState, position: Position, properties: Mapping[str, int]) -> bytes:
+        value, lost_ledgers = encode_position(acks, position, properties, self._config)
+        if lost_ledgers and not self._warned_of_loss:
+            self._warned_of_loss = True
+            logger.warning(
+                "%s: acknowledgements of the last %d ledgers do not fit an entry and would be lost with this process",
+                self._label,
+                lost_ledgers,
+            )
+        return value
+
+    async def _switch_ledger(self, acks: AckState, properties: Mapping[str, int]) -> None:
+        ensemble, write, ack = self._config.quorums
+        handle = await self._bookkeeper.create_ledger(
+            ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=self._custom_metadata
+        )
+        try:
+            position, plain = acks.mark_delete, acks.is_plain
+            entries = [self._encode(acks, position, properties)]
+            if self._stored_plain:
+                entries.insert(0, self._encode(acks, self._stored_position, self._stored_properties))
+            await _append(handle, entries)
+            await self._write_node(handle.ledger_id, self._stored_position, self._stored_properties, None)
+        except BaseException:
+            await handle.abandon()
+            self._bury([handle.ledger_id])
+            raise
+        await self._leave_ledger()
+        self._handle, self._ledger_id = handle, handle.ledger_id
+        self._opened_ms = self._clock_ms()
+        self._note_stored(position, plain, properties)
+        logger.info("%s: stored in cursor ledger %d", self._label, handle.ledger_id)
+
+    async def _move_to_node(self, acks: AckState, properties: Mapping[str, int]) -> None:
+        position, plain = acks.mark_delete, acks.is_plain
+        await self._write_node(NO_LEDGER, position, properties, acks)
+        await self._leave_ledger()
+        self._note_stored(position, plain, properties)
+
+    def _note_stored(self, position: Position, plain: bool, properties: Mapping[str, int]) -> None:
+        """What the next first entry of a ledger and the node repeat."""
+        self._stored_position, self._stored_plain, self._stored_properties = position, plain, properties
+
+    async def _write_node(
+        self, ledger_id: int, position: Position, properties: Mapping[str, int], acks: AckState | None
+    ) -> None:
+        value = encode_node(
+            ledger_id,
+            position,
+            properties,
+            self.cursor_properties,
+            last_active_ms=self._clock_ms(),
+            extra=self._extra,
+            acks=acks,
+        )
+        try:
+            await self._record.write(value)
+        except SupersededError as error:
+            raise ManagedLedgerFenced(self._label, f"another owner wrote the cursor: {error}") from error
+        except MetadataError as error:
+            raise CursorFault(self._label, f"{type(error).__name__}: {error}") from error
+
+    async def _leave_ledger(self) -> None:
+        """The node does not name the ledger any more: it is garbage."""
+        handle, self._handle = self._handle, None
+        ledger_id, self._ledger_id = self._ledger_id, NO_LEDGER
+        if handle is not None:
+            await handle.abandon()
+        if ledger_id != NO_LEDGER:
+            self._bury([ledger_id])
+
+
+async def _append(handle: WriteHandle, payloads: list[bytes]) -> None:
+    """Raises LedgerError."""
+    confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(append: Append) -> None:
+        if confirmed.cancelled():
+            return
+        if append.error is None:
+            confirmed.set_result(None)
+        else:
+            confirmed.set_exception(append.error)
+
+    handle.append(payloads, done)
+    await confirmed

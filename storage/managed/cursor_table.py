@@ -1,0 +1,172 @@
+"""The cursors of one managed ledger: durable ones by name, and those of readers."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from metadata.errors import MetadataError, NoNodeError
+from metadata.paths import cursor_path, managed_ledger_path
+from pulsar_proto.ids import Position
+from pulsar_proto.names import decode_local
+from storage.managed.ack_state import AckState
+from storage.managed.config import ManagedLedgerConfig
+from storage.managed.cursor import Cursor, start_position
+from storage.managed.cursor_store import CursorStore
+from storage.managed.errors import ManagedLedgerError, MetadataFault, NoSuchCursor
+from storage.managed.ledger_list import LedgerList
+from storage.managed.shared import Shared
+from storage.managed.versioned import VersionedRecord
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 32
+"""Cursors recovered in parallel."""
+
+
+class CursorTable:
+    """`on_crossed` and `on_fenced` are handed to every cursor (see `Cursor`)."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ManagedLedgerConfig,
+        shared: Shared,
+        ledgers: LedgerList,
+        custom_metadata: Mapping[str, bytes],
+        *,
+        on_crossed: Callable[[], None],
+        on_fenced: Callable[[ManagedLedgerError], None],
+    ) -> None:
+        self._name = name
+        self._config = config
+        self._shared = shared
+        self._ledgers = ledgers
+        self._custom_metadata = custom_metadata
+        self._on_crossed = on_crossed
+        self._on_fenced = on_fenced
+        self._lock = asyncio.Lock()
+        self._non_durable: dict[Cursor, None] = {}
+        self.durable: dict[str, Cursor] = {}
+
+    @property
+    def slowest(self) -> Position | None:
+        """The least mark-delete of durable cursors, None without any."""
+        return min((cursor.mark_delete for cursor in self.durable.values()), default=None)
+
+    @property
+    def slowest_name(self) -> str | None:
+        """Whose it is."""
+        slowest = min(self.durable.values(), key=lambda cursor: cursor.mark_delete, default=None)
+        return None if slowest is None else slowest.name
+
+    async def recover(self) -> None:
+        """All durable cursors, from the metadata store. Raises MetadataFault, CursorFault."""
+        try:
+            children = await self._shared.metadata.children(managed_ledger_path(self._name))
+        except NoNodeError:
+            children = []
+        except MetadataError as error:
+            raise MetadataFault(self._name, str(error)) from error
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def recover(name: str) -> None:
+            async with limit:
+                await self._recover(name)
+
+        await asyncio.gather(*(recover(decode_local(child)) for child in children))
+
+    async def _recover(self, name: str) -> None:
+        store = self._store(name)
+        stored = await store.recover(self._ledgers)
+        mark_delete = stored.mark_delete
+        last = self._ledgers.last_entry(mark_delete.ledger_id)
+        if last is not None and mark_delete.entry_id > last:
+            logger.warning("%s: cursor %s at %s is beyond entry %d", self._name, name, mark_delete, last)
+            mark_delete = Position(mark_delete.ledger_id, last)
+        acks = AckState(self._ledgers, mark_delete)
+        acks.restore(stored.acked, stored.partial)
+        self.durable[name] = self._cursor(name, acks, store, stored.properties)
+
+    async def open(self, name: str, initial: Position, properties: Mapping[str, str]) -> Cursor:
+        """See `ManagedLedger.open_cursor`."""
+        async with self._lock:
+            cursor = self.durable.get(name)
+            if cursor is not None:
+                return cursor
+            acks = AckState(self._ledgers, Position(-1, -1))
+            acks.reset(start_position(self._ledgers, initial))
+            store = self._store(name)
+            await store.create(acks.mark_delete, properties)
+            cursor = self.durable[name] = self._cursor(name, acks, store, {})
+            logger.info("%s: cursor %s created at %s", self._name, name, cursor.mark_delete)
+            return cursor
+
+    def new_non_durable(self, start: Position) -> Cursor:
+        acks = AckState(self._ledgers, Position(-1, -1))
+        acks.reset(start_position(self._ledgers, start))
+        cursor = self._cursor("", acks, None, {})
+        self._non_durable[cursor] = None
+        return cursor
+
+    def release(self, cursor: Cursor) -> None:
+        """Forgets a non-durable cursor."""
+        self._non_durable.pop(cursor, None)
+
+    async def delete(self, name: str) -> Cursor:
+        """Raises NoSuchCursor, MetadataFault (it is still there then)."""
+        async with self._lock:
+            cursor = self.durable.get(name)
+            if cursor is None:
+                raise NoSuchCursor(self._name, name)
+            await cursor.delete()
+            del self.durable[name]
+            logger.info("%s: cursor %s deleted", self._name, name)
+            return cursor
+
+    def forget_before(self, ledger_id: int) -> None:
+        """Ledgers before `ledger_id` were deleted."""
+        for cursor in (*self.durable.values(), *self._non_durable):
+            cursor.forget_before(ledger_id)
+
+    async def close(self) -> None:
+        """Stores all durable cursors; what cannot be stored is logged."""
+        async with self._lock:
+            results = await asyncio.gather(
+                *(cursor.close() for cursor in self.durable.values()), return_exceptions=True
+            )
+        for result in results:
+            if isinstance(result, ManagedLedgerError):
+                logger.warning("%s: not stored on close: %s", self._name, result)
+            elif isinstance(result, BaseException):
+                raise result
+
+    def stop(self, error: ManagedLedgerError) -> None:
+        """Nothing is stored any more: the managed ledger belongs to somebody else."""
+        for cursor in self.durable.values():
+            cursor.stop(error)
+
+    def _store(self, name: str) -> CursorStore:
+        shared = self._shared
+        return CursorStore(
+            f"{self._name} cursor {name}",
+            VersionedRecord(shared.metadata, cursor_path(self._name, name)),
+            shared.bookkeeper,
+            self._config,
+            custom_metadata={**self._custom_metadata, "pulsar/cursor": name.encode()},
+            clock_ms=shared.clock_ms,
+            bury=shared.reaper.bury,
+        )
+
+    def _cursor(self, name: str, acks: AckState, store: CursorStore | None, properties: Mapping[str, int]) -> Cursor:
+        return Cursor(
+            name,
+            self._ledgers,
+            acks,
+            store,
+            rate_limit=self._config.managed_ledger_default_mark_delete_rate_limit,
+            clock_ms=self._shared.clock_ms,
+            on_dirty=self._shared.on_dirty,
+            on_crossed=self._on_crossed,
+            on_fenced=self._on_fenced,
+            position_properties=properties,
+        )

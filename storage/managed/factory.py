@@ -1,0 +1,216 @@
+"""Opens, lists, deletes and closes managed ledgers, and keeps what they share: the tail cache and the one timer.
+
+The timer ticks every `TICK_SECONDS`: cursors with changes are stored when they are due, old groups leave the tail
+cache, and every `retention_check_interval_in_seconds` all managed ledgers are rolled and trimmed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from metadata.errors import MetadataError, NoNodeError
+from metadata.paths import MANAGED_LEDGERS, managed_ledger_path
+from metadata.store import DeleteOp, MetadataStore, Op
+from pulsar_proto.errors import MalformedRecord
+from storage.ledger.client import BookKeeper
+from storage.managed.appender import FINAL, AppendState
+from storage.managed.config import MEBIBYTE, ManagedLedgerConfig
+from storage.managed.cursor import Cursor
+from storage.managed.cursor_record import NO_LEDGER, parse_node
+from storage.managed.errors import ManagedLedgerClosed, MetadataFault, NoSuchManagedLedger
+from storage.managed.ledger_list import LedgerList
+from storage.managed.ledger_reaper import LedgerReaper
+from storage.managed.list_record import parse_list
+from storage.managed.managed_ledger import ManagedLedger
+from storage.managed.read_handles import ReadHandles
+from storage.managed.shared import Shared
+from storage.managed.tail_cache import TailCache
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.5
+CLOSED_AT_ONCE = 256
+"""Managed ledgers closed in parallel when the factory closes."""
+
+
+class ManagedLedgerFactory:
+    """One for the process. `clock_ms` is the time of day in milliseconds. All calls on the loop's thread."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        bookkeeper: BookKeeper,
+        config: ManagedLedgerConfig,
+        *,
+        clock_ms: Callable[[], int],
+        tick_seconds: float | None = TICK_SECONDS,
+    ) -> None:
+        """With `tick_seconds` None there is no timer: somebody calls `tick`."""
+        self.config = config
+        self.cache = TailCache(config.managed_ledger_cache_size_mb * MEBIBYTE)
+        self.reaper = LedgerReaper(bookkeeper)
+        self.ledgers: dict[str, ManagedLedger] = {}
+        """The open ones."""
+        self._metadata = metadata
+        self._clock_ms = clock_ms
+        self._dirty: dict[Cursor, None] = {}
+        self._shared = Shared(
+            metadata, bookkeeper, self.cache, ReadHandles(bookkeeper), self.reaper, clock_ms, self._note_dirty
+        )
+        self._opening: dict[str, asyncio.Task[ManagedLedger]] = {}
+        self._tick_seconds = tick_seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self._maintenance: asyncio.Task[None] | None = None
+        self._maintained_ms = clock_ms()
+        self._closed = False
+
+    # ---- managed ledgers
+
+    async def open(self, name: str, config: ManagedLedgerConfig | None = None, *, create: bool = True) -> ManagedLedger:
+        """The managed ledger "tenant/namespace/domain/encoded topic", opened once however many ask. One that was fenced
+        or closed is opened anew. Raises NoSuchManagedLedger (without `create`) and what `ManagedLedger.open` raises."""
+        while True:
+            if self._closed:
+                raise ManagedLedgerClosed(name, "the factory is closed")
+            known = self.ledgers.get(name)
+            if known is not None:
+                if known.state not in FINAL or known.state is AppendState.TERMINATED:
+                    return known
+                del self.ledgers[name]
+            opening = self._opening.get(name)
+            if opening is None:
+                opening = asyncio.get_running_loop().create_task(self._open(name, config or self.config, create))
+                self._opening[name] = opening
+            elif create:
+                # Another caller's opening may be one that does not create: look again after it.
+                try:
+                    return await asyncio.shield(opening)
+                except NoSuchManagedLedger:
+                    continue
+            return await asyncio.shield(opening)
+
+    async def _open(self, name: str, config: ManagedLedgerConfig, create: bool) -> ManagedLedger:
+        try:
+            ledger = await ManagedLedger.open(name, config, self._shared, create=create)
+            if self._closed:
+                await ledger.close()
+                raise ManagedLedgerClosed(name, "the factory is closed")
+            self.ledgers[name] = ledger
+            self._start_timer()
+            return ledger
+        finally:
+            del self._opening[name]
+
+    async def close_ledger(self, name: str) -> None:
+        """Closes one managed ledger if it is open."""
+        ledger = self.ledgers.get(name)
+        if ledger is not None:
+            await ledger.close()
+            self._forget(ledger)
+
+    async def exists(self, name: str) -> bool:
+        """Raises MetadataFault."""
+        try:
+            return await self._metadata.exists(managed_ledger_path(name)) is not None
+        except MetadataError as error:
+            raise MetadataFault(name, str(error)) from error
+
+    async def list(self, prefix: str) -> list[str]:
+        """The names "prefix/…", one level down: prefix is "tenant/namespace/domain". Raises MetadataFault."""
+        try:
+            children = await self._metadata.children(f"{MANAGED_LEDGERS}/{prefix}")
+        except NoNodeError:
+            return []
+        except MetadataError as error:
+            raise MetadataFault(prefix, str(error)) from error
+        return [f"{prefix}/{child}" for child in children]
+
+    async def delete(self, name: str) -> None:
+        """Closes it, deletes its records in one step and then its ledgers. Raises NoSuchManagedLedger, MetadataFault
+        (also when a cursor was made meanwhile)."""
+        await self.close_ledger(name)
+        path = managed_ledger_path(name)
+        try:
+            record = await self._metadata.get(path)
+            if record is None:
+                raise NoSuchManagedLedger(name)
+            garbage = [info.ledger_id for info in parse_list(record.value).ledgers]
+            ops: list[Op] = []
+            for child in await self._metadata.children(path):
+                node = await self._metadata.get(f"{path}/{child}")
+                if node is not None:
+                    ops.append(DeleteOp(f"{path}/{child}", node.stat.version))
+                    cursor_ledger = parse_node(node.value, LedgerList()).ledger_id
+                    garbage += [cursor_ledger] if cursor_ledger != NO_LEDGER else []
+            await self._metadata.multi([*ops, DeleteOp(path, record.stat.version)])
+        except (MetadataError, MalformedRecord) as error:
+            raise MetadataFault(name, f"not deleted: {error}") from error
+        logger.info("%s: deleted, with %d ledgers", name, len(garbage))
+        self.reaper.bury(garbage)
+
+    async def close(self) -> None:
+        """Closes all. Idempotent."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for opening in list(self._opening.values()):
+            await asyncio.wait([opening])
+        limit = asyncio.Semaphore(CLOSED_AT_ONCE)
+
+        async def close(name: str) -> None:
+            async with limit:
+                await self.close_ledger(name)
+
+        await asyncio.gather(*(close(name) for name in list(self.ledgers)))
+        if self._maintenance is not None:
+            await asyncio.wait([self._maintenance])
+        await self.reaper.idle()
+
+    # ---- the timer
+
+    async def tick(self) -> None:
+        """Stores cursors that are due, ages the tail cache, and returns after maintenance when it is time for that."""
+        self._tick()
+        if self._maintenance is not None:
+            await asyncio.wait([self._maintenance])
+
+    def _tick(self) -> None:
+        now_ms = self._clock_ms()
+        for cursor in list(self._dirty):
+            if not cursor.flush_if_due(now_ms):
+                del self._dirty[cursor]
+        self.cache.evict_before(now_ms - self.config.managed_ledger_cache_eviction_time_threshold_millis)
+        interval_ms = self.config.retention_check_interval_in_seconds * 1000
+        if now_ms - self._maintained_ms >= interval_ms and self._maintenance is None:
+            self._maintained_ms = now_ms
+            self._maintenance = asyncio.get_running_loop().create_task(self.maintain())
+
+    async def maintain(self) -> None:
+        """Rolls and trims every managed ledger that needs it, and tries failed deletions again."""
+        try:
+            self.reaper.retry()
+            for ledger in list(self.ledgers.values()):
+                await ledger.maintain(self._clock_ms())
+        finally:
+            self._maintenance = None
+
+    def _start_timer(self) -> None:
+        if self._timer is None and self._tick_seconds is not None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(self._tick_seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            self._tick()
+        finally:
+            self._start_timer()
+
+    def _note_dirty(self, cursor: Cursor) -> None:
+        self._dirty[cursor] = None
+
+    def _forget(self, ledger: ManagedLedger) -> None:
+        if self.ledgers.get(ledger.name) is ledger:
+            del self.ledgers[ledger.name]
+        for cursor in ledger.cursors.values():
+            self._dirty.pop(cursor, None)

@@ -1,0 +1,72 @@
+"""Deletes ledgers that left every list. Nothing refers to them, so a failure only delays the space that they take.
+
+Ledgers that a crash leaves behind between leaving the list and being deleted here stay, as with Apache's broker.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from storage.ledger.client import BookKeeper
+from storage.ledger.errors import LedgerError, NoSuchLedger
+
+logger = logging.getLogger(__name__)
+
+GRAVES_MAX = 100_000
+"""Ledgers waiting to be deleted; beyond, they are named in the log and forgotten."""
+
+PARALLEL = 64
+"""Deletions under way at once: their metadata writes share a commit."""
+
+
+class LedgerReaper:
+    """One for the process."""
+
+    def __init__(self, bookkeeper: BookKeeper) -> None:
+        self._bookkeeper = bookkeeper
+        self._graves: dict[int, None] = {}
+        self._digging: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Ledgers not deleted yet."""
+        return len(self._graves)
+
+    def bury(self, ledger_ids: Iterable[int]) -> None:
+        """Deletes them in the background; what fails is tried again by `retry`."""
+        for ledger_id in ledger_ids:
+            if len(self._graves) >= GRAVES_MAX:
+                logger.warning("too many ledgers to delete, ledger %d is left behind", ledger_id)
+            else:
+                self._graves[ledger_id] = None
+        self.retry()
+
+    def retry(self) -> None:
+        if self._graves and self._digging is None:
+            self._digging = asyncio.get_running_loop().create_task(self._dig())
+
+    async def idle(self) -> None:
+        """Returns when nothing is being deleted."""
+        while self._digging is not None:
+            await asyncio.wait([self._digging])
+
+    async def _dig(self) -> None:
+        try:
+            tried: set[int] = set()
+            while batch := [ledger_id for ledger_id in self._graves if ledger_id not in tried][:PARALLEL]:
+                tried.update(batch)
+                await asyncio.gather(*map(self._delete, batch))
+        finally:
+            self._digging = None
+
+    async def _delete(self, ledger_id: int) -> None:
+        try:
+            await self._bookkeeper.delete_ledger(ledger_id)
+        except NoSuchLedger:
+            logger.info("ledger %d was deleted before", ledger_id)
+        except LedgerError as error:
+            logger.warning("ledger %d is not deleted yet: %s: %s", ledger_id, type(error).__name__, error)
+            return
+        else:
+            logger.info("ledger %d deleted", ledger_id)
+        self._graves.pop(ledger_id, None)

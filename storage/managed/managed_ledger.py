@@ -1,0 +1,329 @@
+"""An endless log: ledgers one after the other, and cursors in it. What a persistent topic stores its messages in.
+
+This is the face; the parts are `appender` (writing), `ledger_reader` (reading), `ledger_list` (positions), `trimmer`
+(deleting), `cursor` and `cursor_store` (acknowledging). Opened and closed by `factory.ManagedLedgerFactory`.
+
+Source: ManagedLedgerImpl; facts 6.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from metadata.paths import managed_ledger_path
+from pulsar_proto.ids import LATEST, Position
+from storage.managed import ledger_rules
+from storage.managed.append_queue import AddDone
+from storage.managed.appender import Appender, AppendState
+from storage.managed.config import ManagedLedgerConfig
+from storage.managed.cursor import Cursor
+from storage.managed.cursor_table import CursorTable
+from storage.managed.errors import ManagedLedgerClosed, ManagedLedgerError
+from storage.managed.ledger_list import LedgerInfo, LedgerList
+from storage.managed.ledger_reader import LedgerReader
+from storage.managed.ledger_switch import LedgerSwitch
+from storage.managed.list_store import ListStore
+from storage.managed.opening import open_list
+from storage.managed.shared import Shared
+from storage.managed.trimmer import Trimmer
+
+logger = logging.getLogger(__name__)
+
+
+class ManagedLedgerStats(NamedTuple):
+    """For internalStats. Times are ms since the epoch, 0 for never."""
+
+    state: AppendState
+    entries_added: int
+    entries: int
+    size: int
+    current_ledger_id: int
+    """-1 while no ledger is open."""
+    current_ledger_entries: int
+    current_ledger_size: int
+    ledger_created_ms: int
+    ledger_failed_ms: int
+    pending_entries: int
+    last_confirmed: Position
+    ledgers: tuple[LedgerInfo, ...]
+    """The current one without entries and size, as it is stored."""
+    held_by: str | None
+    """What keeps the oldest ledger from being deleted: `cursor NAME`, `retention`, `current`."""
+
+
+class ManagedLedger:
+    """Made by `ManagedLedger.open`. All calls on the loop's thread."""
+
+    def __init__(self, name: str, config: ManagedLedgerConfig, shared: Shared, lists: ListStore) -> None:
+        self.name = name
+        self.config = config
+        self._shared = shared
+        self._lists = lists
+        self._ledgers: LedgerList = lists.ledgers
+        custom_metadata = {
+            "application": b"pulsar",
+            "component": b"managed-ledger",
+            "pulsar/managed-ledger": name.encode(),
+        }
+        self._active: set[Cursor] = set()
+        self._listeners: tuple[Callable[[], None], ...] = ()
+        switch = LedgerSwitch(
+            name,
+            lists,
+            shared.bookkeeper,
+            custom_metadata,
+            clock_ms=shared.clock_ms,
+            on_ledger_closed=self._ledger_closed,
+        )
+        self._appender = Appender(
+            name,
+            self._ledgers,
+            switch,
+            config,
+            shared.cache,
+            terminated=lists.terminated is not None,
+            clock_ms=shared.clock_ms,
+            on_confirmed=self._confirmed,
+            on_fenced=lambda error: cursors.stop(error),
+        )
+        appender = self._appender
+        self._reader = LedgerReader(name, self._ledgers, shared.cache, shared.handles, lambda: appender.handle)
+        cursors = self._cursors = CursorTable(
+            name,
+            config,
+            shared,
+            self._ledgers,
+            custom_metadata,
+            on_crossed=lambda: trimmer.request(),
+            on_fenced=appender.fence,
+        )
+        trimmer = self._trimmer = Trimmer(
+            name,
+            lists,
+            shared.reaper,
+            config,
+            slowest=lambda: cursors.slowest,
+            clock_ms=shared.clock_ms,
+            on_trimmed=self._trimmed,
+            on_fenced=appender.fence,
+        )
+        # The hot and the pure ones, without a call in between.
+        self.cached = self._reader.cached
+        self.read = self._reader.read
+        self.find_first = self._reader.find_first
+        self.next_position = self._ledgers.next_position
+        self.previous_position = self._ledgers.previous_position
+        self.entries_between = self._ledgers.entries_between
+
+    @classmethod
+    async def open(cls, name: str, config: ManagedLedgerConfig, shared: Shared, *, create: bool) -> "ManagedLedger":
+        """Takes the managed ledger over: recovers its list and its cursors. Raises NoSuchManagedLedger,
+        ManagedLedgerFenced, MetadataFault, AppendFault, CursorFault."""
+        path = managed_ledger_path(name)
+        now_ms = shared.clock_ms()
+        opened = await open_list(name, path, shared.metadata, shared.bookkeeper, create=create, now_ms=now_ms)
+        ledger = cls(name, config, shared, opened.lists)
+        shared.reaper.bury(opened.garbage)
+        await ledger._cursors.recover()
+        ledger._trimmer.request()
+        return ledger
+
+    # ---- what there is
+
+    @property
+    def state(self) -> AppendState:
+        return self._appender.state
+
+    @property
+    def last_confirmed(self) -> Position:
+        """The last confirmed entry; of a managed ledger that has none, a position with entry id -1. It does not go back
+        when that entry is trimmed."""
+        return self._ledgers.last_confirmed
+
+    @property
+    def first_position(self) -> Position:
+        """The first existing entry, or where the next one will be."""
+        return self._ledgers.first_position
+
+    @property
+    def terminated(self) -> Position | None:
+        """The last position for ever, once terminated."""
+        return self._lists.terminated
+
+    @property
+    def number_of_entries(self) -> int:
+        return self._ledgers.entries
+
+    @property
+    def total_size(self) -> int:
+        """Payload bytes."""
+        return self._ledgers.size
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """ManagedLedgerInfo's: the topic's own, `pulsar.topic.epoch` and the like."""
+        return self._lists.properties
+
+    def is_after_last(self, position: Position) -> bool:
+        """Whether no confirmed entry stands at or after `position`."""
+        return position > self._ledgers.last_confirmed
+
+    def stats(self) -> ManagedLedgerStats:
+        ledgers, appender = self._ledgers, self._appender
+        held_by = self._trimmer.choose().held_by
+        if held_by == "cursor":
+            held_by = f"cursor {self._cursors.slowest_name}"
+        return ManagedLedgerStats(
+            appender.state,
+            appender.entries_added,
+            ledgers.entries,
+            ledgers.size,
+            ledgers.current_id,
+            ledgers.current_entries,
+            ledgers.current_size,
+            appender.ledger_created_ms,
+            appender.ledger_failed_ms,
+            appender.pending_entries,
+            ledgers.last_confirmed,
+            tuple(ledgers.infos),
+            held_by,
+        )
+
+    # ---- writing
+
+    def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
+        """Appends a group, one entry per payload, behind all earlier groups; the payloads are stored as they are.
+
+        `done(AddResult)` is called once, on the loop, in order, never from inside. Its error is an AppendFault (a later
+        group may succeed), TooManyPending, ManagedLedgerFenced, ManagedLedgerTerminated or ManagedLedgerClosed.
+        """
+        self._appender.add_entries(payloads, done)
+
+    def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls back after each confirmed group, after its `done`. Returns what cancels it."""
+        self._listeners = (*self._listeners, callback)
+
+        def cancel() -> None:
+            self._listeners = tuple(listener for listener in self._listeners if listener is not callback)
+
+        return cancel
+
+    async def open_ledger(self) -> None:
+        """Makes sure that a ledger takes entries now; raises what `add_entries` would answer. To find out whether
+        storage works again, and to spare the first entry the wait."""
+        await self._appender.open_ledger()
+
+    async def roll(self) -> None:
+        """Closes the current ledger; the next entry goes to another one. Raises AppendFault, MetadataFault."""
+        await self._appender.roll("asked for")
+
+    async def terminate(self) -> Position:
+        """Takes no more entries, for ever; what was given to `add_entries` before may still be confirmed. Returns the
+        last position. Raises MetadataFault, AppendFault (not terminated then), ManagedLedgerFenced."""
+        await self._appender.terminate()
+        terminated = self._lists.terminated
+        assert terminated is not None
+        return terminated
+
+    async def set_properties(self, updates: Mapping[str, str | None]) -> None:
+        """Sets properties, None removes one. Durable on return. Raises MetadataFault, ManagedLedgerFenced."""
+
+        def update(properties: Mapping[str, str]) -> dict[str, str]:
+            merged = {**properties, **updates}
+            return {key: value for key, value in merged.items() if value is not None}
+
+        await self._lists.change(properties=update)
+
+    # ---- cursors
+
+    @property
+    def cursors(self) -> Mapping[str, Cursor]:
+        """The durable ones, by name."""
+        return self._cursors.durable
+
+    async def open_cursor(
+        self, name: str, initial: Position = LATEST, properties: Mapping[str, str] | None = None
+    ) -> Cursor:
+        """The durable cursor of that name. If there is none, a new one whose first entry is the first one at or after
+        `initial` (EARLIEST; LATEST: only what is appended from now on). Raises MetadataFault, CursorFault."""
+        if self.state in (AppendState.FENCED, AppendState.CLOSED):
+            raise ManagedLedgerClosed(self.name, f"the managed ledger is {self.state.value}")
+        return await self._cursors.open(name, initial, properties or {})
+
+    def new_non_durable_cursor(self, start: Position) -> Cursor:
+        """A cursor that is never stored and holds no ledger, for readers; `start` as `open_cursor`'s `initial`. Give it
+        back with `release`."""
+        return self._cursors.new_non_durable(start)
+
+    def release(self, cursor: Cursor) -> None:
+        """Forgets a non-durable cursor."""
+        self.deactivate(cursor)
+        self._cursors.release(cursor)
+
+    async def delete_cursor(self, name: str) -> None:
+        """Raises NoSuchCursor, MetadataFault (it is still there then)."""
+        self.deactivate(await self._cursors.delete(name))
+        self._trimmer.request()
+
+    def activate(self, cursor: Cursor) -> None:
+        """Somebody reads at the tail by this cursor: entries go to the cache."""
+        self._active.add(cursor)
+        self._appender.caching = True
+
+    def deactivate(self, cursor: Cursor) -> None:
+        """The reverse; after the last one, what is cached is dropped."""
+        self._active.discard(cursor)
+        if not self._active and self._appender.caching:
+            self._appender.caching = False
+            for info in self._ledgers.infos:
+                self._shared.cache.drop_ledger(info.ledger_id)
+
+    # ---- upkeep, by the factory
+
+    def configure(self, config: ManagedLedgerConfig) -> None:
+        """New limits and retention, from now on. Cursors keep theirs."""
+        self.config = self._trimmer.config = config
+        self._appender.configure(config)
+        self._trimmer.request()
+
+    async def maintain(self, now_ms: int) -> None:
+        """Closes a ledger that is due by age or idleness, and trims."""
+        appender = self._appender
+        if appender.is_open:
+            age_ms, idle_ms = now_ms - appender.ledger_created_ms, now_ms - appender.last_append_ms
+            consumed = bool(self.cursors) and not any(cursor.backlog for cursor in self.cursors.values())
+            if ledger_rules.is_due(self.config, self._ledgers, age_ms, idle_ms, consumed):
+                try:
+                    await appender.roll("due")
+                except ManagedLedgerError as error:
+                    logger.warning("%s: ledger not rolled: %s", self.name, error)
+        self._trimmer.request()
+        await self._trimmer.idle()
+
+    async def close(self) -> None:
+        """Stores the cursors and closes the current ledger. What cannot be stored now is logged; the next opening
+        recovers it. Idempotent. Called by the factory."""
+        await self._trimmer.close()
+        await asyncio.gather(self._appender.close(), self._cursors.close())
+        for cursor in list(self._active):
+            self.deactivate(cursor)
+
+    # ---- inside
+
+    def _confirmed(self) -> None:
+        for listener in self._listeners:
+            try:
+                listener()
+            except Exception:
+                logger.exception("%s: a listener failed", self.name)
+
+    def _ledger_closed(self, garbage: Sequence[int]) -> None:
+        self._shared.reaper.bury(garbage)
+        self._trimmer.request()
+
+    def _trimmed(self, ledger_ids: tuple[int, ...]) -> None:
+        for ledger_id in ledger_ids:
+            self._shared.cache.drop_ledger(ledger_id)
+            self._shared.handles.drop(ledger_id)
+        self._cursors.forget_before(ledger_ids[-1] + 1)

@@ -1,0 +1,49 @@
+"""Handles of closed ledgers, opened once and kept: least recently used ones leave first. One for the process."""
+
+import asyncio
+from collections import OrderedDict
+
+from storage.ledger.client import BookKeeper
+from storage.ledger.handle import ReadHandle
+
+HANDLES_MAX = 1_000
+"""Handles kept. One costs its ledger's metadata, some hundred bytes; opening again costs a metadata read."""
+
+
+class ReadHandles:
+    def __init__(self, bookkeeper: BookKeeper, handles_max: int = HANDLES_MAX) -> None:
+        self._bookkeeper = bookkeeper
+        self._handles_max = handles_max
+        self._handles: OrderedDict[int, asyncio.Task[ReadHandle]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    async def get(self, ledger_id: int) -> ReadHandle:
+        """The handle of a ledger that the list says is closed. Raises LedgerError."""
+        opening = self._handles.get(ledger_id)
+        if opening is None:
+            opening = self._handles[ledger_id] = asyncio.get_running_loop().create_task(self._open(ledger_id))
+            if len(self._handles) > self._handles_max:
+                self._handles.popitem(last=False)
+        else:
+            self._handles.move_to_end(ledger_id)
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                return opening.result()
+        try:
+            return await asyncio.shield(opening)
+        except BaseException:
+            if opening.done() and self._handles.get(ledger_id) is opening:
+                del self._handles[ledger_id]
+            raise
+
+    def drop(self, ledger_id: int) -> None:
+        """The ledger is deleted, or its handle failed and is to be opened anew."""
+        self._handles.pop(ledger_id, None)
+
+    async def _open(self, ledger_id: int) -> ReadHandle:
+        handle = await self._bookkeeper.open_ledger(ledger_id, recover=False)
+        if not handle.is_closed:
+            # An owner that lost its store wrote the list but could not close the ledger (Apache's broker goes on).
+            handle = await self._bookkeeper.open_ledger(ledger_id, recover=True)
+        return handle

@@ -1,0 +1,83 @@
+"""Deletes the ledgers that nobody needs any more: the list first, then the ledgers."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from pulsar_proto.ids import Position
+from storage.managed import ledger_rules
+from storage.managed.config import ManagedLedgerConfig
+from storage.managed.errors import ManagedLedgerError
+from storage.managed.ledger_list import LedgerList
+from storage.managed.ledger_reaper import LedgerReaper
+from storage.managed.list_store import ListStore
+
+logger = logging.getLogger(__name__)
+
+
+class Trimmer:
+    """One managed ledger's. `slowest()` is the least mark-delete of durable cursors, None without any.
+
+    `on_trimmed(ids)`: they left the list. `on_fenced(error)`: the list belongs to somebody else.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        lists: ListStore,
+        reaper: LedgerReaper,
+        config: ManagedLedgerConfig,
+        *,
+        slowest: Callable[[], Position | None],
+        clock_ms: Callable[[], int],
+        on_trimmed: Callable[[tuple[int, ...]], None],
+        on_fenced: Callable[[ManagedLedgerError], None],
+    ) -> None:
+        self._name = name
+        self._lists = lists
+        self._reaper = reaper
+        self._slowest = slowest
+        self._clock_ms = clock_ms
+        self._on_trimmed = on_trimmed
+        self._on_fenced = on_fenced
+        self._running: asyncio.Task[None] | None = None
+        self._closed = False
+        self.config = config
+
+    def choose(self) -> ledger_rules.Trim:
+        """What would be deleted now, and what holds the rest."""
+        return ledger_rules.choose_trim(self.config, self._lists.ledgers, self._slowest(), self._clock_ms())
+
+    def request(self) -> None:
+        """Trims in the background if there is anything to trim."""
+        if self._running is None and not self._closed and self.choose().ledger_ids:
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def idle(self) -> None:
+        """Returns when no trim is under way."""
+        while self._running is not None:
+            await asyncio.wait([self._running])
+
+    async def close(self) -> None:
+        """No trim starts any more."""
+        self._closed = True
+        await self.idle()
+
+    async def _run(self) -> None:
+        try:
+            while not self._closed and (ledger_ids := self.choose().ledger_ids):
+                doomed = frozenset(ledger_ids)
+
+                def edit(ledgers: LedgerList, doomed: frozenset[int] = doomed) -> None:
+                    ledgers.remove(doomed)
+
+                await self._lists.change(edit)
+                logger.info("%s: trimmed ledgers %s", self._name, list(ledger_ids))
+                self._on_trimmed(ledger_ids)
+                self._reaper.bury(ledger_ids)
+        except ManagedLedgerError as error:
+            logger.warning("%s: not trimmed: %s", self._name, error)
+            if not error.retriable:
+                self._on_fenced(error)
+        finally:
+            self._running = None

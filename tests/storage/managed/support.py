@@ -1,0 +1,95 @@
+"""Helpers of these tests: a clock, and the shortest ways to append, read and settle."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from pulsar_proto.ids import EARLIEST, Position
+from storage.managed.append_queue import AddResult
+from storage.managed.config import ManagedLedgerConfig
+from storage.managed.factory import ManagedLedgerFactory
+from storage.managed.managed_ledger import ManagedLedger
+from tests.storage.managed.fake_bookkeeper import FakeBookKeeper, World
+
+NAME = "public/default/persistent/t"
+START_MS = 1_700_000_000_000
+
+CONFIG = ManagedLedgerConfig(
+    managed_ledger_max_entries_per_ledger=5,
+    managed_ledger_min_ledger_rollover_time_minutes=0,
+    managed_ledger_default_mark_delete_rate_limit=0,
+    retention_time_minutes=-1,
+    retention_size_mb=-1,
+)
+"""Small ledgers, nothing deleted, every acknowledgement stored at once."""
+
+DELETE_AT_ONCE = replace(CONFIG, retention_time_minutes=0, retention_size_mb=0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def advance(self, seconds: float) -> None:
+        self.now_ms += int(seconds * 1000)
+
+
+def factory_of(
+    client: FakeBookKeeper, config: ManagedLedgerConfig = CONFIG, clock: Callable[[], int] | None = None
+) -> ManagedLedgerFactory:
+    return ManagedLedgerFactory(
+        client.metadata(), client.as_client(), config, clock_ms=clock or Clock(), tick_seconds=None
+    )
+
+
+async def open_one(
+    world: World, config: ManagedLedgerConfig = CONFIG, clock: Callable[[], int] | None = None
+) -> ManagedLedger:
+    """The managed ledger NAME, in a process of its own."""
+    return await factory_of(world.session(), config, clock).open(NAME)
+
+
+async def append(ledger: ManagedLedger, *payloads: bytes) -> AddResult:
+    """One group, confirmed or failed."""
+    done: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
+    ledger.add_entries(list(payloads), done.set_result)
+    return await done
+
+
+async def fill(ledger: ManagedLedger, count: int, start: int = 0) -> None:
+    """`count` groups of one entry, b"0" on."""
+    for number in range(start, start + count):
+        result = await append(ledger, b"%d" % number)
+        assert result.error is None
+
+
+async def read_all(ledger: ManagedLedger, start: Position = EARLIEST) -> list[bytes]:
+    """Every payload from `start` on."""
+    payloads: list[bytes] = []
+    position = start
+    while (run := await ledger.read(position, 100, 1_000_000)).entries:
+        payloads += [entry[run.payload_offset :] for entry in run.entries]
+        position = Position(run.ledger_id, run.first_entry_id + len(run.entries))
+    return payloads
+
+
+async def until(condition: Callable[[], bool], turns: int = 2_000) -> None:
+    """Lets the loop turn until the condition holds."""
+    for _ in range(turns):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the condition did not come true")
+
+
+async def quiet(world: World) -> None:
+    """Lets the loop turn until no durable change happens any more."""
+    idle = 0
+    taken = world.steps.taken
+    while idle < 30:
+        await asyncio.sleep(0)
+        idle = idle + 1 if world.steps.taken == taken else 0
+        taken = world.steps.taken
