@@ -156,9 +156,8 @@ class Standalone:
         store = await EmbeddedStore.open(self._options.data_dir / "metadata.sqlite")
         self._closing.push_async_callback(store.close)
         cluster = config.broker.cluster_name
-        urls = {"broker_service_url": broker_url, "web_service_url": web_url}
-        await initialize_cluster(store, cluster, **urls)
-        await publish_cluster_urls(store, cluster, **urls)
+        await initialize_cluster(store, cluster, broker_service_url=broker_url, web_service_url=web_url)
+        await publish_cluster_urls(store, cluster, broker_service_url=broker_url, web_service_url=web_url)
         return store
 
     async def _open_storage(self, config: ServerConfig, store: MetadataStore) -> BookKeeper:

@@ -113,7 +113,7 @@ def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
         import uvloop
     except ImportError:
         return None
-    return uvloop.Loop  # type: ignore[no-any-return]
+    return uvloop.Loop
 
 
 async def serve(options: "StandaloneOptions") -> None:
