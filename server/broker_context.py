@@ -29,7 +29,8 @@ class ConnectionLimits:
     """0 or less: an old connection counts as alive without a look."""
     max_pending_publish_requests_per_connection: int = 1_000
     max_message_publish_buffer_size_in_mb: int = 64
-    """Unanswered published bytes of the whole process. Java's default is half of its direct memory."""
+    """Unanswered published bytes of the whole process, 0 or less: no limit. Java's default is half of its direct
+    memory."""
     max_concurrent_lookup_request: int = 50_000
     """LOOKUP and PARTITIONED_METADATA of all connections together."""
     broker_max_connections: int = 0
@@ -58,18 +59,10 @@ class ConnectionCounters:
 class BrokerContext:
     """Lives on the event loop's thread."""
 
-    def __init__(
-        self,
-        service: "BrokerService",
-        limits: ConnectionLimits,
-        *,
-        cluster: str = "standalone",
-        allow_auto_topic_creation: bool = True,
-    ) -> None:
+    def __init__(self, service: "BrokerService", limits: ConnectionLimits, *, cluster: str = "standalone") -> None:
         self.service = service
         self.limits = limits
         self.cluster = cluster
-        self.allow_auto_topic_creation = allow_auto_topic_creation
         self.broker_url = ""
         """`pulsar://host:port` that lookups answer; set when the port is known."""
         self.web_url = ""
@@ -86,6 +79,10 @@ class BrokerContext:
         self._no_connections = asyncio.Event()
         self._no_connections.set()
         self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def allow_auto_topic_creation(self) -> bool:
+        return self.service.settings.allow_auto_topic_creation
 
     def now(self) -> float:
         """Seconds of a monotonic clock."""

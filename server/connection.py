@@ -10,7 +10,7 @@ task; the commands behind it do not wait for it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from pulsar_proto.commands import (
@@ -276,11 +276,6 @@ class Connection(asyncio.BufferedProtocol):
                 pending += producer.pending
             self.broker.budget.free(self.publishes.settle(pending))
 
-    def run_to_end(self, work: Awaitable[None] | None) -> None:
-        """For a `close()` of a producer or consumer that nobody waits for."""
-        if work is not None:
-            self.broker.spawn(_finish(work, self.remote_address))
-
     def abort(self) -> None:
         """Cuts the socket at once; what was not delivered is lost."""
         self._cut_off("cut off")
@@ -316,11 +311,13 @@ class Connection(asyncio.BufferedProtocol):
         self._cut_off_at = self.broker.now() + CLOSE_DEADLINE_SECONDS
         self._output.forget()
         for pending in (*self.pending_producers.values(), *self.pending_consumers.values()):
-            pending.abandoned = True
+            pending.abandon()
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
-        for each in (*producers.values(), *consumers.values()):
-            self.run_to_end(each.close())
+        for producer in producers.values():
+            producer.close()
+        for consumer in consumers.values():
+            consumer.close()
         self._requests.cancel()
         if self._liveness is not None and not self._liveness.done():
             self._liveness.set_result(False)
@@ -364,10 +361,3 @@ class Connection(asyncio.BufferedProtocol):
             return
         check.set_result(False)
         self.close("no answer to the liveness check")
-
-
-async def _finish(work: Awaitable[None], peer: str) -> None:
-    try:
-        await work
-    except Exception:
-        log.exception("%s: closing a producer or consumer failed", peer)

@@ -67,7 +67,8 @@ class PublishBudget:
     __slots__ = ("_max_bytes", "_settle_all", "unanswered_bytes")
 
     def __init__(self, max_bytes: int, settle_all: Callable[[], None]) -> None:
-        """`settle_all()` settles every connection's window, calling `free` with what became free."""
+        """`max_bytes` 0 or less: no limit. `settle_all()` settles every connection's window and calls `free` with what
+        became free."""
         self._max_bytes = max_bytes
         self._settle_all = settle_all
         self.unanswered_bytes = 0
@@ -75,8 +76,9 @@ class PublishBudget:
     def take(self, size_bytes: int) -> bool:
         """True while the budget holds; False: the taker must stop reading until `has_room`."""
         self.unanswered_bytes += size_bytes
-        if self.unanswered_bytes > self._max_bytes:
-            self._settle_all()
+        if self._max_bytes <= 0 or self.unanswered_bytes <= self._max_bytes:
+            return True
+        self._settle_all()
         return self.unanswered_bytes <= self._max_bytes
 
     def free(self, size_bytes: int) -> None:

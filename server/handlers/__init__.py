@@ -16,7 +16,7 @@ TABLE: dict[int, Handler] = {
     _Type.PRODUCER: Handler("producer", produce.create_producer, changes_state=True),
     _Type.CLOSE_PRODUCER: Handler("close_producer", produce.close_producer, changes_state=True),
     _Type.SUBSCRIBE: Handler("subscribe", consume.subscribe, changes_state=True),
-    _Type.CLOSE_CONSUMER: Handler("close_consumer", consume.close_consumer, changes_state=True),
+    _Type.CLOSE_CONSUMER: Handler("close_consumer", consume.close_consumer),
     _Type.UNSUBSCRIBE: Handler("unsubscribe", consume.unsubscribe, changes_state=True),
     _Type.FLOW: Handler("flow", consume.flow, None),
     _Type.ACK: Handler("ack", consume.ack, consume.refuse_ack),

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pulsar_proto.commands import ack_response_frame, success_frame
-from pulsar_proto.errors import MalformedFrame, MetadataFault, ProducerBusy, PulsarError, ServiceNotReady, TopicNotFound
+from pulsar_proto.errors import MalformedFrame, MetadataFault, ServiceNotReady, TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.handlers.lookup import NAMESPACE_NOT_FOUND
 from server.handlers.names import topic_name
 from server.handlers.pending import Pending
 
@@ -26,8 +27,6 @@ I32_MAX = 2**31 - 1
 METADATA_BYTES_MAX = 1024
 """Of keys and values together (ConsumerMetadata in ServerCnx: `CommandUtils.metadataFromCommand`)."""
 
-RESERVED_PREFIXES = ("pulsar.repl", "pulsar.dedup")
-
 
 def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any, Any, None] | None:
     """A live consumer id answers SUCCESS again, a pending one ServiceNotReady."""
@@ -40,17 +39,8 @@ def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any,
     if consumer_id in cnx.consumers:
         cnx.write(success_frame(command.request_id))
         return None
-    _check_subscription_name(command.subscription)
     pending = cnx.pending_consumers[consumer_id] = Pending()
     return _subscribe(cnx, command, name, pending)
-
-
-def _check_subscription_name(name: str) -> None:
-    """Naming faults are told with the code of ProducerBusy (facts 1.5)."""
-    if not name:
-        raise ProducerBusy("Empty subscription name")
-    if name.startswith(RESERVED_PREFIXES):
-        raise ProducerBusy("Subscription with reserved subscription name attempted")
 
 
 async def _subscribe(cnx: "Connection", command: pb.CommandSubscribe, name: TopicName, pending: Pending) -> None:
@@ -60,7 +50,7 @@ async def _subscribe(cnx: "Connection", command: pb.CommandSubscribe, name: Topi
         try:
             topic = await service.get_topic(name, create=create)
         except TopicNotFound as error:
-            if create or not await service.namespace_exists(name.namespace):
+            if str(error) == NAMESPACE_NOT_FOUND:
                 raise
             raise TopicNotFound(f"Topic {name.full} does not exist") from error
         if pending.abandoned:
@@ -75,8 +65,10 @@ async def _subscribe(cnx: "Connection", command: pb.CommandSubscribe, name: Topi
             del cnx.pending_consumers[command.consumer_id]
     if pending.abandoned:
         log.info("%s: consumer %d was closed while it was created", cnx.remote_address, command.consumer_id)
-        cnx.run_to_end(consumer.close())
+        consumer.close()
         return
+    if consumer.is_closed:
+        raise ServiceNotReady("The topic closed the consumer while it was created")
     cnx.consumers[command.consumer_id] = consumer
     cnx.write(success_frame(command.request_id))
 
@@ -137,22 +129,12 @@ async def _unsubscribe(cnx: "Connection", consumer: "Consumer", command: pb.Comm
     cnx.write(success_frame(command.request_id))
 
 
-def close_consumer(cnx: "Connection", command: pb.CommandCloseConsumer) -> Coroutine[Any, Any, None] | None:
+def close_consumer(cnx: "Connection", command: pb.CommandCloseConsumer) -> None:
     """SUCCESS always; a subscription that is under way is abandoned, and its SUBSCRIBE never answered."""
     pending = cnx.pending_consumers.pop(command.consumer_id, None)
     if pending is not None:
-        pending.abandoned = True
+        pending.abandon()
     consumer = cnx.consumers.pop(command.consumer_id, None)
-    closing = consumer.close() if consumer is not None else None
-    if closing is None:
-        cnx.write(success_frame(command.request_id))
-        return None
-    return _when_closed(cnx, closing, command.request_id)
-
-
-async def _when_closed(cnx: "Connection", closing: Awaitable[None], request_id: int) -> None:
-    try:
-        await closing
-    except PulsarError as error:
-        log.warning("%s: a consumer was closed with a fault: %s", cnx.remote_address, error)
-    cnx.write(success_frame(request_id))
+    if consumer is not None:
+        consumer.close()
+    cnx.write(success_frame(command.request_id))

@@ -60,7 +60,7 @@ async def partitions_of(broker: "BrokerContext", name: TopicName, *, may_create:
     """0 for a plain topic, and for a missing one that PRODUCER or SUBSCRIBE will create. Raises TopicNotFound (also
     for a namespace that does not exist)."""
     await check_namespace(broker, name)
-    count = broker.service.partition_count(name)
+    count = await broker.service.load_partition_count(name)
     must_exist = count == 0 and not (may_create and broker.allow_auto_topic_creation)
     if must_exist and not await broker.service.topic_exists(name):
         raise TopicNotFound(f"Topic {name.full} not found")  # Java's text is empty over binary, this one over REST

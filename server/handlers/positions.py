@@ -53,7 +53,7 @@ def consumer_stats(cnx: "Connection", command: pb.CommandConsumerStats) -> None:
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is None:
         raise ConsumerNotFound(f"Consumer {command.consumer_id} not found")
-    stats = consumer.stats()
+    stats: dict[str, Any] = dict(consumer.stats())
     answer = pb.CommandConsumerStatsResponse(request_id=command.request_id, **stats)
     cnx.write(_consumer_stats_frame(answer))
 

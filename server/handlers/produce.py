@@ -3,6 +3,7 @@
 Sources: ServerCnx.handleProducer, handleSend, handleCloseProducer; Producer.checkAndStartPublish.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Sequence
 from struct import Struct
@@ -152,6 +153,8 @@ def create_producer(cnx: "Connection", command: pb.CommandProducer) -> Coroutine
 
 
 async def _create(cnx: "Connection", command: pb.CommandProducer, name: TopicName, pending: Pending) -> None:
+    if command.producer_access_mode == pb.WaitForExclusive:
+        pending.waiting = asyncio.current_task()
     try:
         topic = await cnx.broker.service.get_topic(name, create=cnx.broker.allow_auto_topic_creation)
         if pending.abandoned:
@@ -166,8 +169,10 @@ async def _create(cnx: "Connection", command: pb.CommandProducer, name: TopicNam
             del cnx.pending_producers[command.producer_id]
     if pending.abandoned:
         log.info("%s: producer %d was closed while it was created", cnx.remote_address, command.producer_id)
-        cnx.run_to_end(producer.close())
+        producer.close()
         return
+    if producer.is_closed:
+        raise ServiceNotReady("The topic closed the producer while it was created")
     cnx.producers[command.producer_id] = producer
     cnx.recently_closed.discard(command.producer_id)
     cnx.write(_success(command.request_id, producer))
@@ -187,7 +192,7 @@ def close_producer(cnx: "Connection", command: pb.CommandCloseProducer) -> Corou
     """SUCCESS always; a creation that is under way is abandoned, and its PRODUCER never answered."""
     pending = cnx.pending_producers.pop(command.producer_id, None)
     if pending is not None:
-        pending.abandoned = True
+        pending.abandon()
     producer = cnx.producers.pop(command.producer_id, None)
     closing = producer.close() if producer is not None else None
     if closing is None:

@@ -13,6 +13,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.broker_context import BrokerContext, ConnectionLimits
 from server.connection import Connection
 from server.topics.client import ClientConnection
+from server.topics.settings import TopicSettings
 
 
 class FakeTransport(asyncio.Transport):
@@ -158,6 +159,13 @@ async def settle(turns: int = 20) -> None:
         await asyncio.sleep(0)
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Turns the loop until the condition holds; for what real sockets do."""
+    async with asyncio.timeout(10):
+        for _ in iter(condition, True):
+            await asyncio.sleep(0)
+
+
 def command(kind: str, field: str, **values: Any) -> pb.BaseCommand:
     """`command("PRODUCER", "producer", topic=..., producer_id=1, request_id=2)`."""
     made = pb.BaseCommand(type=pb.BaseCommand.Type.Value(kind))
@@ -179,6 +187,10 @@ class FakeProducer:
         self.pending = 0
         self.closed = 0
         self.closing: asyncio.Future[None] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        return self.closed > 0
 
     def publish(self, sends: list[tuple[pb.CommandSend, bytes]]) -> None:
         assert not self.closed
@@ -212,7 +224,6 @@ class FakeConsumer:
         self.durable: asyncio.Future[None] | None = None
         self.redelivered: list[pb.CommandRedeliverUnacknowledgedMessages] = []
         self.closed = 0
-        self.closing: asyncio.Future[None] | None = None
         self.failure: Exception | None = None
         self.seeks: list[pb.CommandSeek] = []
         self.position = (Position(27, 0), -1, -1, Position(26, 2))
@@ -247,9 +258,12 @@ class FakeConsumer:
     def stats(self) -> dict[str, Any]:
         return {}
 
-    def close(self) -> "asyncio.Future[None] | None":
+    @property
+    def is_closed(self) -> bool:
+        return self.closed > 0
+
+    def close(self) -> None:
         self.closed += 1
-        return self.closing
 
 
 class FakeTopic:
@@ -262,12 +276,14 @@ class FakeTopic:
     async def add_producer(self, cnx: ClientConnection, request: pb.CommandProducer) -> FakeProducer:
         await self.service.pass_gate()
         producer = FakeProducer(cnx, request)
+        producer.closed = int(self.service.closes_at_once)
         self.producers.append(producer)
         return producer
 
     async def subscribe(self, cnx: ClientConnection, request: pb.CommandSubscribe) -> FakeConsumer:
         await self.service.pass_gate()
         consumer = FakeConsumer(cnx, request)
+        consumer.closed = int(self.service.closes_at_once)
         self.consumers.append(consumer)
         return consumer
 
@@ -276,11 +292,13 @@ class FakeService:
     """A BrokerService of one namespace, public/default. With `gate` set, PRODUCER and SUBSCRIBE wait for it."""
 
     def __init__(self) -> None:
+        self.settings = TopicSettings()
         self.topics: dict[str, FakeTopic] = {}
         self.stored: set[str] = set()
         self.partitions: dict[str, int] = {}
         self.gate: asyncio.Event | None = None
         self.failure: PulsarError | Exception | None = None
+        self.closes_at_once = False
 
     async def pass_gate(self) -> None:
         if self.gate is not None:
@@ -311,7 +329,7 @@ class FakeService:
     async def topics_of(self, namespace: str) -> list[str]:
         return sorted(self.stored | set(self.topics))
 
-    def partition_count(self, name: TopicName) -> int:
+    async def load_partition_count(self, name: TopicName) -> int:
         return self.partitions.get(name.full, 0)
 
     def topic(self, name: str = "persistent://public/default/t") -> FakeTopic:

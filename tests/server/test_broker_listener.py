@@ -15,7 +15,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server import broker_listener as listener_module
 from server.broker_context import BrokerContext
 from server.broker_listener import BrokerListener
-from tests.server.fakes import command, make_broker
+from tests.server.fakes import command, make_broker, until
 
 TOPIC = "persistent://public/default/t"
 DEADLINE = 10
@@ -136,13 +136,11 @@ def test_a_client_that_does_not_read_does_not_hold_the_stop(loop: Any, monkeypat
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.connect(("127.0.0.1", await listener.start("127.0.0.1", 0)))
-        while not broker.connections:
-            await asyncio.sleep(0)
+        await until(lambda: bool(broker.connections))
         (connection,) = broker.connections
         connection.write(bytes(20_000_000))
         await listener.close()
-        while broker.connections:
-            await asyncio.sleep(0)
+        await broker.emptied()
         sock.close()
 
     run(loop, scenario())
@@ -159,8 +157,7 @@ async def test_a_bound_socket_is_used_as_it_is_and_the_sweep_runs_only_while_som
     client = await Client.connect(port)
     assert listener.is_sweeping
     client.writer.close()
-    while broker.connections:
-        await asyncio.sleep(0)
+    await broker.emptied()
     listener.sweep()
     assert not listener.is_sweeping
     await listener.close()

@@ -61,13 +61,20 @@ def body_of(message: Any) -> st.SearchStrategy[Any]:
     ).map(lambda values: message(**values))
 
 
+def command_of(number: Any, field: str, body: Any) -> pb.BaseCommand:
+    made = pb.BaseCommand(type=number)
+    getattr(made, field).CopyFrom(body)
+    return made
+
+
 def any_command() -> st.SearchStrategy[pb.BaseCommand]:
     """Well-formed commands: mostly a client's, sometimes what only brokers send."""
     fields = pb.BaseCommand.DESCRIPTOR.fields[1:]
-    bodies = {field: body_of(field.message_type._concrete_class) for field in fields}
+    kinds: list[Any] = [field.message_type for field in fields]
+    bodies = {field: body_of(kind._concrete_class) for field, kind in zip(fields, kinds, strict=True)}
     weighted = [field for field in fields for _ in range(1 if field.number in CLOSING else 12)]
     return st.sampled_from(weighted).flatmap(
-        lambda field: bodies[field].map(lambda value: pb.BaseCommand(type=field.number, **{field.name: value}))
+        lambda field: bodies[field].map(lambda value: command_of(field.number, field.name, value))
     )
 
 
@@ -110,7 +117,8 @@ class World:
         assert self.broker.budget.unanswered_bytes == 0
         assert not self.broker.background_tasks
         topics = self.service.topics.values()
-        for each in [*(p for t in topics for p in t.producers), *(c for t in topics for c in t.consumers)]:
+        everybody: list[Any] = [each for topic in topics for each in (*topic.producers, *topic.consumers)]
+        for each in everybody:
             assert each.closed == 1, "by the topic, by its client, or with the connection, but once"
         assert self.faults == []
 

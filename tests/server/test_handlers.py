@@ -12,6 +12,7 @@ from pulsar_proto.errors import MetadataFault, ProducerBusy, ServiceNotReady
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.payload import build_broker_entry_metadata, build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.topics.settings import TopicSettings
 from tests.server.fakes import FakeConsumer, FakeProducer, Peer, command, make_broker, settle
 
 TOPIC = "persistent://public/default/t"
@@ -124,6 +125,26 @@ class TestProducer:
         first, second = broker.service.topic(TOPIC).producers
         assert (first.closed, second.closed) == (1, 0)
         assert peer.connection.producers == {1: second}
+
+    async def test_a_producer_that_waits_for_others_stops_waiting_when_it_is_closed(self) -> None:
+        broker = make_broker()
+        broker.service.gate = asyncio.Event()
+        peer = await connected(broker)
+        peer.say(producer(producer_access_mode=pb.WaitForExclusive))
+        await settle()
+        peer.say(command("CLOSE_PRODUCER", "close_producer", producer_id=1, request_id=2))
+        assert (await peer.answer()).success.request_id == 2
+        assert not broker.background_tasks
+
+    @pytest.mark.parametrize("made", [producer(), subscribe()])
+    async def test_what_the_topic_closed_before_it_was_told_is_not_ready(self, made: pb.BaseCommand) -> None:
+        broker = make_broker()
+        broker.service.closes_at_once = True
+        peer = await connected(broker)
+        peer.say(made)
+        assert (await peer.answer()).error.error == pb.ServiceNotReady
+        assert not peer.connection.producers
+        assert not peer.connection.consumers
 
     async def test_a_creation_that_fails_after_its_close_says_nothing(self) -> None:
         broker = make_broker()
@@ -301,20 +322,6 @@ class TestSubscribe:
         peer.say(subscribe(request_id=2))
         assert (await peer.answer()).success.request_id == 2
         assert len(broker.service.topic(TOPIC).consumers) == 1
-
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [
-            ("", "Empty subscription name"),
-            ("pulsar.dedup", "Subscription with reserved subscription name attempted"),
-            ("pulsar.repl.x", "Subscription with reserved subscription name attempted"),
-        ],
-    )
-    async def test_bad_subscription_names_are_told_as_producer_busy(self, name: str, text: str) -> None:
-        peer = await connected()
-        peer.say(subscribe(request_id=6, subscription=name))
-        answer = (await peer.answer()).error
-        assert (answer.request_id, answer.error, answer.message) == (6, pb.ProducerBusy, text)
 
     async def test_no_topic_and_no_creation(self) -> None:
         peer = await connected()
@@ -505,7 +512,11 @@ class TestLookup:
         ("values", "code", "text"),
         [
             ({"topic": "persistent://public/nons/x"}, pb.TopicNotFound, "Namespace not found"),
-            ({"topic": "bad://x//y"}, pb.InvalidTopicName, "Invalid topic name: Invalid topic domain: 'bad'"),
+            (
+                {"topic": "bad://x//y"},
+                pb.InvalidTopicName,
+                "Invalid topic name: Invalid topic domain: 'bad' of 'bad://x//y'",
+            ),
             (
                 {"topic": TOPIC, "advertised_listener_name": "nope"},
                 pb.ServiceNotReady,
@@ -567,7 +578,7 @@ class TestPartitionedMetadata:
         ("topic", "code", "text"),
         [
             ("persistent://public/default/nope", pb.TopicNotFound, None),
-            ("bad://x//y", pb.InvalidTopicName, "Invalid topic name: Invalid topic domain: 'bad'"),
+            ("bad://x//y", pb.InvalidTopicName, "Invalid topic name: Invalid topic domain: 'bad' of 'bad://x//y'"),
             ("persistent://public/nons/x", pb.TopicNotFound, "Namespace not found"),
         ],
     )
@@ -589,7 +600,7 @@ class TestPartitionedMetadata:
 
     async def test_without_automatic_creation_a_missing_topic_is_not_found(self) -> None:
         broker = make_broker()
-        broker.allow_auto_topic_creation = False
+        broker.service.settings = TopicSettings(allow_auto_topic_creation=False)
         peer = await connected(broker)
         peer.say(command("PARTITIONED_METADATA", "partitionMetadata", topic="missing", request_id=1))
         assert (await peer.answer()).partitionMetadataResponse.error == pb.TopicNotFound
