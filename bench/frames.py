@@ -1,7 +1,7 @@
 """Pre-encoded SEND frames and scanners of answers: all that the raw driver does per message. No I/O.
 
 A `Block` is a run of SEND frames in one bytes object that is sent again and again; the sequence ids repeat with it,
-which a broker without deduplication does not mind. Scanners walk frames by their lengths and compare a few bytes of each.
+which a broker without deduplication does not mind. Scanners walk frames by their lengths and compare a few bytes.
 """
 
 import random

@@ -1,0 +1,74 @@
+"""`python -m bench`: measures Magnetar, with --peer Apache Pulsar too, and prints goals and figures side by side."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.profile import LOADS, profile
+from bench.report import table, write_json
+from bench.rows import SIGKILL, Row, chosen_rows
+from bench.scenarios import QUICK, SCENARIOS, Sizes
+from bench.sigkill import run_rounds
+from compat_tests.apache import ApachePulsar
+from compat_tests.harness import Magnetar, Product
+
+ROUNDS = 50
+QUICK_ROUNDS = 5
+PEER_HEAP_MB = 2048
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def measure(product: Product, rows: Sequence[Row], sizes: Sizes) -> dict[str, float]:
+    """Runs each scenario that a chosen row needs."""
+    figures: dict[str, float] = {}
+    for name, scenario in SCENARIOS.items():
+        if any(row.scenario == name for row in rows):
+            began = time.monotonic()
+            figures |= scenario(product, sizes)
+            say(f"{product.name} {name}: {time.monotonic() - began:.0f} s")
+    return figures
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "--peer", type=Path, metavar="LIB_DIR", help="folder of Apache Pulsar's jars: measure it as well"
+    )
+    parser.add_argument("--only", metavar="ROW,…", help="rows or scenarios by name")
+    parser.add_argument("--quick", action="store_true", help="smaller loads, one run each: about two minutes")
+    parser.add_argument("--rounds", type=int, help=f"SIGKILL rounds (default {ROUNDS}, quick {QUICK_ROUNDS})")
+    parser.add_argument("--seed", type=int, help="of the SIGKILL rounds' choices")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--profile", choices=list(LOADS), help="print the server's ten hottest functions instead")
+    return parser
+
+
+def main() -> int:
+    parser = build_parser()
+    arguments = parser.parse_args()
+    if arguments.profile:
+        print(profile(arguments.profile))
+        return 0
+    try:
+        rows = chosen_rows(arguments.only)
+    except ValueError as error:
+        parser.error(str(error))
+    sizes = QUICK if arguments.quick else Sizes()
+    ours = measure(Magnetar(), rows, sizes)
+    if any(row.scenario == SIGKILL for row in rows):
+        rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
+        ours |= run_rounds(rounds, arguments.seed, say)
+    theirs = measure(ApachePulsar(arguments.peer, PEER_HEAP_MB), rows, sizes) if arguments.peer else None
+    print(table(rows, ours, theirs))
+    if arguments.json:
+        write_json(arguments.json, rows, ours, theirs)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,72 @@
+"""Where the server's main thread spends its time under a load: the server runs under cProfile, the hottest are printed.
+
+cProfile makes every call dearer, so shares are to be trusted and rates are not.
+"""
+
+import pstats
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.scenarios import BATCH, NAMESPACE, load, publish, subscribe
+from compat_tests.harness import Magnetar, Server
+
+HOTTEST = 10
+MESSAGES = 200_000
+BATCHED_MESSAGES = 600_000
+
+
+def profile_publish(server: Server) -> None:
+    subscribe(server, "profile", "bench")
+    publish(server, "profile", MESSAGES)
+
+
+def profile_batches(server: Server) -> None:
+    subscribe(server, "profile", "bench")
+    publish(server, "profile", BATCHED_MESSAGES, BATCH)
+
+
+def profile_tail(server: Server) -> None:
+    load("bench.official", "tail", server, "--topic", "profile", "--messages", str(MESSAGES // 4))
+
+
+def profile_catch_up(server: Server) -> None:
+    """The publish before it is in the profile too: there is one server, since a restart would end the profile."""
+    subscribe(server, "profile", "bench")
+    publish(server, "profile", MESSAGES)
+    load("bench.driver", "consume", server, "--topic", f"{NAMESPACE}/profile", "--messages", str(MESSAGES))
+
+
+LOADS: dict[str, Callable[[Server], None]] = {
+    "publish": profile_publish,
+    "batches": profile_batches,
+    "tail": profile_tail,
+    "catchup": profile_catch_up,
+}
+
+
+def profile(name: str) -> str:
+    """The ten functions with the most time of their own: share, calls, place."""
+    with TemporaryDirectory(prefix="bench-profile-") as folder:
+        output = Path(folder) / "profile"
+        product = Magnetar((sys.executable, "-m", "cProfile", "-o", str(output)))
+        with Server(Path(folder), product=product) as server:
+            LOADS[name](server)
+        return hottest(pstats.Stats(str(output)))
+
+
+def hottest(stats: pstats.Stats) -> str:
+    rows = []
+    entries: dict[tuple[str, int, str], tuple[int, int, float, float, object]] = stats.stats  # type: ignore[attr-defined]
+    busy = {place: entry for place, entry in entries.items() if not is_waiting(place)}
+    total = sum(own for _, _, own, _, _ in busy.values())
+    for (file, line, name), (_, calls, own, _, _) in sorted(busy.items(), key=lambda item: -item[1][2])[:HOTTEST]:
+        place = name if file == "~" else f"{Path(file).parent.name}/{Path(file).name}:{line} {name}"
+        rows.append(f"{own / total:6.1%}  {own:7.2f} s  {calls:>10,} calls  {place}")
+    return "\n".join(rows)
+
+
+def is_waiting(place: tuple[str, int, str]) -> bool:
+    """The event loop's wait for the network is no work; under uvloop it hides in the loop's run itself."""
+    return any(word in place[2] for word in ("poll", "select.epoll", "run_until_complete", "run_forever"))

@@ -1,0 +1,79 @@
+"""The rows of the table: what each figure is called, its goal, and what Apache Pulsar 4.0.7 reached on such a machine.
+
+The documented figures are medians of warm runs, 1 KB, fsync before the receipt, two cores shared by server and client.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure. `more_is_better` decides how goal and ratio are read; `apache` is None where nobody measured it."""
+
+    key: str
+    scenario: str
+    title: str
+    unit: str
+    goal: float | None
+    apache: float | None
+    more_is_better: bool = False
+
+    def reached(self, figure: float) -> bool:
+        if self.goal is None:
+            return True
+        return figure >= self.goal if self.more_is_better else figure <= self.goal
+
+    def ratio(self, ours: float, theirs: float) -> float:
+        """How many times better than Apache; below 1 is worse."""
+        if self.more_is_better:
+            return ours / theirs if theirs else float("inf")
+        return theirs / ours if ours else float("inf")
+
+
+LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, SIGKILL = "lifecycle", "batches", "tail", "catchup", "latency", "sigkill"
+
+ROWS = (
+    Row("start", LIFECYCLE, "command to first message, new data", "s", 0.8, 12.5),
+    Row("idle_memory", LIFECYCLE, "memory idle (PSS)", "MB", 60, 639),
+    Row("idle_memory_web", LIFECYCLE, "memory idle after an HTTP request", "MB", None, None),
+    Row("idle_cpu", LIFECYCLE, "idle CPU", "% of a core", 0.5, 1.8),
+    Row("publish_rate", LIFECYCLE, "raw publish unbatched", "k msg/s", 60, 44.4, more_is_better=True),
+    Row("publish_cpu", LIFECYCLE, "raw publish unbatched", "CPU s/million", 18, 38),
+    Row("loaded_memory", LIFECYCLE, "memory after a million messages", "MB", 250, 2033),
+    Row("start_after_kill", LIFECYCLE, "command to first message, SIGKILL, a million stored", "s", 1.5, 13.5),
+    Row("stop", LIFECYCLE, "SIGTERM to ended, just after load", "s", 2.0, 5.7),
+    Row("batch_rate", BATCHES, "raw publish, batches of 120", "k msg/s", 350, 227, more_is_better=True),
+    Row("batch_cpu", BATCHES, "raw publish, batches of 120", "CPU s/million", 3.5, 7.3),
+    Row("tail_rate", TAIL, "tail consume unbatched, official client", "k msg/s", 18, 14.9, more_is_better=True),
+    Row("tail_cpu", TAIL, "tail consume unbatched, official client", "CPU s/million", 30, 42),
+    Row("catchup_batch_rate", CATCH_UP, "catch-up after a restart, batched", "k msg/s", 120, 50, more_is_better=True),
+    Row("catchup_batch_cpu", CATCH_UP, "catch-up after a restart, batched", "CPU s/million", 5, 16),
+    Row("catchup_rate", CATCH_UP, "catch-up after a restart, unbatched", "k msg/s", 60, 21.5, more_is_better=True),
+    Row("catchup_cpu", CATCH_UP, "catch-up after a restart, unbatched", "CPU s/million", 18, 55),
+    Row("official_batch", CATCH_UP, "the same batched, official client", "k msg/s", None, 50, more_is_better=True),
+    Row("official_single", CATCH_UP, "the same unbatched, official client", "k msg/s", None, 21.5, more_is_better=True),
+    Row("latency_p50", LATENCY, "publish latency at 1,000/s, p50", "ms", 1.0, 1.7),
+    Row("latency_p99", LATENCY, "publish latency at 1,000/s, p99", "ms", 10, 57),
+    Row("slow_latency_p50", LATENCY, "publish latency at 100/s, p50", "ms", 0.8, 2.4),
+    Row("sigkill", SIGKILL, "SIGKILL rounds with nothing lost", "% of rounds", 100, None, more_is_better=True),
+)
+
+SCENARIOS = tuple(dict.fromkeys(row.scenario for row in ROWS))
+
+Figures = Mapping[str, float]
+"""Row key -> figure in the row's unit."""
+
+
+def chosen_rows(names: str | None) -> tuple[Row, ...]:
+    """The rows whose key or scenario is among comma-separated names; all for None. Raises ValueError."""
+    if names is None:
+        return ROWS
+    wanted = {name.strip() for name in names.split(",") if name.strip()}
+    unknown = wanted - {row.key for row in ROWS} - set(SCENARIOS)
+    if unknown:
+        raise ValueError(
+            f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)} and "
+            f"{', '.join(row.key for row in ROWS)}"
+        )
+    return tuple(row for row in ROWS if row.key in wanted or row.scenario in wanted)
