@@ -153,20 +153,18 @@ class EntryIndex:
         for run in overlay(existing, new, ids, ids_of):
             batch.put(_run_key(ledger_id, run.first), _run_value(run))
 
-    def move_block(self, ledger_id: int, old: Run, new: Run) -> list[tuple[bytes, bytes]]:
-        """The records that point from the runs of block `old` to its copy `new`; for `put_records`."""
-        records = []
-        for run in self.overlapping(ledger_id, old.first, old.last):
-            if run.log_id == old.log_id and run.offset == old.offset:
-                moved = Run(run.first, run.last, new.log_id, new.offset, new.length, run.dense)
-                records.append((_run_key(ledger_id, run.first), _run_value(moved)))
-        return records
+    def points_to(self, ledger_id: int, block: Run) -> bool:
+        """True when some of the block's entries are the ones that count."""
+        return any(run.is_of(block) for run in self.overlapping(ledger_id, block.first, block.last))
 
-    def put_records(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Durably."""
+    def move_blocks(self, moves: Iterable[tuple[int, Run, Run]]) -> None:
+        """(ledger, block, its copy): the runs of the blocks are those of the copies from now on, durably."""
         batch = WriteBatch(raw_mode=True)
-        for key, value in records:
-            batch.put(key, value)
+        for ledger_id, old, new in moves:
+            for run in self.overlapping(ledger_id, old.first, old.last):
+                if run.is_of(old):
+                    moved = Run(run.first, run.last, new.log_id, new.offset, new.length, run.dense)
+                    batch.put(_run_key(ledger_id, run.first), _run_value(moved))
         self._write(batch, sync=True)
 
     def delete_ledgers(self, ledger_ids: Iterable[int]) -> None:
@@ -178,6 +176,8 @@ class EntryIndex:
         self._write(batch, sync=True)
 
     def _write(self, batch: Any, *, sync: bool) -> None:
+        if batch.is_empty():
+            return
         try:
             if sync:
                 self._db.write(batch, self._sync)

@@ -82,8 +82,9 @@ class EntryLogs:
         sync_directory(os.path.dirname(path))
         return size
 
-    def total_bytes(self) -> int:
-        return sum(os.stat(path).st_size for path in list(self._paths.values()))
+    def size(self, log_id: int) -> int:
+        """Bytes of the file. Raises OSError."""
+        return os.stat(self._paths[log_id]).st_size
 
     def read(self, log_id: int, offset: int, length: int) -> bytes:
         """Raises EntryLogGone, EntryLogDamaged (the file ends before), OSError."""

@@ -40,6 +40,8 @@ class EntryLogWriter:
         self._file: DurableFile | None = None
         self.log_id: int | None = None
         """The current log, which may not be deleted; None before the first write and after `close_log`."""
+        self.unindexed: set[int] = set()
+        """Logs with finished blocks that the index does not know yet: not to be judged by what the index says."""
         self._ledgers: dict[int, int] = {}
         self._pending_ledgers: dict[int, int] = {}
         self._buffers: list[bytes] = []
@@ -73,6 +75,7 @@ class EntryLogWriter:
         length = sum(map(len, buffers))
         dense = ids[-1] - ids[0] == len(ids) - 1
         run = Run(ids[0], ids[-1], self.log_id, self._offset, length, dense)
+        self.unindexed.add(self.log_id)
         self._buffers.extend(buffers)
         self._offset += length
         self._pending_ledgers[ledger_id] = self._pending_ledgers.get(ledger_id, 0) + length
@@ -90,6 +93,10 @@ class EntryLogWriter:
         for ledger_id, length in self._pending_ledgers.items():
             self._ledgers[ledger_id] = self._ledgers.get(ledger_id, 0) + length
         self._pending_ledgers.clear()
+
+    def indexed(self) -> None:
+        """The index knows all finished blocks."""
+        self.unindexed.clear()
 
     def abort(self) -> None:
         """Forgets what was placed since `finish` and cuts it off the file. Raises OSError."""

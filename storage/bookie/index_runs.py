@@ -22,6 +22,9 @@ class Run(NamedTuple):
     dense: bool
     """The block holds every id of the interval."""
 
+    def is_of(self, block: "Run") -> bool:
+        return self.offset == block.offset and self.log_id == block.log_id
+
     def part(self, first: int, last: int, count: int) -> "Run":
         """The run of the same block over a narrower interval that holds `count` of its ids."""
         return Run(first, last, self.log_id, self.offset, self.length, last - first + 1 == count)

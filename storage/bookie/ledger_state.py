@@ -12,13 +12,15 @@ _FENCED = 1
 
 
 class LedgerState:
-    __slots__ = ("fenced", "key_durable", "ledger_id", "master_key")
+    __slots__ = ("fence_durable", "fenced", "key_durable", "ledger_id", "master_key")
 
     def __init__(self, ledger_id: int, master_key: bytes, *, fenced: bool = False, key_durable: bool = False) -> None:
         self.ledger_id = ledger_id
         self.master_key = master_key
         self.fenced = fenced
         """Adds other than recovery's are refused from the moment of the fence request; never goes back."""
+        self.fence_durable = fenced
+        """A fence request may be answered. False after the write of its record failed: the next one tries again."""
         self.key_durable = key_durable
         """The journal or the index holds the key. Until then every group of adds brings the key record along, so that
         no entry can be durable without it."""

@@ -1,6 +1,6 @@
 """Entries read from the logs beyond what was asked for, so that a sequential reader goes to the disk rarely.
 
-Holds runs of consecutive entries, bounded in bytes; the one unused for longest goes first. Belongs to the loop's thread.
+Holds runs of consecutive entries, bounded in bytes; the one unused for longest goes first. For the loop's thread.
 """
 
 from bisect import bisect_right, insort
@@ -55,7 +55,7 @@ class ReadAheadCache:
         return bool(self.run(ledger_id, entry_id - 1, 1, 0))
 
     def replaced(self, ledger_id: int, first: int, last: int) -> None:
-        """Entries of this interval were added again, or the ledger is gone: what is cached of them is not to be used."""
+        """Entries of this interval were added again, or the ledger is gone: what is cached of them goes."""
         firsts = self._firsts.get(ledger_id)
         if firsts is None:
             return

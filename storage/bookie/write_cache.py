@@ -28,20 +28,25 @@ class CacheHalf:
         """Bytes, with ENTRY_OVERHEAD_BYTES for each entry added (also for one that replaced another)."""
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], entries: Sequence[bytes], size: int) -> None:
-        """`size` is the sum of the entries' lengths."""
+        """`size` is the sum of the entries' lengths; a range of ids ascends."""
         ledger = self.ledgers.get(ledger_id)
         if ledger is None:
             ledger = self.ledgers[ledger_id] = LedgerEntries()
-        ledger.entries.update(zip(entry_ids, entries, strict=True))
-        if type(entry_ids) is range and entry_ids.step == 1:
-            first, last = entry_ids[0], entry_ids[-1]
+        count = len(entries)
+        if count == 1:
+            first = last = entry_ids[0]
+            ledger.entries[first] = entries[0]
         else:
-            first, last = min(entry_ids), max(entry_ids)
+            ledger.entries.update(zip(entry_ids, entries, strict=True))
+            if type(entry_ids) is range:
+                first, last = entry_ids[0], entry_ids[-1]
+            else:
+                first, last = min(entry_ids), max(entry_ids)
         if first < ledger.first:
             ledger.first = first
         if last > ledger.last:
             ledger.last = last
-        self.size += size + ENTRY_OVERHEAD_BYTES * len(entries)
+        self.size += size + ENTRY_OVERHEAD_BYTES * count
 
 
 class WriteCache:

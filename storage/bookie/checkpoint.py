@@ -1,0 +1,295 @@
+"""Checkpoints: moves a half of the write cache into the entry log and the index, then the journal's mark behind it.
+
+The order makes it safe to stop anywhere: entries durable in the log, then the index durable, then the mark, then old
+journals go. The mark is taken on the loop before the halves are swapped, so that all that stands before it in the
+journal is in the half that is flushed (or in the index already); the mark never moves back.
+"""
+
+import asyncio
+import logging
+import struct
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from enum import Enum
+from typing import NamedTuple
+
+from pulsar_proto.checksum import crc32c
+from storage.bookie.durable_file import replace_file
+from storage.bookie.entry_index import EntryIndex, IndexFailure
+from storage.bookie.entry_log_writer import EntryLogWriter, PlacedBlock
+from storage.bookie.entry_reader import EntryReader
+from storage.bookie.errors import IndexDamaged, MarkDamaged, is_no_room
+from storage.bookie.journal import drop_journals
+from storage.bookie.journal_format import JournalPosition
+from storage.bookie.ledger_state import LedgerStates
+from storage.bookie.write_cache import CacheHalf, WriteCache
+
+log = logging.getLogger(__name__)
+
+_MARK = struct.Struct(">4sIQQQQ")
+_CRC = struct.Struct(">I")
+_MARK_MAGIC = b"MGMK"
+_MARK_VERSION = 1
+_RELEASED_AT_ONCE = 1024
+
+
+class Mark(NamedTuple):
+    """From where the journal is to be replayed, and what the index must at least contain."""
+
+    position: JournalPosition
+    index_sequence: int
+
+
+class MarkFile:
+    """The mark on disk: "MGMK", u32 version 1, u64 journal id, u64 offset, u64 sequence of the next batch, u64 index
+    sequence, u32 CRC32C of all before. Replaced as a whole."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._last: Mark | None = None
+
+    def load(self) -> Mark | None:
+        """None when there is no file. Raises MarkDamaged."""
+        try:
+            with open(self._path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return None
+        if len(data) != _MARK.size + _CRC.size or _CRC.unpack_from(data, _MARK.size)[0] != crc32c(data[: _MARK.size]):
+            raise MarkDamaged(f"{self._path} is damaged; restore it from a copy")
+        magic, version, journal_id, offset, sequence, index_sequence = _MARK.unpack_from(data)
+        if magic != _MARK_MAGIC or version != _MARK_VERSION:
+            raise MarkDamaged(f"{self._path} is not a mark that this program knows")
+        self._last = Mark(JournalPosition(journal_id, offset, sequence), index_sequence)
+        return self._last
+
+    def save(self, mark: Mark) -> None:
+        """Durably. Raises OSError; AssertionError for a mark that would move back."""
+        if mark == self._last:
+            return
+        assert self._last is None or mark.position >= self._last.position, f"mark would move back: {mark}"
+        position = mark.position
+        data = _MARK.pack(
+            _MARK_MAGIC, _MARK_VERSION, position.journal_id, position.offset, position.sequence, mark.index_sequence
+        )
+        replace_file(self._path, data + _CRC.pack(crc32c(data)))
+        self._last = mark
+
+
+class FlushJob:
+    """What one checkpoint writes. Kept until it succeeded: `placed` remembers that the log part is done."""
+
+    __slots__ = ("half", "index_failed", "mark", "placed", "states")
+
+    def __init__(self, half: CacheHalf, states: list[tuple[int, bytes]], mark: JournalPosition) -> None:
+        self.half = half
+        self.states = states
+        self.mark = mark
+        self.placed: list[tuple[int, list[PlacedBlock]]] | None = None
+        self.index_failed = False
+
+
+class Flusher:
+    """The part of a checkpoint that blocks. Belongs to the flush thread."""
+
+    def __init__(
+        self,
+        writer: EntryLogWriter,
+        index: EntryIndex,
+        reader: EntryReader,
+        marks: MarkFile,
+        journal_directory: str,
+        journal_backups: int,
+    ) -> None:
+        self._writer = writer
+        self._index = index
+        self._reader = reader
+        self._marks = marks
+        self._journal_directory = journal_directory
+        self._journal_backups = journal_backups
+
+    def flush(self, job: FlushJob) -> None:
+        """May be called again with the same job after it failed. Raises OSError, IndexFailure, IndexDamaged."""
+        if job.placed is None:
+            job.placed = self._write_entries(job)
+        self._write_index(job)
+        self._marks.save(Mark(job.mark, self._index.sequence))
+        drop_journals(self._journal_directory, job.mark, self._journal_backups)
+
+    def _write_entries(self, job: FlushJob) -> list[tuple[int, list[PlacedBlock]]]:
+        placed: list[tuple[int, list[PlacedBlock]]] = []
+        try:
+            for ledger_id in sorted(job.half.ledgers):
+                table = job.half.ledgers[ledger_id].entries
+                ids = sorted(table)
+                entries = list(map(table.__getitem__, ids))
+                placed.append((ledger_id, self._writer.append(job.mark.sequence, ledger_id, ids, entries)))
+            self._writer.finish()
+        except OSError:
+            self._writer.abort()
+            raise
+        return placed
+
+    def _write_index(self, job: FlushJob) -> None:
+        """RocksDB takes no write after a failed one until it is opened anew, which needs room itself: not before the
+        next attempt, for reads go on meanwhile."""
+        assert job.placed is not None
+        if job.index_failed:
+            self._index.reopen()
+        try:
+            self._index.apply(job.placed, job.states, self._reader.ids_of)
+        except IndexFailure:
+            job.index_failed = True
+            raise
+        self._writer.indexed()
+
+    @staticmethod
+    def release(half: CacheHalf) -> None:
+        """Frees a flushed half in portions, letting the loop run between them: all at once takes milliseconds."""
+        for ledger in half.ledgers.values():
+            entries = ledger.entries
+            while entries:
+                for _ in range(min(len(entries), _RELEASED_AT_ONCE)):
+                    entries.popitem()
+                time.sleep(0)
+
+
+class FlushState(Enum):
+    """IDLE -> FLUSHING -> IDLE | RETRYING | FAILED; RETRYING -> FLUSHING."""
+
+    IDLE = "idle"
+    FLUSHING = "flushing"
+    RETRYING = "retrying"
+    FAILED = "failed"
+
+
+class Checkpointer:
+    """When to flush, on the loop's thread. At most one flush at a time."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        flusher: Flusher,
+        cache: WriteCache,
+        states: LedgerStates,
+        position: Callable[[], JournalPosition],
+        *,
+        flush_interval_ms: int,
+        on_flushed: Callable[[], None],
+        on_failed: Callable[[Exception, bool], None],
+    ) -> None:
+        """`position`: the journal position behind what was last made durable. `on_failed(error, fatal)`: not fatal
+        means for want of room; `retry` is to be called when there is some."""
+        self._loop = asyncio.get_running_loop()
+        self._executor = executor
+        self._flusher = flusher
+        self._cache = cache
+        self._states = states
+        self._position = position
+        self._flush_interval = flush_interval_ms / 1000
+        self._on_flushed = on_flushed
+        self._on_failed = on_failed
+        self._job: FlushJob | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._failure: Exception | None = None
+        self.state = FlushState.IDLE
+        self.completed = 0
+
+    def is_dirty(self) -> bool:
+        return self._cache.active.size > 0 or bool(self._states.changed)
+
+    def touch(self) -> None:
+        """Something became dirty: it will be flushed within the flush interval."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._flush_interval, self._interval_over)
+
+    def start(self) -> bool:
+        """Begins a flush of what is dirty now; False when one is under way or cannot be begun."""
+        if self.state is not FlushState.IDLE:
+            return False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        mark = self._position()
+        half = self._cache.swap()
+        self._run(FlushJob(half, self._states.take_changed(), mark))
+        return True
+
+    def retry(self) -> None:
+        """Tries a flush again that failed for want of room."""
+        if self.state is FlushState.RETRYING:
+            assert self._job is not None
+            self._run(self._job)
+
+    async def checkpoint(self) -> None:
+        """Returns when all that was durable in the journal before the call is in the logs and the mark behind it.
+
+        Raises OSError, IndexFailure or IndexDamaged when a flush fails.
+        """
+        while self.state is FlushState.FLUSHING:
+            await self._finished()
+        if self.state is FlushState.FAILED:
+            assert self._failure is not None
+            raise self._failure
+        self.retry()
+        self.start()
+        await self._finished()
+
+    async def _finished(self) -> None:
+        if self.state is FlushState.FLUSHING:
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _interval_over(self) -> None:
+        self._timer = None
+        if self.is_dirty() and not self.start():
+            self.touch()
+
+    def _run(self, job: FlushJob) -> None:
+        self.state = FlushState.FLUSHING
+        self._job = job
+        future = self._loop.run_in_executor(self._executor, self._flusher.flush, job)
+        future.add_done_callback(self._done)
+
+    def _done(self, future: "asyncio.Future[None]") -> None:
+        error = future.exception()
+        waiters, self._waiters = self._waiters, []
+        job = self._job
+        assert job is not None
+        if error is None:
+            self.state = FlushState.IDLE
+            self._job = None
+            self._cache.flushed()
+            self._executor.submit(self._flusher.release, job.half)
+            self.completed += 1
+        else:
+            assert isinstance(error, Exception)
+            fatal = not _is_no_room(error)
+            self.state = FlushState.FAILED if fatal else FlushState.RETRYING
+            self._failure = error
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+        if error is None:
+            self._on_flushed()
+        else:
+            self._on_failed(error, self.state is FlushState.FAILED)
+
+
+def _is_no_room(error: Exception) -> bool:
+    """RocksDB's errors carry the cause as text only."""
+    if isinstance(error, OSError):
+        return is_no_room(error)
+    return isinstance(error, IndexFailure | IndexDamaged) and "No space left on device" in str(error)

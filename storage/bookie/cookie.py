@@ -1,0 +1,187 @@
+"""Makes sure that the folders given to a bookie are its own, complete, and not in use by another process.
+
+Every journal and ledger folder holds a file VERSION: Apache's cookie (`Cookie`, format 5: a version line, then
+CookieFormat as protobuf text). All must say the same and fit the configuration. A folder tree that was moved as a whole
+is accepted and its cookies rewritten; Apache refuses that.
+"""
+
+import fcntl
+import logging
+import os
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from storage.bookie.config import BookieConfig
+from storage.bookie.durable_file import replace_file, sync_directory
+from storage.bookie.errors import DirectoryInUse, DirectoryMismatch
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "VERSION"
+LOCK_NAME = "LOCK"
+_FORMAT = 5
+_LINE = re.compile(r'\s*(\w+)\s*:\s*"((?:[^"\\]|\\.)*)"\s*')
+_ESCAPES = {"\\": "\\", '"': '"', "'": "'", "t": "\t", "n": "\n", "r": "\r"}
+
+
+class Cookie(NamedTuple):
+    bookie_id: str
+    journal_directories: tuple[str, ...]
+    ledger_directories: tuple[str, ...]
+    instance_id: str
+
+    def format(self) -> bytes:
+        ledgers = "\t".join([str(len(self.ledger_directories)), *self.ledger_directories])
+        lines = [
+            str(_FORMAT),
+            f"bookieHost: {_quoted(self.bookie_id)}",
+            f"journalDir: {_quoted(','.join(self.journal_directories))}",
+            f"ledgerDirs: {_quoted(ledgers)}",
+        ]
+        if self.instance_id:
+            lines.append(f"instanceId: {_quoted(self.instance_id)}")
+        return ("\n".join(lines) + "\n").encode()
+
+
+def parse_cookie(data: bytes) -> Cookie:
+    """Raises ValueError."""
+    version, _, body = data.decode("utf-8").partition("\n")
+    if version.strip() not in ("4", "5"):
+        raise ValueError(f"cookie version {version.strip()[:20]!r}")
+    fields: dict[str, str] = {}
+    for line in body.splitlines():
+        if not line.strip():
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ValueError(f"line {line[:60]!r}")
+        fields[match.group(1)] = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found.group(1), "?"), match.group(2))
+    try:
+        count, *ledgers = fields["ledgerDirs"].split("\t")
+        cookie = Cookie(
+            fields["bookieHost"], tuple(fields["journalDir"].split(",")), tuple(ledgers), fields.get("instanceId", "")
+        )
+    except KeyError as error:
+        raise ValueError(f"no {error.args[0]}") from None
+    if count != str(len(ledgers)):
+        raise ValueError(f"{len(ledgers)} ledger directories instead of {count}")
+    return cookie
+
+
+def _content(directory: str) -> list[str]:
+    """What a folder holds besides what `claim` puts there."""
+    if not os.path.isdir(directory):
+        return []
+    return sorted(set(os.listdir(directory)) - {LOCK_NAME, FILE_NAME, FILE_NAME + ".new"})
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+class BookieDirectories:
+    """The folders of a bookie, locked against other processes from `claim` to `release`."""
+
+    def __init__(self, config: BookieConfig, bookie_id: str, instance_id: str) -> None:
+        self.journal = os.path.abspath(config.journal_directory)
+        self.ledgers = tuple(map(os.path.abspath, config.ledger_directories))
+        self._cookie = Cookie(bookie_id, (self.journal,), self.ledgers, instance_id)
+        self._locks: list[int] = []
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.journal, *self.ledgers)))
+
+    @property
+    def index(self) -> str:
+        return os.path.join(self.ledgers[0], "index")
+
+    @property
+    def mark(self) -> str:
+        return os.path.join(self.ledgers[0], "lastMark")
+
+    def claim(self) -> bool:
+        """Locks and checks the folders; makes them when all are new. True when they were new.
+
+        Raises DirectoryInUse, DirectoryMismatch (nothing was changed), OSError.
+        """
+        found = {directory: self._read(directory) for directory in self.all}
+        present = {directory: cookie for directory, cookie in found.items() if cookie is not None}
+        if present:
+            self._check(present)
+        else:
+            self._check_empty(self.all)
+        try:
+            self._lock()
+            self._write(present)
+        except BaseException:
+            self.release()
+            raise
+        return not present
+
+    def release(self) -> None:
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def _read(self, directory: str) -> Cookie | None:
+        path = os.path.join(directory, FILE_NAME)
+        try:
+            with open(path, "rb") as file:
+                return parse_cookie(file.read())
+        except FileNotFoundError:
+            return None
+        except (ValueError, OSError) as error:
+            raise DirectoryMismatch(f"{path} cannot be read: {error}") from None
+
+    def _check(self, present: dict[str, Cookie]) -> None:
+        mine = self._cookie
+        for directory, cookie in present.items():
+            if cookie.bookie_id != mine.bookie_id:
+                raise DirectoryMismatch(f"{directory} belongs to bookie {cookie.bookie_id}, this is {mine.bookie_id}")
+            if cookie.instance_id != mine.instance_id:
+                raise DirectoryMismatch(
+                    f"{directory} belongs to cluster instance {cookie.instance_id!r}, this is {mine.instance_id!r}"
+                )
+            if len(cookie.ledger_directories) != len(mine.ledger_directories):
+                raise DirectoryMismatch(
+                    f"{directory} is one of a bookie with {len(cookie.ledger_directories)} ledger directories "
+                    f"({', '.join(cookie.ledger_directories)}), configured are {len(mine.ledger_directories)}"
+                )
+        missing = [directory for directory in self.all if directory not in present]
+        if missing and any(map(_content, present)):
+            raise DirectoryMismatch(
+                f"{missing[0]} has no {FILE_NAME}, but {next(iter(present))} says that it is a folder of this bookie: "
+                "is a disk not mounted?"
+            )
+        self._check_empty(missing)
+
+    def _check_empty(self, directories: Iterable[str]) -> None:
+        """Files that no cookie vouches for are somebody else's; a first start that broke off left none."""
+        for directory in directories:
+            if content := _content(directory):
+                raise DirectoryMismatch(f"{directory} holds files ({content[0]}) but no {FILE_NAME}")
+
+    def _lock(self) -> None:
+        for directory in self.all:
+            os.makedirs(directory, exist_ok=True)
+            fd = os.open(os.path.join(directory, LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._locks.append(fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                holder = os.pread(fd, 20, 0).decode(errors="replace").strip()
+                raise DirectoryInUse(directory, int(holder) if holder.isdigit() else None) from None
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _write(self, present: dict[str, Cookie]) -> None:
+        for directory in self.all:
+            before = present.get(directory)
+            if before == self._cookie:
+                continue
+            if before is not None:
+                log.info("%s was moved here from %s", directory, ", ".join(before.ledger_directories))
+            replace_file(os.path.join(directory, FILE_NAME), self._cookie.format())
+            sync_directory(os.path.dirname(directory))

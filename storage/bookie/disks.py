@@ -1,0 +1,73 @@
+"""When a bookie takes writes: its modes, and what the disks' room says about them. No I/O but one statvfs a folder."""
+
+import os
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from storage.bookie.config import BookieConfig
+
+
+class Mode(Enum):
+    """WRITABLE <-> READ_ONLY; both -> FAILED (a sync failed: only a restart helps); all -> CLOSED."""
+
+    WRITABLE = "writable"
+    READ_ONLY = "read-only"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+_NEXT = {
+    Mode.WRITABLE: frozenset({Mode.READ_ONLY, Mode.FAILED, Mode.CLOSED}),
+    Mode.READ_ONLY: frozenset({Mode.WRITABLE, Mode.FAILED, Mode.CLOSED}),
+    Mode.FAILED: frozenset({Mode.CLOSED}),
+    Mode.CLOSED: frozenset(),
+}
+
+
+def may_change(before: Mode, after: Mode) -> bool:
+    return after in _NEXT[before]
+
+
+class Usage(NamedTuple):
+    """Of the fullest folder's disk: the smallest number of free bytes, the largest used share."""
+
+    free_bytes: int
+    used_share: float
+
+
+def measure(directories: Sequence[str]) -> Usage:
+    """Room as an unprivileged user has it. Raises OSError."""
+    free, share = 1 << 63, 0.0
+    for directory in directories:
+        status = os.statvfs(directory)
+        available = status.f_bavail * status.f_frsize
+        used = (status.f_blocks - status.f_bfree) * status.f_frsize
+        free = min(free, available)
+        share = max(share, used / (used + available) if used + available else 1.0)
+    return Usage(free, share)
+
+
+class DiskRules:
+    """Judges a measured usage by the configured thresholds (Apache: LedgerDirsMonitor, DiskChecker)."""
+
+    def __init__(self, config: BookieConfig) -> None:
+        self._threshold = config.disk_usage_threshold
+        self._low_water = config.disk_usage_lwm_threshold
+        self._warn = config.disk_usage_warn_threshold
+        self._min_free = config.min_usable_bytes_for_writes
+        self._min_free_high_priority = config.min_usable_size_for_high_priority_writes
+
+    def is_full(self, usage: Usage) -> bool:
+        return usage.used_share > self._threshold
+
+    def is_usable_again(self, usage: Usage) -> bool:
+        """Asked while read-only. The low-water mark keeps the mode from swinging."""
+        return usage.used_share <= self._low_water and usage.free_bytes >= self._min_free
+
+    def takes_high_priority(self, usage: Usage) -> bool:
+        """Recovery adds go on for a while on a disk that is full by its threshold."""
+        return usage.free_bytes >= self._min_free_high_priority
+
+    def may_compact(self, usage: Usage) -> bool:
+        return usage.used_share <= self._warn

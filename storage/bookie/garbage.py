@@ -1,0 +1,134 @@
+"""Gives disk space back: entry logs without live ledgers are deleted, logs with few live bytes are compacted.
+
+Everything here runs on the flush thread, in steps between which checkpoints go on. A ledger is deleted by deleting it
+from the metadata; the service finds out which ledgers are gone and hands them to `forget`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from storage.bookie.entry_index import EntryIndex
+from storage.bookie.entry_log import EntryLogs
+from storage.bookie.entry_log_format import FILE_HEADER_SIZE, Block
+from storage.bookie.entry_log_writer import EntryLogWriter
+from storage.bookie.errors import EntryLogDamaged
+from storage.bookie.index_runs import Run
+
+log = logging.getLogger(__name__)
+
+_STEP_BYTES = 4 << 20
+"""What one step of compaction reads at most: a checkpoint waits no longer than for that."""
+
+
+class LogUsage(NamedTuple):
+    log_id: int
+    live_bytes: int
+    total_bytes: int
+
+
+def logs_to_compact(usages: Iterable[LogUsage], threshold: float) -> list[LogUsage]:
+    """Those whose live share is below the threshold, the emptiest first: they give most for the least copying."""
+    chosen = [usage for usage in usages if 0 < usage.live_bytes < threshold * usage.total_bytes]
+    return sorted(chosen, key=lambda usage: usage.live_bytes / usage.total_bytes)
+
+
+class GarbageCollector:
+    """`is_live(ledger_id)` is asked on the flush thread and must answer from memory."""
+
+    def __init__(
+        self, index: EntryIndex, logs: EntryLogs, writer: EntryLogWriter, is_live: Callable[[int], bool]
+    ) -> None:
+        self._index = index
+        self._logs = logs
+        self._writer = writer
+        self._is_live = is_live
+        self._ledgers: dict[int, dict[int, int]] = {}
+        self._damaged: set[int] = set()
+        self.reclaimed_bytes = 0
+        self.compacted_bytes = 0
+
+    def forget(self, ledger_ids: Iterable[int]) -> None:
+        """Deletes ledgers from the index, durably. Raises IndexFailure."""
+        self._index.delete_ledgers(ledger_ids)
+
+    def delete_dead_logs(self) -> list[LogUsage]:
+        """Deletes logs without live ledgers; returns the usage of the other closed ones. Raises OSError."""
+        self._close_dead_current_log()
+        usages: list[LogUsage] = []
+        for log_id in self._logs.ids():
+            if log_id == self._writer.log_id or log_id in self._writer.unindexed or log_id in self._damaged:
+                continue
+            usage = self._usage(log_id)
+            if usage is None:
+                continue
+            if usage.live_bytes == 0:
+                self._delete(log_id, "no live ledger")
+            else:
+                usages.append(usage)
+        return usages
+
+    def compact_step(self, log_id: int, offset: int) -> int | None:
+        """Copies the live blocks of a part of a log; returns where to go on, None when the log is done and deleted.
+
+        Begin with offset FILE_HEADER_SIZE; the same offset comes back while a checkpoint waits to be tried again.
+        Raises EntryLogDamaged (the log is left as it is from then on), IndexFailure, OSError (for want of room too; try
+        again later from the start).
+        """
+        if self._writer.unindexed:
+            return offset
+        try:
+            blocks, following = self._logs.blocks_from(log_id, offset, _STEP_BYTES)
+        except EntryLogDamaged as error:
+            log.error("compaction: %s; the log is kept as it is", error)
+            self._damaged.add(log_id)
+            raise
+        self._copy_live(log_id, blocks)
+        if following is None:
+            self._delete(log_id, "compacted")
+        return following
+
+    def _copy_live(self, log_id: int, blocks: list[tuple[int, Block]]) -> None:
+        """Copy, sync, index: in this order an interruption leaves both copies readable."""
+        moves: list[tuple[int, Run, Run]] = []
+        try:
+            for offset, block in blocks:
+                ledger_id, total = block.header.ledger_id, block.header.total
+                if not self._is_live(ledger_id):
+                    continue
+                old = Run(block.ids[0], block.ids[-1], log_id, offset, total, False)
+                if self._index.points_to(ledger_id, old):
+                    moves.append((ledger_id, old, self._writer.copy(block)))
+                    self.compacted_bytes += total
+            self._writer.finish()
+        except OSError:
+            self._writer.abort()
+            raise
+        self._index.move_blocks(moves)
+        self._writer.indexed()
+
+    def _usage(self, log_id: int) -> LogUsage | None:
+        """Of ledgers that are gone for good the memory lets go too. None for a log that cannot be judged."""
+        ledgers = self._ledgers.get(log_id)
+        if ledgers is None:
+            try:
+                ledgers = self._logs.ledgers_of(log_id)
+            except EntryLogDamaged as error:
+                log.error("garbage collection: %s; the log is kept", error)
+                self._damaged.add(log_id)
+                return None
+        live = {ledger_id: size for ledger_id, size in ledgers.items() if self._is_live(ledger_id)}
+        self._ledgers[log_id] = live
+        return LogUsage(log_id, sum(live.values()), self._logs.size(log_id) - FILE_HEADER_SIZE)
+
+    def _close_dead_current_log(self) -> None:
+        ledgers = self._writer.ledgers()
+        if self._writer.log_id is not None and ledgers and not any(map(self._is_live, ledgers)):
+            self._writer.close_log()
+
+    def _delete(self, log_id: int, why: str) -> None:
+        path = self._logs.path(log_id)
+        size = self._logs.delete(log_id)
+        self._ledgers.pop(log_id, None)
+        self.reclaimed_bytes += size
+        log.info("entry log %s deleted (%s), %d bytes", path, why, size)

@@ -1,0 +1,141 @@
+"""Opens a bookie's folders and brings its state back to where the last acknowledged add left it. Blocks."""
+
+import logging
+import struct
+import time
+
+from storage.bookie.checkpoint import MarkFile
+from storage.bookie.config import BookieConfig
+from storage.bookie.cookie import BookieDirectories
+from storage.bookie.durable_file import OpenFile
+from storage.bookie.entry_index import EntryIndex
+from storage.bookie.entry_log import EntryLogs
+from storage.bookie.entry_log_writer import EntryLogWriter
+from storage.bookie.entry_reader import EntryReader
+from storage.bookie.errors import IndexDamaged, MarkDamaged
+from storage.bookie.journal_format import FENCE, LEDGER_KEY, ControlRecord, JournalPosition
+from storage.bookie.journal_replay import JournalReplay, list_journals
+from storage.bookie.ledger_state import LedgerStates
+from storage.bookie.write_cache import WriteCache
+
+log = logging.getLogger(__name__)
+
+_IDS = struct.Struct(">qq")
+
+
+class Opened:
+    """The parts of an open bookie that live on its folders."""
+
+    def __init__(self, config: BookieConfig, directories: BookieDirectories, open_file: OpenFile) -> None:
+        """Raises IndexDamaged, OSError; `directories` are claimed."""
+        self.directories = directories
+        self.cache = WriteCache(config.write_cache_half_bytes)
+        self.states = LedgerStates()
+        self.marks = MarkFile(directories.mark)
+        self.index = EntryIndex(directories.index)
+        self.logs = EntryLogs(directories.ledgers, config.open_entry_logs)
+        self.reader = EntryReader(self.index, self.logs)
+        self.writer = EntryLogWriter(
+            self.logs, log_size_limit=config.log_size_limit, block_bytes=config.entry_block_bytes, open_file=open_file
+        )
+        self.journal_end = JournalPosition(1, 0, 1)
+        self.skipped_damage = False
+
+    def recover(self, skip_damaged_journal: bool) -> None:
+        """States from the index, then what the journal holds behind the mark. Raises BookieStartError."""
+        started = time.perf_counter()
+        mark = self.marks.load()
+        if mark is not None and self.index.sequence < mark.index_sequence:
+            raise IndexDamaged(
+                f"the index {self.directories.index} lacks records: it is at {self.index.sequence}, "
+                f"the last checkpoint left it at {mark.index_sequence}; restore the folder from a copy"
+            )
+        for state in self.index.ledger_states():
+            self.states.load(state)
+        if mark is None and not list_journals(self.directories.journal) and (len(self.states) or self.logs.ids()):
+            raise MarkDamaged(f"{self.directories.mark} and all journals are missing, but there are entry logs")
+        applier = ReplayApplier(self.cache, self.states)
+        position = mark.position if mark is not None else None
+        replay = JournalReplay(self.directories.journal, position, applier.apply, skip_damaged_journal)
+        replay.run()
+        self.journal_end = replay.end
+        self.skipped_damage = replay.skipped
+        if replay.batches:
+            log.info(
+                "journal: replayed %d entries in %d batches in %.3f s, %d of deleted ledgers skipped",
+                applier.entries,
+                replay.batches,
+                time.perf_counter() - started,
+                applier.skipped,
+            )
+
+    def close(self) -> None:
+        """After the last checkpoint. A full disk only costs the log its footer. Raises nothing for that."""
+        try:
+            self.writer.close_log()
+        except OSError as error:
+            log.warning("entry log: no footer written: %s", error)
+        self.abandon()
+
+    def abandon(self) -> None:
+        self.index.close()
+        self.logs.close()
+        self.directories.release()
+
+
+class ReplayApplier:
+    """Puts replayed batches where they were when the process ended: entries in the write cache, states in memory."""
+
+    def __init__(self, cache: WriteCache, states: LedgerStates) -> None:
+        self._cache = cache
+        self._states = states
+        self.entries = 0
+        self.skipped = 0
+
+    def apply(self, controls: list[ControlRecord], entries: list[bytes]) -> None:
+        for control in controls:
+            self._apply_control(control)
+        groups: dict[int, tuple[list[int], list[bytes]]] = {}
+        current: int | None = None
+        unpack = _IDS.unpack_from
+        for entry in entries:
+            ledger_id, entry_id = unpack(entry)
+            if ledger_id != current:
+                current = ledger_id
+                ids, group = groups.setdefault(ledger_id, ([], []))
+            ids.append(entry_id)
+            group.append(entry)
+        for ledger_id, (ids, group) in groups.items():
+            if ledger_id in self._states:
+                self._cache.active.put(ledger_id, ids, group, sum(map(len, group)))
+                self.entries += len(group)
+            else:
+                # Its key record stood before the mark and its state is gone from the index: it was deleted.
+                self.skipped += len(group)
+
+    def _apply_control(self, control: ControlRecord) -> None:
+        state = self._states.get(control.ledger_id)
+        if control.kind == LEDGER_KEY:
+            if state is None:
+                state = self._states.create(control.ledger_id, control.data)
+            state.key_durable = True
+        elif control.kind == FENCE and state is not None:
+            state.fenced = state.fence_durable = True
+            self._states.changed.add(control.ledger_id)
+
+
+def open_storage(config: BookieConfig, bookie_id: str, instance_id: str, open_file: OpenFile) -> Opened:
+    """Claims the folders, opens what is in them and replays the journal. Raises BookieStartError, OSError."""
+    directories = BookieDirectories(config, bookie_id, instance_id)
+    directories.claim()
+    try:
+        opened = Opened(config, directories, open_file)
+    except BaseException:
+        directories.release()
+        raise
+    try:
+        opened.recover(config.skip_damaged_journal)
+    except BaseException:
+        opened.abandon()
+        raise
+    return opened

@@ -1,0 +1,133 @@
+"""The way of a read: write cache, read-ahead cache, then the entry logs on an executor's thread."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+from pulsar_proto.bookie_wire import BookieError, BookieRc
+from storage.bookie.config import BookieConfig
+from storage.bookie.entry_index import IndexFailure
+from storage.bookie.entry_reader import EntryReader
+from storage.bookie.errors import EntryLogDamaged
+from storage.bookie.ledger_state import LedgerStates
+from storage.bookie.read_ahead import ReadAheadCache, within_bytes
+from storage.bookie.write_cache import WriteCache
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class ReadPath:
+    """Raises BookieError: ENOLEDGER, ENOENTRY, EIO (damage, logged with file and offset), ETOOMANYREQUESTS."""
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        executor: Executor,
+        states: LedgerStates,
+        cache: WriteCache,
+        read_ahead: ReadAheadCache,
+        reader: EntryReader,
+        flushes: Callable[[], int],
+    ) -> None:
+        """`flushes` counts the checkpoints: what was read from a log before one ended may be outdated after it."""
+        self._executor = executor
+        self._states = states
+        self._cache = cache
+        self._read_ahead = read_ahead
+        self._reader = reader
+        self._flushes = flushes
+        self._read_ahead_bytes = config.read_ahead_bytes
+        self._pending_max = config.max_pending_read_requests
+        self._pending: set[asyncio.Future[Any]] = set()
+        self.cache_hits = 0
+        self.cache_misses = 0
+
+    async def entry(self, ledger_id: int, entry_id: int) -> bytes:
+        """-1 asks for the entry with the highest id."""
+        self._check_ledger(ledger_id)
+        if entry_id == -1:
+            entry_id = await self._last_entry_id(ledger_id)
+        found = self._cached(ledger_id, entry_id, 1, 0)
+        if not found:
+            goes_on = self._read_ahead.follows(ledger_id, entry_id)
+            found = await self._stored(ledger_id, entry_id, self._read_ahead_bytes if goes_on else 0)
+        return found[0]
+
+    async def entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
+        """Consecutive entries, at least one; `max_entries` of 0 or less is no limit."""
+        self._check_ledger(ledger_id)
+        if max_entries <= 0:
+            max_entries = 1 << 31
+        found = self._cached(ledger_id, first_entry_id, max_entries, max_bytes)
+        if not found:
+            span = max(self._read_ahead_bytes, max_bytes) if max_entries > 1 else 0
+            found = await self._stored(ledger_id, first_entry_id, min(span, 2 * self._read_ahead_bytes))
+        return within_bytes(found[:max_entries], max_bytes)
+
+    def _check_ledger(self, ledger_id: int) -> None:
+        if ledger_id not in self._states:
+            raise BookieError(BookieRc.ENOLEDGER, f"ledger {ledger_id}")
+
+    def _cached(self, ledger_id: int, first: int, max_entries: int, max_bytes: int) -> list[bytes]:
+        found = self._cache.run(ledger_id, first, max_entries, max_bytes)
+        if not found and ledger_id in self._read_ahead:
+            found = self._read_ahead.run(ledger_id, first, max_entries, max_bytes)
+        if found:
+            self.cache_hits += 1
+        return found
+
+    async def _stored(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
+        """From the logs, keeping for later reads what came along."""
+        self.cache_misses += 1
+        flushes = self._flushes()
+        found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
+        if not found:
+            # It may have been added, or flushed, while the disk was read.
+            found = self._cached(ledger_id, first_entry_id, 1, 0)
+            if not found and flushes != self._flushes():
+                found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
+            if not found:
+                raise BookieError(BookieRc.ENOENTRY, f"entry {first_entry_id} of ledger {ledger_id}")
+            return found
+        if self._cache.touches(ledger_id, first_entry_id, first_entry_id + len(found) - 1):
+            newer = [self._cache.get(ledger_id, first_entry_id + i) for i in range(len(found))]
+            return [entry if entry is not None else stored for entry, stored in zip(newer, found, strict=True)]
+        if flushes == self._flushes() and ledger_id in self._states:
+            self._read_ahead.put(ledger_id, first_entry_id, found)
+        return found
+
+    async def _last_entry_id(self, ledger_id: int) -> int:
+        """The cache is asked before and after: entries may move to the logs meanwhile, and new ones come."""
+        before = self._cache.last_entry_id(ledger_id)
+        stored = await self._on_disk(self._reader.last_entry_id, ledger_id)
+        known = [i for i in (before, stored, self._cache.last_entry_id(ledger_id)) if i is not None]
+        if not known:
+            raise BookieError(BookieRc.ENOENTRY, f"ledger {ledger_id} is empty")
+        return max(known)
+
+    async def _on_disk(self, function: Callable[..., T], ledger_id: int, *args: int) -> T:
+        if len(self._pending) >= self._pending_max:
+            raise BookieError(BookieRc.ETOOMANYREQUESTS, f"{len(self._pending)} reads wait for the disk")
+        future = asyncio.get_running_loop().run_in_executor(self._executor, function, ledger_id, *args)
+        self._pending.add(future)
+        try:
+            return await asyncio.shield(future)
+        except (EntryLogDamaged, IndexFailure, OSError) as error:
+            log.error("reading ledger %d entry %s failed: %s", ledger_id, args[0] if args else "last", error)
+            raise BookieError(BookieRc.EIO, str(error)) from None
+        finally:
+            future.add_done_callback(self._read_over)
+
+    def _read_over(self, future: asyncio.Future[Any]) -> None:
+        self._pending.discard(future)
+        if not future.cancelled():
+            future.exception()  # its reader may have been cancelled
+
+    async def drain(self) -> None:
+        """Returns when no read uses the files any more."""
+        if self._pending:
+            await asyncio.wait(self._pending)

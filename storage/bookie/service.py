@@ -1,0 +1,310 @@
+"""One bookie: opens its folders, wires its parts, and answers the calls of a BookieChannel.
+
+Threads: the loop's owns all state; the journal's writes and syncs the journal; one flush thread does checkpoints and
+garbage collection; a few executor threads read the logs. Each hands its results to the loop with one call.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+from pulsar_proto.bookie_wire import BookieError, BookieRc, ReadFlags
+from storage.bookie.adds import AddDone, AddPath
+from storage.bookie.checkpoint import Checkpointer, Flusher, FlushState
+from storage.bookie.config import BookieConfig
+from storage.bookie.disks import DiskRules, Mode, Usage, may_change
+from storage.bookie.durable_file import DurableFile, OpenFile
+from storage.bookie.garbage import GarbageCollector
+from storage.bookie.journal import Committed, Journal
+from storage.bookie.maintenance import Maintenance
+from storage.bookie.opening import Opened, open_storage
+from storage.bookie.read_ahead import ReadAheadCache
+from storage.bookie.reads import ReadPath
+
+log = logging.getLogger(__name__)
+
+
+class BookieStats(NamedTuple):
+    mode: str
+    ledgers: int
+    added_entries: int
+    added_bytes: int
+    rejected_groups: int
+    journal_batches: int
+    journal_bytes: int
+    journal_busy_seconds: float
+    journal_queue_bytes: int
+    write_cache_bytes: int
+    waiting_adds_bytes: int
+    checkpoints: int
+    entry_logs: int
+    entry_log_bytes_written: int
+    read_cache_hits: int
+    read_cache_misses: int
+    read_ahead_cache_bytes: int
+    reclaimed_bytes: int
+    compacted_bytes: int
+    disk_used_share: float | None
+
+
+class Bookie:
+    """Made by `open`. All calls on the loop's thread."""
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        opened: Opened,
+        flush_executor: ThreadPoolExecutor,
+        open_file: OpenFile,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._rules = DiskRules(config)
+        self._opened = opened
+        self._flush_executor = flush_executor
+        self._read_executor = ThreadPoolExecutor(config.num_read_worker_threads, "bookie-read")
+        self._listeners: list[Callable[[bool], None]] = []
+        self._read_ahead = ReadAheadCache(config.read_ahead_cache_bytes)
+        self._adds = AddPath(config, opened.states, opened.cache, self._read_ahead)
+        self._adds.on_journal_failure = self._storage_failed
+        self._adds.position = opened.journal_end
+        flusher = Flusher(
+            opened.writer,
+            opened.index,
+            opened.reader,
+            opened.marks,
+            opened.directories.journal,
+            config.journal_max_backups,
+        )
+        self._checkpointer = Checkpointer(
+            flush_executor,
+            flusher,
+            opened.cache,
+            opened.states,
+            lambda: self._adds.position,
+            flush_interval_ms=config.flush_interval,
+            on_flushed=self._flushed,
+            on_failed=self._storage_failed,
+        )
+        self._reads = ReadPath(
+            config,
+            self._read_executor,
+            opened.states,
+            opened.cache,
+            self._read_ahead,
+            opened.reader,
+            lambda: self._checkpointer.completed,
+        )
+        self._journal: Journal
+        self._collector = GarbageCollector(opened.index, opened.logs, opened.writer, opened.states.__contains__)
+        self._maintenance: Maintenance
+        self._maintenance_task: asyncio.Task[None]
+        self._closing: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        config: BookieConfig,
+        *,
+        bookie_id: str,
+        list_ledgers: Callable[[], Awaitable[set[int]]],
+        instance_id: str = "",
+        open_file: OpenFile = DurableFile,
+    ) -> "Bookie":
+        """Replays the journal; every acknowledged entry can be read when it returns.
+
+        `list_ledgers`: all ledgers of the metadata; those of this bookie that it lacks are deleted by the collector.
+        Raises BookieStartError (its subclasses name the file and what can be done), OSError.
+        """
+        loop = asyncio.get_running_loop()
+        executor = ThreadPoolExecutor(1, "bookie-flush")
+        try:
+            opened = await loop.run_in_executor(executor, open_storage, config, bookie_id, instance_id, open_file)
+            try:
+                bookie = cls(config, opened, executor, open_file)
+                await bookie._start(config, list_ledgers, open_file)
+            except BaseException:
+                opened.abandon()
+                raise
+        except BaseException:
+            executor.shutdown(wait=False)
+            raise
+        return bookie
+
+    async def _start(
+        self, config: BookieConfig, list_ledgers: Callable[[], Awaitable[set[int]]], open_file: OpenFile
+    ) -> None:
+        opened = self._opened
+        make_journal = partial(
+            Journal,
+            opened.directories.journal,
+            opened.journal_end,
+            self._hand_over,
+            max_file_bytes=config.journal_file_bytes,
+            max_batch_bytes=config.journal_batch_bytes,
+            open_file=open_file,
+        )
+        self._journal = await self._loop.run_in_executor(self._flush_executor, make_journal)
+        self._adds.position = self._journal.start_position
+        self._adds.start(self._journal, self._checkpointer)
+        self._maintenance = Maintenance(
+            config, self, self._flush_executor, self._collector, opened.directories.all, list_ledgers
+        )
+        await self._maintenance.check_disks()
+        self._maintenance_task = self._loop.create_task(self._maintenance.run())
+        if opened.skipped_damage or opened.cache.active.size > config.write_cache_half_bytes:
+            self._checkpointer.start()
+        elif self._checkpointer.is_dirty():
+            self._checkpointer.touch()
+
+    def _hand_over(self, result: Committed) -> None:
+        """On the journal's thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._adds.committed, result)
+        except RuntimeError:
+            log.warning("the event loop was closed before the bookie: %d groups go unanswered", len(result.groups))
+
+    def add_entries(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        entry_ids: Sequence[int],
+        entries: Sequence[bytes],
+        flags: int,
+        done: AddDone,
+    ) -> None:
+        """See BookieChannel. `entries` must not change afterwards."""
+        self._adds.add(ledger_id, master_key, entry_ids, entries, flags, done)
+
+    async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
+        """See BookieChannel."""
+        self._check_open()
+        if flags & ReadFlags.FENCING:
+            await self._adds.fence(ledger_id, master_key)
+        return await self._reads.entry(ledger_id, entry_id)
+
+    async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
+        """See BookieChannel. `max_entries` of 0 or less is no limit."""
+        self._check_open()
+        return await self._reads.entries(ledger_id, first_entry_id, max_entries, max_bytes)
+
+    def _check_open(self) -> None:
+        if self.mode is Mode.CLOSED:
+            raise BookieError(BookieRc.EIO, "the bookie is closed")
+
+    @property
+    def mode(self) -> Mode:
+        return self._adds.mode
+
+    @property
+    def is_writable(self) -> bool:
+        return self._adds.mode is Mode.WRITABLE
+
+    def on_mode_change(self, callback: Callable[[bool], None]) -> Callable[[], None]:
+        """`callback(is_writable)` on the loop at each change; returns what ends it."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    async def checkpoint(self) -> None:
+        """All that is acknowledged before the call is in the entry logs and the index when it returns.
+
+        Raises OSError, IndexFailure, IndexDamaged.
+        """
+        await self._checkpointer.checkpoint()
+
+    async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
+        """See Maintenance.collect_garbage."""
+        await self._maintenance.collect_garbage(compaction_threshold)
+
+    async def close(self) -> None:
+        """Commits what was taken, flushes, and releases the folders. Idempotent."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._change_mode(Mode.CLOSED, "it is being closed")
+        self._adds.close()
+        self._maintenance_task.cancel()
+        await asyncio.gather(self._maintenance_task, return_exceptions=True)
+        run = partial(self._loop.run_in_executor, self._flush_executor)
+        await run(self._journal.close)
+        try:
+            await self._checkpointer.checkpoint()
+        except Exception as error:
+            log.warning("the last checkpoint failed, the next start replays the journal: %s", error)
+        self._checkpointer.close()
+        await self._reads.drain()
+        await run(self._opened.close)
+        self._read_executor.shutdown(wait=False)
+        self._flush_executor.shutdown(wait=False)
+
+    def stats(self) -> BookieStats:
+        adds, journal, opened, usage = self._adds, self._journal, self._opened, self._maintenance.usage
+        return BookieStats(
+            mode=self.mode.value,
+            ledgers=len(opened.states),
+            added_entries=adds.added_entries,
+            added_bytes=adds.added_bytes,
+            rejected_groups=adds.rejected_groups,
+            journal_batches=journal.batches,
+            journal_bytes=journal.bytes_written,
+            journal_busy_seconds=journal.busy_seconds,
+            journal_queue_bytes=adds.pending_bytes,
+            write_cache_bytes=opened.cache.size,
+            waiting_adds_bytes=adds.waiting_bytes,
+            checkpoints=self._checkpointer.completed,
+            entry_logs=len(opened.logs.ids()),
+            entry_log_bytes_written=opened.writer.bytes_written,
+            read_cache_hits=self._reads.cache_hits,
+            read_cache_misses=self._reads.cache_misses,
+            read_ahead_cache_bytes=self._read_ahead.size,
+            reclaimed_bytes=self._collector.reclaimed_bytes,
+            compacted_bytes=self._collector.compacted_bytes,
+            disk_used_share=usage.used_share if usage is not None else None,
+        )
+
+    def _flushed(self) -> None:
+        self._adds.admit_waiting()
+
+    def _storage_failed(self, error: Exception, fatal: bool) -> None:
+        """A write of the journal or of a checkpoint failed."""
+        if fatal:
+            self._change_mode(Mode.FAILED, f"writing failed: {error}")
+        else:
+            self._change_mode(Mode.READ_ONLY, f"no room: {error}")
+
+    def room_seen(self, usage: Usage) -> None:
+        """Turns read-only on a full disk and back when there is room, after a failed checkpoint caught up."""
+        self._adds.takes_high_priority = self._rules.takes_high_priority(usage)
+        if self.mode is Mode.WRITABLE and self._rules.is_full(usage):
+            self._change_mode(Mode.READ_ONLY, f"the disk is {usage.used_share:.1%} full")
+        elif self.mode is Mode.READ_ONLY and self._rules.is_usable_again(usage):
+            if self._checkpointer.state is FlushState.RETRYING:
+                self._checkpointer.retry()
+            elif self._checkpointer.state is FlushState.IDLE:
+                self._change_mode(Mode.WRITABLE, f"{usage.free_bytes >> 20} MB are free")
+
+    def ledger_ids(self) -> set[int]:
+        return self._opened.states.ids()
+
+    def forget_ledgers(self, ledger_ids: set[int]) -> None:
+        for ledger_id in ledger_ids:
+            self._adds.ledger_deleted(ledger_id)
+            self._opened.cache.drop(ledger_id)
+            self._read_ahead.replaced(ledger_id, -(1 << 63), 1 << 63)
+
+    def _change_mode(self, mode: Mode, why: str) -> None:
+        before = self.mode
+        if not may_change(before, mode):
+            return
+        level = logging.ERROR if mode is Mode.FAILED else logging.WARNING if mode is Mode.READ_ONLY else logging.INFO
+        log.log(level, "bookie is %s, was %s: %s", mode.value, before.value, why)
+        self._adds.mode = mode
+        self._maintenance.mode_changed()
+        self._adds.admit_waiting()
+        if (before is Mode.WRITABLE) != (mode is Mode.WRITABLE):
+            for listener in list(self._listeners):
+                listener(mode is Mode.WRITABLE)
