@@ -1,0 +1,133 @@
+"""The web port. aiohttp is imported when the first client comes, on a thread, so that an idle server neither waits for
+it at the start nor holds it in memory; until it is there, the client's bytes wait in its connection.
+"""
+
+import asyncio
+import logging
+import socket
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from server.broker_context import BrokerContext
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 128
+"""Connections that the kernel holds for us before it refuses."""
+
+CONNECTIONS_MAX = 1024
+"""More are closed at once: an HTTP client tries again."""
+
+WAITING_BYTES_MAX = 65_536
+"""What a client may send before aiohttp is there; then its socket is not read."""
+
+CLOSE_SECONDS = 0.2
+"""How long `close` waits for calls that are being answered."""
+
+
+class WebListener:
+    """`start` once, then `close` once."""
+
+    def __init__(self, broker: "BrokerContext") -> None:
+        self._broker = broker
+        self._server: asyncio.Server | None = None
+        self._web: web.Server | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._doors: set[_Door] = set()
+
+    async def start(self, host: str | None = None, port: int = 0, *, sock: socket.socket | None = None) -> int:
+        """Listens; returns the actual port. `sock`: bound already, then host and port are not used. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        if sock is not None:
+            self._server = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
+        else:
+            self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+        actual: int = self._server.sockets[0].getsockname()[1]
+        log.info("listening for HTTP on port %d", actual)
+        return actual
+
+    async def close(self) -> None:
+        """Stops listening and ends every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        if self._loading is not None:
+            self._loading.cancel()
+        for door in list(self._doors):
+            door.refuse()
+        if self._web is not None:
+            await self._web.shutdown(CLOSE_SECONDS)
+
+    def _accept(self) -> asyncio.Protocol:
+        if self._web is not None and len(self._web.connections) < CONNECTIONS_MAX:
+            return cast(asyncio.Protocol, self._web())
+        door = _Door(self._doors)
+        if self._web is not None or len(self._doors) >= CONNECTIONS_MAX:
+            log.warning("an HTTP connection is refused: there are %d", CONNECTIONS_MAX)
+            door.is_refused = True
+        elif self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._load())
+        return door
+
+    async def _load(self) -> None:
+        try:
+            app = await asyncio.to_thread(import_module, "server.web.app")
+            self._web = app.make_server(self._broker)
+            for door in list(self._doors):
+                door.open(cast(asyncio.Protocol, self._web()))
+        except Exception:
+            log.exception("the web server cannot be loaded")
+            for door in list(self._doors):
+                door.refuse()
+
+
+class _Door(asyncio.Protocol):
+    """A connection that waits for the web server. Registers itself in `doors` while it waits."""
+
+    def __init__(self, doors: "set[_Door]") -> None:
+        self.is_refused = False
+        self._doors = doors
+        self._transport: asyncio.Transport | None = None
+        self._waiting = bytearray()
+        self._at_end = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self.is_refused:
+            transport.close()
+        else:
+            self._doors.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._waiting += data
+        if len(self._waiting) > WAITING_BYTES_MAX:
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """Keeps the socket open for the answer: the client may have only finished asking."""
+        self._at_end = True
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._doors.discard(self)
+
+    def open(self, protocol: asyncio.Protocol) -> None:
+        """Hands the connection over to aiohttp."""
+        assert self._transport is not None
+        self._doors.discard(self)
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        if self._waiting:
+            protocol.data_received(bytes(self._waiting))
+        if self._at_end:
+            protocol.eof_received()
+        elif len(self._waiting) > WAITING_BYTES_MAX:
+            self._transport.resume_reading()
+
+    def refuse(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
