@@ -268,6 +268,10 @@ class Appender:
                     await self.handle.abandon()
                 again = bool(self._queue) or self.state is AppendState.SETTLING or self._failure is not None
                 again = again or (self._goal is not None and self._goal is not self.state)
+        except Exception:
+            logger.exception("%s: broken while it was %s", self._name, self.state.value)
+            self.fence(ManagedLedgerFenced(self._name, "internal error, see the log"))
+            self._fail_doomed()
         finally:
             self._settling = None
 

@@ -302,6 +302,10 @@ class Cursor:
             self._release(error)
             if not error.retriable:
                 self._on_fenced(error)
+        except Exception:
+            logger.exception("cursor %s: position %s not stored", self.name, self._acks.mark_delete)
+            self._retry_at_ms = self._clock_ms() + RETRY_MS
+            self._release(CursorFault(self.name, "internal error, see the log"))
         finally:
             self._flushing = None
 

@@ -79,12 +79,14 @@ def encode_position(
     _add_partial(tail, acks, config.managed_ledger_max_batch_deleted_index_to_persist)
     for name, value in properties.items():
         tail.properties.add(name=name, value=value)
+    head = b"\x08" + varint(mark_delete.ledger_id) + b"\x10" + varint(mark_delete.entry_id) + ranges
     lost = 0
-    while tail.ByteSize() > RECORD_BYTES_MAX and tail.individualDeletedMessageRanges:
+    value = head + tail.SerializePartialToString()
+    while len(value) > RECORD_BYTES_MAX and tail.individualDeletedMessageRanges:
         del tail.individualDeletedMessageRanges[-1]
         lost += 1
-    head = b"\x08" + varint(mark_delete.ledger_id) + b"\x10" + varint(mark_delete.entry_id)
-    return Encoded(head + ranges + tail.SerializePartialToString(), lost)
+        value = head + tail.SerializePartialToString()
+    return Encoded(value, lost)
 
 
 def encode_node(
