@@ -37,16 +37,19 @@ def entries_to_read(permits: int, messages_per_entry: float, entries_max: int) -
     return max(1, min(entries_max, int(permits / messages_per_entry)))
 
 
-def entries_within(counts: Sequence[int], start: int, permits: int) -> int:
+def entries_within(counts: Sequence[int], total: int, start: int, permits: int) -> int:
     """How many entries from `start` on are sent for `permits`: the one that crosses the limit is the last one.
 
-    `counts` are messages per entry. 0 without permits; an entry without messages left costs nothing.
+    `counts` are messages per entry, `total` is their sum. 0 without permits; an entry without messages left costs
+    nothing.
     """
     if permits <= 0:
         return 0
     remaining = len(counts) - start
-    if remaining <= 0:
-        return 0
+    if total <= permits:
+        return remaining
+    if total == len(counts):
+        return min(remaining, permits)
     for taken, total in enumerate(accumulate(counts[start:]), 1):
         if total >= permits:
             return taken

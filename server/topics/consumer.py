@@ -196,10 +196,10 @@ class Consumer:
 
     def take(self, messages: Messages, start: int, stop: int) -> int:
         """Accounts for entries [start, stop), which `write` sends next. Returns how many messages they are."""
-        entry_ids, payloads, counts = messages.entry_ids, messages.payloads, messages.counts
+        entry_ids, payloads, counts, total = messages.entry_ids, messages.payloads, messages.counts, messages.total
         if start or stop != len(payloads):
             entry_ids, payloads, counts = entry_ids[start:stop], payloads[start:stop], counts[start:stop]
-        total = sum(counts)
+            total = sum(counts)
         self.permits -= total
         self.average.add(stop - start, total)
         self.counters.sent(total, payloads)

@@ -95,9 +95,14 @@ class Dispatcher(ABC):
         """Sends from the beginning of `messages` what consumers take. Returns how many entries that was; at least one
         when `_room()` was not 0 just before."""
 
-    def _next_replay(self, room: int) -> Read | None:
-        """What is to be sent again before anything new."""
-        return None
+    @property
+    def _has_replays(self) -> bool:
+        """Whether something is to be sent again, before anything new."""
+        return False
+
+    def _next_replay(self, room: int) -> Read:
+        """What is to be sent again first."""
+        raise AssertionError("this type never replays")
 
     def _send_again(self, read: Read, run: EntryRun) -> None:
         """`run` was read for `read`, which was a replay."""
@@ -181,36 +186,37 @@ class Dispatcher(ABC):
     def _send_once(self) -> Read | None:
         """One run from memory, if there is one; `_progress` says whether it makes sense to go on."""
         self._progress = False
+        held = self._held
+        replays = self._has_replays
+        if held is None and not replays and self.read_position > self._ledger.last_confirmed:
+            return None
         room = self._room()
         if room == 0 or self._is_closed:
             return None
-        read = self._next_replay(room)
-        if read is None:
-            held = self._held
-            if held is not None:
-                self._progress = True
-                self._send_new(unacknowledged(held, self._held_at, self.cursor))
-                return None
-            if self.read_position > self._ledger.last_confirmed:
-                return None
-            read = Read(self.read_position, room, False)
-        run = self._ledger.cached(read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes)
-        if run is None:
-            return read
+        if replays:
+            read = self._next_replay(room)
+            run = self._ledger.cached(read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes)
+            if run is None:
+                return read
+            self._send_again(read, run)
+        elif held is not None:
+            self._send_new(unacknowledged(held, self._held_at, self.cursor))
+        else:
+            run = self._ledger.cached(self.read_position, room, self.settings.dispatcher_max_read_size_bytes)
+            if run is None:
+                return Read(self.read_position, room, False)
+            self._take(run)
         self._progress = True
-        self._take(read, run)
         return None
 
-    def _take(self, read: Read, run: EntryRun) -> None:
-        """A run was found for `read`."""
-        if read.again:
-            self._send_again(read, run)
-        elif not run.entries:
-            # Nothing is there although the position is not beyond the last: what stood there was deleted.
-            self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
-        else:
+    def _take(self, run: EntryRun) -> None:
+        """What stands at `read_position`, or after it where nothing does."""
+        if run.entries:
             self.read_position = Position(run.ledger_id, run.first_entry_id + len(run.entries))
             self._send_new(unacknowledged(self._messages_of(run), 0, self.cursor))
+        else:
+            # Nothing is there although the position is not beyond the last: what stood there was deleted.
+            self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
 
     def _send_new(self, messages: Messages) -> None:
         self._held = None
@@ -234,12 +240,14 @@ class Dispatcher(ABC):
                 if self._is_closed:
                     return
                 self._failures = 0
-                if generation == self._generation or read.again:
-                    self._sending = True
-                    try:
-                        self._take(read, run)
-                    finally:
-                        self._sending = False
+                self._sending = True
+                try:
+                    if read.again:
+                        self._send_again(read, run)
+                    elif generation == self._generation:
+                        self._take(run)
+                finally:
+                    self._sending = False
                 read = self._send_from_memory()
         except ManagedLedgerError as error:
             log.warning("%s: reading failed at %s: %s", self._name, read and read.position, error)

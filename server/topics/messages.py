@@ -25,7 +25,7 @@ class AckView(Protocol):
 class Messages:
     """Entries of one ledger in ascending order. Lists may be shared: not to be changed."""
 
-    __slots__ = ("ack_sets", "counts", "entry_ids", "ledger_id", "payloads")
+    __slots__ = ("ack_sets", "counts", "entry_ids", "ledger_id", "payloads", "total")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Messages:
         """As the client sent them, from 0x0e01 (or metadataSize) on."""
         self.counts = counts
         """Messages of each entry that are not acknowledged."""
+        self.total = sum(counts)
         self.ack_sets = ack_sets
         """Entry -> words for MESSAGE.ack_set, of batches that are acknowledged in part."""
 
@@ -117,7 +118,7 @@ def unacknowledged(messages: Messages, start: int, acks: AckView) -> Messages:
     if isinstance(entry_ids, range):
         first = entry_ids.start + start
         runs = acks.unacked_runs(messages.ledger_id, first, total - start)
-        if len(runs) == 1 and runs[0] == (first, total - start):
+        if runs == [(first, total - start)]:
             left = messages if start == 0 else messages.pick(range(start, total))
         else:
             base = entry_ids.start
@@ -125,13 +126,11 @@ def unacknowledged(messages: Messages, start: int, acks: AckView) -> Messages:
     else:
         ledger_id = messages.ledger_id
         left = messages.pick([i for i in range(start, total) if acks.unacked_runs(ledger_id, entry_ids[i], 1)])
-    return _with_ack_sets(left, acks)
+    return left if left.total == len(left.counts) else _with_ack_sets(left, acks)
 
 
 def _with_ack_sets(messages: Messages, acks: AckView) -> Messages:
     counts = messages.counts
-    if not counts or max(counts) == 1:
-        return messages
     ledger_id = messages.ledger_id
     ack_sets: dict[int, Sequence[int]] = {}
     remaining = counts

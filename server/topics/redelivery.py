@@ -116,10 +116,8 @@ class ReplayQueue:
     def clear(self) -> None:
         self._ledgers.clear()
 
-    def first_run(self, entries_max: int) -> tuple[Position, int] | None:
-        """The first position, and how many consecutive ones from it on wait, at most `entries_max`."""
-        if not self._ledgers:
-            return None
+    def first_run(self, entries_max: int) -> tuple[Position, int]:
+        """The first position, and how many consecutive ones from it on wait, at most `entries_max`. Not when empty."""
         ledger_id = min(self._ledgers)
         bitmap = self._ledgers[ledger_id]
         first = bitmap.min()

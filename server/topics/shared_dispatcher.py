@@ -142,9 +142,13 @@ class SharedDispatcher(Dispatcher):
         average = sum([taker.average.value for taker in takers]) / len(takers)
         return entries_to_read(permits, average, self.settings.dispatcher_max_read_batch_size)
 
-    def _next_replay(self, room: int) -> Read | None:
-        run = self.replay.first_run(room)
-        return None if run is None else Read(run[0], run[1], True)
+    @property
+    def _has_replays(self) -> bool:
+        return bool(self.replay)
+
+    def _next_replay(self, room: int) -> Read:
+        position, count = self.replay.first_run(room)
+        return Read(position, count, True)
 
     def _send_again(self, read: Read, run: EntryRun) -> None:
         """What was asked for and does not exist, or is acknowledged, is not asked for again; what left the queue while
@@ -173,7 +177,11 @@ class SharedDispatcher(Dispatcher):
             consumer = self._consumers.pick()
             if consumer is None:
                 break
-            stop = min(total, at + turn, at + entries_within(messages.counts, at, consumer.room))
+            room = consumer.room
+            if self._unacked_max:
+                room = min(room, self._unacked_max - self.unacked_messages)
+            share = entries_within(messages.counts, messages.total, at, room)
+            stop = min(total, at + turn, at + share)
             assert stop > at, "who can take messages has room for one"
             if again:
                 self.replay.discard(ledger_id, messages.entry_ids[at:stop])

@@ -69,7 +69,7 @@ class SingleActiveDispatcher(Dispatcher):
     def _send(self, messages: Messages) -> int:
         active = self.active
         assert active is not None
-        count = entries_within(messages.counts, 0, active.permits)
+        count = entries_within(messages.counts, messages.total, 0, active.permits)
         if count:
             active.take(messages, 0, count)
             active.write(messages, 0, count)

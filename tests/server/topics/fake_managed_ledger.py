@@ -1,0 +1,274 @@
+"""A managed ledger in memory, with the interface of `storage.managed.managed_ledger.ManagedLedger`.
+
+Arithmetic of positions and acknowledgements is the real one (`LedgerList`, `Cursor`); storing and reading are lists.
+Appends are confirmed in the next loop turn, or by `confirm` when `holds_appends` is set; reads answer in the next turn,
+or when `let_reads_go` is called. `cached_from` says which entries are in memory.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from pulsar_proto.ids import EARLIEST, LATEST, Position
+from storage.managed.ack_state import AckState
+from storage.managed.append_queue import AddDone, AddResult
+from storage.managed.appender import AppendState
+from storage.managed.cursor import Cursor, start_position
+from storage.managed.entry_run import EntryRun
+from storage.managed.errors import ManagedLedgerError, ManagedLedgerTerminated, NoSuchCursor, ReadFault
+from storage.managed.ledger_list import LedgerList
+from storage.managed.managed_ledger import ManagedLedgerStats
+
+HEADER = b"h" * 36
+"""Stands for the entry's header and digest."""
+
+
+class FakeCursorStore:
+    """Stores at once, and counts; waits while `gate` is set, fails with `failure`."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.cursor_properties = properties
+        self.ledger_id = -1
+        self.stored: list[Position] = []
+        self.gate: asyncio.Event | None = None
+        self.failure: ManagedLedgerError | None = None
+        self.deleted = False
+
+    async def persist(self, acks: AckState, properties: Mapping[str, int]) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        self.stored.append(acks.mark_delete)
+
+    async def close(self, acks: AckState, properties: Mapping[str, int], *, changed: bool) -> None:
+        await self.persist(acks, properties)
+
+    async def delete(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.deleted = True
+
+
+class FakeManagedLedger:
+    def __init__(self, name: str = "public/default/persistent/t", first_ledger_id: int = 10) -> None:
+        self.name = name
+        self.ledgers = LedgerList()
+        self.ledgers.add(first_ledger_id)
+        self.entries: dict[int, list[bytes]] = {first_ledger_id: []}
+        self.cursors: dict[str, Cursor] = {}
+        self.stores: dict[str, FakeCursorStore] = {}
+        self.released: list[Cursor] = []
+        self.properties: dict[str, str] = {}
+        self.terminated: Position | None = None
+        self.active: set[Cursor] = set()
+        self.cached_from = EARLIEST
+        self.holds_appends = False
+        self.append_failure: ManagedLedgerError | None = None
+        self.open_failure: ManagedLedgerError | None = None
+        self.opened = 0
+        self.read_failures = 0
+        self.reads: list[tuple[Position, int]] = []
+        self.read_gate: asyncio.Event | None = None
+        self.closed = False
+        self._waiting: deque[tuple[list[bytes], AddDone]] = deque()
+        self._listeners: list[Callable[[], None]] = []
+        self.now_ms = 0
+
+    # ---- for tests
+
+    def append_now(self, payloads: list[bytes]) -> None:
+        """Confirmed on return, as if another owner had stored them before."""
+        ledger_id = self.ledgers.current_id
+        self.entries[ledger_id] += [HEADER + payload for payload in payloads]
+        self.ledgers.grow(len(payloads), sum(map(len, payloads)))
+
+    def confirm(self) -> None:
+        """The oldest group that waits is stored, or fails with `append_failure`."""
+        payloads, done = self._waiting.popleft()
+        if self.terminated is not None:
+            done(AddResult([], ManagedLedgerTerminated(self.name)))
+        elif self.append_failure is not None:
+            done(AddResult([], self.append_failure))
+        else:
+            ledger_id, first = self.ledgers.current_id, self.ledgers.current_entries
+            self.append_now(payloads)
+            done(AddResult([(ledger_id, first, len(payloads))], None))
+            for listener in list(self._listeners):
+                listener()
+
+    @property
+    def groups_waiting(self) -> int:
+        return len(self._waiting)
+
+    def roll_now(self) -> None:
+        """The current ledger is closed, and the next one opened."""
+        ledger_id = self.ledgers.current_id
+        self.ledgers.close_current(closed_ms=1)
+        self.ledgers.add(ledger_id + 1)
+        self.entries[ledger_id + 1] = []
+
+    def trim_now(self, ledger_id: int) -> None:
+        self.ledgers.remove({ledger_id})
+        del self.entries[ledger_id]
+        for cursor in self.cursors.values():
+            cursor.forget_before(ledger_id + 1)
+
+    def let_reads_go(self) -> None:
+        assert self.read_gate is not None
+        self.read_gate.set()
+        self.read_gate = None
+
+    # ---- ManagedLedger
+
+    @property
+    def last_confirmed(self) -> Position:
+        return self.ledgers.last_confirmed
+
+    @property
+    def first_position(self) -> Position:
+        return self.ledgers.first_position
+
+    @property
+    def number_of_entries(self) -> int:
+        return self.ledgers.entries
+
+    @property
+    def total_size(self) -> int:
+        return self.ledgers.size
+
+    def next_position(self, position: Position) -> Position:
+        return self.ledgers.next_position(position)
+
+    def previous_position(self, position: Position) -> Position:
+        return self.ledgers.previous_position(position)
+
+    def entries_between(self, after: Position, upto: Position) -> int:
+        return self.ledgers.entries_between(after, upto)
+
+    def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
+        assert payloads
+        self._waiting.append((payloads, done))
+        if not self.holds_appends:
+            asyncio.get_running_loop().call_soon(self.confirm)
+
+    def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    def cached(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun | None:
+        entries = self.entries.get(position.ledger_id, [])
+        if position < self.cached_from or not 0 <= position.entry_id < len(entries):
+            return None
+        return self._run(position, max_entries, max_bytes)
+
+    async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
+        assert max_entries > 0
+        self.reads.append((position, max_entries))
+        gate = self.read_gate
+        await (asyncio.sleep(0) if gate is None else gate.wait())
+        if self.read_failures:
+            self.read_failures -= 1
+            raise ReadFault(self.name, f"entry {position}")
+        start = self.ledgers.at_or_after(position)
+        return EntryRun(*self.ledgers.end, [], 0) if start is None else self._run(start, max_entries, max_bytes)
+
+    def _run(self, start: Position, max_entries: int, max_bytes: int) -> EntryRun:
+        taken: list[bytes] = []
+        for entry in self.entries[start.ledger_id][start.entry_id : start.entry_id + max_entries]:
+            if taken and sum(map(len, taken)) + len(entry) > max_bytes:
+                break
+            taken.append(entry)
+        return EntryRun(start.ledger_id, start.entry_id, taken, len(HEADER))
+
+    async def find_first(self, predicate: Callable[[bytes], bool]) -> Position:
+        await asyncio.sleep(0)
+        for ledger_id in sorted(self.entries):
+            for entry_id, entry in enumerate(self.entries[ledger_id]):
+                if predicate(entry[len(HEADER) :]):
+                    return Position(ledger_id, entry_id)
+        return self.ledgers.end
+
+    async def open_ledger(self) -> None:
+        self.opened += 1
+        await asyncio.sleep(0)
+        if self.open_failure is not None:
+            raise self.open_failure
+
+    async def terminate(self) -> Position:
+        await asyncio.sleep(0)
+        self.terminated = self.last_confirmed
+        return self.terminated
+
+    async def set_properties(self, updates: Mapping[str, str | None]) -> None:
+        await asyncio.sleep(0)
+        if self.open_failure is not None:
+            raise self.open_failure
+        merged = {**self.properties, **updates}
+        self.properties = {key: value for key, value in merged.items() if value is not None}
+
+    async def open_cursor(
+        self, name: str, initial: Position = LATEST, properties: Mapping[str, str] | None = None
+    ) -> Cursor:
+        await asyncio.sleep(0)
+        if name not in self.cursors:
+            self.stores[name] = FakeCursorStore(properties or {})
+            self.cursors[name] = self._cursor(name, initial, self.stores[name])
+        return self.cursors[name]
+
+    def new_non_durable_cursor(self, start: Position) -> Cursor:
+        return self._cursor("", start, None)
+
+    def _cursor(self, name: str, start: Position, store: FakeCursorStore | None) -> Cursor:
+        acks = AckState(self.ledgers, EARLIEST)
+        acks.reset(start_position(self.ledgers, start))
+        return Cursor(
+            name,
+            self.ledgers,
+            acks,
+            cast(Any, store),
+            rate_limit=0,
+            clock_ms=lambda: self.now_ms,
+            on_dirty=lambda cursor: None,
+            on_crossed=lambda: None,
+            on_fenced=lambda error: None,
+        )
+
+    def release(self, cursor: Cursor) -> None:
+        self.released.append(cursor)
+
+    async def delete_cursor(self, name: str) -> None:
+        await asyncio.sleep(0)
+        if name not in self.cursors:
+            raise NoSuchCursor(self.name, name)
+        await self.cursors[name].delete()
+        del self.cursors[name]
+
+    def activate(self, cursor: Cursor) -> None:
+        self.active.add(cursor)
+
+    def deactivate(self, cursor: Cursor) -> None:
+        self.active.discard(cursor)
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        self.closed = True
+
+    def stats(self) -> ManagedLedgerStats:
+        ledgers = self.ledgers
+        return ManagedLedgerStats(
+            AppendState.OPEN,
+            ledgers.entries,
+            ledgers.entries,
+            ledgers.size,
+            ledgers.current_id,
+            ledgers.current_entries,
+            ledgers.current_size,
+            1_000,
+            0,
+            len(self._waiting),
+            ledgers.last_confirmed,
+            tuple(ledgers.infos),
+            None,
+        )

@@ -1,0 +1,105 @@
+"""Entries on their way to consumers: cut, counted, and without what is acknowledged."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsar_proto.payload import build_broker_entry_metadata
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.topics.messages import MessagesMemo, bits_set, messages_of, unacknowledged
+from storage.managed.entry_run import EntryRun
+from tests.server.topics.scene import payload
+
+HEADER = b"header.."
+
+
+class Acks:
+    """Acknowledged entries, and ack sets of others, of ledger 7."""
+
+    def __init__(self, acked: set[int], ack_sets: dict[int, list[int]] | None = None) -> None:
+        self.acked = acked
+        self.ack_sets = ack_sets or {}
+
+    def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
+        assert ledger_id == 7
+        runs: list[tuple[int, int]] = []
+        for entry_id in range(first, first + count):
+            if entry_id in self.acked:
+                continue
+            if runs and sum(runs[-1]) == entry_id:
+                runs[-1] = runs[-1][0], runs[-1][1] + 1
+            else:
+                runs.append((entry_id, 1))
+        return runs
+
+    def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None:
+        return self.ack_sets.get(entry_id)
+
+
+def run_of(*payloads: bytes, first: int = 0) -> EntryRun:
+    return EntryRun(7, first, [HEADER + each for each in payloads], len(HEADER))
+
+
+def test_payloads_are_cut_and_messages_counted() -> None:
+    single, batch = payload(b"one"), payload(b"many", batch=12)
+    messages = messages_of(run_of(single, batch, first=5))
+    assert (messages.ledger_id, list(messages.entry_ids)) == (7, [5, 6])
+    assert messages.payloads == [single, batch]
+    assert messages.counts == [1, 12]
+    assert messages.total == 13
+
+
+def test_the_broker_s_own_metadata_is_taken_off() -> None:
+    block = build_broker_entry_metadata(pb.BrokerEntryMetadata(broker_timestamp=5, index=9))
+    messages = messages_of(run_of(block + payload(b"x", batch=3), payload(b"y")))
+    assert messages.payloads == [payload(b"x", batch=3), payload(b"y")]
+    assert messages.counts == [3, 1]
+
+
+def test_an_entry_that_does_not_decode_goes_to_the_client_as_one_message() -> None:
+    messages = messages_of(run_of(b"nonsense", b"\x0e\x02\xff\xff\xff\xff", payload(b"x")))
+    assert messages.payloads == [b"nonsense", b"\x0e\x02\xff\xff\xff\xff", payload(b"x")]
+    assert messages.counts == [1, 1, 1]
+
+
+@given(st.integers(1, 20), st.integers(0, 50), st.sets(st.integers(0, 70)), st.data())
+def test_acknowledged_entries_are_left_out(size: int, first: int, acked: set[int], data: st.DataObject) -> None:
+    payloads = [payload(b"%d" % number) for number in range(first, first + size)]
+    start = data.draw(st.integers(0, size))
+    left = unacknowledged(messages_of(run_of(*payloads, first=first)), start, Acks(acked))
+    expected = [number for number in range(first + start, first + size) if number not in acked]
+    assert list(left.entry_ids) == expected
+    assert left.payloads == [payload(b"%d" % number) for number in expected]
+    assert left.counts == [1] * len(expected)
+    # What was held back is looked at again, from where it was.
+    later = acked | data.draw(st.sets(st.integers(0, 70)))
+    again = data.draw(st.integers(0, len(expected)))
+    assert list(unacknowledged(left, again, Acks(later)).entry_ids) == [e for e in expected[again:] if e not in later]
+
+
+def test_nothing_is_copied_where_nothing_is_acknowledged() -> None:
+    messages = messages_of(run_of(payload(b"a"), payload(b"b")))
+    assert unacknowledged(messages, 0, Acks(set())) is messages
+
+
+def test_batches_acknowledged_in_part_keep_what_is_left() -> None:
+    messages = messages_of(run_of(payload(b"a", batch=10), payload(b"b", batch=70), payload(b"c")))
+    left = unacknowledged(messages, 0, Acks(set(), {0: [0b101], 1: [-1, 0b11]}))
+    assert left.counts == [2, 66, 1]
+    assert left.total == 69
+    assert left.ack_sets == {0: [0b101], 1: [-1, 0b11]}
+    assert messages.counts == [10, 70, 1], "shared with other subscriptions"
+
+
+def test_words_may_be_signed() -> None:
+    assert bits_set([-1]) == 64
+    assert bits_set([-(2**63), 1]) == 2
+
+
+def test_a_run_is_cut_once_for_all_subscriptions() -> None:
+    memo = MessagesMemo()
+    run = run_of(payload(b"a"))
+    first = memo.messages_of(run)
+    assert memo.messages_of(EntryRun(7, 0, run.entries, len(HEADER))) is first
+    assert memo.messages_of(run_of(payload(b"a"))) is not first

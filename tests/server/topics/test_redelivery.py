@@ -1,0 +1,77 @@
+"""What Shared subscriptions remember of messages that are out, against plain dictionaries and sets."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsar_proto.ids import Position
+from server.topics.redelivery import PendingAcks, RedeliveryCounts, ReplayQueue
+
+LEDGERS = st.integers(1, 4)
+ENTRIES = st.integers(0, 30)
+OPERATIONS = st.lists(
+    st.tuples(st.sampled_from(["add", "discard", "discard_before", "first"]), LEDGERS, ENTRIES, st.integers(1, 6)),
+    max_size=60,
+)
+
+
+@given(OPERATIONS)
+def test_the_replay_queue_is_a_sorted_set_of_positions(operations: list[tuple[str, int, int, int]]) -> None:
+    queue = ReplayQueue()
+    twin: set[tuple[int, int]] = set()
+    for what, ledger_id, entry_id, count in operations:
+        ids = range(entry_id, entry_id + count)
+        if what == "add":
+            queue.add(ledger_id, ids)
+            twin |= {(ledger_id, each) for each in ids}
+        elif what == "discard":
+            queue.discard(ledger_id, ids)
+            twin -= {(ledger_id, each) for each in ids}
+        elif what == "discard_before":
+            queue.discard_before(Position(ledger_id, entry_id))
+            twin = {each for each in twin if each >= (ledger_id, entry_id)}
+        elif twin:
+            first = min(twin)
+            run = 1
+            while run < count and (first[0], first[1] + run) in twin:
+                run += 1
+            assert queue.first_run(count) == (Position(*first), run)
+        assert len(queue) == len(twin)
+        assert bool(queue) == bool(twin)
+        assert queue.contains(ledger_id, entry_id) == ((ledger_id, entry_id) in twin)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "pop", "reduce"]), LEDGERS, ENTRIES, st.integers(1, 5)), max_size=60))
+def test_pending_acks_are_a_dictionary_of_counts(operations: list[tuple[str, int, int, int]]) -> None:
+    pending = PendingAcks()
+    twin: dict[tuple[int, int], int] = {}
+    for what, ledger_id, entry_id, count in operations:
+        key = ledger_id, entry_id
+        if what == "add" and key not in twin:
+            pending.add(ledger_id, range(entry_id, entry_id + 1), [count], count)
+            twin[key] = count
+        elif what == "pop":
+            assert pending.pop(ledger_id, entry_id) == twin.pop(key, None)
+        elif what == "reduce" and key in twin:
+            pending.reduce(ledger_id, entry_id, count)
+            twin[key] = count
+        assert pending.messages == sum(twin.values())
+        assert len(pending) == len(twin)
+        assert pending.get(ledger_id, entry_id) == twin.get(key)
+    drained = [(ledger_id, entry_id) for ledger_id, entry_ids in pending.drain() for entry_id in entry_ids]
+    assert drained == sorted(twin)
+    assert pending.messages == len(pending) == 0
+
+
+@given(st.lists(st.tuples(st.booleans(), LEDGERS, ENTRIES), max_size=60))
+def test_redelivery_counts_grow_until_they_are_forgotten(operations: list[tuple[bool, int, int]]) -> None:
+    counts = RedeliveryCounts()
+    twin: dict[tuple[int, int], int] = {}
+    for again, ledger_id, entry_id in operations:
+        if again:
+            counts.increment(ledger_id, [entry_id])
+            twin[ledger_id, entry_id] = twin.get((ledger_id, entry_id), 0) + 1
+        else:
+            counts.forget(ledger_id, entry_id)
+            twin.pop((ledger_id, entry_id), None)
+        assert (counts.of_ledger(ledger_id) or {}) == {e: n for (each, e), n in twin.items() if each == ledger_id}
+        assert bool(counts) == bool(twin)

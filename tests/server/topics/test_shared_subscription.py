@@ -1,0 +1,360 @@
+"""Shared subscriptions: consumers take turns, and what one does not acknowledge goes to another."""
+
+import asyncio
+
+import pytest
+
+from pulsar_proto.errors import ConsumerBusy
+from pulsar_proto.ids import Position
+from server.topics.consumer import Consumer
+from server.topics.shared_dispatcher import SharedDispatcher
+from tests.server.topics.scene import (
+    FakeConnection,
+    Scene,
+    ack,
+    payload,
+    payloads,
+    publish,
+    redeliver,
+    settle,
+)
+
+
+def bodies(cnx: FakeConnection) -> list[bytes]:
+    return [message.body for message in cnx.messages]
+
+
+def numbers(count: int) -> list[bytes]:
+    return payloads(*(b"%d" % number for number in range(count)))
+
+
+def dispatcher_of(consumer: Consumer) -> SharedDispatcher:
+    dispatcher = consumer.subscription.dispatcher
+    assert isinstance(dispatcher, SharedDispatcher)
+    return dispatcher
+
+
+async def shared(scene: Scene, cnx: FakeConnection, **fields: object) -> Consumer:
+    return await scene.consumer(cnx, "Shared", **fields)
+
+
+async def test_consumers_take_turns() -> None:
+    scene = Scene(dispatcher_max_round_robin_batch_size=2)
+    one, two, three = FakeConnection(), FakeConnection(), FakeConnection()
+    consumers = [await shared(scene, cnx) for cnx in (one, two, three)]
+    for consumer in consumers:
+        consumer.flow(100)
+    publish(await scene.producer(FakeConnection()), [b"%d" % n for n in range(8)])
+    await settle()
+    assert [bodies(cnx) for cnx in (one, two, three)] == [[b"0", b"1", b"6", b"7"], [b"2", b"3"], [b"4", b"5"]]
+    publish(await scene.producer(FakeConnection()), [b"8"])
+    await settle()
+    assert bodies(two)[-1] == b"8"
+
+
+async def test_the_best_priority_is_served_first() -> None:
+    scene, best, worse = Scene(), FakeConnection(), FakeConnection()
+    (await shared(scene, worse, priority_level=1)).flow(10)
+    (await shared(scene, best, priority_level=0)).flow(2)
+    scene.ledger.append_now(numbers(5))
+    (await shared(scene, FakeConnection(), priority_level=2)).flow(1)
+    assert bodies(best) == [b"0", b"1"]
+    assert bodies(worse) == [b"2", b"3", b"4"]
+
+
+async def test_who_has_no_permits_or_does_not_read_is_passed_over() -> None:
+    scene, none, stuck, able = Scene(), FakeConnection(), FakeConnection(), FakeConnection()
+    await shared(scene, none)
+    (await shared(scene, stuck)).flow(10)
+    stuck.is_writable = False
+    consumer = await shared(scene, able)
+    scene.ledger.append_now(numbers(3))
+    consumer.flow(2)
+    assert bodies(able) == [b"0", b"1"]
+    stuck.become_writable()
+    assert bodies(stuck) == [b"2"]
+    assert bodies(none) == []
+
+
+async def test_what_a_lost_consumer_held_goes_to_others_in_order_before_anything_new() -> None:
+    scene, lost, other = Scene(), FakeConnection(), FakeConnection()
+    first = await shared(scene, lost)
+    second = await shared(scene, other)
+    scene.ledger.append_now(numbers(6))
+    first.flow(4)
+    assert bodies(lost) == [b"0", b"1", b"2", b"3"]
+    ack(first, [Position(10, 1)])
+    lost.close("gone")
+    second.flow(4)
+    await settle()
+    assert [(message.body, message.redelivery_count) for message in other.messages] == [
+        (b"0", 0),
+        (b"2", 0),
+        (b"3", 0),
+        (b"4", 0),
+    ]
+    assert second.unacked_messages == 4
+
+
+async def test_redelivery_is_counted_and_forgotten_when_acknowledged() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(4))
+    consumer.flow(4)
+    cnx.forget()
+    consumer.flow(10)
+    redeliver(consumer, [Position(10, 2), Position(10, 1), Position(10, 77)])
+    assert [(message.body, message.redelivery_count) for message in cnx.messages] == [(b"1", 1), (b"2", 1)]
+    assert consumer.permits == 8
+    assert consumer.unacked_messages == 4
+    cnx.forget()
+    ack(consumer, [Position(10, 1)])
+    redeliver(consumer)
+    again = [(message.body, message.redelivery_count) for message in cnx.messages]
+    assert again == [(b"0", 1), (b"2", 2), (b"3", 1)]
+
+
+async def test_who_asks_for_redelivery_gets_only_what_it_holds() -> None:
+    scene, mine, other = Scene(), FakeConnection(), FakeConnection()
+    first, second = await shared(scene, mine), await shared(scene, other)
+    scene.ledger.append_now(numbers(2))
+    first.flow(1)
+    second.flow(10)
+    other.forget()
+    redeliver(first, [Position(10, 1)])
+    await settle()
+    assert bodies(other) == []
+    redeliver(first, [Position(10, 0)])
+    await settle()
+    assert [(message.body, message.redelivery_count) for message in other.messages] == [(b"0", 1)]
+
+
+async def test_an_entry_acknowledged_while_it_is_read_again_is_not_sent() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(3))
+    consumer.flow(3)
+    cnx.forget()
+    scene.ledger.cached_from = Position(10, 100)
+    scene.ledger.read_gate = asyncio.Event()
+    redeliver(consumer)
+    consumer.flow(10)
+    await settle()
+    assert scene.ledger.reads == [(Position(10, 0), 3)]
+    ack(consumer, [Position(10, 1)])
+    scene.ledger.let_reads_go()
+    await settle()
+    assert bodies(cnx) == [b"0", b"2"]
+    assert not dispatcher_of(consumer).replay
+    assert consumer.unacked_messages == 2
+
+
+async def test_a_replay_that_was_read_in_part_goes_on_where_it_ended() -> None:
+    scene, cnx = Scene(dispatcher_max_read_size_bytes=1), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(3))
+    consumer.flow(3)
+    ack(consumer, [Position(10, 0)])
+    cnx.forget()
+    consumer.flow(10)
+    redeliver(consumer)
+    await settle()
+    assert bodies(cnx) == [b"1", b"2"]
+
+
+async def test_entries_that_are_gone_are_not_asked_for_for_ever() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(2))
+    scene.ledger.roll_now()
+    scene.ledger.append_now(payloads(b"new"))
+    consumer.flow(2)
+    cnx.forget()
+    scene.ledger.trim_now(10)
+    redeliver(consumer)
+    consumer.flow(10)
+    await settle()
+    assert bodies(cnx) == [b"new"]
+    assert not dispatcher_of(consumer).replay
+
+
+async def test_the_next_consumer_after_the_last_one_starts_at_the_first_unacknowledged_message() -> None:
+    scene, cnx, later = Scene(), FakeConnection(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(4))
+    consumer.flow(3)
+    redeliver(consumer, [Position(10, 2)])
+    ack(consumer, [Position(10, 0)])
+    consumer.close()
+    second = await shared(scene, later)
+    second.flow(10)
+    assert [(message.body, message.redelivery_count) for message in later.messages] == [
+        (b"1", 0),
+        (b"2", 0),
+        (b"3", 0),
+    ]
+    assert dispatcher_of(second).unacked_messages == second.unacked_messages == 3
+
+
+# --- limits
+
+
+async def test_a_consumer_that_holds_too_much_is_passed_over_until_half_is_acknowledged() -> None:
+    scene, cnx = Scene(max_unacked_messages_per_consumer=4), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(10))
+    consumer.flow(10)
+    assert len(cnx.messages) == 4
+    assert consumer.blocked
+    consumer.flow(100)
+    assert consumer.permits == 6, "kept aside"
+    ack(consumer, [Position(10, 0)])
+    assert len(cnx.messages) == 4
+    ack(consumer, [Position(10, 1)])
+    assert len(cnx.messages) == 6
+    assert consumer.permits == 104
+
+
+async def test_redelivery_unblocks_a_consumer_too() -> None:
+    scene, cnx = Scene(max_unacked_messages_per_consumer=4), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(4))
+    consumer.flow(10)
+    assert consumer.blocked
+    redeliver(consumer, [Position(10, 3)])
+    assert [(message.body, message.redelivery_count) for message in cnx.messages][4:] == [(b"3", 1)]
+
+
+async def test_a_subscription_with_too_much_unacknowledged_waits_until_less_than_half_is() -> None:
+    scene, one, two = Scene(max_unacked_messages_per_subscription=4), FakeConnection(), FakeConnection()
+    first, second = await shared(scene, one), await shared(scene, two)
+    scene.ledger.append_now(numbers(10))
+    first.flow(3)
+    second.flow(10)
+    assert len(two.messages) == 1
+    assert dispatcher_of(first).blocked
+    assert dispatcher_of(first).why_idle() == "4 messages are unacknowledged"
+    ack(first, [Position(10, 0), Position(10, 1)])
+    assert len(two.messages) == 1
+    ack(first, [Position(10, 2)])
+    assert len(two.messages) == 4
+    first.close()
+    second.close()
+    third = await shared(scene, one)
+    assert not dispatcher_of(third).blocked
+
+
+async def test_others_go_on_when_the_blocking_consumer_leaves() -> None:
+    scene, one, two = Scene(max_unacked_messages_per_subscription=3), FakeConnection(), FakeConnection()
+    first, second = await shared(scene, one), await shared(scene, two)
+    scene.ledger.append_now(numbers(3))
+    first.flow(3)
+    second.flow(10)
+    assert bodies(two) == []
+    one.close("gone")
+    await settle()
+    assert bodies(two) == [b"0", b"1", b"2"]
+
+
+# --- acknowledgements
+
+
+async def test_anybody_may_acknowledge_and_the_holder_is_relieved() -> None:
+    scene, one, two = Scene(max_unacked_messages_per_consumer=2), FakeConnection(), FakeConnection()
+    first, second = await shared(scene, one), await shared(scene, two)
+    scene.ledger.append_now(numbers(4))
+    first.flow(10)
+    assert first.blocked
+    ack(second, [Position(10, 0)])
+    assert len(one.messages) == 3
+    assert first.unacked_messages == 2
+
+
+async def test_a_cumulative_acknowledgement_is_ignored() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(3))
+    consumer.flow(3)
+    ack(consumer, [Position(10, 2)], cumulative=True)
+    assert consumer.subscription.cursor.backlog == 3
+    assert consumer.unacked_messages == 3
+
+
+async def test_batches_are_acknowledged_index_by_index() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now([payload(b"batch", batch=5), payload(b"x")])
+    consumer.flow(100)
+    assert consumer.unacked_messages == 6
+    ack(consumer, [Position(10, 0)], ack_set=[0b11101])
+    ack(consumer, [Position(10, 0)], ack_set=[0b11011])
+    assert consumer.unacked_messages == 4
+    assert dispatcher_of(consumer).unacked_messages == 4
+    cnx.forget()
+    redeliver(consumer)
+    first, second = cnx.messages
+    assert (first.ack_set, first.redelivery_count, second.ack_set) == ((0b11001,), 1, ())
+    assert consumer.unacked_messages == 4
+    assert consumer.permits == 100 - 6 - 4, "only what is left counts"
+    ack(consumer, [Position(10, 0)], ack_set=[0b00110])
+    assert consumer.subscription.cursor.is_acked(10, 0)
+    assert consumer.unacked_messages == 1
+
+
+async def test_the_rest_of_a_batch_is_what_a_later_consumer_gets() -> None:
+    scene, cnx, later = Scene(), FakeConnection(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now([payload(b"batch", batch=3)])
+    consumer.flow(100)
+    ack(consumer, [Position(10, 0)], ack_set=[0b100])
+    consumer.close()
+    second = await shared(scene, later)
+    second.flow(1)
+    assert later.messages[0].ack_set == (0b100,)
+    assert second.unacked_messages == 1
+    assert second.permits == 0
+
+
+async def test_without_batch_index_acknowledgement_a_part_of_a_batch_is_ignored() -> None:
+    scene, cnx = Scene(acknowledgment_at_batch_index_level_enabled=False), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now([payload(b"batch", batch=3)])
+    consumer.flow(100)
+    ack(consumer, [Position(10, 0)], ack_set=[0b100])
+    assert consumer.unacked_messages == 3
+    ack(consumer, [Position(10, 0)], ack_set=[0])
+    assert consumer.unacked_messages == 0
+    assert consumer.subscription.cursor.backlog == 0
+
+
+async def test_another_type_is_refused_while_consumers_are_connected_and_taken_afterwards() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    scene.ledger.append_now(numbers(1))
+    consumer = await shared(scene, cnx)
+    with pytest.raises(ConsumerBusy) as refused:
+        await scene.consumer(cnx, "Exclusive")
+    assert str(refused.value) == (
+        "Subscription is of different type. Active subscription type of 'Shared' is different than the connecting "
+        "consumer's type 'Exclusive'."
+    )
+    consumer.close()
+    exclusive = await scene.consumer(cnx, "Exclusive")
+    exclusive.flow(1)
+    assert bodies(cnx) == [b"0"]
+
+
+async def test_a_connection_that_closes_while_it_is_written_to_loses_nothing() -> None:
+    scene, one, two = Scene(), FakeConnection(), FakeConnection()
+    first, second = await shared(scene, one), await shared(scene, two)
+    first.flow(3)
+    second.flow(10)
+
+    def break_off(chunks: list[bytes]) -> None:
+        one.close("too much")
+
+    one.write_frames = break_off  # type: ignore[method-assign]
+    scene.ledger.append_now(numbers(3))
+    second.flow(1)
+    await settle()
+    assert sorted(bodies(two)) == [b"0", b"1", b"2"]
+    assert dispatcher_of(second).unacked_messages == 3
