@@ -1,0 +1,42 @@
+"""Runs a coroutine up to its first wait without a task, and with one only if it does wait.
+
+A read that is served from memory never waits; a task would cost more than the read itself. Python 3.12 has this as
+`asyncio.eager_task_factory`.
+"""
+
+import asyncio
+import types
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+
+def run_eagerly(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+    """None when `work` is over; what it raised until then is raised here. Its first steps have no current task, so it
+    must not begin with what needs one (`asyncio.timeout`, `wait_for`)."""
+    try:
+        waits_for = work.send(None)
+    except StopIteration:
+        return None
+    return loop.create_task(_go_on(work, waits_for))
+
+
+async def _go_on(work: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    await _steps(work, waits_for)
+
+
+@types.coroutine
+def _steps(work: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    while True:
+        try:
+            yield waits_for
+        except GeneratorExit:
+            work.close()
+            raise
+        except BaseException as error:
+            thrown: BaseException | None = error
+        else:
+            thrown = None
+        try:
+            waits_for = work.send(None) if thrown is None else work.throw(thrown)
+        except StopIteration:
+            return

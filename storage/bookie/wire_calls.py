@@ -1,0 +1,231 @@
+"""The rarer requests of v3: long poll, explicit LAC, bookie info, force, list of entries. One function an operation.
+
+What the storage does not offer (`LedgerRecords`) is answered EBADREQ, as by a bookie without it. Facts: bookkeeper.md
+1.4 and 12.7 to 12.10.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from struct import Struct
+from typing import Protocol
+
+from pulsar_proto import bookie_wire_v3 as v3
+from pulsar_proto import entry_availability
+from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, BookieRc
+from pulsar_proto.pb import bookkeeper_pb2 as pb
+from storage.bookie.lac_table import LacTable, Watch
+
+LONG_POLL_MS_MAX = 600_000
+"""A long poll never waits longer, whatever its client asks for."""
+
+_LAC = Struct(">q")
+_ENTRY_ID_OFFSET, _LAC_OFFSET = 8, 16
+
+
+class WireBookie(Protocol):
+    """What the wire needs of `Bookie`. `done` must be called once for a group, with all its ids."""
+
+    def add_entries(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        entry_ids: Sequence[int],
+        entries: Sequence[bytes],
+        flags: int,
+        done: Callable[[Sequence[int], int], None],
+    ) -> None: ...
+
+    async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes: ...
+
+    async def read_entries(
+        self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int
+    ) -> list[bytes]: ...
+
+
+class LedgerRecords(Protocol):
+    """What a bookie keeps of a ledger besides entries and fence. All raise BookieError."""
+
+    async def write_explicit_lac(self, ledger_id: int, master_key: bytes, body: bytes) -> None:
+        """Replaces the body, a lower LAC too (12.9); creates the ledger; returns when it is durable.
+        EREADONLY, EUA, EIO; a fence is no obstacle."""
+
+    def explicit_lac(self, ledger_id: int) -> bytes | None:
+        """The body as last written; None also for an unknown ledger."""
+
+    async def entry_id_runs(self, ledger_id: int) -> list[range]:
+        """The ids of all entries, ascending. ENOLEDGER."""
+
+
+class DiskSpace:
+    """Total and free bytes of some folders' file systems, each counted once (DiskChecker of BookKeeper 4.17)."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        self._directories = tuple(directories)
+
+    def __call__(self) -> tuple[int, int]:
+        """Raises OSError."""
+        total = free = 0
+        devices = set()
+        for directory in self._directories:
+            device = os.stat(directory).st_dev
+            if device not in devices:
+                devices.add(device)
+                status = os.statvfs(directory)
+                total += status.f_blocks * status.f_frsize
+                free += status.f_bavail * status.f_frsize
+        return total, free
+
+
+class WireCalls:
+    """One for all connections of a bookie's port. `lacs` is fed by them and read here."""
+
+    def __init__(
+        self, bookie: WireBookie, disk_space: Callable[[], tuple[int, int]], records: LedgerRecords | None
+    ) -> None:
+        self._bookie = bookie
+        self._disk_space = disk_space
+        self._records = records
+        self._loop = asyncio.get_running_loop()
+        self.lacs = LacTable()
+        self._table: dict[int, Callable[[pb.Request], Awaitable[bytes]]] = {
+            pb.READ_ENTRY: self._long_poll,
+            pb.WRITE_LAC: self._write_lac,
+            pb.READ_LAC: self._read_lac,
+            pb.GET_BOOKIE_INFO: self._bookie_info,
+            pb.FORCE_LEDGER: self._force_ledger,
+            pb.GET_LIST_OF_ENTRIES_OF_LEDGER: self._list_of_entries,
+        }
+
+    async def answer(self, request: pb.Request) -> bytes:
+        """The answer's frame."""
+        try:
+            return await self._table[request.header.operation](request)
+        except BookieError as error:
+            return v3.refusal(request, error.rc)
+
+    async def known_lac(self, ledger_id: int) -> int | None:
+        """None for an empty ledger. Raises BookieError, ENOLEDGER too."""
+        lac = self.lacs.known(ledger_id)
+        if lac is None:
+            try:
+                entry = await self._bookie.read_entry(ledger_id, LAST_ENTRY)
+            except BookieError as error:
+                if error.rc != BookieRc.ENOENTRY:
+                    raise
+                return None
+            self.lacs.raise_to(ledger_id, _LAC.unpack_from(entry, _LAC_OFFSET)[0])
+            lac = self.lacs.known(ledger_id)
+        return lac
+
+    async def _long_poll(self, request: pb.Request) -> bytes:
+        read = request.readRequest
+        ledger_id, previous = read.ledgerId, read.previousLAC
+        piggyback = v3.is_piggyback(read)
+        if piggyback and read.entryId != LAST_ENTRY:
+            raise BookieError(BookieRc.EBADREQ, "a long poll asks for the last entry")
+        lac = await self.known_lac(ledger_id)
+        woken_at_ms = None
+        if read.HasField("timeOut") and (lac is None or lac <= previous):
+            if await self._lac_moves(ledger_id, previous, min(max(read.timeOut, 0), LONG_POLL_MS_MAX) / 1000):
+                woken_at_ms = time.time_ns() // 1_000_000
+            lac = await self.known_lac(ledger_id)
+        txn_id = request.header.txnId
+        if not piggyback:
+            entry = await self._bookie.read_entry(ledger_id, read.entryId)
+            return v3.read_response(BookieRc.EOK, txn_id, ledger_id, read.entryId, entry, lac)
+        if lac is None or lac <= previous:
+            return v3.read_response(BookieRc.EOK, txn_id, ledger_id, LAST_ENTRY, None, -1 if lac is None else lac)
+        try:
+            entry = await self._bookie.read_entry(ledger_id, previous + 1)
+        except BookieError as error:
+            if error.rc != BookieRc.ENOENTRY:
+                raise
+            # Striping: another bookie has it.
+            return v3.read_response(BookieRc.EOK, txn_id, ledger_id, LAST_ENTRY, None, lac)
+        return v3.read_response(BookieRc.EOK, txn_id, ledger_id, previous + 1, entry, lac, woken_at_ms)
+
+    async def _lac_moves(self, ledger_id: int, previous_lac: int, timeout_s: float) -> bool:
+        """Waits for it; False when the time is over or there is nothing to wait for."""
+        moved: asyncio.Future[bool] = self._loop.create_future()
+
+        def wake(_: Watch) -> None:
+            if not moved.done():
+                moved.set_result(True)
+
+        watch = self.lacs.watch(ledger_id, previous_lac, wake)
+        if watch is None:
+            return False
+        timer = self._loop.call_later(timeout_s, lambda: moved.done() or moved.set_result(False))
+        try:
+            return await moved
+        finally:
+            timer.cancel()
+            self.lacs.unwatch(watch)
+
+    async def _write_lac(self, request: pb.Request) -> bytes:
+        if self._records is None:
+            raise BookieError(BookieRc.EBADREQ, "explicit LACs are not stored")
+        write = request.writeLacRequest
+        await self._records.write_explicit_lac(write.ledgerId, write.masterKey, write.body)
+        self.lacs.raise_to(write.ledgerId, write.lac)
+        response = v3.response_to(request, BookieRc.EOK)
+        response.writeLacResponse.CopyFrom(pb.WriteLacResponse(status=pb.EOK, ledgerId=write.ledgerId))
+        return v3.frame(response)
+
+    async def _read_lac(self, request: pb.Request) -> bytes:
+        """ENOENTRY when there is neither, EIO together with an explicit LAC when there is no entry (12.9)."""
+        ledger_id = request.readLacRequest.ledgerId
+        body = self._records.explicit_lac(ledger_id) if self._records is not None else None
+        entry, rc = None, BookieRc.EOK
+        try:
+            entry = await self._bookie.read_entry(ledger_id, LAST_ENTRY)
+        except BookieError as error:
+            if body is not None:
+                rc = BookieRc.EIO
+            else:
+                rc = BookieRc.ENOENTRY if error.rc in (BookieRc.ENOENTRY, BookieRc.ENOLEDGER) else error.rc
+        response = v3.response_to(request, rc)
+        answer = response.readLacResponse
+        answer.status = response.status
+        answer.ledgerId = ledger_id
+        if body is not None:
+            answer.lacBody = body
+        if entry is not None:
+            answer.lastEntryBody = entry
+        return v3.frame(response)
+
+    async def _bookie_info(self, request: pb.Request) -> bytes:
+        requested = request.getBookieInfoRequest.requested
+        response = v3.response_to(request, BookieRc.EOK)
+        info = response.getBookieInfoResponse
+        info.status = pb.EOK
+        try:
+            total, free = self._disk_space() if requested else (0, 0)
+        except OSError as error:
+            raise BookieError(BookieRc.EIO, str(error)) from None
+        if requested & v3.TOTAL_DISK_CAPACITY:
+            info.totalDiskCapacity = total
+        if requested & v3.FREE_DISK_SPACE:
+            info.freeDiskSpace = free
+        return v3.frame(response)
+
+    async def _force_ledger(self, request: pb.Request) -> bytes:
+        """Adds, also those with DEFERRED_SYNC, are answered after their fsync: what a client may force is durable."""
+        response = v3.response_to(request, BookieRc.EOK)
+        ledger_id = request.forceLedgerRequest.ledgerId
+        response.forceLedgerResponse.CopyFrom(pb.ForceLedgerResponse(status=pb.EOK, ledgerId=ledger_id))
+        return v3.frame(response)
+
+    async def _list_of_entries(self, request: pb.Request) -> bytes:
+        if self._records is None:
+            raise BookieError(BookieRc.EBADREQ, "lists of entries are not offered")
+        ledger_id = request.getListOfEntriesOfLedgerRequest.ledgerId
+        runs = await self._records.entry_id_runs(ledger_id)
+        response = v3.response_to(request, BookieRc.EOK)
+        answer = response.getListOfEntriesOfLedgerResponse
+        answer.status = pb.EOK
+        answer.ledgerId = ledger_id
+        answer.availabilityOfEntriesOfLedger = entry_availability.encode(runs)
+        return v3.frame(response)

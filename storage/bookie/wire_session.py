@@ -1,0 +1,340 @@
+"""What a peer of the bookie's port asks for: bytes of one read in, works out. No I/O, no clock.
+
+Protocol detection (bookkeeper.md 1.1, 12.3): a connection may speak v3 until its first v2 packet, from then on only v2.
+All adds of one read that go to one ledger with one key and flags become one `AddGroup`, unless another request stands
+between them; plain reads of consecutive entries become one `ReadRun`. What can be answered without the bookie is
+answered here: wrong versions (the answer echoes the request's, 12.1), AUTH without a provider, START_TLS without TLS,
+operations that nobody serves, entries too short to be stored.
+
+A packet that does not decode is the peer's fault: `fault` says why, what came before it is still to be done, and then
+the connection is closed without an answer.
+"""
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from pulsar_proto import bookie_wire as v2
+from pulsar_proto import bookie_wire_v3 as v3
+from pulsar_proto.bookie_wire import BookieRc, ReadFlags
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.packets import LENGTH_BYTES
+from pulsar_proto.pb import bookkeeper_pb2 as pb
+
+ENTRY_BYTES_MIN = 24
+"""Ledger id, entry id and LAC: an add of less is EBADREQ (Java answers so up to 16 bytes, and must read 24)."""
+
+_V2_ADD_HEAD = Struct(">II20sqq")
+"""Length, version/opcode/flags, master key, and the ids that begin the entry."""
+_V2_ADD_ENTRY_OFFSET = 28
+_V2_ADD_SIZE_MIN = 24 + ENTRY_BYTES_MIN
+_V2_ADD = 0x0201_0000
+_V2_READ = 0x0202_0000
+_ANY_ADD_FLAGS = ~0x6
+_ANY_READ_PRIORITY = ~0x4
+_IDS = Struct(">qq")
+_LAC = Struct(">q")
+_LAC_OFFSET = 16
+
+AddSink = Callable[["AddGroup", int], None]
+
+
+class AddGroup:
+    """Adds of one ledger, on their way to the bookie and back; its `done` callback.
+
+    `echoes` is None in v2; in v3 (txnId, ledgerId, entryId) of each request, which need not be those of its body.
+    """
+
+    __slots__ = ("echoes", "entries", "entry_ids", "flags", "ledger_id", "master_key", "sink", "size", "version")
+
+    def __init__(
+        self, ledger_id: int, master_key: bytes, flags: int, version: int, sink: AddSink, *, with_echoes: bool = False
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.master_key = master_key
+        self.flags = flags
+        self.version = version
+        self.entry_ids: list[int] = []
+        self.entries: list[bytes] = []
+        self.echoes: list[tuple[int, int, int]] | None = [] if with_echoes else None
+        self.size = 0
+        self.sink = sink
+
+    def __call__(self, entry_ids: Sequence[int], rc: int) -> None:
+        assert len(entry_ids) == len(self.entry_ids), (entry_ids, self.entry_ids)
+        self.sink(self, rc)
+
+    def ids(self) -> Sequence[int]:
+        """A range in the usual case."""
+        ids = self.entry_ids
+        run = range(ids[0], ids[0] + len(ids))
+        return run if ids[-1] == run[-1] and ids == list(run) else ids
+
+    def last_add_confirmed(self) -> int:
+        """What the writer says in its last entry; writers only ever say more (facts 2)."""
+        return int(_LAC.unpack_from(self.entries[-1], _LAC_OFFSET)[0])
+
+
+class ReadRun:
+    """Plain reads of `count` entries from `first_entry_id` on (-1: the last one, alone)."""
+
+    __slots__ = ("count", "first_entry_id", "ledger_id", "txns", "version")
+
+    def __init__(self, ledger_id: int, first_entry_id: int, version: int, txn_id: int | None = None) -> None:
+        self.ledger_id = ledger_id
+        self.first_entry_id = first_entry_id
+        self.count = 1
+        self.version = version
+        self.txns = None if txn_id is None else [txn_id]
+        """v3: the txnId of each request."""
+
+
+class FenceRead(NamedTuple):
+    ledger_id: int
+    entry_id: int
+    flags: int
+    master_key: bytes
+    version: int
+    txn_id: int | None
+    """None in v2."""
+
+
+Work = AddGroup | ReadRun | FenceRead | v2.BatchReadRequest | pb.Request | bytes
+"""`pb.Request`: long poll, WRITE_LAC, READ_LAC, GET_BOOKIE_INFO, FORCE_LEDGER, GET_LIST_OF_ENTRIES. bytes: an answer."""
+
+_V3_CALLS = frozenset(
+    {pb.WRITE_LAC, pb.READ_LAC, pb.GET_BOOKIE_INFO, pb.FORCE_LEDGER, pb.GET_LIST_OF_ENTRIES_OF_LEDGER}
+)
+_AUTH_DISABLED = pb.AuthMessage(authPluginName=v3.AUTH_DISABLED_PLUGIN, payload=b"")
+
+
+class WireSession:
+    """One connection's. `add_sink(group, rc)` is what each AddGroup calls when the bookie has decided."""
+
+    __slots__ = ("_add_sink", "_groups", "_v2_only", "_works", "fault")
+
+    def __init__(self, add_sink: AddSink) -> None:
+        self._add_sink = add_sink
+        self._v2_only = False
+        self._works: list[Work] = []
+        self._groups: dict[int, AddGroup] = {}
+        self.fault: str | None = None
+
+    def take(self, data: bytes) -> tuple[list[Work], int]:
+        """Works in order, and where the first unfinished packet begins. After a `fault` the rest is worthless."""
+        works = self._works = []
+        start = 0
+        try:
+            start = self._walk(data)
+        except MalformedFrame as error:
+            self.fault = str(error)
+        self._groups.clear()
+        return works, start
+
+    def _walk(self, data: bytes) -> int:
+        head = _V2_ADD_HEAD.unpack_from
+        last_head = len(data) - _V2_ADD_HEAD.size
+        end = len(data)
+        start = 0
+        group: AddGroup | None = None
+        while start + LENGTH_BYTES <= end:
+            if start <= last_head:
+                size, word, key, ledger_id, entry_id = head(data, start)
+            else:
+                size, word = int.from_bytes(data[start : start + LENGTH_BYTES], "big"), 0
+            stop = start + LENGTH_BYTES + size
+            if stop > end:
+                break
+            if word & _ANY_ADD_FLAGS == _V2_ADD and size >= _V2_ADD_SIZE_MIN:
+                flags = word & 0xFFFF
+                if (
+                    group is None
+                    or ledger_id != group.ledger_id
+                    or flags != group.flags
+                    or key != group.master_key
+                    or group.echoes is not None
+                ):
+                    group = self._group(ledger_id, key, flags, v2.CURRENT_VERSION)
+                group.entry_ids.append(entry_id)
+                group.entries.append(data[start + _V2_ADD_ENTRY_OFFSET : stop])
+                group.size += size
+            else:
+                self._packet(data[start + LENGTH_BYTES : stop])
+                group = None
+            start = stop
+        return start
+
+    def _group(self, ledger_id: int, key: bytes, flags: int, version: int, *, with_echoes: bool = False) -> AddGroup:
+        """The open group for such an add, or a new one."""
+        group = self._groups.get(ledger_id)
+        if (
+            group is None
+            or group.master_key != key
+            or group.flags != flags
+            or group.version != version
+            or (group.echoes is not None) != with_echoes
+        ):
+            group = AddGroup(ledger_id, key, flags, version, self._add_sink, with_echoes=with_echoes)
+            self._groups[ledger_id] = group
+            self._works.append(group)
+            if not with_echoes:
+                self._v2_only = True
+        return group
+
+    def _packet(self, packet: bytes) -> None:
+        """Any packet but the usual add. Raises MalformedFrame."""
+        if not self._v2_only and packet[:1] == b"\x0a":
+            self._v3_request(v3.parse_request(packet))
+            return
+        self._v2_only = True
+        if len(packet) == 20 and int.from_bytes(packet[:4], "big") & _ANY_READ_PRIORITY == _V2_READ:
+            ledger_id, entry_id = _IDS.unpack_from(packet, 4)
+            self._read(ledger_id, entry_id, v2.CURRENT_VERSION, None)
+        else:
+            self._v2_request(v2.decode_request(packet))
+
+    def _v2_request(self, request: v2.Request) -> None:
+        works = self._works
+        version = request.version
+        if isinstance(request, v2.AuthRequest):
+            works.append(v2.auth_response(_AUTH_DISABLED.SerializeToString()))
+            return
+        ledger_id, entry_id = request.ledger_id, request.entry_id
+        bad_version = version > v2.CURRENT_VERSION
+        if isinstance(request, v2.AddRequest):
+            if bad_version or len(request.entry) < ENTRY_BYTES_MIN:
+                rc = BookieRc.EBADVERSION if bad_version else BookieRc.EBADREQ
+                works.append(v2.add_response(rc, ledger_id, entry_id, version))
+                return
+            group = self._group(ledger_id, request.master_key, request.flags, version)
+            group.entry_ids.append(entry_id)
+            group.entries.append(request.entry)
+            group.size += len(request.entry)
+        elif isinstance(request, v2.ReadRequest):
+            if bad_version:
+                works.append(v2.read_response(BookieRc.EBADVERSION, ledger_id, entry_id, version=version))
+            elif request.flags & ReadFlags.FENCING:
+                self._order(works, FenceRead(ledger_id, entry_id, request.flags, request.master_key, version, None))
+            else:
+                self._read(ledger_id, entry_id, version, None)
+        elif bad_version:
+            answer = v2.batch_read_response(
+                BookieRc.EBADVERSION, ledger_id, entry_id, request.request_id, (), version
+            )
+            works.append(answer)
+        else:
+            self._order(works, request)
+
+    def _v3_request(self, request: pb.Request) -> None:
+        header = request.header
+        operation = header.operation
+        if header.version != pb.VERSION_THREE:
+            self._works.append(v3.refusal(request, BookieRc.EBADVERSION))
+        elif operation == pb.ADD_ENTRY:
+            self._v3_add(request)
+        elif operation == pb.READ_ENTRY:
+            self._v3_read(request)
+        elif operation == pb.AUTH:
+            answer = v3.response_to(request, BookieRc.EOK)
+            answer.authResponse.CopyFrom(_AUTH_DISABLED)
+            self._works.append(v3.frame(answer))
+        elif operation in _V3_CALLS:
+            self._order(self._works, request)
+        else:
+            self._works.append(v3.refusal(request, BookieRc.EBADREQ))
+
+    def _v3_add(self, request: pb.Request) -> None:
+        """The entry's own ids count; the request's are only echoed (facts 1.4)."""
+        add = request.addRequest
+        body = add.body
+        if len(body) < ENTRY_BYTES_MIN:
+            self._works.append(v3.refusal(request, BookieRc.EBADREQ))
+            return
+        ledger_id, entry_id = _IDS.unpack_from(body)
+        group = self._group(ledger_id, add.masterKey, v3.add_flags(request), 3, with_echoes=True)
+        assert group.echoes is not None
+        group.echoes.append((request.header.txnId, add.ledgerId, add.entryId))
+        group.entry_ids.append(entry_id)
+        group.entries.append(body)
+        group.size += len(body)
+
+    def _v3_read(self, request: pb.Request) -> None:
+        """Without a readRequest it is served as ledger 0, entry 0 (12.10)."""
+        read = request.readRequest
+        if v3.is_fencing(read):
+            flags = ReadFlags.FENCING | (ReadFlags.HIGH_PRIORITY if request.header.priority else 0)
+            fence = FenceRead(read.ledgerId, read.entryId, flags, read.masterKey, 3, request.header.txnId)
+            self._order(self._works, fence)
+        elif read.HasField("previousLAC"):
+            self._order(self._works, request)
+        else:
+            self._read(read.ledgerId, read.entryId, 3, request.header.txnId)
+
+    def _read(self, ledger_id: int, entry_id: int, version: int, txn_id: int | None) -> None:
+        works = self._works
+        run = works[-1] if works else None
+        if (
+            isinstance(run, ReadRun)
+            and run.ledger_id == ledger_id
+            and run.version == version
+            and run.first_entry_id >= 0
+            and run.first_entry_id + run.count == entry_id
+        ):
+            run.count += 1
+            if run.txns is not None and txn_id is not None:
+                run.txns.append(txn_id)
+            return
+        self._order(works, ReadRun(ledger_id, entry_id, version, txn_id))
+
+    def _order(self, works: list[Work], work: Work) -> None:
+        """Adds behind this request do not overtake it."""
+        works.append(work)
+        self._groups.clear()
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+_ADD_ANSWER_HEAD = Struct(">IIiq").pack
+_ADD_ANSWER_SIZE = 24
+_ID = Struct(">q").pack
+
+
+def add_answers(group: AddGroup, rc: int) -> bytes:
+    """The joined answers to all adds of the group."""
+    if group.echoes is not None:
+        return v3.add_responses(rc, group.echoes)
+    word = group.version << 24 | v2.OpCode.ADD_ENTRY << 16 if group.version else int(v2.OpCode.ADD_ENTRY)
+    head = _ADD_ANSWER_HEAD(_ADD_ANSWER_SIZE, word, rc, group.ledger_id)
+    return b"".join([head + _ID(entry_id) for entry_id in group.entry_ids])
+
+
+def read_answers(run: ReadRun, offset: int, entries: Sequence[bytes], max_lac: int | None) -> bytes:
+    """Answers to the reads from the `offset`th on. `max_lac` is for v3 only."""
+    first, ledger_id = run.first_entry_id + offset, run.ledger_id
+    if run.txns is None:
+        return b"".join(
+            [
+                v2.read_response(BookieRc.EOK, ledger_id, entry_id, entry, run.version)
+                for entry_id, entry in enumerate(entries, first)
+            ]
+        )
+    return b"".join(
+        [
+            v3.read_response(BookieRc.EOK, run.txns[entry_id - run.first_entry_id], ledger_id, entry_id, entry, max_lac)
+            for entry_id, entry in enumerate(entries, first)
+        ]
+    )
+
+
+def read_refusal(run: ReadRun, offset: int, rc: int) -> bytes:
+    entry_id = run.first_entry_id + offset
+    if run.txns is None:
+        return v2.read_response(rc, run.ledger_id, entry_id, version=run.version)
+    return v3.read_response(rc, run.txns[offset], run.ledger_id, entry_id)
+
+
+def fence_answer(fence: FenceRead, rc: int, entry: bytes | None) -> bytes:
+    """Never carries maxLAC (12.11)."""
+    if fence.txn_id is None:
+        return v2.read_response(rc, fence.ledger_id, fence.entry_id, entry or b"", fence.version)
+    return v3.read_response(rc, fence.txn_id, fence.ledger_id, fence.entry_id, entry)

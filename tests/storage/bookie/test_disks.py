@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import pytest
+
+from storage.bookie.config import BookieConfig
+from storage.bookie.disks import DiskRules, Mode, Usage, may_change, measure
+
+MB = 1 << 20
+
+
+def rules() -> DiskRules:
+    return DiskRules(
+        BookieConfig(
+            journal_directory="j",
+            ledger_directories=("l",),
+            disk_usage_threshold=0.95,
+            disk_usage_lwm_threshold=0.9,
+            disk_usage_warn_threshold=0.85,
+            min_usable_size_for_writes_mb=16,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "free", "full", "usable"),
+    [
+        (0.5, 99 * MB, False, True),
+        (0.92, 99 * MB, False, False),
+        (0.96, 99 * MB, True, False),
+        (0.5, 9 * MB, False, False),
+    ],
+)
+def test_between_the_marks_neither_full_nor_usable_again(share: float, free: int, full: bool, usable: bool) -> None:
+    usage = Usage(free, share)
+    assert rules().is_full(usage) is full
+    assert rules().is_usable_again(usage) is usable
+
+
+def test_recovery_and_compaction_have_their_own_limits() -> None:
+    assert rules().takes_high_priority(Usage(65 * MB, 0.99))
+    assert not rules().takes_high_priority(Usage(63 * MB, 0.99))
+    assert rules().may_compact(Usage(0, 0.85))
+    assert not rules().may_compact(Usage(0, 0.86))
+
+
+def test_a_failed_bookie_only_closes() -> None:
+    assert [mode for mode in Mode if may_change(Mode.FAILED, mode)] == [Mode.CLOSED]
+    assert [mode for mode in Mode if may_change(Mode.CLOSED, mode)] == []
+    assert may_change(Mode.READ_ONLY, Mode.WRITABLE)
+
+
+def test_measuring_reads_the_fullest_disk(tmp_path: Path) -> None:
+    usage = measure([str(tmp_path), str(tmp_path)])
+    assert usage.free_bytes > 0
+    assert 0 < usage.used_share <= 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("journal_max_size_mb", 0),
+        ("flush_interval", -1),
+        ("disk_usage_threshold", 1.5),
+        ("journal_directory", ""),
+        ("ledger_directories", ("l", "l")),
+        ("disk_usage_lwm_threshold", 0.995),
+    ],
+)
+def test_a_bad_setting_is_named(field: str, value: object) -> None:
+    settings: dict[str, object] = {"journal_directory": "j", "ledger_directories": ("l",)}
+    with pytest.raises(ValueError, match=field.rsplit("_", 1)[0]):
+        BookieConfig(**settings | {field: value})  # type: ignore[arg-type]

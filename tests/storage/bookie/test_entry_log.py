@@ -1,0 +1,182 @@
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from storage.bookie.entry_log import EntryLogs
+from storage.bookie.entry_log_format import FILE_HEADER_SIZE
+from storage.bookie.entry_log_writer import EntryLogWriter
+from storage.bookie.errors import EntryLogDamaged, EntryLogGone
+from storage.bookie.index_runs import Run
+from tests.storage.bookie.faults import NO_SPACE, Faults
+from tests.storage.bookie.helpers import entries_of, files_of, flip_byte
+
+
+class Store:
+    def __init__(self, folder: Path, *, limit: int = 1 << 20, block: int = 4096, open_limit: int = 8) -> None:
+        self.folder = folder
+        self.faults = Faults()
+        self.logs = EntryLogs([str(folder)], open_limit)
+        self.writer = EntryLogWriter(self.logs, log_size_limit=limit, block_bytes=block, open_file=self.faults.open)
+
+    def append(self, ledger_id: int, ids: Sequence[int], size: int = 100) -> list[Run]:
+        return [run for run, _ in self.writer.append(1, ledger_id, ids, entries_of(ledger_id, ids, size))]
+
+    def read(self, run: Run) -> list[bytes]:
+        block = self.logs.read_block(run.log_id, run.offset, run.length)
+        return block.entries(0, block.header.entry_count)
+
+
+def test_blocks_are_readable_after_finish(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    runs = store.append(1, range(100)) + store.append(2, [1, 3, 5])
+    store.writer.finish()
+    assert [entry for run in runs[:-1] for entry in store.read(run)] == entries_of(1, range(100), 100)
+    assert store.read(runs[-1]) == entries_of(2, [1, 3, 5], 100)
+    assert [run.dense for run in runs] == [True] * (len(runs) - 1) + [False]
+    assert len(runs) > 3
+
+
+def test_no_log_is_made_before_there_is_something_to_write(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.writer.finish()
+    store.writer.close_log()
+    assert os.listdir(tmp_path) == []
+
+
+def test_logs_are_closed_at_the_limit_and_know_their_ledgers(tmp_path: Path) -> None:
+    store = Store(tmp_path, limit=10_000)
+    runs = [run for ledger in range(8) for run in store.append(ledger, range(30))]
+    store.writer.finish()
+    assert len({run.log_id for run in runs}) > 2
+    store.writer.close_log()
+    for log_id in store.logs.ids():
+        expected: dict[int, int] = {}
+        for ledger in range(8):
+            length = sum(
+                run.length
+                for run in runs[ledger * len(runs) // 8 : (ledger + 1) * len(runs) // 8]
+                if run.log_id == log_id
+            )
+            if length:
+                expected[ledger] = length
+        assert store.logs.ledgers_of(log_id) == expected
+
+
+def test_a_log_that_was_never_closed_is_understood_by_its_blocks(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    runs = store.append(1, range(50)) + store.append(9, range(7))
+    store.writer.finish()
+    with open(store.logs.path(1), "ab") as file:
+        file.write(b"MGEB torn")
+    logs = EntryLogs([str(tmp_path)], 8)
+    assert logs.ledgers_of(1) == {1: sum(run.length for run in runs[:-1]), 9: runs[-1].length}
+
+
+def test_after_abort_the_file_ends_where_it_ended_before(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first = store.append(1, range(50))
+    store.writer.finish()
+    size = os.path.getsize(store.logs.path(1))
+    store.append(1, range(50, 5000))
+    store.faults.write_error = NO_SPACE
+    with pytest.raises(OSError, match="No space"):
+        store.writer.finish()
+    store.writer.abort()
+    assert os.path.getsize(store.logs.path(1)) == size
+    store.faults.write_error = None
+    again = store.append(1, range(50, 60))
+    store.writer.finish()
+    assert again[0].offset == size
+    assert store.read(first[0]) == entries_of(1, range(first[0].last + 1), 100)
+    assert store.read(again[0]) == entries_of(1, range(50, 60), 100)
+
+
+def test_large_flushes_are_written_in_portions_of_about_a_megabyte(tmp_path: Path) -> None:
+    store = Store(tmp_path, limit=1 << 30, block=64 << 10)
+    store.append(1, range(6000), size=1000)
+    store.writer.finish()
+    sizes = [sum(map(len, buffers)) for buffers in store.faults.buffers]
+    assert max(sizes) < (1 << 20) + (80 << 10)
+    assert len(sizes) <= 8
+
+
+def test_a_new_log_goes_where_most_room_is_and_ids_are_never_repeated(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.append(1, range(5))
+    store.writer.close_log()
+    assert [path.name for path in files_of(tmp_path, ".log")] == ["00000001.log"]
+    assert EntryLogs([str(tmp_path)], 8).new_log()[0] == 2
+
+
+def test_damage_is_named_with_file_and_offset(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run = store.append(1, range(10))[0]
+    store.writer.finish()
+    flip_byte(tmp_path / "00000001.log", run.offset + 200)
+    with pytest.raises(EntryLogDamaged) as caught:
+        store.read(run)
+    assert (caught.value.file, caught.value.offset) == (str(tmp_path / "00000001.log"), run.offset)
+    os.truncate(tmp_path / "00000001.log", run.offset + 100)
+    with pytest.raises(EntryLogDamaged, match="the file ends after 100 of"):
+        store.read(run)
+
+
+def test_a_damaged_footer_is_not_believed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.append(1, range(10))
+    store.writer.close_log()
+    flip_byte(tmp_path / "00000001.log", os.path.getsize(tmp_path / "00000001.log") - 20)
+    with pytest.raises(EntryLogDamaged):
+        store.logs.ledgers_of(1)
+
+
+def test_a_deleted_log_is_gone_for_new_readers_only(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run = store.append(1, range(10))[0]
+    store.writer.close_log()
+    size = os.path.getsize(tmp_path / "00000001.log")
+    reading = store.logs._opened(1)
+    assert store.logs.delete(1) == size
+    assert len(os.pread(reading.fd, run.length, run.offset)) == run.length
+    with pytest.raises(EntryLogGone):
+        store.read(run)
+
+
+def test_open_files_are_bounded(tmp_path: Path) -> None:
+    store = Store(tmp_path, limit=100, open_limit=3)
+    runs = [store.append(1, range(number, number + 1))[0] for number in range(10)]
+    store.writer.close_log()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        for number, run in enumerate(runs):
+            assert store.read(run) == entries_of(1, [number], 100)
+    assert len(os.listdir("/proc/self/fd")) <= before + 3
+    store.logs.close()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_compaction_reads_blocks_in_portions(tmp_path: Path) -> None:
+    store = Store(tmp_path, block=1000)
+    runs = store.append(1, range(100))
+    store.writer.close_log()
+    found, offset = [], FILE_HEADER_SIZE
+    while True:
+        blocks, following = store.logs.blocks_from(1, offset, 3000)
+        found += [(position, block.header.first_entry_id) for position, block in blocks]
+        if following is None:
+            break
+        assert 1 <= len(blocks) <= 5
+        offset = following
+    assert found == [(run.offset, run.first) for run in runs]
+
+
+def test_a_copied_block_is_the_same_in_its_new_place(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run = store.append(1, [3, 4, 9])[0]
+    store.writer.close_log()
+    copy = store.writer.copy(store.logs.read_block(run.log_id, run.offset, run.length))
+    store.writer.finish()
+    assert copy == Run(3, 9, 2, FILE_HEADER_SIZE, run.length, False)
+    assert store.logs.read(2, copy.offset, copy.length) == store.logs.read(1, run.offset, run.length)

@@ -1,0 +1,104 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsar_proto.checksum import crc32c
+from storage.bookie.journal_format import (
+    BATCH_HEADER_SIZE,
+    FENCE,
+    LEDGER_KEY,
+    BatchKind,
+    encode_batch,
+    fence_record,
+    file_header,
+    ledger_key_record,
+    parse_batch_header,
+    parse_control,
+    parse_file_header,
+    split_batch,
+    verify_batch,
+)
+from tests.storage.bookie.helpers import entry_of
+
+
+def decode(data: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
+    header = parse_batch_header(data[:BATCH_HEADER_SIZE])
+    assert header is not None
+    body = data[BATCH_HEADER_SIZE:]
+    assert verify_batch(data[:BATCH_HEADER_SIZE], body, header)
+    controls, entries = split_batch(header, body)
+    return [tuple(control) for control in controls], entries  # type: ignore[misc]
+
+
+def test_the_file_header_is_32_bytes_with_a_checksum() -> None:
+    header = file_header(3, 77)
+    head = b"MGJF" + bytes.fromhex("00000001 0000000000000003 000000000000004d 00000000")
+    assert header == head + crc32c(head).to_bytes(4, "big")
+    assert parse_file_header(header) == (3, 77)
+
+
+def test_a_file_header_with_a_flipped_bit_is_refused() -> None:
+    header = file_header(3, 77)
+    for position in range(len(header)):
+        damaged = header[:position] + bytes([header[position] ^ 1]) + header[position + 1 :]
+        with pytest.raises(ValueError):
+            parse_file_header(damaged)
+
+
+def test_a_batch_byte_by_byte() -> None:
+    batch = b"".join(encode_batch(1, 5, [fence_record(9)], [b"first", b"second"], [5, 6]))
+    rest = bytes.fromhex(
+        "0000000000000001 0000000000000005 00000000 00000001 00000003 00000027"  # id, sequence, kind, controls, records
+        "00000010 00000005 00000006"  # table of lengths
+        "0000000000000009 ffffffffffffe000"  # the fence record
+    )
+    rest += b"firstsecond"
+    assert batch == b"MGJB" + crc32c(rest).to_bytes(4, "big") + rest
+
+
+@given(st.lists(st.binary(max_size=200), max_size=300), st.integers(0, 3))
+def test_a_batch_reads_back_as_it_was_written(entries: list[bytes], keys: int) -> None:
+    controls = [ledger_key_record(number, b"key") for number in range(keys)]
+    batch = b"".join(encode_batch(1, 5, controls, entries, list(map(len, entries))))
+    assert decode(batch) == ([(number, LEDGER_KEY, b"key") for number in range(keys)], entries)
+
+
+def test_large_entries_are_written_as_they_are_and_not_joined() -> None:
+    entries = [bytes(40_000), b"x" * 50_000]
+    buffers = encode_batch(1, 5, [], entries, [40_000, 50_000])
+    assert [buffer is entry for buffer, entry in zip(buffers[1:], entries, strict=True)] == [True, True]
+    assert decode(b"".join(buffers)) == ([], entries)
+
+
+def test_small_entries_are_joined_into_pieces_of_some_64_kilobytes() -> None:
+    entries = [bytes(1000)] * 640
+    sizes = [len(buffer) for buffer in encode_batch(1, 5, [], entries, [1000] * 640)[1:]]
+    assert max(sizes) <= 66_000
+    assert sum(sizes) == 640_000
+
+
+def test_any_flipped_bit_of_a_batch_is_noticed() -> None:
+    batch = b"".join(encode_batch(1, 5, [], [entry_of(1, 0)], [len(entry_of(1, 0))]))
+    for position in range(len(batch)):
+        damaged = batch[:position] + bytes([batch[position] ^ 1]) + batch[position + 1 :]
+        header = parse_batch_header(damaged)
+        head, body = damaged[:BATCH_HEADER_SIZE], damaged[BATCH_HEADER_SIZE:]
+        assert header is None or not verify_batch(head, body, header)
+
+
+def test_a_huge_length_is_no_batch() -> None:
+    batch = bytearray(b"".join(encode_batch(1, 5, [], [b"x"], [1])))
+    batch[36:40] = b"\xff\xff\xff\xff"
+    assert parse_batch_header(bytes(batch)) is None
+
+
+def test_control_records_are_laid_out_as_apaches() -> None:
+    assert ledger_key_record(7, b"abc").hex() == "0000000000000007" + "fffffffffffff000" + "00000003" + b"abc".hex()
+    assert parse_control(ledger_key_record(7, b"abc")) == (7, LEDGER_KEY, b"abc")
+    assert parse_control(fence_record(7)) == (7, FENCE, b"")
+
+
+def test_an_entry_with_a_control_records_id_stays_an_entry() -> None:
+    odd = entry_of(1, LEDGER_KEY, b"payload")
+    batch = b"".join(encode_batch(1, 5, [], [odd], [len(odd)], BatchKind.RECORDS))
+    assert decode(batch) == ([], [odd])
