@@ -34,6 +34,19 @@ STATE_NAMES = {
 
 Json = dict[str, object]
 
+NEITHER_FILTERED_NOR_THROTTLED: Json = {
+    "filterProcessedMsgCount": 0,
+    "filterAcceptedMsgCount": 0,
+    "filterRejectedMsgCount": 0,
+    "filterRescheduledMsgCount": 0,
+    "dispatchThrottledMsgEventsBySubscriptionLimit": 0,
+    "dispatchThrottledBytesEventsBySubscriptionLimit": 0,
+    "dispatchThrottledMsgEventsByTopicLimit": 0,
+    "dispatchThrottledBytesEventsByTopicLimit": 0,
+    "dispatchThrottledMsgEventsByBrokerLimit": 0,
+    "dispatchThrottledBytesEventsByBrokerLimit": 0,
+}
+
 
 def iso_time(time_ms: int) -> str:
     """As Java prints an Instant."""
@@ -152,10 +165,7 @@ def subscription_stats(subscription: "Subscription") -> Json:
         "nonContiguousDeletedMessagesRangesSerializedSize": 0,
         "delayedMessageIndexSizeInBytes": 0,
         "subscriptionProperties": dict(cursor.properties),
-        "filterProcessedMsgCount": 0,
-        "filterAcceptedMsgCount": 0,
-        "filterRejectedMsgCount": 0,
-        "filterRescheduledMsgCount": 0,
+        **NEITHER_FILTERED_NOR_THROTTLED,
         "durable": cursor.durable,
         "replicated": False,
         "whyIdle": "no consumer" if dispatcher is None else dispatcher.why_idle(),

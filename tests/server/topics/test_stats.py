@@ -1,0 +1,123 @@
+"""Stats as the admin API answers them, with the fields of real answers of Apache Pulsar 4.0.7."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pulsar_proto.ids import Position
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.topics.stats import ConsumerCounters, Rate
+from tests.server.topics.scene import FakeConnection, Scene, ack, payloads, publish, redeliver, settle
+
+FIELDS = json.loads((Path(__file__).parents[2] / "vectors" / "topic_stats_fields.json").read_text())
+
+OURS = {
+    "topic": {"topicEpoch", "topicCreationTimeStamp", "lastPublishTimeStamp"},
+    "subscription": {"activeConsumerName", "whyIdle"},
+    "consumer": set(),
+    "publisher": set(),
+    "internal": {"lastLedgerCreationFailureTimestamp"},
+    "cursor": set(),
+}
+"""Fields of later versions, and our own."""
+
+NOT_OURS = {
+    "topic": {"ownerBroker"},
+    "consumer": {"lastAckedTime", "lastConsumedTime"},
+    "cursor": {"lastLedgerSwitchTimestamp"},
+}
+"""The web layer's, or left out where they do not exist, as Apache does."""
+
+
+def check_fields(kind: str, answer: dict[str, Any]) -> None:
+    known = set(FIELDS[kind])
+    assert set(answer) - known <= OURS[kind], kind
+    assert known - set(answer) - NOT_OURS.get(kind, set()) == set(), kind
+
+
+async def busy_scene() -> Scene:
+    scene = Scene()
+    publish(await scene.producer(FakeConnection(), "p"), [b"1", b"22", b"333", b"4444"])
+    await settle()
+    consumer = await scene.consumer(FakeConnection(), "Shared", metadata=[pb.KeyValue(key="m", value="1")])
+    consumer.flow(3)
+    ack(consumer, [Position(10, 1)])
+    redeliver(consumer, [Position(10, 2)])
+    (await scene.consumer(FakeConnection(), subscription="other")).flow(1)
+    return scene
+
+
+async def test_every_field_of_apache_s_answers_is_there() -> None:
+    scene = await busy_scene()
+    stats = cast(Any, scene.topic.stats())
+    check_fields("topic", stats)
+    check_fields("subscription", stats["subscriptions"]["s"])
+    check_fields("consumer", stats["subscriptions"]["s"]["consumers"][0])
+    check_fields("publisher", stats["publishers"][0])
+    internal = cast(Any, scene.topic.internal_stats())
+    check_fields("internal", internal)
+    check_fields("cursor", internal["cursors"]["s"])
+    json.dumps([stats, internal])
+
+
+async def test_what_the_numbers_say() -> None:
+    scene = await busy_scene()
+    stats = cast(Any, scene.topic.stats())
+    assert (stats["msgInCounter"], stats["msgOutCounter"]) == (4, 4)
+    subscription = stats["subscriptions"]["s"]
+    assert subscription["msgBacklog"] == 3
+    assert subscription["unackedMessages"] == 1
+    assert subscription["msgInReplay"] == 1, "no permits for it"
+    assert subscription["whyIdle"] == "consumers have no permits"
+    assert subscription["nonContiguousDeletedMessagesRanges"] == 1
+    assert subscription["consumers"][0]["metadata"] == {"m": "1"}
+    cursor = cast(Any, scene.topic.internal_stats())["cursors"]["s"]
+    assert cursor["individuallyDeletedMessages"] == "[(10:0..10:1]]"
+    assert (cursor["markDeletePosition"], cursor["readPosition"]) == ("10:-1", "10:3")
+
+
+async def test_the_client_s_own_stats_fit_their_command() -> None:
+    scene = await busy_scene()
+    (consumer,) = scene.topic.subscriptions["s"].consumers
+    answer = pb.CommandConsumerStatsResponse(request_id=1, **consumer.stats())  # type: ignore[arg-type]
+    assert (answer.type, answer.msgBacklog, answer.consumerName) == ("Shared", 3, "c")
+    consumer.permits = -5
+    pb.CommandConsumerStatsResponse(request_id=1, **consumer.stats())  # type: ignore[arg-type]
+
+
+async def test_what_a_consumer_got_is_still_counted_when_it_has_gone() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    scene.ledger.append_now(payloads(b"a", b"b"))
+    consumer = await scene.consumer(cnx)
+    consumer.flow(2)
+    scene.topic.roll_rates(1.0)
+    consumer.close()
+    out = scene.topic.subscriptions["s"].counters_out()
+    assert (out.messages_out, out.message_rate.value) == (2, 0.0)
+
+
+def test_a_rate_is_what_was_gained_since_the_last_look() -> None:
+    rate = Rate()
+    rate.roll(100, 10)
+    assert rate.value == 10
+    rate.roll(160, 60)
+    assert rate.value == 1
+    rate.roll(160, 60)
+    assert rate.value == 0
+
+
+def test_sums_keep_the_latest_times() -> None:
+    one, two = ConsumerCounters(), ConsumerCounters()
+    one.sent(2, [b"xx", b"y"])
+    two.last_acked_ms = 7
+    one.add(two)
+    assert (one.messages_out, one.bytes_out, one.last_acked_ms) == (2, 3, 7)
+
+
+@pytest.mark.parametrize("epoch", [None, 3])
+async def test_the_epoch_is_told_where_there_is_one(epoch: int | None) -> None:
+    scene = Scene()
+    scene.topic.publishing.access.epoch = epoch
+    assert scene.topic.stats().get("topicEpoch") == epoch
