@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pulsar_proto.errors import TooManyRequests
 from pulsar_proto.framing import FRAME_PADDING, MAX_MESSAGE_SIZE, READ_SIZE
@@ -79,6 +80,16 @@ class BrokerContext:
         self._no_connections = asyncio.Event()
         self._no_connections.set()
         self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def broker_id(self) -> str:
+        """`host:webport`, as Pulsar names its brokers."""
+        return urlsplit(self.web_url).netloc
+
+    @property
+    def unanswered_publish_bytes(self) -> int:
+        self._settle_all()
+        return self.budget.unanswered_bytes
 
     @property
     def allow_auto_topic_creation(self) -> bool:

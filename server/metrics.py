@@ -140,7 +140,7 @@ def _add_broker(families: Families, broker: "BrokerContext", totals: dict[str, f
     families.add_all(labels, ((f"pulsar_broker_{name}", value) for name, value in totals.items()))
     families.add("pulsar_broker_lookup_pending_requests", labels, broker.lookups_in_progress)
     families.add("pulsar_version_info", families.labels(version=__version__, commit=""), 1)
-    families.add("magnetar_unanswered_publish_bytes", labels, broker.budget.unanswered_bytes)
+    families.add("magnetar_unanswered_publish_bytes", labels, broker.unanswered_publish_bytes)
     host = urlsplit(broker.broker_url).hostname or ""
     counters = broker.counters
     for name, value in (

@@ -5,7 +5,7 @@ Imported when the first client comes (`listener`). Nothing of a call is here.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import web
@@ -22,8 +22,10 @@ log = logging.getLogger(__name__)
 CALL_SECONDS_MAX = 30.0
 """Every call is answered in this time, if only with 503: a tool that waits for ever is worse than one that fails."""
 
-BODY_BYTES_MAX = 1 << 20
 IDLE_SECONDS_MAX = 75.0
+"""A connection without a call is closed after it."""
+
+FAULT_CHARACTERS_MAX = 200
 
 JSON = "application/json"
 
@@ -37,7 +39,16 @@ def make_server(broker: "BrokerContext") -> web.Server:
             log.warning("%s %s was not answered in %s s", request.method, request.path, CALL_SECONDS_MAX)
             return _refused(Refusal(503, f"The call was not answered in {CALL_SECONDS_MAX:g} s"))
 
-    return web.Server(handle, access_log=None, keepalive_timeout=IDLE_SECONDS_MAX, client_max_size=BODY_BYTES_MAX)
+    return web.Server(handle, access_log=None, logger=_ClientFaults(log), keepalive_timeout=IDLE_SECONDS_MAX)
+
+
+class _ClientFaults(logging.LoggerAdapter[logging.Logger]):
+    """aiohttp reports what a client got wrong as errors with a stack: one line of warning is what it deserves."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        fault = kwargs.pop("exc_info", None)
+        text = " ".join(str(fault).split())[:FAULT_CHARACTERS_MAX] if isinstance(fault, Exception) else ""
+        super().log(min(level, logging.WARNING), f"{msg} %s", *args, text, **kwargs)
 
 
 async def _respond(broker: "BrokerContext", request: web.BaseRequest) -> web.Response:

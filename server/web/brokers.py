@@ -3,8 +3,6 @@
 Sources: BrokersBase, MetricsServlet; real answers of 4.0.7 (JSON's content type also for plain words).
 """
 
-from urllib.parse import urlsplit
-
 from magnetar import __version__
 from server.metrics import CONTENT_TYPE, render
 from server.web.calls import Answer, Call, Refusal, Text
@@ -40,11 +38,11 @@ async def version(call: Call) -> Answer:
 
 async def brokers(call: Call) -> Answer:
     """Apache answers the same for whatever cluster is named."""
-    return [_broker_id(call)]
+    return [call.broker.broker_id]
 
 
 async def leader(call: Call) -> Answer:
-    return {"serviceUrl": call.broker.web_url, "brokerId": _broker_id(call)}
+    return {"serviceUrl": call.broker.web_url, "brokerId": call.broker.broker_id}
 
 
 async def clusters(call: Call) -> Answer:
@@ -53,8 +51,3 @@ async def clusters(call: Call) -> Answer:
 
 async def metrics(call: Call) -> Answer:
     return Text(await render(call.broker), CONTENT_TYPE)
-
-
-def _broker_id(call: Call) -> str:
-    """`host:webport`."""
-    return urlsplit(call.broker.web_url).netloc

@@ -61,6 +61,11 @@ class WebListener:
         if self._web is not None:
             await self._web.shutdown(CLOSE_SECONDS)
 
+    @property
+    def waiting(self) -> int:
+        """Connections that wait for aiohttp."""
+        return len(self._doors)
+
     def _accept(self) -> asyncio.Protocol:
         if self._web is not None and len(self._web.connections) < CONNECTIONS_MAX:
             return cast(asyncio.Protocol, self._web())

@@ -30,6 +30,7 @@ async def _partitions(call: Call, name: TopicName) -> Answer:
 async def stats(call: Call) -> Answer:
     topic = await _topic(call)
     answer: dict[str, Any] = topic.stats()
+    answer["ownerBroker"] = call.broker.broker_id
     if call.flag("excludePublishers"):
         answer["publishers"] = []
     if call.flag("excludeConsumers"):

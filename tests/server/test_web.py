@@ -1,0 +1,378 @@
+"""The web port of a whole server: answers as 4.0.7 gives them, and faults that are answers too."""
+
+import asyncio
+import json
+import logging
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pulsar_proto.commands import send_frame
+from pulsar_proto.payload import build_payload
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.app import Standalone, StandaloneOptions
+from server.web import app as web_app
+from server.web import listener as listener_module
+from server.web.calls import Call
+from server.web.listener import WebListener
+from server.web.routes import ROUTES, find
+from tests.server.fakes import FakeService, command, make_broker, until
+from tests.server.test_broker_listener import Client
+
+ROOT = Path(__file__).resolve().parents[2]
+VECTORS = json.loads((ROOT / "tests" / "vectors" / "rest_reads.json").read_text())
+TOPIC = "persistent://public/default/t1"
+
+
+def subscribe_earliest(topic: str, subscription: str) -> pb.BaseCommand:
+    values = {"topic": topic, "subscription": subscription, "subType": 1, "initialPosition": 1}
+    return command("SUBSCRIBE", "subscribe", consumer_id=1, request_id=2, **values)
+
+
+class Web:
+    def __init__(self, server: Standalone, session: aiohttp.ClientSession) -> None:
+        self.server = server
+        self.session = session
+
+    async def get(self, path: str, method: str = "GET") -> tuple[int, str, str]:
+        """(status, content type, body)"""
+        async with self.session.request(method, self.server.web_url + path, allow_redirects=False) as response:
+            return response.status, response.headers.get("Content-Type", ""), await response.text()
+
+    async def json(self, path: str) -> Any:
+        status, _, body = await self.get(path)
+        assert status == 200, body
+        return json.loads(body)
+
+    async def publish(self, count: int, topic: str = TOPIC) -> Client:
+        client = await Client.connect(int(self.server.broker_url.rpartition(":")[2]))
+        client.say(command("PRODUCER", "producer", topic=topic, producer_id=1, request_id=1, producer_name="p"))
+        await client.answer()
+        payload = build_payload(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"x")
+        for sequence_id in range(count):
+            client.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=sequence_id), payload))
+        for _ in range(count):
+            assert (await client.answer()).type == pb.BaseCommand.SEND_RECEIPT
+        return client
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Web]:
+    server = Standalone(StandaloneOptions(data_dir=folder, broker_port=0, web_port=0))
+    await server.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Web(server, session)
+    finally:
+        await server.stop()
+
+
+def here(text: str, server: Standalone) -> str:
+    """A path or body of the captures, with this server's namespace and ports."""
+    text = text.replace("v1/n1", "public/default").replace("v1/nope", "public/nope")
+    text = text.replace("pulsar://127.0.0.1:6775", server.broker_url)
+    return text.replace("127.0.0.1:8197", server.web_url.removeprefix("http://"))
+
+
+def shape(value: Any) -> Any:
+    """Names and kinds without the values."""
+    if isinstance(value, dict):
+        return {name: shape(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [shape(each) for each in value[:1]]
+    return "number" if type(value) in (int, float) else type(value).__name__
+
+
+async def test_reads_are_answered_as_apache_answers_them(tmp_path: Path) -> None:
+    async with running(tmp_path) as web:
+        client = await web.publish(10)
+        client.say(command("CLOSE_PRODUCER", "close_producer", producer_id=1, request_id=2))
+        await client.answer()
+        for exchange in VECTORS["exchanges"]:
+            path = here(exchange["p"], web.server)
+            status, content_type, body = await web.get(path)
+            assert status == exchange["s"], path
+            if exchange["rt"] != "application/json":
+                continue
+            assert content_type.startswith("application/json"), path
+            expected = here(exchange["rb"], web.server)
+            if path.partition("?")[0].endswith(("/stats", "/internalStats")) and status == 200:
+                ours, theirs = shape(json.loads(body)), shape(json.loads(expected))
+                assert {name: ours.get(name) for name in theirs} == theirs, path
+            elif path.endswith("lastMessageId") and status == 200:
+                assert json.loads(body) | {"ledgerId": 6} == json.loads(expected)
+            elif expected == "ok":
+                assert body == expected
+            else:
+                assert json.loads(body) == json.loads(expected), path
+
+
+async def test_stats_name_who_is_there_and_leave_out_what_is_not_wanted(tmp_path: Path) -> None:
+    async with running(tmp_path) as web:
+        client = await web.publish(3)
+        client.say(subscribe_earliest(TOPIC, "s"))
+        assert (await client.answer()).type == pb.BaseCommand.SUCCESS
+        stats = await web.json("/admin/v2/persistent/public/default/t1/stats")
+        assert stats["msgInCounter"] == 3
+        assert [publisher["producerName"] for publisher in stats["publishers"]] == ["p"]
+        assert len(stats["subscriptions"]["s"]["consumers"]) == 1
+        short = "/admin/v2/persistent/public/default/t1/stats?excludePublishers=true&excludeConsumers=true"
+        stats = await web.json(short)
+        assert (stats["publishers"], stats["subscriptions"]["s"]["consumers"]) == ([], [])
+        assert await web.json("/admin/v2/persistent/public/default/t1/subscriptions") == ["s"]
+
+
+async def test_a_topic_is_loaded_to_be_looked_at_but_never_created(tmp_path: Path) -> None:
+    async with running(tmp_path) as web:
+        for topic, count in ((TOPIC, 2), ("persistent://public/default/with%2Fslash é", 1)):
+            client = await web.publish(count, topic)
+            client.say(subscribe_earliest(topic, "s"))
+            assert (await client.answer()).type == pb.BaseCommand.SUCCESS
+    async with running(tmp_path) as web:
+        assert (await web.json("/admin/v2/persistent/public/default/t1/stats"))["storageSize"] > 0
+        last = await web.json("/admin/v2/persistent/public/default/t1/lastMessageId")
+        assert last["entryId"] == 1
+        encoded = "with%252Fslash%20%C3%A9"
+        assert (await web.json(f"/admin/v2/persistent/public/default/{encoded}/stats"))["storageSize"] > 0
+        listed = [TOPIC, "persistent://public/default/with%2Fslash é"]
+        for path in ("namespaces/public/default/topics", "persistent/public/default"):
+            assert await web.json(f"/admin/v2/{path}") == listed
+        assert (await web.get("/admin/v2/persistent/public/default/nope/stats"))[0] == 404
+        assert await web.json("/admin/v2/namespaces/public/default/topics") == listed
+        assert await web.json("/admin/v2/namespaces/public/default/topics?mode=NON_PERSISTENT") == []
+        assert (await web.get("/admin/v2/namespaces/public/default/topics?mode=BAD"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "reason"),
+    [
+        ("/lookup/v2/topic/bad/public/default/t", 412, "Invalid topic domain"),
+        ("/lookup/v2/topic/persistent/public/default/t?listenerName=nope", 503, "the broker do not have nope listener"),
+        ("/admin/v2/persistent/pub%20lic/default/t/stats", 412, "Invalid topic name"),
+        ("/admin/v2/namespaces/public%2Fx/default/topics", 412, "Invalid namespace name"),
+        ("/admin/v2/brokers/health?topicVersion=V9", 404, "topicVersion"),
+        ("/admin/v2/nosuch", 404, "nothing at /admin/v2/nosuch"),
+        ("/", 404, "nothing at /"),
+    ],
+)
+async def test_refusals_are_json_with_a_reason(tmp_path: Path, path: str, status: int, reason: str) -> None:
+    async with running(tmp_path) as web:
+        got, content_type, body = await web.get(path)
+        assert (got, content_type.partition(";")[0]) == (status, "application/json")
+        assert reason in json.loads(body)["reason"]
+
+
+async def test_methods_and_trailing_slashes(tmp_path: Path) -> None:
+    async with running(tmp_path) as web, web.session.post(f"{web.server.web_url}/admin/v2/brokers/health") as response:
+        assert (response.status, response.headers["Allow"]) == (405, "GET,OPTIONS")
+        assert "reason" in await response.json()
+        assert (await web.get("/admin/v2/brokers/health", "HEAD"))[::2] == (200, "")
+        assert (await web.get("/status.html"))[::2] == (200, "OK")
+        assert await web.get("/admin/v2/brokers/ready/") == (200, "application/json", "ok")
+
+
+class TestMetrics:
+    async def test_names_labels_and_kinds_are_pulsars(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as web:
+            client = await web.publish(3)
+            client.say(subscribe_earliest(TOPIC, 's"\\\n'))
+            await client.answer()
+            status, content_type, text = await web.get("/metrics")
+            assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
+            assert (await web.get("/metrics/"))[0] == 200
+        known = {}
+        for line in VECTORS["metrics"]:
+            name, _, labels = line.split(" ")[0].rstrip("}").partition("{")
+            known[name] = set(labels.split(","))
+        samples = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                samples[sample.name, sample.labels.get("topic"), sample.labels.get("subscription")] = sample.value
+                if not sample.name.startswith("magnetar_"):
+                    assert set(sample.labels) == known[sample.name], sample.name
+        assert samples["pulsar_topics_count", None, None] == 1
+        assert samples["pulsar_in_messages_total", TOPIC, None] == 3
+        assert samples["pulsar_producers_count", TOPIC, None] == 1
+        assert samples["pulsar_subscription_back_log", TOPIC, 's"\\\n'] == 3
+        assert samples["pulsar_broker_consumers_count", None, None] == 1
+        assert samples["process_resident_memory_bytes", None, None] > 1_000_000
+
+    async def test_a_name_comes_once_with_all_its_samples(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as web:
+            await web.publish(1)
+            await web.publish(1, "persistent://public/default/t2")
+            _, _, text = await web.get("/metrics")
+        names = [line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")]
+        runs = [name for index, name in enumerate(names) if index == 0 or names[index - 1] != name]
+        assert len(runs) == len(set(runs))
+
+
+class TestDeadline:
+    async def test_a_call_that_hangs_is_answered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def hang(call: Call) -> None:
+            await asyncio.Event().wait()
+
+        async def fail(call: Call) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(web_app, "CALL_SECONDS_MAX", 0.01)
+        monkeypatch.setitem(ROUTES, "/hang", {"GET": hang})
+        monkeypatch.setitem(ROUTES, "/fail", {"GET": fail})
+        listener = WebListener(make_broker())
+        url = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}"
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"{url}/hang") as response:
+                assert (response.status, await response.json()) == (
+                    503,
+                    {"reason": "The call was not answered in 0.01 s"},
+                )
+            async with session.get(f"{url}/fail") as response:
+                assert response.status == 500
+                assert "ZeroDivisionError" not in await response.text()
+        await listener.close()
+
+
+class TestLazyLoading:
+    def test_a_server_is_made_without_aiohttp(self) -> None:
+        code = "import sys, server.app; sys.exit('aiohttp' in sys.modules)"
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=30)
+
+    async def test_nothing_is_loaded_before_the_first_client_and_then_on_a_thread(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        threads: list[str] = []
+        arrived = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        go_on = threading.Event()
+
+        def load(name: str) -> Any:
+            threads.append(threading.current_thread().name)
+            loop.call_soon_threadsafe(arrived.set)
+            go_on.wait(10)
+            return web_app
+
+        monkeypatch.setattr(listener_module, "import_module", load)
+        listener = WebListener(make_broker())
+        port = await listener.start("127.0.0.1", 0)
+        assert threads == []
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /status.html HTTP/1.1\r\n")
+        await arrived.wait()
+        second, second_writer = await asyncio.open_connection("127.0.0.1", port)
+        second_writer.write(b"GET /status.html HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        writer.write(b"Host: x\r\nConnection: close\r\n\r\n")
+        gone, gone_writer = await asyncio.open_connection("127.0.0.1", port)
+        gone_writer.close()
+        go_on.set()
+        for each in (reader, second):
+            answer = await each.read()
+            assert answer.startswith(b"HTTP/1.1 200 OK")
+            assert answer.endswith(b"OK")
+        assert len(threads) == 1
+        assert threads[0] != threading.main_thread().name
+        assert await gone.read() == b""
+        await listener.close()
+
+    async def test_a_client_that_waits_cannot_send_without_end(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        go_on = threading.Event()
+
+        def load(name: str) -> Any:
+            go_on.wait(10)
+            return web_app
+
+        monkeypatch.setattr(listener_module, "import_module", load)
+        listener = WebListener(make_broker())
+        port = await listener.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.transport.set_write_buffer_limits(high=0)
+        writer.write(b"GET /status.html HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 2_000_000)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await writer.drain()
+        go_on.set()
+        assert (await reader.read(12)) == b"HTTP/1.0 400"
+        (line,) = [record for record in caplog.records if "Too many headers" in record.getMessage()]
+        assert (line.levelname, line.exc_info) == ("WARNING", None)
+        writer.close()
+        await listener.close()
+
+    async def test_a_web_server_that_cannot_be_loaded_refuses_and_says_why(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def load(name: str) -> Any:
+            raise ImportError("no aiohttp here")
+
+        monkeypatch.setattr(listener_module, "import_module", load)
+        listener = WebListener(make_broker())
+        port = await listener.start("127.0.0.1", 0)
+        reader, _ = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read() == b""
+        assert "no aiohttp here" in caplog.text
+        await listener.close()
+
+    async def test_connections_are_bounded(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(listener_module, "CONNECTIONS_MAX", 2)
+        listener = WebListener(make_broker(FakeService()))
+        port = await listener.start("127.0.0.1", 0)
+        kept = []
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /status.html HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readuntil(b"OK")).startswith(b"HTTP/1.1 200")
+            kept.append(writer)
+        with caplog.at_level(logging.WARNING):
+            reader, _ = await asyncio.open_connection("127.0.0.1", port)
+            assert await reader.read() == b""
+        assert "refused" in caplog.text
+        await listener.close()
+
+    async def test_closing_ends_connections_that_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        go_on = threading.Event()
+        sock = socket.socket()
+        sock.bind(("127.0.0.1", 0))
+        listener = WebListener(make_broker())
+        port = sock.getsockname()[1]
+        assert await listener.start(sock=sock) == port
+        monkeypatch.setattr(listener_module, "import_module", lambda name: go_on.wait(10))
+        reader, _ = await asyncio.open_connection("127.0.0.1", port)
+        second, _ = await asyncio.open_connection("127.0.0.1", port)
+        while_waiting = asyncio.ensure_future(reader.read())
+        await until(lambda: listener.waiting == 2)
+        await listener.close()
+        assert await while_waiting == await second.read() == b""
+        go_on.set()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+
+class TestRoutes:
+    @pytest.mark.parametrize(
+        ("path", "parts"),
+        [
+            ("/admin/v2/brokers/health", ()),
+            ("/admin/v2/brokers/standalone", ("standalone",)),
+            ("/admin/v2/persistent/t/n/a%2Fb/stats", ("t", "n", "a/b")),
+            ("/metrics/", ()),
+        ],
+    )
+    def test_variable_parts_are_decoded_after_the_cut(self, path: str, parts: tuple[str, ...]) -> None:
+        found = find(path)
+        assert found is not None
+        assert found.parts == parts
+
+    @pytest.mark.parametrize("path", ["", "/", "/admin", "/admin/v2/persistent/t/n/x/y/stats", "//", "/%00"])
+    def test_what_is_not_there_is_not_found(self, path: str) -> None:
+        assert find(path) is None
