@@ -77,8 +77,8 @@ def encode_position(
     else:
         ranges = _encode_ranges(_RANGES_OF_POSITION, acks)
     _add_partial(tail, acks, config.managed_ledger_max_batch_deleted_index_to_persist)
-    for name, value in properties.items():
-        tail.properties.add(name=name, value=value)
+    for name, number in properties.items():
+        tail.properties.add(name=name, value=number)
     head = b"\x08" + varint(mark_delete.ledger_id) + b"\x10" + varint(mark_delete.entry_id) + ranges
     lost = 0
     value = head + tail.SerializePartialToString()

@@ -67,6 +67,11 @@ class LedgerList:
         return self._infos
 
     @property
+    def last_id(self) -> int:
+        """Of the last ledger, -1 without any."""
+        return self._ids[-1] if self._ids else -1
+
+    @property
     def entries(self) -> int:
         """Entries in all ledgers."""
         return self._before[-1] + self.current_entries

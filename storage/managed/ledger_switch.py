@@ -17,9 +17,13 @@ from storage.managed.list_store import ListStore
 
 logger = logging.getLogger(__name__)
 
+IDS_TRIED = 100
+"""Ledgers made in a row whose id is too low, before the append fails."""
+
 
 class LedgerSwitch:
-    """`on_ledger_closed(garbage)` is called after a ledger left the writing end, with ledgers to delete."""
+    """`highest_id()` is the greatest ledger id that a position of this managed ledger has. `on_ledger_closed(garbage)`
+    is called after a ledger left the writing end, with ledgers to delete."""
 
     def __init__(
         self,
@@ -29,6 +33,7 @@ class LedgerSwitch:
         custom_metadata: Mapping[str, bytes],
         *,
         clock_ms: Callable[[], int],
+        highest_id: Callable[[], int],
         on_ledger_closed: Callable[[Sequence[int]], None],
     ) -> None:
         self._name = name
@@ -36,10 +41,23 @@ class LedgerSwitch:
         self._bookkeeper = bookkeeper
         self._custom_metadata = custom_metadata
         self._clock_ms = clock_ms
+        self._highest_id = highest_id
         self._on_ledger_closed = on_ledger_closed
 
     async def create(self, config: ManagedLedgerConfig) -> WriteHandle:
-        """Raises AppendFault."""
+        """A ledger whose id is above all others here: positions are ordered by it. Ids are drawn in blocks, so a
+        process that owned this managed ledger before may hold low ones; their ledgers are thrown away. Raises
+        AppendFault."""
+        for _ in range(IDS_TRIED):
+            handle = await self._create(config)
+            if handle.ledger_id > self._highest_id():
+                return handle
+            logger.info("%s: ledger id %d is not above %d", self._name, handle.ledger_id, self._highest_id())
+            await handle.abandon()
+            self._on_ledger_closed([handle.ledger_id])
+        raise AppendFault(self._name, f"no ledger id above {self._highest_id()} was given")
+
+    async def _create(self, config: ManagedLedgerConfig) -> WriteHandle:
         ensemble, write, ack = config.quorums
         try:
             return await self._bookkeeper.create_ledger(

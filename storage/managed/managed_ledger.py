@@ -74,6 +74,7 @@ class ManagedLedger:
             shared.bookkeeper,
             custom_metadata,
             clock_ms=shared.clock_ms,
+            highest_id=self._highest_id,
             on_ledger_closed=self._ledger_closed,
         )
         self._appender = Appender(
@@ -310,6 +311,11 @@ class ManagedLedger:
             self.deactivate(cursor)
 
     # ---- inside
+
+    def _highest_id(self) -> int:
+        """Cursors count too: one may stand in a ledger that was trimmed."""
+        ids = [cursor.mark_delete.ledger_id for cursor in self.cursors.values()]
+        return max(self._ledgers.last_id, self._ledgers.last_confirmed.ledger_id, *ids, -1)
 
     def _confirmed(self) -> None:
         for listener in self._listeners:

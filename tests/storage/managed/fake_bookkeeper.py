@@ -6,7 +6,7 @@ confirmed then survives as far as the test says. A dead process's calls never re
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar, cast
 
@@ -81,7 +81,7 @@ class World:
     def __init__(self) -> None:
         self.ledgers: dict[int, StoredLedger] = {}
         self.deleted: list[int] = []
-        self.ids = count(1)
+        self.ids: Iterator[int] = count(1)
         self.store = MemoryStore()
         self.steps = Steps()
         self.reads: list[tuple[int, int, int]] = []

@@ -25,6 +25,7 @@ from storage.managed.managed_ledger import ManagedLedger
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     CONFIG,
+    DELETE_AT_ONCE,
     NAME,
     Clock,
     append,
@@ -335,6 +336,34 @@ async def test_an_owner_between_two_ledgers_is_stopped_by_the_list() -> None:
     await quiet(world)
     assert await read_all(second) == [b"0", b"1", b"2", b"3"]
     assert world.deleted == [2], "the ledger that the first owner made is deleted again"
+
+
+async def test_a_ledger_with_an_id_below_the_others_is_not_used() -> None:
+    """Ids are drawn in blocks: an owner that comes back may hold old ones."""
+    world = World()
+    world.ids = iter([20, 21, 19, 18, 30])
+    ledger = await open_one(world)
+    await fill(ledger, 11)
+    await quiet(world)
+    assert [info.ledger_id for info in ledger.stats().ledgers] == [20, 21, 30]
+    assert sorted(world.deleted) == [18, 19]
+
+
+async def test_a_ledger_id_is_also_above_those_where_cursors_stand() -> None:
+    world = World()
+    world.ids = iter([20, 7, 21])
+    factory = factory_of(world.session(), DELETE_AT_ONCE)
+    ledger = await factory.open(NAME)
+    await ledger.open_cursor("s", EARLIEST)
+    await fill(ledger, 1)
+    ledger.cursors["s"].ack_cumulative(20, 0)
+    await ledger.roll()
+    await quiet(world)
+    await factory.close()
+    ledger = await open_one(world, DELETE_AT_ONCE)
+    await fill(ledger, 1)
+    assert ledger.cursors["s"].backlog == 1
+    assert world.deleted == [20, 7]
 
 
 async def test_properties_are_kept_and_changed() -> None:
