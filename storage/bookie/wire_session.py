@@ -100,7 +100,8 @@ class FenceRead(NamedTuple):
 
 
 Work = AddGroup | ReadRun | FenceRead | v2.BatchReadRequest | pb.Request | bytes
-"""`pb.Request`: long poll, WRITE_LAC, READ_LAC, GET_BOOKIE_INFO, FORCE_LEDGER, GET_LIST_OF_ENTRIES. bytes: an answer."""
+"""`pb.Request`: a long poll, WRITE_LAC, READ_LAC, GET_BOOKIE_INFO, FORCE_LEDGER or GET_LIST_OF_ENTRIES. bytes: an
+answer."""
 
 _V3_CALLS = frozenset(
     {pb.WRITE_LAC, pb.READ_LAC, pb.GET_BOOKIE_INFO, pb.FORCE_LEDGER, pb.GET_LIST_OF_ENTRIES_OF_LEDGER}
@@ -218,9 +219,7 @@ class WireSession:
             else:
                 self._read(ledger_id, entry_id, version, None)
         elif bad_version:
-            answer = v2.batch_read_response(
-                BookieRc.EBADVERSION, ledger_id, entry_id, request.request_id, (), version
-            )
+            answer = v2.batch_read_response(BookieRc.EBADVERSION, ledger_id, entry_id, request.request_id, (), version)
             works.append(answer)
         else:
             self._order(works, request)

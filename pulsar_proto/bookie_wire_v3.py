@@ -1,0 +1,236 @@
+"""BookKeeper's v3 wire protocol (protobuf): status codes, requests and answers as whole frames.
+
+The messages are those of `pb/bookkeeper.proto`; this module fills what Apache's peers insist on. Answers to ADD and
+READ are encoded by hand (tests hold them equal to protobuf's bytes). Facts: bookkeeper.md 1.3, 1.4 and 12.
+
+- A client of 4.17 reads ids and status from the sub-response even on an error, so every answer to a known operation
+  carries one. START_TLS without TLS and unknown operations are the exceptions: header and status only.
+- `flag` of a read or an add reads as its first value when it is unset: ask HasField (12.5).
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from google.protobuf.message import DecodeError
+
+from pulsar_proto.bookie_wire import AddFlags, BookieRc, ReadFlags
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.frame_encoders import varint
+from pulsar_proto.pb import bookkeeper_pb2 as pb
+
+VERSION_BYTE = 0x0A
+"""The first byte of every v3 packet: field 1, the header. No v2 packet of an accepted version begins so."""
+HIGH_PRIORITY = 100
+"""What Java's client puts into `priority` where v2 sets its flag."""
+DEFERRED_SYNC = 1
+"""Bit of `writeFlags`."""
+TOTAL_DISK_CAPACITY = 1
+FREE_DISK_SPACE = 2
+"""Bits of GetBookieInfoRequest.requested."""
+AUTH_DISABLED_PLUGIN = "AuthDisabledPlugin"
+
+_STATUS_OF_RC: dict[int, pb.StatusCode.ValueType] = {int(rc): pb.StatusCode.Value(rc.name) for rc in BookieRc}
+_RC_OF_STATUS: dict[int, BookieRc] = {pb.StatusCode.Value(rc.name): rc for rc in BookieRc}
+
+_LENGTH = Struct(">I").pack
+
+
+def status_of(rc: int) -> pb.StatusCode.ValueType:
+    """v2 return code -> v3 status, by name. Raises KeyError: nothing else may be sent."""
+    return _STATUS_OF_RC[rc]
+
+
+def rc_of(status: int) -> BookieRc:
+    """v3 status -> v2 return code; a status of a later version counts as EIO, like in Java's client."""
+    return _RC_OF_STATUS.get(status, BookieRc.EIO)
+
+
+def frame(message: pb.Request | pb.Response) -> bytes:
+    body = message.SerializeToString()
+    return _LENGTH(len(body)) + body
+
+
+def parse_request(packet: bytes) -> pb.Request:
+    """Raises MalformedFrame: damaged, or a required field or a known operation is missing."""
+    try:
+        return pb.Request.FromString(packet)
+    except DecodeError as error:
+        raise MalformedFrame(f"v3 request of {len(packet)} bytes: {error}") from None
+
+
+def parse_response(packet: bytes) -> pb.Response:
+    """Raises MalformedFrame."""
+    try:
+        return pb.Response.FromString(packet)
+    except DecodeError as error:
+        raise MalformedFrame(f"v3 answer of {len(packet)} bytes: {error}") from None
+
+
+# ---- requests -------------------------------------------------------------------------------------------------------
+
+
+def new_request(operation: pb.OperationType.ValueType, txn_id: int, priority: int = 0) -> pb.Request:
+    """A request without its sub-message. Java leaves `priority` 0 unset."""
+    header = pb.BKPacketHeader(version=pb.VERSION_THREE, operation=operation, txnId=txn_id)
+    if priority:
+        header.priority = priority
+    return pb.Request(header=header)
+
+
+def add_request(
+    txn_id: int, ledger_id: int, entry_id: int, master_key: bytes, entry: bytes, flags: int = 0, write_flags: int = 0
+) -> bytes:
+    """`entry` is the stored entry with its header; `flags` are those of v2 (`AddFlags`)."""
+    request = new_request(pb.ADD_ENTRY, txn_id, HIGH_PRIORITY if flags & AddFlags.HIGH_PRIORITY else 0)
+    add = request.addRequest
+    add.ledgerId = ledger_id
+    add.entryId = entry_id
+    add.masterKey = master_key
+    add.body = entry
+    if write_flags:
+        add.writeFlags = write_flags
+    if flags & AddFlags.RECOVERY_ADD:
+        add.flag = pb.AddRequest.RECOVERY_ADD
+    return frame(request)
+
+
+def read_request(txn_id: int, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
+    """`flags` are those of v2 (`ReadFlags`); the key goes along with FENCING only."""
+    request = new_request(pb.READ_ENTRY, txn_id, HIGH_PRIORITY if flags & ReadFlags.HIGH_PRIORITY else 0)
+    read = request.readRequest
+    read.ledgerId = ledger_id
+    read.entryId = entry_id
+    if flags & ReadFlags.FENCING:
+        read.masterKey = master_key
+        read.flag = pb.ReadRequest.FENCE_LEDGER
+    return frame(request)
+
+
+def long_poll_request(txn_id: int, ledger_id: int, previous_lac: int, timeout_ms: int) -> bytes:
+    """Answered when the bookie's last add confirmed exceeds `previous_lac`, with the entry after it if it is there."""
+    request = new_request(pb.READ_ENTRY, txn_id)
+    read = request.readRequest
+    read.ledgerId = ledger_id
+    read.entryId = -1
+    read.previousLAC = previous_lac
+    read.timeOut = timeout_ms
+    read.flag = pb.ReadRequest.ENTRY_PIGGYBACK
+    return frame(request)
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+
+def add_flags(request: pb.Request) -> int:
+    """v2's flags of an add."""
+    flags = int(AddFlags.NONE)
+    if request.addRequest.HasField("flag") and request.addRequest.flag == pb.AddRequest.RECOVERY_ADD:
+        flags |= AddFlags.RECOVERY_ADD
+    if request.header.priority:
+        flags |= AddFlags.HIGH_PRIORITY
+    return flags
+
+
+def is_fencing(read: pb.ReadRequest) -> bool:
+    return read.HasField("flag") and read.flag == pb.ReadRequest.FENCE_LEDGER
+
+
+def is_piggyback(read: pb.ReadRequest) -> bool:
+    return read.HasField("flag") and read.flag == pb.ReadRequest.ENTRY_PIGGYBACK
+
+
+_ADD_HEAD = b"\x08\x03\x10\x02\x18"
+_READ_HEAD = b"\x08\x03\x10\x01\x18"
+_ADD_FIELD = b"\xaa\x06"
+_READ_FIELD = b"\xa2\x06"
+
+
+def _status_field(number: bytes, rc: int) -> bytes:
+    return number + varint(_STATUS_OF_RC[rc])
+
+
+_OUTER_STATUS = {int(rc): _status_field(b"\x10", rc) for rc in BookieRc}
+_INNER_STATUS = {int(rc): _status_field(b"\x08", rc) for rc in BookieRc}
+
+
+def add_responses(rc: int, adds: Sequence[tuple[int, int, int]]) -> bytes:
+    """Answers to adds with one outcome, as (txnId, ledgerId, entryId) of the requests: joined frames.
+
+    About 0.9 µs each where building pb.Response takes 2.5.
+    """
+    outer, inner = _OUTER_STATUS[rc], _INNER_STATUS[rc]
+    parts = []
+    ledger_before, ledger_field = None, b""
+    for txn_id, ledger_id, entry_id in adds:
+        if ledger_id != ledger_before:
+            ledger_before, ledger_field = ledger_id, inner + b"\x10" + varint(ledger_id) + b"\x18"
+        txn, entry = varint(txn_id), varint(entry_id)
+        head, body = 5 + len(txn), len(ledger_field) + len(entry)
+        size = head + body + 5 + len(outer)
+        parts += (
+            b"\0\0\0%c\x0a%c" % (size, head), _ADD_HEAD, txn, outer, b"\xaa\x06%c" % body, ledger_field, entry
+        )  # fmt: skip
+    return b"".join(parts)
+
+
+def read_response(
+    rc: int,
+    txn_id: int,
+    ledger_id: int,
+    entry_id: int,
+    entry: bytes | None = None,
+    max_lac: int | None = None,
+    lac_time_ms: int | None = None,
+) -> bytes:
+    """One frame. The ids are those of the request (-1 stays -1), but of a long poll's answer the entry's real id."""
+    txn = varint(txn_id)
+    fields = [_INNER_STATUS[rc], b"\x10", varint(ledger_id), b"\x18", varint(entry_id)]
+    if entry is not None:
+        fields += (b"\x22", varint(len(entry)), entry)
+    if max_lac is not None:
+        fields += (b"\x28", varint(max_lac))
+    if lac_time_ms is not None:
+        fields += (b"\x30", varint(lac_time_ms))
+    size = sum(map(len, fields))
+    head = b"".join(
+        (b"\x0a%c" % (5 + len(txn)), _READ_HEAD, txn, _OUTER_STATUS[rc], _READ_FIELD, varint(size)),
+    )
+    return b"".join((_LENGTH(len(head) + size), head, *fields))
+
+
+def response_to(request: pb.Request, rc: int) -> pb.Response:
+    """Header and status, without a sub-response."""
+    header = pb.BKPacketHeader(version=pb.VERSION_THREE, operation=request.header.operation, txnId=request.header.txnId)
+    return pb.Response(header=header, status=status_of(rc))
+
+
+def refusal(request: pb.Request, rc: int) -> bytes:
+    """An error's frame, with the sub-response that the operation's client looks into."""
+    response = response_to(request, rc)
+    status = response.status
+    operation = request.header.operation
+    if operation == pb.ADD_ENTRY:
+        add = request.addRequest
+        response.addResponse.CopyFrom(pb.AddResponse(status=status, ledgerId=add.ledgerId, entryId=add.entryId))
+    elif operation == pb.READ_ENTRY:
+        read = request.readRequest
+        response.readResponse.CopyFrom(pb.ReadResponse(status=status, ledgerId=read.ledgerId, entryId=read.entryId))
+    elif operation == pb.WRITE_LAC:
+        response.writeLacResponse.CopyFrom(
+            pb.WriteLacResponse(status=status, ledgerId=request.writeLacRequest.ledgerId)
+        )
+    elif operation == pb.READ_LAC:
+        response.readLacResponse.CopyFrom(pb.ReadLacResponse(status=status, ledgerId=request.readLacRequest.ledgerId))
+    elif operation == pb.GET_BOOKIE_INFO:
+        response.getBookieInfoResponse.CopyFrom(pb.GetBookieInfoResponse(status=status))
+    elif operation == pb.FORCE_LEDGER:
+        response.forceLedgerResponse.CopyFrom(
+            pb.ForceLedgerResponse(status=status, ledgerId=request.forceLedgerRequest.ledgerId)
+        )
+    elif operation == pb.GET_LIST_OF_ENTRIES_OF_LEDGER:
+        response.getListOfEntriesOfLedgerResponse.CopyFrom(
+            pb.GetListOfEntriesOfLedgerResponse(
+                status=status, ledgerId=request.getListOfEntriesOfLedgerRequest.ledgerId
+            )
+        )
+    return frame(response)

@@ -1,0 +1,115 @@
+"""The bookie's port: listens, counts its connections, and closes them in the end. The protocol is `wire_session`'s."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+from pulsar_proto.packets import READ_BYTES
+from storage.bookie.wire_calls import LedgerRecords, WireBookie, WireCalls
+from storage.bookie.wire_connection import Budget, Connection, WireLimits
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 1_024
+CLOSE_DEADLINE_SECONDS = 5.0
+"""How long `close` waits for peers to take their last answers."""
+
+
+class BookieWireServer:
+    """Made on the loop's thread, for an opened bookie."""
+
+    def __init__(
+        self,
+        bookie: WireBookie,
+        *,
+        disk_space: Callable[[], tuple[int, int]],
+        records: LedgerRecords | None = None,
+        limits: WireLimits | None = None,
+    ) -> None:
+        """`disk_space()`: total and free bytes (`wire_calls.DiskSpace`). `records`: what explicit LACs and lists of
+        entries need; without it these are refused."""
+        self._bookie = bookie
+        self._limits = limits or WireLimits()
+        self._calls = WireCalls(bookie, disk_space, records)
+        self._budget = Budget(self._limits.inflight_bytes_max)
+        self._scratch = bytearray(READ_BYTES)
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._all_gone = asyncio.Event()
+        self._all_gone.set()
+        self._full = False
+
+    async def start(self, host: str | None, port: int) -> int:
+        """Listens; returns the port (of `port` 0: the one that was free). Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+        actual: int = self._server.sockets[0].getsockname()[1]
+        log.info("bookie port %d is open", actual)
+        return actual
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    @property
+    def inflight_bytes(self) -> int:
+        """Of adds without an answer."""
+        return self._budget.used
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        return frozenset(self._connections)
+
+    async def close(self) -> None:
+        """Closes the port and then each connection, after the answers that are ready. Idempotent."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            log.info("bookie port is closed, %d connections open", len(self._connections))
+        for connection in list(self._connections):
+            connection.close("the bookie is closing", logging.DEBUG)
+        try:
+            async with asyncio.timeout(CLOSE_DEADLINE_SECONDS):
+                await self._all_gone.wait()
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
+            await self._all_gone.wait()
+
+    def _accept(self) -> asyncio.BufferedProtocol:
+        connection = _Accepted(self._bookie, self._calls, self._budget, self._limits, self._scratch, self._ended)
+        full = len(self._connections) >= self._limits.connections_max
+        if full != self._full:
+            self._full = full
+            log.log(
+                logging.WARNING if full else logging.INFO,
+                "bookie port: %d connections, %s",
+                len(self._connections),
+                "further ones are refused" if full else "further ones are taken again",
+            )
+        connection.refused = full
+        self._connections.add(connection)
+        self._all_gone.clear()
+        return connection
+
+    def _ended(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._all_gone.set()
+
+
+class _Accepted(Connection):
+    """A connection that may be one too many."""
+
+    refused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self.refused:
+            self.close("too many connections", logging.DEBUG)
+            return
+        own = transport.get_extra_info("socket")
+        if own is not None and own.family in (socket.AF_INET, socket.AF_INET6):
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
