@@ -84,10 +84,10 @@ class Append:
             offset = entry_id - self.first_entry_id
             assert offset >= 0, (entry_id, self.ids)
             before = masks[offset]
-            if not before & bit:
-                masks[offset] = before | bit
-                if before.bit_count() + 1 == ack_quorum:
-                    self._short -= 1
+            assert not before & bit, f"the bookie at {index} answered twice for entry {entry_id}"
+            masks[offset] = before | bit
+            if before.bit_count() + 1 == ack_quorum:
+                self._short -= 1
 
     def forget(self, index: int, ack_quorum: int) -> None:
         """The bookie at `index` left the ensemble: its acknowledgements no longer count."""

@@ -135,6 +135,11 @@ class Link:
 
         self._request(arrive, partial(lost, ids))
 
+    @property
+    def held(self) -> int:
+        """Requests that arrived and are held."""
+        return len(self._held or ())
+
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
         self.reads_asked.append((entry_id, flags))
         return (await self._read(lambda: [self.bookie.read(ledger_id, entry_id, flags, master_key)]))[0]
@@ -153,6 +158,12 @@ class Link:
         held, self._held = self._held, self._held if count is not None else None
         for _ in range(len(held) if count is None else count):
             held.popleft()()
+
+    def lose(self, count: int) -> None:
+        """The oldest `count` held requests never arrive, and nobody says so."""
+        assert self._held is not None, "nothing is held"
+        for _ in range(count):
+            self._held.popleft()
 
     def _state(self) -> LinkState:
         return self.state if self.bookie.network is LinkState.OK else self.bookie.network
@@ -193,7 +204,7 @@ class Link:
             if state is LinkState.RESET:
                 lost()
             elif self._held is not None:
-                self._held.append(reach)
+                self._held.append(arrive)
             else:
                 arrive()
 

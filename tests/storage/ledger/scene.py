@@ -15,6 +15,7 @@ from storage.ledger.fragments import fragment_of
 from storage.ledger.handle import WriteHandle
 from storage.ledger.metadata_driver import LedgerMetadataDriver
 from storage.ledger.quorum import write_set
+from tests.storage.ledger.distant_store import DistantStore
 from tests.storage.ledger.fake_bookie import FakeCluster
 
 CONFIG = LedgerConfig(add_entry_timeout_sec=5, read_entry_timeout_sec=5)
@@ -26,12 +27,14 @@ class Scene:
         self.writable = self.cluster.names()
         """Bookies that new ensembles and replacements may use."""
         self.store = MemoryStore()
+        self.ways_to_store: dict[str, DistantStore] = {}
         self._ids = count(1)
         self.driver = LedgerMetadataDriver(self.store, self._next_id)
 
     def client(self, name: str, config: LedgerConfig = CONFIG) -> BookKeeper:
+        self.ways_to_store[name] = DistantStore(self.store, self.cluster.delay)
         return BookKeeper(
-            self.store,
+            self.ways_to_store[name],
             self.cluster.channel_of(name),
             bookies=lambda: self.writable,
             next_ledger_id=self._next_id,

@@ -332,7 +332,7 @@ class Model:
         assert machine.last_add_confirmed == len(self.confirmed) - 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_no_entry_is_confirmed_before_its_quorum_has_it_under_any_schedule(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 5), label="E")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pulsar_proto.bookie_wire import BookieRc
+from pulsar_proto.bookie_wire import BookieRc, ReadFlags
 from pulsar_proto.entry_digest import DigestType, entry_lac
 from pulsar_proto.ledger_record import LedgerState
 from storage.ledger.client import BookKeeper
@@ -327,27 +327,41 @@ def test_recovery_reads_fence_a_bookie_that_the_fence_itself_missed() -> None:
     async def story() -> None:
         scene = Scene(3)
         handle, writer = await new_ledger(scene.client("w"), (3, 3, 2))
-        first, second, third = members(handle)
-        for name in (second, third):
-            scene.cluster.link("w", name).hold()
+        adds = [scene.cluster.link("w", name) for name in members(handle)]
+        reads = [scene.cluster.link("r", name) for name in members(handle)]
+        for link in (*adds[1:], *reads):
+            link.hold()
         writer.append(b"half written")
-        await asyncio.sleep(0.1)
-        fences = scene.cluster.link("r", third)
-        fences.state = LinkState.SILENT
         recovering = asyncio.create_task(scene.client("r").open_ledger(handle.ledger_id))
-        await until(lambda: scene.cluster.link("r", first).reads_asked)
-        await asyncio.sleep(0)
-        fences.state = LinkState.OK
-        scene.cluster.bookies[first].rc_of_read = BookieRc.EIO
-        with_recovery_error = await asyncio.gather(recovering, return_exceptions=True)
-        scene.cluster.link("w", second).release()
-        scene.cluster.link("w", third).release()
+        await until(lambda: all(link.held == 1 for link in reads))
+        reads[2].lose(1)
+        reads[0].release(1)
+        reads[1].release(1)
+        await until(lambda: all(link.held > 0 for link in reads))
+        reads[0].bookie.rc_of_read = BookieRc.EIO
+        for link in reads:
+            link.release()
+        assert (await recovering).last_add_confirmed == -1
+        adds[2].release()
         await answered(writer)
-        assert writer.acked == [], with_recovery_error
+        assert writer.acked == [], "acknowledged after the ledger was closed without it"
         assert isinstance(writer.failed[0][1], LedgerFenced)
-        scene.cluster.bookies[first].rc_of_read = BookieRc.EOK
-        await scene.client("r").open_ledger(handle.ledger_id)
         await check_closed(scene, handle.ledger_id, [writer])
+
+    run(story())
+
+
+def test_the_fence_reaches_every_bookie_of_the_last_ensemble() -> None:
+    async def story() -> None:
+        scene = Scene(6)
+        handle, writer = await new_ledger(scene.client("w"), (5, 2, 2))
+        writer.append(b"only on two of them")
+        await answered(writer)
+        await scene.client("r").open_ledger(handle.ledger_id)
+        fenced = {name for name, b in scene.cluster.bookies.items() if b.ledgers and b.ledgers[handle.ledger_id].fenced}
+        assert fenced == set(members(handle))
+        for name in members(handle):
+            assert scene.cluster.link("r", name).reads_asked[0] == (-1, ReadFlags.FENCING)
 
     run(story())
 
