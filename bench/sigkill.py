@@ -29,7 +29,7 @@ def run_rounds(count: int, seed: int | None, say: Callable[[str], None]) -> dict
         rounds.server.assert_no_errors()
     except (RoundFailedError, ServerFailedError) as error:
         say(f"sigkill: FAILED, data and log kept in {folder}\n{error}")
-        return {"sigkill": 100.0 * passed / (count + 1)}
+        return {"sigkill": 100.0 * passed / (passed + 1)}
     finally:
         rounds.server.close()
     shutil.rmtree(folder, ignore_errors=True)

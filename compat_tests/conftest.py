@@ -79,13 +79,14 @@ def own_server(make_server: ServerFactory) -> Server:
 
 
 @pytest.fixture
-def make_client() -> Iterator[ClientFactory]:
-    """Makes official clients that are closed at the end of the test, dead server or not."""
+def make_client(tmp_path: Path) -> Iterator[ClientFactory]:
+    """Makes official clients that are closed at the end of the test, dead server or not; they log to `client.log`."""
+    log = str(tmp_path / "client.log")
     clients: list[pulsar.Client] = []
 
     def make(url: str, **options: object) -> pulsar.Client:
         options.setdefault("operation_timeout_seconds", OPERATION_TIMEOUT_SECONDS)
-        made = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn), **options)
+        made = pulsar.Client(url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Info, log), **options)
         clients.append(made)
         return made
 

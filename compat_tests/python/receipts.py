@@ -6,7 +6,8 @@ No client, clock or server in here: times come in, complaints come out. The clai
    at messages that it got no receipt for;
 3. every receipt's message is stored, at the place that the receipt names;
 4. a subscription delivers every stored message that was never acknowledged;
-5. a subscription does not deliver what was acknowledged long enough before the crash.
+5. a subscription does not deliver what was acknowledged long enough before the crash;
+6. a producer that lives through the crash gets a receipt for every send.
 """
 
 import random
@@ -119,6 +120,15 @@ def complaints_about_receipts(record: ProducerRecord, stored: Sequence[Stored]) 
         yield f"(3) {record.name}: {len(lost)} of {len(record.receipts)} receipted messages lost: {shown} …"
 
 
+def complaints_about_unanswered(producers: Iterable[ProducerRecord]) -> list[str]:
+    """For producers that lived through the crash and flushed: claim 6, every send has its receipt."""
+    return [
+        f"(6) {record.name}: {len(record.receipts)} receipts for {record.sent} sends"
+        for record in producers
+        if len(record.receipts) != record.sent
+    ]
+
+
 def complaints_about_subscription(
     name: str, delivered: set[Place], log: Sequence[Stored], acks: AckRecord, persisted_until: float
 ) -> list[str]:
@@ -129,5 +139,7 @@ def complaints_about_subscription(
     if missing:
         found.append(f"(4) {name}: {len(missing)} unacknowledged messages not delivered, first {missing[:5]}")
     if again:
-        found.append(f"(5) {name}: {len(again)} persisted acknowledgements forgotten, first {again[:5]}")
+        ages = [persisted_until - acks.individual[place] for place in again if place in acks.individual]
+        oldest = f", the oldest {max(ages):.2f} s older than allowed" if ages else ""
+        found.append(f"(5) {name}: {len(again)} persisted acknowledgements forgotten, first {again[:5]}{oldest}")
     return found

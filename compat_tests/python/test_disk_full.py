@@ -48,6 +48,7 @@ def test_a_full_disk_stops_producing_only_and_only_while_it_is_full(
     server = make_server(data_dir=small_disk / "data")
     server.start()
     client = make_client(server.broker_url)
+    client.subscribe(topic, "keeps").close()
     consumer = client.subscribe(topic, "s")
     producer = client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS)
     send_all(producer, bodies(100))

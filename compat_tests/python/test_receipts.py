@@ -10,6 +10,7 @@ from compat_tests.python.receipts import (
     Stored,
     complaints_about_log,
     complaints_about_subscription,
+    complaints_about_unanswered,
     parse,
 )
 
@@ -59,6 +60,14 @@ def test_damage_is_noticed(what: str) -> None:
     damage(log)
     found = complaints_about_log(log, producers, crashes=0)
     assert any(complaint.startswith(claim) for complaint in found), found
+
+
+def test_a_send_without_a_receipt_is_noticed() -> None:
+    _, producers = sound_history()
+    assert [each[:3] for each in complaints_about_unanswered(producers.values())] == ["(6)", "(6)"]
+    for record in producers.values():
+        record.sent = len(record.receipts)
+    assert complaints_about_unanswered(producers.values()) == []
 
 
 def test_a_changed_body_is_noticed() -> None:

@@ -119,7 +119,7 @@ def test_a_server_that_is_still_starting_stops_in_time(make_server: ServerFactor
 
 def test_the_start_after_a_kill_is_quick(own_server: Server, topic: str, make_client: ClientFactory) -> None:
     client = make_client(own_server.broker_url)
-    producer = client.create_producer(topic, max_pending_messages=5000, batching_enabled=True)
+    producer = client.create_producer(topic, block_if_queue_full=True, batching_enabled=True)
     send_all(producer, [bytes(1000)] * 50_000)
     own_server.kill()
     assert own_server.start() < START_AFTER_KILL_SECONDS
