@@ -3,7 +3,7 @@
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from storage.bookie.durable_file import DurableFile
 
@@ -18,6 +18,11 @@ class Faults:
         self.partial_bytes = 100
         self.gate = threading.Event()
         self.gate.set()
+        self.wrote = threading.Event()
+        self.log_synced = threading.Event()
+        self.before_sync: Callable[[], None] = lambda: None
+        self.durable_sizes: dict[str, int] = {}
+        """Up to where each file is synced."""
         self.writes = 0
         self.syncs = 0
         self.buffers: list[list[bytes]] = []
@@ -33,6 +38,8 @@ class FaultyFile(DurableFile):
     def __init__(self, path: str, faults: Faults, *, create: bool = False) -> None:
         super().__init__(path, create=create)
         self.faults = faults
+        self.end = self.size()
+        faults.durable_sizes[path] = self.end
 
     def write(self, buffers: Sequence[bytes], offset: int) -> int:
         faults = self.faults
@@ -41,14 +48,20 @@ class FaultyFile(DurableFile):
         if faults.write_error is not None and faults.hits(self.path):
             super().write([b"".join(buffers)[: faults.partial_bytes]], offset)
             raise OSError(faults.write_error, os.strerror(faults.write_error))
-        return super().write(buffers, offset)
+        self.end = super().write(buffers, offset)
+        faults.wrote.set()
+        return self.end
 
     def sync(self) -> None:
         assert self.faults.gate.wait(20), "the test never opened the gate"
         self.faults.syncs += 1
+        self.faults.before_sync()
         if self.faults.sync_error is not None and self.faults.hits(self.path):
             raise OSError(self.faults.sync_error, os.strerror(self.faults.sync_error))
         super().sync()
+        self.faults.durable_sizes[self.path] = self.end
+        if self.path.endswith(".log"):
+            self.faults.log_synced.set()
 
 
 NO_SPACE = errno.ENOSPC

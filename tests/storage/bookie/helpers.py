@@ -76,6 +76,17 @@ async def add(
     return await start_add(bookie, ledger_id, entry_ids, entries_of(ledger_id, entry_ids, size), flags, key)
 
 
+async def writable(bookie: Bookie) -> None:
+    """Returns when the bookie takes writes (again)."""
+    changed = asyncio.Event()
+    end = bookie.on_mode_change(lambda _: changed.set())
+    async with asyncio.timeout(20):
+        while not bookie.is_writable:
+            await changed.wait()
+            changed.clear()
+    end()
+
+
 async def read_all(bookie: Bookie, ledger_id: int, first: int, last: int) -> list[bytes]:
     found: list[bytes] = []
     while first + len(found) <= last:

@@ -1,0 +1,133 @@
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from storage.bookie.checkpoint import Mark, MarkFile
+from storage.bookie.disks import Mode
+from storage.bookie.errors import MarkDamaged
+from storage.bookie.journal_format import JournalPosition
+from storage.bookie.journal_replay import list_journals
+from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
+from tests.storage.bookie.helpers import (
+    add,
+    entries_of,
+    files_of,
+    flip_byte,
+    open_bookie,
+    read_all,
+    running,
+    start_add,
+    writable,
+)
+
+
+def mark(journal_id: int, offset: int) -> Mark:
+    return Mark(JournalPosition(journal_id, offset, 10), 5)
+
+
+def test_the_mark_reads_back_and_never_moves_back(tmp_path: Path) -> None:
+    path = str(tmp_path / "lastMark")
+    assert MarkFile(path).load() is None
+    file = MarkFile(path)
+    file.save(mark(2, 100))
+    assert MarkFile(path).load() == mark(2, 100)
+    for older in (mark(1, 900), mark(2, 99)):
+        with pytest.raises(AssertionError):
+            file.save(older)
+    assert MarkFile(path).load() == mark(2, 100)
+    assert os.listdir(tmp_path) == ["lastMark"]
+
+
+def test_the_mark_is_44_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "lastMark"
+    MarkFile(str(path)).save(mark(2, 100))
+    head = "4d474d4b 00000001 0000000000000002 0000000000000064 000000000000000a 0000000000000005"
+    assert path.read_bytes()[:40] == bytes.fromhex(head)
+    assert path.stat().st_size == 44
+
+
+def test_a_damaged_mark_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lastMark"
+    MarkFile(str(path)).save(mark(2, 100))
+    flip_byte(path, 20)
+    with pytest.raises(MarkDamaged, match="lastMark"):
+        MarkFile(str(path)).load()
+
+
+async def test_a_checkpoint_empties_the_cache_and_bounds_the_replay(tmp_path: Path) -> None:
+    async with running(tmp_path, journal_max_size_mb=0.01) as bookie:
+        for number in range(30):
+            await add(bookie, 1, range(number, number + 1), size=1000)
+        assert len(list_journals(str(tmp_path / "journal"))) > 1
+        await bookie.checkpoint()
+        assert bookie.stats().write_cache_bytes == 0
+        assert len(list_journals(str(tmp_path / "journal"))) == 1
+        assert await read_all(bookie, 1, 0, 29) == entries_of(1, range(30), 1000)
+        assert bookie.stats().read_cache_misses > 0
+
+
+async def test_a_full_half_starts_a_checkpoint_by_itself(tmp_path: Path) -> None:
+    async with running(tmp_path, db_storage_write_cache_max_size_mb=0.1) as bookie:
+        for number in range(0, 300, 10):
+            assert await add(bookie, 1, range(number, number + 10), size=1000) == 0
+        assert bookie.stats().checkpoints > 2
+        assert bookie.stats().write_cache_bytes <= 0.1 * (1 << 20)
+        assert await read_all(bookie, 1, 0, 299) == entries_of(1, range(300), 1000)
+
+
+async def test_dirty_data_is_flushed_within_the_interval(tmp_path: Path) -> None:
+    faults = Faults()
+    async with running(tmp_path, flush_interval=50, open_file=faults.open) as bookie:
+        await add(bookie, 1, range(5))
+        assert await asyncio.to_thread(faults.log_synced.wait, 20)
+
+
+async def test_entries_are_readable_while_they_are_flushed(tmp_path: Path) -> None:
+    faults = Faults()
+    async with running(tmp_path, open_file=faults.open) as bookie:
+        await add(bookie, 1, range(50))
+        faults.gate.clear()
+        flush = asyncio.ensure_future(bookie.checkpoint())
+        await asyncio.sleep(0)
+        later = start_add(bookie, 1, range(50, 60), entries_of(1, range(50, 60)))
+        assert await read_all(bookie, 1, 0, 59) == entries_of(1, range(60))
+        assert await bookie.read_entry(1, -1) == entries_of(1, [59])[0]
+        faults.gate.set()
+        await flush
+        assert await later == 0
+        assert await read_all(bookie, 1, 0, 59) == entries_of(1, range(60))
+
+
+async def test_a_checkpoint_without_room_keeps_the_entries_and_is_tried_again(tmp_path: Path) -> None:
+    faults = Faults()
+    faults.only_path_ending = ".log"
+    async with running(tmp_path, open_file=faults.open, disk_check_interval=20) as bookie:
+        await add(bookie, 1, range(50))
+        faults.write_error = NO_SPACE
+        with pytest.raises(OSError, match="No space"):
+            await bookie.checkpoint()
+        assert bookie.mode is Mode.READ_ONLY
+        assert await read_all(bookie, 1, 0, 49) == entries_of(1, range(50))
+        faults.write_error = None
+        await writable(bookie)
+        assert bookie.stats().write_cache_bytes == 0
+        assert await read_all(bookie, 1, 0, 49) == entries_of(1, range(50))
+        assert len(files_of(tmp_path, ".log")) == 1
+
+
+async def test_after_a_failed_sync_of_a_log_the_journal_still_has_everything(tmp_path: Path) -> None:
+    faults = Faults()
+    faults.only_path_ending = ".log"
+    bookie = await open_bookie(tmp_path, open_file=faults.open)
+    await add(bookie, 1, range(50))
+    faults.sync_error = IO_ERROR
+    with pytest.raises(OSError, match="Input/output"):
+        await bookie.checkpoint()
+    assert bookie.mode is Mode.FAILED
+    assert await add(bookie, 1, range(50, 51)) == 101
+    assert await read_all(bookie, 1, 0, 49) == entries_of(1, range(50))
+    await bookie.close()
+    async with running(tmp_path) as again:
+        assert await read_all(again, 1, 0, 49) == entries_of(1, range(50))
