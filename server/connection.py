@@ -81,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._cut_off_at = 0.0
         self._taken_at_tick = 0
         self._received_any = False
+        self._ignored_any = False
         self._transport: asyncio.Transport
         self._output: Output
 
@@ -146,7 +147,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             command = parse_command(frame[0])
         except UnknownCommand as error:
-            log.info("%s: %s ignored", self.remote_address, error)
+            level = logging.DEBUG if self._ignored_any else logging.INFO  # one line, whatever the peer repeats
+            self._ignored_any = True
+            log.log(level, "%s: %s ignored", self.remote_address, error)
             return
         verdict = self.session.judge(command.type)
         if verdict is Verdict.CLOSE:
@@ -257,6 +260,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def published(self, count: int, size_bytes: int) -> None:
         """SENDs were handed to their producers: stop reading when too many wait for their receipt."""
+        if not self.is_open:
+            return  # publishing closed it
         publishes = self.publishes
         publishes.add(count, size_bytes)
         fits = self.broker.budget.take(size_bytes)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 REQUESTS_MAX = 10_000
 """Requests of one connection that may be in progress; the next one is refused with TooManyRequests."""
 
-Work = Coroutine[Any, Any, None]
+Work = Awaitable[None]
 
 
 class Requests:
@@ -50,7 +50,7 @@ class Requests:
 
     def _start(self, handler: Handler, body: Any, work: Work) -> None:
         if self._in_progress >= REQUESTS_MAX:
-            work.close()
+            _drop(work)
             if handler.refuse is not None:
                 text = f"More than {REQUESTS_MAX} requests in progress"
                 self._cnx.write(handler.refuse(body, pb.TooManyRequests, text))
@@ -64,6 +64,8 @@ class Requests:
     async def _answer(self, handler: Handler, body: Any, work: Work) -> None:
         try:
             await work
+            if handler.answer is not None:
+                handler.answer(self._cnx, body)
         except MalformedFrame as error:
             self._cnx.close(str(error), logging.WARNING)
         except Exception as error:
@@ -72,7 +74,7 @@ class Requests:
     def _ended(self, work: Work, task: asyncio.Task[None]) -> None:
         self._in_progress -= 1
         self._tasks.discard(task)
-        work.close()  # of a task that was cancelled before it began
+        _drop(work)  # of a task that was cancelled before it began
 
     def _refuse(self, handler: Handler, body: Any, error: Exception) -> None:
         cnx = self._cnx
@@ -84,3 +86,9 @@ class Requests:
             log.error("%s: %s failed", cnx.remote_address, handler.field, exc_info=error)
         if handler.refuse is not None:
             cnx.write(handler.refuse(body, code, str(error) or type(error).__name__))
+
+
+def _drop(work: Work) -> None:
+    """A coroutine that never began must say that this is meant."""
+    if asyncio.iscoroutine(work):
+        work.close()

@@ -19,7 +19,7 @@ TABLE: dict[int, Handler] = {
     _Type.CLOSE_CONSUMER: Handler("close_consumer", consume.close_consumer),
     _Type.UNSUBSCRIBE: Handler("unsubscribe", consume.unsubscribe, changes_state=True),
     _Type.FLOW: Handler("flow", consume.flow, None),
-    _Type.ACK: Handler("ack", consume.ack, consume.refuse_ack),
+    _Type.ACK: Handler("ack", consume.ack, consume.refuse_ack, consume.answer_ack),
     _Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: Handler("redeliverUnacknowledgedMessages", consume.redeliver, None),
     _Type.SEEK: Handler("seek", positions.seek, changes_state=True),
     _Type.GET_LAST_MESSAGE_ID: Handler("getLastMessageId", positions.get_last_message_id),

@@ -83,7 +83,7 @@ def flow(cnx: "Connection", command: pb.CommandFlow) -> None:
         consumer.flow(permits)
 
 
-def ack(cnx: "Connection", command: pb.CommandAck) -> Coroutine[Any, Any, None] | None:
+def ack(cnx: "Connection", command: pb.CommandAck) -> Awaitable[None] | None:
     """No answer without a request id, none for an unknown consumer; else ACK_RESPONSE when the ack is durable."""
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is None:
@@ -92,13 +92,11 @@ def ack(cnx: "Connection", command: pb.CommandAck) -> Coroutine[Any, Any, None] 
     if not command.HasField("request_id"):
         return None
     if durable is None:
-        cnx.write(ack_response_frame(command.consumer_id, command.request_id))
-        return None
-    return _when_durable(cnx, command, durable)
+        answer_ack(cnx, command)
+    return durable
 
 
-async def _when_durable(cnx: "Connection", command: pb.CommandAck, durable: Awaitable[None]) -> None:
-    await durable
+def answer_ack(cnx: "Connection", command: pb.CommandAck) -> None:
     cnx.write(ack_response_frame(command.consumer_id, command.request_id))
 
 

@@ -228,6 +228,20 @@ class TestEnd:
         await settle()
         assert not [str(warning.message) for warning in recwarn if "never awaited" in str(warning.message)]
 
+    async def test_an_ack_whose_wait_never_began_leaves_no_warning(self, recwarn: Any) -> None:
+        async def durable() -> None:
+            """Never begins."""
+
+        broker = make_broker()
+        peer = Peer(broker).connect()
+        peer.say(subscribe_command())
+        await settle()
+        broker.service.topic(TOPIC).consumers[0].ack = lambda request: durable()
+        peer.say(command("ACK", "ack", consumer_id=1, ack_type=0, request_id=1))
+        peer.transport.lose()
+        await settle()
+        assert not [str(warning.message) for warning in recwarn if "never awaited" in str(warning.message)]
+
     async def test_a_producer_that_comes_into_being_after_the_loss_is_closed(self) -> None:
         broker = make_broker()
         gate = broker.service.gate = asyncio.Event()
@@ -323,6 +337,14 @@ class TestBackPressure:
             producer.receipt(2)
             await settle()
             assert peer.transport.reading
+        assert broker.budget.unanswered_bytes == 0
+
+    async def test_a_connection_that_publishing_closes_holds_no_budget(self) -> None:
+        broker: BrokerContext = make_broker()
+        peer, producer = await with_producer(broker)
+        producer.publish = lambda sends: peer.connection.close("too much")  # type: ignore[method-assign]
+        peer.feed(send(1, 0))
+        await settle()
         assert broker.budget.unanswered_bytes == 0
 
     async def test_a_lost_connection_gives_its_bytes_back(self) -> None:
