@@ -250,6 +250,8 @@ class Appender:
         if self.state is goal:
             return
         self._goal = goal
+        if self.is_open:
+            self.state = AppendState.SETTLING
         self._start_settling()
         await self._until_settled()
 

@@ -69,6 +69,8 @@ class CursorStore:
         self._handle: WriteHandle | None = None
         self._opened_ms = 0
         self._ledger_id = NO_LEDGER
+        self._unsure: list[int] = []
+        """Ledgers that the node names if a write without an answer arrived."""
         self._stored_position = Position(-1, -1)
         self._stored_plain = True
         self._stored_properties: Mapping[str, int] = {}
@@ -148,7 +150,8 @@ class CursorStore:
         async with self._lock:
             handle = self._handle
             try:
-                if handle is not None and handle.is_open and not self._is_due(handle):
+                # While the node is in doubt it may name another ledger than this one, or none.
+                if handle is not None and handle.is_open and not self._is_due(handle) and not self._record.in_doubt:
                     position, plain = acks.mark_delete, acks.is_plain
                     await _append(handle, [self._encode(acks, position, properties)])
                     self._note_stored(position, plain, properties)
@@ -203,6 +206,7 @@ class CursorStore:
                 await self._record.delete()
             except MetadataError as error:
                 raise MetadataFault(self._label, str(error)) from error
+            self._bury(self._unsure)
             await self._leave_ledger()
 
     # ---- inside; the lock is held
@@ -242,9 +246,14 @@ class CursorStore:
                 entries.insert(0, self._encode(acks, self._stored_position, self._stored_properties))
             await _append(handle, entries)
             await self._write_node(handle.ledger_id, self._stored_position, self._stored_properties, None)
-        except BaseException:
+        except (LedgerError, ManagedLedgerFenced):
             await handle.abandon()
             self._bury([handle.ledger_id])
+            raise
+        except BaseException:
+            # The node may name it now: it stays until a later write settles that.
+            await handle.abandon()
+            self._unsure.append(handle.ledger_id)
             raise
         await self._leave_ledger()
         self._handle, self._ledger_id = handle, handle.ledger_id
@@ -280,6 +289,8 @@ class CursorStore:
             raise ManagedLedgerFenced(self._label, f"another owner wrote the cursor: {error}") from error
         except MetadataError as error:
             raise CursorFault(self._label, f"{type(error).__name__}: {error}") from error
+        unsure, self._unsure = self._unsure, []
+        self._bury(unsure)
 
     async def _leave_ledger(self) -> None:
         """The node does not name the ledger any more: it is garbage."""

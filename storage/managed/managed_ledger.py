@@ -196,8 +196,9 @@ class ManagedLedger:
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
         """Appends a group, one entry per payload, behind all earlier groups; the payloads are stored as they are.
 
-        `done(AddResult)` is called once, on the loop, in order, never from inside. Its error is an AppendFault (a later
-        group may succeed), TooManyPending, ManagedLedgerFenced, ManagedLedgerTerminated or ManagedLedgerClosed.
+        `done(AddResult)` is called once, on the loop, in order, never from inside. Its error is an AppendFault,
+        MetadataFault or TooManyPending (a later group may succeed), ManagedLedgerFenced, ManagedLedgerTerminated or
+        ManagedLedgerClosed.
         """
         self._appender.add_entries(payloads, done)
 

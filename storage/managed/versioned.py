@@ -24,6 +24,11 @@ class VersionedRecord:
         self._doubtful: bytes | None = None
         self.path = path
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the last write's answer was lost: the record may say that or what it said before."""
+        return self._doubtful is not None
+
     async def load(self) -> bytes | None:
         """The value as it is now, which becomes the base of the next write; None when there is no record."""
         record = await self._store.get(self.path)

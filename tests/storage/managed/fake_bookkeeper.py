@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar, cast
 
+from metadata.errors import MetadataError
 from metadata.memory import MemoryStore
 from metadata.store import Created, MetadataStore, Op, Record, Stat, WatchCallback
 from pulsar_proto.entry_digest import DigestType, EntryCodec, entry_length
@@ -20,7 +21,6 @@ from storage.ledger.errors import (
     LedgerClosed,
     LedgerError,
     LedgerFenced,
-    MetadataFault,
     NoSuchLedger,
     ReadFault,
 )
@@ -93,6 +93,9 @@ class World:
         self.create_error: LedgerError | None = None
         self.close_error: LedgerError | None = None
         self.delete_error: LedgerError | None = None
+        self.put_error: MetadataError | None = None
+        """Every put fails with it; with `put_arrives`, after it took effect."""
+        self.put_arrives = False
 
     def session(self) -> "FakeBookKeeper":
         """A process's client; the one before is dead or closed."""
@@ -128,7 +131,7 @@ class FakeBookKeeper:
         return cast(BookKeeper, self)
 
     def metadata(self) -> MetadataStore:
-        return SteppedStore(self.world.store, self.steps)
+        return SteppedStore(self.world, self.steps)
 
     async def create_ledger(self, *, custom_metadata: Mapping[str, bytes], **quorums: int) -> "FakeWriteHandle":
         async def effect() -> StoredLedger:
@@ -321,8 +324,9 @@ async def read_entries(
 class SteppedStore(MetadataStore):
     """One process's session on the world's tree: every write is a step."""
 
-    def __init__(self, store: MemoryStore, steps: Steps) -> None:
-        self._store = store
+    def __init__(self, world: World, steps: Steps) -> None:
+        self._world = world
+        self._store = world.store
         self._steps = steps
 
     async def get(self, path: str) -> Record | None:
@@ -338,7 +342,13 @@ class SteppedStore(MetadataStore):
         return await self._store.children(path)
 
     async def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
-        return await self._steps.take(f"put {path}", lambda: self._store.put(path, value, expected_version))
+        world = self._world
+        if world.put_error is not None and not world.put_arrives:
+            raise world.put_error
+        stat = await self._steps.take(f"put {path}", lambda: self._store.put(path, value, expected_version))
+        if world.put_error is not None:
+            raise world.put_error
+        return stat
 
     async def create(self, path: str, value: bytes = b"", **options: Any) -> Created:
         return await self._steps.take(f"create {path}", lambda: self._store.create(path, value, **options))
@@ -354,6 +364,3 @@ class SteppedStore(MetadataStore):
 
     async def close(self) -> None:
         """The world's tree outlives its sessions."""
-
-
-__all__ = ["FakeBookKeeper", "MetadataFault", "SteppedStore", "Steps", "World"]
