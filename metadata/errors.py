@@ -55,6 +55,15 @@ class StoreWriteError(MetadataError):
     succeed."""
 
 
+class StoreUnavailableError(MetadataError):
+    """A read had no answer within its time: no server is reachable. A later one may succeed."""
+
+
+class OutcomeUnknownError(MetadataError):
+    """The answer to a change was lost, and what is there does not tell whether it happened: it may have, or not. The
+    caller reads and decides; the store does not repeat it."""
+
+
 class StoreOverloadedError(MetadataError):
     """More writes wait than the store's bound allows; this one was not taken."""
 

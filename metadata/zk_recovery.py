@@ -1,0 +1,137 @@
+"""After a link was lost: finds out what became of the writes whose answers went with it, before anything is sent again.
+
+Requests of one session happen in the order in which they were sent, so the writes that happened are a beginning of
+those that were sent. All are judged from one state, read after a `sync`; only then what did not happen is sent again,
+in the old order.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from metadata import zk_codec
+from metadata.store import CreateOp, Op
+from metadata.zk_call import Call, LinkLostError, Reply, Settled, read_children
+from metadata.zk_codec import Code, ZkStat
+from metadata.zk_resolve import (
+    Found,
+    Verdict,
+    Write,
+    judge,
+    judge_numbered,
+    numbered_names,
+    parent_path,
+    stats_after,
+    witness,
+)
+
+log = logging.getLogger(__name__)
+
+Probe = Callable[[bytes], Awaitable[Reply]]
+"""Sends a read on this link; raises LinkLostError."""
+
+READS_AT_ONCE = 64
+CANDIDATES_MAX = 1000
+"""Young sequential records that are looked at for one lost create; with more of them the outcome stays unknown."""
+
+Finding = Settled | Verdict
+
+
+class Recovery:
+    """Judges the lost writes of one round. `sequential` creates must not get the same record, so they are judged one
+    after the other."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+        self._claimed: set[str] = set()
+
+    async def findings(self, calls: Sequence[Call]) -> list[Finding]:
+        """One per call, NOT_APPLIED for reads. Raises LinkLostError."""
+        await self._probe(zk_codec.sync_body("/"))
+        found: list[Finding] = []
+        for start in range(0, len(calls), READS_AT_ONCE):
+            some = calls[start : start + READS_AT_ONCE]
+            plain = iter(await asyncio.gather(*(self._plain(call) for call in some)))
+            for call in some:
+                finding = next(plain)
+                if call.write is not None and call.write.sequential:
+                    finding = await self._numbered(call, call.write)
+                found.append(finding)
+        return without_reordering(calls, found)
+
+    async def _plain(self, call: Call) -> Finding:
+        write = call.write
+        if write is None or write.sequential or call.future.done():
+            return Verdict.NOT_APPLIED
+        op = witness(write)
+        if op is None:
+            return Verdict.NOT_APPLIED
+        record, parent = await asyncio.gather(self._get(op.path), self._stat(parent_path(op)))
+        verdict = judge(op, record, parent, call.bound, call.owner)
+        if verdict is not Verdict.APPLIED:
+            return verdict
+        paths = list({one.path for one in write.ops})
+        stats = await asyncio.gather(*(self._stat(path) for path in paths))
+        known = {path: stat for path, stat in zip(paths, stats, strict=True) if stat is not None}
+        if record is not None:
+            known[op.path] = record.stat
+        return Settled(write.ops[-1].path, stats_after(write, known))
+
+    async def _numbered(self, call: Call, write: Write) -> Finding:
+        op = write.ops[-1]
+        assert isinstance(op, CreateOp)
+        if call.future.done():
+            return Verdict.NOT_APPLIED
+        parent = parent_path(op)
+        listed = await self._probe(zk_codec.children_body(parent))
+        if listed.error:
+            return Verdict.NOT_APPLIED
+        names = await read_children(listed.payload)
+        candidates: list[tuple[str, Found]] = []
+        for seen, name in enumerate(numbered_names(op, names)):
+            path = f"{parent.rstrip('/')}/{name}"
+            record = await self._get(path)
+            if record is not None and record.stat.czxid <= call.bound:
+                break
+            if seen >= CANDIDATES_MAX:
+                return Verdict.UNKNOWN
+            if record is not None and path not in self._claimed:
+                candidates.append((path, record))
+        verdict, path = judge_numbered(op, candidates, call.owner)
+        if verdict is not Verdict.APPLIED:
+            return verdict
+        self._claimed.add(path)
+        stats: list[ZkStat | None] = [None] * (len(write.ops) - 1)
+        return Settled(path, [*stats, dict(candidates)[path].stat])
+
+    async def _get(self, path: str) -> Found | None:
+        reply = await self._probe(zk_codec.get_body(path))
+        if reply.error == Code.NO_NODE:
+            return None
+        if reply.error:
+            raise LinkLostError(f"reading {path} failed with {reply.error}")
+        return Found(*zk_codec.parse_data(reply.payload))
+
+    async def _stat(self, path: str) -> ZkStat | None:
+        reply = await self._probe(zk_codec.exists_body(path))
+        return None if reply.error else zk_codec.parse_stat(reply.payload)
+
+
+def without_reordering(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
+    """A write that seems not to have happened, while a later one of the same records has, did happen or failed: it is
+    not sent again."""
+    settled: set[str] = set()
+    result: list[Finding] = []
+    for call, finding in zip(reversed(calls), reversed(found), strict=True):
+        paths = _paths(call)
+        if finding is Verdict.NOT_APPLIED and call.write is not None and paths & settled:
+            finding = Verdict.UNKNOWN
+        if isinstance(finding, Settled):
+            settled |= paths
+        result.append(finding)
+    return result[::-1]
+
+
+def _paths(call: Call) -> set[str]:
+    ops: Sequence[Op] = () if call.write is None or call.write.sequential else call.write.ops
+    return {op.path for op in ops}

@@ -1,0 +1,187 @@
+"""Real ZooKeeper processes for tests: one server, or an ensemble, on ports of this machine.
+
+The jars come from Maven Central by Apache Maven, once a user, into a cache folder outside the project. Where Java or
+the jars cannot be had, tests skip with the reason on a user's machine and fail in CI (CI=true).
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+VERSION = "3.9.3"
+START_SECONDS = 30.0
+POLL_SECONDS = 0.02
+DOWNLOAD_SECONDS = 300
+TICK_MS = 500
+"""Half a second lets a session be as short as one second, and lets an ensemble find a dead leader soon."""
+
+DEPENDENCIES = (
+    ("org.apache.zookeeper", "zookeeper", VERSION),
+    # ZooKeeper's pom leaves these to whoever runs the server.
+    ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+    ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+    ("org.slf4j", "slf4j-simple", "1.7.30"),
+)
+
+
+def jars() -> str:
+    """The class path of a server; skips the test (or fails it, in CI) when it cannot be had."""
+    if shutil.which("java") is None:
+        _unavailable("needs Java to start ZooKeeper")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / f"zookeeper-{VERSION}"
+    with open(cache / "zookeeper.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs download once
+        if not folder.exists():
+            _download(folder)
+    return f"{folder}/*"
+
+
+def _download(folder: Path) -> None:
+    if shutil.which("mvn") is None:
+        _unavailable("needs Apache Maven to fetch ZooKeeper's jars")
+    building = folder.with_suffix(".building")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir()
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        for group, name, version in DEPENDENCIES
+    )
+    (building / "pom.xml").write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>magnetar.tests</groupId><artifactId>zookeeper-jars</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=."]
+    try:
+        done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
+    except subprocess.TimeoutExpired:
+        _unavailable(f"ZooKeeper's jars did not come within {DOWNLOAD_SECONDS} s")
+    if done.returncode != 0 or not list(building.glob("zookeeper-3*.jar")):
+        _unavailable(f"ZooKeeper's jars cannot be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
+    building.rename(folder)
+
+
+def _unavailable(reason: str) -> None:
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class ZooKeeperServer:
+    """One process. It can be killed, paused and started again on the same data."""
+
+    def __init__(self, folder: Path, port: int, extra: str = "", my_id: int | None = None) -> None:
+        self.folder = folder
+        self.port = port
+        self._process: subprocess.Popen[bytes] | None = None
+        data = folder / "data"
+        data.mkdir(parents=True)
+        if my_id is not None:
+            (data / "myid").write_text(str(my_id))
+        (folder / "zoo.cfg").write_text(
+            f"tickTime={TICK_MS}\ndataDir={data}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+            f"admin.enableServer=false\nmaxClientCnxns=0\nminSessionTimeout={2 * TICK_MS}\nmaxSessionTimeout=60000\n"
+            f"4lw.commands.whitelist=srvr\n{extra}"
+        )
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def launch(self) -> None:
+        assert self._process is None
+        command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
+        command += ["-cp", jars(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg")]
+        with open(self.folder / "log", "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    async def ready(self) -> None:
+        async with asyncio.timeout(START_SECONDS):
+            while await self.mode() is None:
+                assert self._process is not None
+                assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
+                await _poll()
+
+    async def mode(self) -> str | None:
+        """standalone, leader, follower; None while it does not serve."""
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return None
+        try:
+            writer.write(b"srvr")
+            answer = (await reader.read()).decode()
+        except OSError:
+            return None
+        finally:
+            writer.close()
+        for line in answer.splitlines():
+            if line.startswith("Mode:"):
+                return line.split()[1]
+        return None
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[ZooKeeperServer]:
+    """A single server, for fixtures."""
+    server = ZooKeeperServer(folder / "zookeeper", free_ports(1)[0])
+    server.launch()
+    try:
+        asyncio.run(server.ready())
+        yield server
+    finally:
+        server.kill()
+
+
+def ensemble(folder: Path, size: int = 3) -> list[ZooKeeperServer]:
+    ports = free_ports(3 * size)
+    members = "".join(
+        f"server.{number}=127.0.0.1:{ports[size + number - 1]}:{ports[2 * size + number - 1]}\n"
+        for number in range(1, size + 1)
+    )
+    extra = f"initLimit=20\nsyncLimit=10\n{members}"
+    return [ZooKeeperServer(folder / str(n), ports[n - 1], extra, my_id=n) for n in range(1, size + 1)]
+
+
+async def _poll() -> None:
+    """The next look at another process, which has no way to call us."""
+    done = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(POLL_SECONDS, done.set_result, None)
+    await done
