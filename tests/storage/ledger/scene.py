@@ -1,6 +1,7 @@
 """A cluster of fake bookies, a metadata store, clients on them, and the claims that must hold after any history."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
 
@@ -85,6 +86,28 @@ class Writer:
         assert self.handle.last_add_confirmed > self._lac_seen, "the LAC went back"
         self._lac_seen = self.handle.last_add_confirmed
         self.acked += append.ids
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits, in virtual time, until `condition()` is true; after a minute of that it never will be."""
+    for _ in range(6000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the awaited condition did not come true")
+
+
+async def answered(writer: Writer) -> None:
+    await until(lambda: writer.answered)
+
+
+async def new_ledger(client: BookKeeper, sizes: tuple[int, int, int]) -> tuple[WriteHandle, Writer]:
+    handle = await client.create_ledger(ensemble_size=sizes[0], write_quorum=sizes[1], ack_quorum=sizes[2])
+    return handle, Writer(handle)
+
+
+def members(handle: WriteHandle) -> list[str]:
+    return list(handle.metadata.ensembles[-1][1])
 
 
 async def check_closed(scene: Scene, ledger_id: int, writers: Sequence[Writer]) -> LedgerMetadata:

@@ -1,3 +1,5 @@
+"""The choice of bookies: different ones, writable ones, and failed ones last."""
+
 from random import Random
 
 import pytest
