@@ -71,12 +71,19 @@ class EntryIndex:
     def reopen(self) -> None:
         """After a failed write RocksDB takes no more; a new start reads what is durable. Raises IndexDamaged."""
         with self._lock:
-            self._db.close()
+            self._close()
             self._open()
 
     def close(self) -> None:
         with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        """RocksDB reports an earlier failed write once more; what was confirmed is durable without it."""
+        try:
             self._db.close()
+        except Exception as error:
+            log.warning("index: closing it: %s", error)
 
     @property
     def sequence(self) -> int:

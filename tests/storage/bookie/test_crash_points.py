@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ async def read_or_code(bookie: Bookie, ledger_id: int, entry_id: int) -> bytes |
 async def test_nothing_acknowledged_is_lost_whenever_the_power_fails(tmp_path: Path, at: int) -> None:
     ledgers = Ledgers()
     loss = PowerLoss(tmp_path / "live", tmp_path / "frozen", at, seed=at)
-    settings = {"journal_max_size_mb": 0.03, "log_size_limit": 60_000}
+    settings: dict[str, Any] = {"journal_max_size_mb": 0.03, "log_size_limit": 60_000}
     bookie = await open_bookie(tmp_path / "live", ledgers, open_file=loss.faults.open, **settings)
     await work(bookie, loss, ledgers)
     await bookie.close()

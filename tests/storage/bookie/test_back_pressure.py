@@ -1,0 +1,109 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from pulsar_proto.bookie_wire import BookieRc, ReadFlags
+from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
+from tests.storage.bookie.helpers import KEY, add, entries_of, read_all, running, start_add
+
+SMALL_CACHE: dict[str, Any] = {"db_storage_write_cache_max_size_mb": 0.04}
+
+
+def groups(count: int) -> list[range]:
+    return [range(10 * number, 10 * number + 10) for number in range(count)]
+
+
+async def test_a_full_cache_delays_the_answers_and_fails_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, **SMALL_CACHE) as bookie:
+        pending = [start_add(bookie, 1, ids, entries_of(1, ids, 1000)) for ids in groups(60)]
+        assert bookie.stats().waiting_adds_bytes > 0
+        assert await asyncio.gather(*pending) == [0] * 60
+        assert bookie.stats().checkpoints > 10
+        assert await read_all(bookie, 1, 0, 599) == entries_of(1, range(600), 1000)
+
+
+async def test_answers_keep_their_order(tmp_path: Path) -> None:
+    async with running(tmp_path, **SMALL_CACHE) as bookie:
+        order: list[int] = []
+        pending = []
+        for ids in groups(40):
+            future = start_add(bookie, 1, ids, entries_of(1, ids, 1000))
+            future.add_done_callback(lambda _, first=ids[0]: order.append(first))  # type: ignore[misc]
+            pending.append(future)
+        await asyncio.gather(*pending)
+        assert order == [ids[0] for ids in groups(40)]
+
+
+async def test_a_group_that_waits_too_long_is_refused(tmp_path: Path) -> None:
+    faults = Faults()
+    faults.only_path_ending = ".log"
+    async with running(
+        tmp_path, open_file=faults.open, db_storage_max_throttle_time_ms=50, gc_wait_time=100_000, **SMALL_CACHE
+    ) as bookie:
+        faults.gate.clear()  # neither journal nor log gets on
+        pending = [start_add(bookie, 1, ids, entries_of(1, ids, 1000)) for ids in groups(12)]
+        async with asyncio.timeout(20):
+            assert await pending[-1] == BookieRc.ETOOMANYREQUESTS
+        faults.gate.set()
+        answers = await asyncio.gather(*pending)
+        assert answers == sorted(answers)
+        assert answers[0] == BookieRc.EOK
+        assert bookie.stats().waiting_adds_bytes == 0
+        assert await add(bookie, 1, range(500, 501)) == BookieRc.EOK
+
+
+async def test_the_waiting_room_is_bounded(tmp_path: Path) -> None:
+    faults = Faults()
+    async with running(tmp_path, open_file=faults.open, waiting_adds_max_mb=0.02, **SMALL_CACHE) as bookie:
+        faults.gate.clear()
+        pending = [start_add(bookie, 1, ids, entries_of(1, ids, 1000)) for ids in groups(12)]
+        assert await pending[-1] == BookieRc.ETOOMANYREQUESTS
+        assert bookie.stats().waiting_adds_bytes <= 0.02 * (1 << 20)
+        faults.gate.set()
+        await asyncio.gather(*pending)
+
+
+async def test_the_journals_queue_is_bounded(tmp_path: Path) -> None:
+    faults = Faults()
+    async with running(tmp_path, open_file=faults.open, journal_queue_max_mb=0.02) as bookie:
+        faults.gate.clear()
+        pending = [start_add(bookie, 1, ids, entries_of(1, ids, 1000)) for ids in groups(12)]
+        assert bookie.stats().journal_queue_bytes <= 0.02 * (1 << 20)
+        faults.gate.set()
+        assert await asyncio.gather(*pending) == [0] * 12
+
+
+async def test_a_fence_is_not_passed_by_adds_that_waited(tmp_path: Path) -> None:
+    faults = Faults()
+    async with running(tmp_path, open_file=faults.open, journal_queue_max_mb=0.02) as bookie:
+        faults.gate.clear()
+        pending = [start_add(bookie, 1, ids, entries_of(1, ids, 1000)) for ids in groups(6)]
+        fence = asyncio.ensure_future(bookie.read_entry(1, -1, ReadFlags.FENCING, KEY))
+        await asyncio.sleep(0)
+        faults.gate.set()
+        last = int.from_bytes((await fence)[8:16], "big")
+        answers = await asyncio.gather(*pending)
+        assert set(answers) == {BookieRc.EOK, BookieRc.EFENCED}
+        assert last == 10 * answers.count(BookieRc.EOK) - 1
+
+
+async def test_adds_that_wait_are_refused_when_the_bookie_fails(tmp_path: Path) -> None:
+    faults = Faults()
+    async with running(tmp_path, open_file=faults.open, journal_queue_max_mb=0.02) as bookie:
+        faults.gate.clear()
+        pending = [start_add(bookie, 1, ids, entries_of(1, ids, 1000)) for ids in groups(6)]
+        faults.sync_error = IO_ERROR
+        faults.gate.set()
+        assert await asyncio.gather(*pending) == [BookieRc.EIO] * 6
+
+
+async def test_adds_that_wait_are_refused_when_the_disk_is_full(tmp_path: Path) -> None:
+    faults = Faults()
+    async with running(tmp_path, open_file=faults.open, journal_queue_max_mb=0.02) as bookie:
+        faults.gate.clear()
+        pending = [start_add(bookie, 1, ids, entries_of(1, ids, 1000)) for ids in groups(6)]
+        faults.write_error = NO_SPACE
+        faults.gate.set()
+        answers = await asyncio.gather(*pending)
+        assert answers[-1] == BookieRc.EREADONLY
+        faults.write_error = None

@@ -1,0 +1,143 @@
+"""Bits that flip on disk while the bookie is down: found, named, never answered as data."""
+
+import os
+import shutil
+from collections.abc import Awaitable
+from pathlib import Path
+
+import pytest
+
+from pulsar_proto.bookie_wire import BookieError, BookieRc
+from storage.bookie.errors import IndexDamaged, JournalDamaged
+from tests.storage.bookie.helpers import add, entries_of, files_of, flip_byte, open_bookie, read_all, running
+
+COUNT = 400
+
+
+async def written(folder: Path, *, checkpoint: bool) -> None:
+    """Leaves the folder as a kill would: a copy of a running bookie's."""
+    bookie = await open_bookie(folder / "live")
+    for first in range(0, COUNT, 20):
+        await add(bookie, 1, range(first, first + 20), size=500)
+    if checkpoint:
+        await bookie.checkpoint()
+    shutil.copytree(folder / "live", folder / "killed")
+    await bookie.close()
+    shutil.copytree(folder / "killed", folder / "copy")
+
+
+async def test_a_flipped_bit_in_an_entry_log_is_named_and_the_rest_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await written(tmp_path, checkpoint=True)
+    log = files_of(tmp_path / "copy", ".log")[0]
+    flip_byte(log, log.stat().st_size // 2)
+    async with running(tmp_path / "copy") as bookie:
+        codes = [await code_of(bookie.read_entry(1, entry_id)) for entry_id in range(COUNT)]
+        assert set(codes) == {BookieRc.EOK, BookieRc.EIO}
+        assert codes.count(BookieRc.EIO) < COUNT / 2
+        for entry_id in range(COUNT):
+            if codes[entry_id] is BookieRc.EOK:
+                assert await bookie.read_entry(1, entry_id) == entries_of(1, [entry_id], 500)[0]
+        first_bad = codes.index(BookieRc.EIO)
+        run = await bookie.read_entries(1, first_bad - 3, 10, 1 << 20)
+        assert run == entries_of(1, range(first_bad - 3, first_bad), 500)
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert str(log) in messages[0]
+    assert "offset" in messages[0]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.6, 0.98])
+async def test_a_flipped_bit_in_the_journal_is_found(tmp_path: Path, share: float) -> None:
+    await written(tmp_path, checkpoint=False)
+    journal = files_of(tmp_path / "copy", ".journal")[0]
+    offset = int(journal.stat().st_size * share)
+    flip_byte(journal, offset)
+    if share < 0.9:
+        with pytest.raises(JournalDamaged) as caught:
+            await open_bookie(tmp_path / "copy")
+        assert caught.value.file == str(journal)
+        assert caught.value.offset <= offset
+    else:
+        # In the last batch it cannot be told from a torn write: that batch is cut, and said so.
+        async with running(tmp_path / "copy") as bookie:
+            assert await read_all(bookie, 1, 0, COUNT - 21) == entries_of(1, range(COUNT - 20), 500)
+
+
+async def test_a_refused_start_leaves_the_folders_free_and_unchanged(tmp_path: Path) -> None:
+    await written(tmp_path, checkpoint=False)
+    journal = files_of(tmp_path / "copy", ".journal")[0]
+    flip_byte(journal, 3000)
+    before = journal.read_bytes()
+    for _ in range(2):
+        with pytest.raises(JournalDamaged):
+            await open_bookie(tmp_path / "copy")
+    assert journal.read_bytes() == before
+    flip_byte(journal, 3000)
+    async with running(tmp_path / "copy") as bookie:
+        assert await read_all(bookie, 1, 0, COUNT - 1) == entries_of(1, range(COUNT), 500)
+
+
+async def test_a_start_that_skips_the_damage_needs_no_second_one(tmp_path: Path) -> None:
+    await written(tmp_path, checkpoint=False)
+    journal = files_of(tmp_path / "copy", ".journal")[0]
+    flip_byte(journal, journal.stat().st_size // 2)
+    async with running(tmp_path / "copy", skip_damaged_journal=True) as bookie:
+        lost = [i for i in range(COUNT) if not await readable(bookie.read_entry(1, i))]
+        assert 0 < len(lost) <= 20
+        await bookie.checkpoint()
+    async with running(tmp_path / "copy") as bookie:
+        assert [i for i in range(COUNT) if not await readable(bookie.read_entry(1, i))] == lost
+
+
+async def readable(read: Awaitable[bytes]) -> bool:
+    return await code_of(read) is BookieRc.EOK
+
+
+async def code_of(read: Awaitable[object]) -> BookieRc:
+    try:
+        await read
+    except BookieError as error:
+        return error.rc
+    return BookieRc.EOK
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 0.99])
+async def test_a_flipped_bit_in_the_index_loses_nothing_silently(tmp_path: Path, share: float) -> None:
+    await written(tmp_path, checkpoint=True)
+    index = tmp_path / "copy" / "ledgers" / "index"
+    damaged = [path for path in index.iterdir() if path.suffix in (".log", ".sst") or "MANIFEST" in path.name]
+    for path in damaged:
+        shutil.rmtree(tmp_path / "copy")
+        shutil.copytree(tmp_path / "killed", tmp_path / "copy")
+        if size := path.stat().st_size:
+            flip_byte(path, min(int(size * share), size - 1))
+            await refuses_or_reads_everything(tmp_path / "copy")
+
+
+async def refuses_or_reads_everything(folder: Path) -> None:
+    bookie, refusal = None, ""
+    try:
+        bookie = await open_bookie(folder)
+    except IndexDamaged as error:
+        refusal = str(error)
+    if bookie is None:
+        assert str(folder / "ledgers" / "index") in refusal
+        return
+    try:
+        for entry_id in range(COUNT):
+            if await code_of(bookie.read_entry(1, entry_id)) is not BookieRc.EIO:
+                assert await bookie.read_entry(1, entry_id) == entries_of(1, [entry_id], 500)[0]
+    finally:
+        await bookie.close()
+
+
+async def test_a_missing_entry_log_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await written(tmp_path, checkpoint=True)
+    log = files_of(tmp_path / "copy", ".log")[0]
+    os.unlink(log)
+    async with running(tmp_path / "copy") as bookie:
+        with pytest.raises(BookieError) as caught:
+            await bookie.read_entry(1, 0)
+        assert caught.value.rc == BookieRc.EIO
+    assert log.name in caplog.text

@@ -1,0 +1,136 @@
+"""A disk that is really full: a small tmpfs, filled and emptied by the test. Needs root to mount it."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_proto.bookie_wire import AddFlags, BookieRc
+from storage.bookie.service import Bookie
+from tests.storage.bookie.helpers import add, entries_of, read_all, running, start_add, writable
+
+pytestmark = pytest.mark.process
+
+SETTINGS: dict[str, Any] = {
+    "disk_check_interval": 50,
+    "min_usable_size_for_writes_mb": 2,
+    "disk_usage_threshold": 1.0,
+    "disk_usage_lwm_threshold": 1.0,
+}
+
+
+class SmallDisk:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._filler = folder / "filler"
+
+    def fill(self, leave_bytes: int = 0) -> None:
+        status = os.statvfs(self.folder)
+        free = status.f_bavail * status.f_frsize - leave_bytes
+        with open(self._filler, "ab") as file:
+            os.posix_fallocate(file.fileno(), file.tell(), max(free, 1))
+
+    def empty(self) -> None:
+        self._filler.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(tmp_path)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("may not mount a tmpfs here")
+    try:
+        yield SmallDisk(tmp_path)
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+async def add_until_refused(bookie: Bookie) -> tuple[int, BookieRc]:
+    """(entries acknowledged, the code that ended it)."""
+    for number in range(0, 100_000, 10):
+        ids = range(number, number + 10)
+        rc = await start_add(bookie, 1, ids, entries_of(1, ids, 5000))
+        if rc:
+            return number, BookieRc(rc)
+    raise AssertionError("the disk never became full")
+
+
+async def test_a_full_journal_disk_refuses_adds_serves_reads_and_recovers(disk: SmallDisk) -> None:
+    modes: list[bool] = []
+    async with running(disk.folder, **SETTINGS) as bookie:
+        bookie.on_mode_change(modes.append)
+        disk.fill(leave_bytes=2 << 20)
+        count, rc = await add_until_refused(bookie)
+        assert rc == BookieRc.EIO
+        assert count > 100
+        assert await add(bookie, 1, range(count, count + 1)) == BookieRc.EREADONLY
+        assert await add(bookie, 1, range(count, count + 1), flags=AddFlags.HIGH_PRIORITY) == BookieRc.EREADONLY
+        assert modes == [False]
+        assert await read_all(bookie, 1, 0, count - 1) == entries_of(1, range(count), 5000)
+        disk.empty()
+        await writable(bookie)
+        assert modes == [False, True]
+        assert await add(bookie, 1, range(count, count + 10), size=5000) == BookieRc.EOK
+    async with running(disk.folder, **SETTINGS) as bookie:
+        assert await read_all(bookie, 1, 0, count + 9) == entries_of(1, range(count + 10), 5000)
+
+
+async def test_a_checkpoint_without_room_waits_for_it(disk: SmallDisk) -> None:
+    async with running(disk.folder, **SETTINGS) as bookie:
+        await add(bookie, 1, range(300), size=5000)
+        disk.fill()
+        with pytest.raises(Exception, match="No space left"):
+            await bookie.checkpoint()
+        assert not bookie.is_writable
+        assert await read_all(bookie, 1, 0, 299) == entries_of(1, range(300), 5000)
+        disk.empty()
+        await writable(bookie)
+        assert bookie.stats().write_cache_bytes == 0
+        assert await read_all(bookie, 1, 0, 299) == entries_of(1, range(300), 5000)
+
+
+async def test_an_index_without_room_is_opened_anew_when_there_is_some(disk: SmallDisk) -> None:
+    async with running(disk.folder, **SETTINGS) as bookie:
+        await add(bookie, 5000, range(10))
+        await bookie.checkpoint()
+        answers = [start_add(bookie, ledger, range(2), entries_of(ledger, range(2))) for ledger in range(4000)]
+        await asyncio.gather(*answers)
+        finish = bookie._opened.writer.finish
+
+        def finish_and_fill() -> None:
+            finish()
+            disk.fill()
+
+        bookie._opened.writer.finish = finish_and_fill  # type: ignore[method-assign]
+        with pytest.raises(Exception, match="No space left"):
+            await bookie.checkpoint()
+        bookie._opened.writer.finish = finish  # type: ignore[method-assign]
+        assert await bookie.read_entry(5000, 3) == entries_of(5000, [3])[0]
+        assert await read_all(bookie, 77, 0, 1) == entries_of(77, range(2))
+        disk.empty()
+        await writable(bookie)
+        assert bookie.stats().write_cache_bytes == 0
+        for ledger in (0, 77, 3999):
+            assert await read_all(bookie, ledger, 0, 1) == entries_of(ledger, range(2))
+    async with running(disk.folder, **SETTINGS) as bookie:
+        for ledger in range(4000):
+            assert await read_all(bookie, ledger, 0, 1) == entries_of(ledger, range(2))
+
+
+async def test_over_the_usage_threshold_it_turns_read_only_before_the_disk_is_full(disk: SmallDisk) -> None:
+    settings = SETTINGS | {"disk_usage_threshold": 0.5, "disk_usage_lwm_threshold": 0.4}
+    async with running(disk.folder, **settings) as bookie:
+        await add(bookie, 1, range(10))
+        changed = asyncio.Event()
+        bookie.on_mode_change(lambda _: changed.set())
+        disk.fill(leave_bytes=8 << 20)
+        async with asyncio.timeout(20):
+            await changed.wait()
+        assert await add(bookie, 1, range(10, 20)) == BookieRc.EREADONLY
+        disk.empty()
+        await writable(bookie)
+        assert await add(bookie, 1, range(10, 20)) == BookieRc.EOK
