@@ -163,8 +163,9 @@ class AckState:
         ahead: list[int] = []
         for ledger, entry_id, ack_set in positions:
             if ledger != ledger_id:
-                added += self._add(ledger_id, ahead)
-                ahead = []
+                if ahead:
+                    added += self._add(ledger_id, ahead)
+                    ahead = []
                 ledger_id = ledger
                 known = self._extents.last_entry(ledger) if ledger >= self._ledger else None
                 last = -1 if known is None else known
@@ -178,10 +179,11 @@ class AckState:
                     batch_changed |= self._partial[ledger, entry_id] != before
                     continue
             ahead.append(entry_id)
-        added += self._add(ledger_id, ahead)
+        if ahead:
+            added += self._add(ledger_id, ahead)
         if added or batch_changed:
             self.revision += 1
-        if added:
+        if added and self._acked:
             self._advance()
         return added
 
@@ -263,9 +265,7 @@ class AckState:
     # ---- inside
 
     def _add(self, ledger_id: int, entry_ids: list[int]) -> int:
-        """Marks existing entries of one ledger; the caller advances. Returns how many were new."""
-        if not entry_ids:
-            return 0
+        """Marks existing entries of one ledger, at least one; the caller advances. Returns how many were new."""
         added = 0
         if ledger_id == self._ledger:
             following = self._entry + 1
