@@ -1,0 +1,197 @@
+"""A `BookieChannel` over TCP, to our bookies or Apache's, and the table of channels of one client.
+
+With `use_v2_wire_protocol` (as Pulsar's brokers) adds and reads go by v2; what only v3 has goes by a second connection,
+like in Java's client. Without it everything goes by v3, which has no batch read: single reads are pipelined instead.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pulsar_proto import bookie_wire_v3 as v3
+from pulsar_proto import entry_availability
+from pulsar_proto.bookie_wire import BookieError
+from pulsar_proto.pb import bookkeeper_pb2 as pb
+from storage.ledger.bookie_channel import AddDone
+from storage.ledger.wire_connection import BookieConnection, WireConfig
+from storage.ledger.wire_link import Address, WireLink
+
+PIPELINED_READS = 32
+"""Single reads at once where there is no batch read."""
+BATCH_STRIKES_MAX = 2
+"""A bookie older than 4.17 ends the connection at a batch read: after so many in a row it is not asked for one again."""
+
+_NO_ENTRY = -1
+
+
+class LacAnswer(NamedTuple):
+    """READ_LAC: the body of the last WRITE_LAC, and the bookie's last entry; either may be missing."""
+
+    explicit: bytes | None
+    last_entry: bytes | None
+
+
+class Polled(NamedTuple):
+    """A long poll's answer."""
+
+    last_add_confirmed: int
+    entry_id: int
+    """-1 without an entry: nothing new, or another bookie has it."""
+    entry: bytes | None
+
+
+class BookieInfo(NamedTuple):
+    total_disk_bytes: int
+    free_disk_bytes: int
+
+
+class WireChannel:
+    """Made on the loop's thread. Besides BookieChannel's, methods raise BookieError, ConnectionError, TimeoutError."""
+
+    def __init__(self, bookie_id: str, address: Callable[[], Address], config: WireConfig | None = None) -> None:
+        """`address()` is asked at each connect; LookupError when nobody knows it."""
+        self.bookie_id = bookie_id
+        self._config = config or WireConfig()
+        self._main = WireLink(bookie_id, address, self._config, speaks_v2=self._config.use_v2_wire_protocol)
+        self._v3 = WireLink(bookie_id, address, self._config, speaks_v2=False) if self._main.speaks_v2 else self._main
+        self._batch_strikes = 0
+
+    def add_entries(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        entry_ids: Sequence[int],
+        entries: Sequence[bytes],
+        flags: int,
+        done: AddDone,
+    ) -> None:
+        """See BookieChannel. Codes of its own: -8 connection lost, -23 timeout, -105 too much unanswered."""
+        self._main.add(ledger_id, master_key, entry_ids, entries, flags, done)
+
+    async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
+        """See BookieChannel."""
+        connection = await self._main.open_connection()
+        return await connection.read(ledger_id, entry_id, flags, master_key)
+
+    async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
+        """See BookieChannel."""
+        connection = await self._main.open_connection()
+        if not connection.speaks_v2 or self._batch_strikes >= BATCH_STRIKES_MAX:
+            return await self._pipelined(connection, ledger_id, first_entry_id, max_entries, max_bytes)
+        try:
+            entries = await connection.batch_read(ledger_id, first_entry_id, max_entries, max_bytes)
+        except ConnectionError:
+            if connection.batch_answered:
+                raise
+            self._batch_strikes += 1
+            connection = await self._main.open_connection()
+            return await self._pipelined(connection, ledger_id, first_entry_id, max_entries, max_bytes)
+        self._batch_strikes = 0
+        return entries
+
+    async def _pipelined(
+        self, connection: BookieConnection, ledger_id: int, first: int, max_entries: int, max_bytes: int
+    ) -> list[bytes]:
+        ids = range(first, first + max(1, min(max_entries, PIPELINED_READS)))
+        answers = await asyncio.gather(
+            *(connection.read(ledger_id, entry_id, 0, b"") for entry_id in ids), return_exceptions=True
+        )
+        entries: list[bytes] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                if not entries:
+                    raise answer
+                break
+            max_bytes -= len(answer)
+            if entries and max_bytes < 0:
+                break
+            entries.append(answer)
+        return entries
+
+    async def read_lac(self, ledger_id: int) -> LacAnswer:
+        """Never fences. An explicit LAC without any entry comes with EIO from Apache's bookies (12.9)."""
+        connection = await self._v3.open_connection()
+        request = v3.new_request(pb.READ_LAC, 0)
+        request.readLacRequest.ledgerId = ledger_id
+        response = await connection.exchange(request)
+        answer = response.readLacResponse
+        explicit = answer.lacBody if answer.HasField("lacBody") else None
+        if response.status != pb.EOK and explicit is None:
+            raise BookieError(v3.rc_of(response.status), f"LAC of ledger {ledger_id}")
+        return LacAnswer(explicit, answer.lastEntryBody if answer.HasField("lastEntryBody") else None)
+
+    async def write_lac(self, ledger_id: int, lac: int, master_key: bytes, body: bytes) -> None:
+        """`body` is the LAC packet (`entry_digest`)."""
+        request = v3.new_request(pb.WRITE_LAC, 0)
+        write = request.writeLacRequest
+        write.ledgerId, write.lac, write.masterKey, write.body = ledger_id, lac, master_key, body
+        await (await self._v3.open_connection()).call(request)
+
+    async def long_poll(self, ledger_id: int, previous_lac: int, timeout_ms: int) -> Polled:
+        """Returns when the bookie's LAC exceeds `previous_lac`, the ledger is fenced, or the time is over."""
+        connection = await self._v3.open_connection()
+        request = v3.long_poll_request(0, ledger_id, previous_lac, timeout_ms)
+        response = await connection.exchange(request, more_seconds=timeout_ms / 1000)
+        if response.status != pb.EOK:
+            raise BookieError(v3.rc_of(response.status), f"long poll on ledger {ledger_id}")
+        answer = response.readResponse
+        lac = answer.maxLAC if answer.HasField("maxLAC") else _NO_ENTRY
+        if not answer.HasField("body"):
+            return Polled(lac, _NO_ENTRY, None)
+        return Polled(lac, answer.entryId, answer.body)
+
+    async def force_ledger(self, ledger_id: int) -> None:
+        """Returns when all adds that the bookie has acknowledged are durable."""
+        request = v3.new_request(pb.FORCE_LEDGER, 0)
+        request.forceLedgerRequest.ledgerId = ledger_id
+        await (await self._v3.open_connection()).call(request)
+
+    async def bookie_info(self) -> BookieInfo:
+        request = v3.new_request(pb.GET_BOOKIE_INFO, 0)
+        request.getBookieInfoRequest.requested = v3.TOTAL_DISK_CAPACITY | v3.FREE_DISK_SPACE
+        info = (await (await self._v3.open_connection()).call(request)).getBookieInfoResponse
+        return BookieInfo(info.totalDiskCapacity, info.freeDiskSpace)
+
+    async def list_entries(self, ledger_id: int) -> list[range]:
+        """Ids of the entries that the bookie has. An Apache bookie with DbLedgerStorage lets this time out (12.12)."""
+        request = v3.new_request(pb.GET_LIST_OF_ENTRIES_OF_LEDGER, 0)
+        request.getListOfEntriesOfLedgerRequest.ledgerId = ledger_id
+        response = await (await self._v3.open_connection()).call(request)
+        return entry_availability.decode(response.getListOfEntriesOfLedgerResponse.availabilityOfEntriesOfLedger)
+
+    async def close(self) -> None:
+        """What has no answer fails with -8. Idempotent."""
+        await self._main.close()
+        await self._v3.close()
+
+
+class WireChannels:
+    """The channels of one client, one a bookie; calling it is the ledger client's `channel_of`."""
+
+    def __init__(self, address_of: Callable[[str], Address], config: WireConfig | None = None) -> None:
+        """`address_of(bookie id)` gives host and port, or raises LookupError."""
+        self._address_of = address_of
+        self._config = config or WireConfig()
+        self._channels: dict[str, WireChannel] = {}
+
+    def __call__(self, bookie_id: str) -> WireChannel:
+        """Raises LookupError for a bookie that has no channel yet and no address."""
+        channel = self._channels.get(bookie_id)
+        if channel is None:
+            self._address_of(bookie_id)
+            channel = WireChannel(bookie_id, lambda: self._address_of(bookie_id), self._config)
+            self._channels[bookie_id] = channel
+        return channel
+
+    async def close(self) -> None:
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()
+
+
+def address_in_id(bookie_id: str) -> Address:
+    """host:port of an id that has this shape, as most have (facts 4). Raises LookupError."""
+    host, colon, port = bookie_id.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise LookupError(f"bookie {bookie_id} is not registered, and its id is no address")
+    return host, int(port)

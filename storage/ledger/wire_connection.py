@@ -1,0 +1,368 @@
+"""One TCP connection to a bookie, in one of the two protocols: requests pipelined, answers of one read taken together.
+
+Lives until the connection ends and is never reused: everything without an answer fails then (-8), and `wire_link` makes
+a new one. Adds of a loop turn leave with one write; their answers come back as runs. A bookie that sends what does not
+decode loses the connection.
+
+Deadlines: an add fails with -23, a read with TimeoutError. When a deadline passes and not a byte came since before that
+request, the connection counts as dead and is cut.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, TypeVar, cast
+
+from pulsar_proto import bookie_wire as v2
+from pulsar_proto import bookie_wire_v3 as v3
+from pulsar_proto.bookie_wire import BookieError, BookieRc, OpCode, ReadFlags
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.packets import PACKET_BYTES_MAX, PacketReader, packets
+from pulsar_proto.pb import bookkeeper_pb2 as pb
+from storage.ledger.bookie_channel import AddDone
+from storage.ledger.errors import BookieHandleNotAvailable, BookieTimeout, TooManyRequests
+from storage.ledger.wire_pending import AddGroup, AddTable, Conflict, ReadTable, ReadWait
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SWEEPS_PER_TIMEOUT = 4
+"""A request is given up at most a quarter after its deadline."""
+ANSWER_PADDING_BYTES = 4_096
+"""An answer may exceed the longest request by its own header."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireConfig:
+    """Field names follow BookKeeper's client keys; times are seconds."""
+
+    use_v2_wire_protocol: bool = True
+    """useV2WireProtocol. Pulsar's brokers have it on, BookKeeper's default is off."""
+    add_entry_timeout_sec: float = 30.0
+    """addEntryTimeoutSec; BookKeeper 5, a Pulsar broker 30."""
+    read_entry_timeout_sec: float = 30.0
+    connect_timeout_sec: float = 10.0
+    """connectTimeoutMillis."""
+    reconnect_delay_min_sec: float = 0.1
+    reconnect_delay_max_sec: float = 5.0
+    """After a failed connect, requests fail at once for so long, doubling from the minimum."""
+    packet_bytes_max: int = PACKET_BYTES_MAX
+    """nettyMaxFrameSizeBytes of the bookies."""
+    unanswered_bytes_max: int = 128 << 20
+    """Entries sent to one bookie and not answered; a further add fails with TooManyRequests (-105) at once."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if name != "use_v2_wire_protocol" and getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive, is {getattr(self, name)}")
+
+
+_V2_ANSWER = Struct(">IIiqq")
+_V2_ADD = v2.CURRENT_VERSION << 24 | OpCode.ADD_ENTRY << 16
+_V2_ADD_ANSWER_SIZE = 24
+_V2_HEAD = Struct(">II").pack
+
+
+class BookieConnection(asyncio.BufferedProtocol):
+    """`is_open` from the moment it is connected until its end. `name` is for the log."""
+
+    def __init__(self, name: str, config: WireConfig, *, speaks_v2: bool) -> None:
+        self.name = name
+        self.speaks_v2 = speaks_v2
+        self.is_open = False
+        self.heard = False
+        """A byte came."""
+        self.batch_answered = False
+        """The bookie answered a batch read."""
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._reader = PacketReader(config.packet_bytes_max + ANSWER_PADDING_BYTES)
+        self._adds = AddTable()
+        self._reads = ReadTable()
+        self._calls: dict[int, asyncio.Future[Any]] = {}
+        """Batch reads by request id, v3's requests but adds by txnId."""
+        self._next_id = 1
+        self._parts: list[bytes] = []
+        self._last_heard = self._loop.time()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._end_reason = "the connection ended"
+        self._transport: asyncio.Transport
+
+    # --- asyncio's calls ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._last_heard = self._loop.time()
+        self.is_open = True
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._last_heard = self._loop.time()
+        self.heard = True
+        try:
+            data = self._reader.received(nbytes)
+            self._reader.keep(data, self._take_v2(data) if self.speaks_v2 else self._take_v3(data))
+        except MalformedFrame as error:
+            log.warning("bookie %s: %s; the connection is cut", self.name, error)
+            self.abort(f"not BookKeeper's protocol: {error}")
+        except Exception:
+            log.exception("bookie %s: an answer could not be handled; the connection is cut", self.name)
+            self.abort("an error of ours")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(str(exc) if exc else self._end_reason)
+
+    def eof_received(self) -> None:
+        self._end_reason = "the bookie closed the connection"
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        entry_ids: Sequence[int],
+        entries: Sequence[bytes],
+        flags: int,
+        done: AddDone,
+    ) -> None:
+        """See `BookieChannel.add_entries`."""
+        assert len(entry_ids) == len(entries), (entry_ids, len(entries))
+        size = sum(map(len, entries))
+        if not entries or (self._adds.bytes and self._adds.bytes + size > self._config.unanswered_bytes_max):
+            self._loop.call_soon(done, entry_ids, TooManyRequests.code if entries else int(BookieRc.EOK))
+            return
+        deadline = self._loop.time() + self._config.add_entry_timeout_sec
+        if self.speaks_v2:
+            self._adds.put(ledger_id, AddGroup(entry_ids, done, size, deadline))
+            self._write_v2_adds(master_key, entries, flags)
+        else:
+            group = AddGroup(entry_ids, done, size, deadline, self._take_ids(len(entries)))
+            self._adds.put_txns(group)
+            self._write(v3.add_requests(group.txn_id, ledger_id, entry_ids, master_key, entries, flags))
+        if self._sweeper is None:
+            self._arm_sweeper()
+
+    def _write_v2_adds(self, master_key: bytes, entries: Sequence[bytes], flags: int) -> None:
+        word = _V2_ADD | flags
+        parts = self._parts
+        if not parts:
+            self._loop.call_soon(self._flush)
+        size_before, head = -1, b""
+        for entry in entries:
+            size = len(entry)
+            if size != size_before:
+                size_before, head = size, _V2_HEAD(4 + len(master_key) + size, word) + master_key
+            parts.append(head)
+            parts.append(entry)
+
+    async def read(self, ledger_id: int, entry_id: int, flags: int, master_key: bytes) -> bytes:
+        """Raises BookieError, ConnectionError, TimeoutError."""
+        if not self.speaks_v2:
+            txn_id = self._take_ids(1)
+            response = await self._ask_v3(txn_id, v3.read_request(txn_id, ledger_id, entry_id, flags, master_key))
+            return bytes(response.readResponse.body)
+        fencing = bool(flags & ReadFlags.FENCING)
+        while (conflict := self._reads.conflict(ledger_id, entry_id, fencing)) is not Conflict.NONE:
+            if conflict is Conflict.RECONNECT:
+                self.abort("an answer that nobody awaits could be taken for that of a fence")
+                raise ConnectionResetError(f"bookie {self.name}: {self._end_reason}")
+            other = self._reads.other_kind(ledger_id, entry_id, fencing)
+            await asyncio.wait([cast("asyncio.Future[bytes]", other.outcome)])
+        if not self.is_open:
+            raise ConnectionResetError(f"bookie {self.name}: {self._end_reason}")
+        outcome: asyncio.Future[bytes] = self._loop.create_future()
+        deadline = self._loop.time() + self._config.read_entry_timeout_sec
+        self._reads.put(ledger_id, entry_id, ReadWait(outcome, fencing, deadline))
+        self._write([v2.read_request(ledger_id, entry_id, flags, master_key)])
+        if self._sweeper is None:
+            self._arm_sweeper()
+        return await outcome
+
+    async def batch_read(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
+        """v2 only. A bookie older than 4.17 ends the connection instead. Raises as `read`."""
+        assert self.speaks_v2, "v3 has no batch read"
+        request_id = self._take_ids(1)
+        outcome: asyncio.Future[list[bytes]] = self._loop.create_future()
+        self._calls[request_id] = outcome
+        size = min(max_bytes, self._config.packet_bytes_max)
+        self._write([v2.batch_read_request(ledger_id, first_entry_id, request_id, max_entries, size)])
+        return await self._answer(request_id, outcome)
+
+    async def call(self, request: pb.Request) -> pb.Response:
+        """v3 only; sets the txnId. Raises BookieError for any status but EOK, ConnectionError, TimeoutError."""
+        assert not self.speaks_v2, "only v3 has such requests"
+        request.header.txnId = txn_id = self._take_ids(1)
+        return await self._ask_v3(txn_id, v3.frame(request))
+
+    async def exchange(self, request: pb.Request, *, more_seconds: float = 0.0) -> pb.Response:
+        """As `call`, but any status is an answer. `more_seconds` is added to the deadline, for long polls."""
+        assert not self.speaks_v2, "only v3 has such requests"
+        request.header.txnId = txn_id = self._take_ids(1)
+        outcome: asyncio.Future[pb.Response] = self._loop.create_future()
+        self._calls[txn_id] = outcome
+        self._write([v3.frame(request)])
+        return await self._answer(txn_id, outcome, more_seconds)
+
+    async def _ask_v3(self, txn_id: int, frame: bytes) -> pb.Response:
+        outcome: asyncio.Future[pb.Response] = self._loop.create_future()
+        self._calls[txn_id] = outcome
+        self._write([frame])
+        response = await self._answer(txn_id, outcome)
+        if response.status != pb.EOK:
+            raise BookieError(v3.rc_of(response.status), f"answer of bookie {self.name}")
+        return response
+
+    async def _answer(self, request_id: int, outcome: "asyncio.Future[T]", more_seconds: float = 0.0) -> T:
+        asked = self._loop.time()
+        try:
+            async with asyncio.timeout(self._config.read_entry_timeout_sec + more_seconds):
+                return await outcome
+        except TimeoutError:
+            self._judge_silence(asked)
+            raise
+        finally:
+            self._calls.pop(request_id, None)
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def _take_v2(self, data: bytes) -> int:
+        """Answers to adds as runs of consecutive entries; where the first unfinished packet begins."""
+        answer = _V2_ANSWER.unpack_from
+        start, last = 0, len(data) - _V2_ANSWER.size
+        ledger = first = following = rc = -1
+        while start <= last:
+            size, word, code, ledger_id, entry_id = answer(data, start)
+            if word != _V2_ADD or size != _V2_ADD_ANSWER_SIZE:
+                stop = start + 4 + size
+                if stop > len(data):
+                    break
+                self._take_v2_packet(data[start + 4 : stop])
+                start = stop
+                continue
+            if entry_id != following or ledger_id != ledger or code != rc:
+                if following > first:
+                    self._adds.answered(ledger, first, following - first, rc)
+                ledger, first, rc = ledger_id, entry_id, code
+            following = entry_id + 1
+            start += 4 + _V2_ADD_ANSWER_SIZE
+        if following > first:
+            self._adds.answered(ledger, first, following - first, rc)
+        for packet in packets(data[start:]):
+            # Shorter than any answer.
+            self._take_v2_packet(packet.body)
+            start += 4 + len(packet.body)
+        return start
+
+    def _take_v2_packet(self, packet: bytes) -> None:
+        if packet[1:2] == b"\x03":
+            return  # AUTH: this side asks for none
+        answer = v2.decode_response(packet)
+        outcome: asyncio.Future[Any] | None = None
+        result: bytes | list[bytes]
+        if answer.opcode is OpCode.ADD_ENTRY:
+            self._adds.answered(answer.ledger_id, answer.entry_id, 1, answer.rc)
+            return
+        if answer.opcode is OpCode.BATCH_READ_ENTRY:
+            self.batch_answered = True
+            outcome, result = self._calls.get(answer.request_id), list(answer.entries)
+        else:
+            wait = self._reads.answered(answer.ledger_id, answer.entry_id)
+            outcome = cast("asyncio.Future[Any]", wait.outcome) if wait is not None else None
+            result = answer.entries[0] if answer.entries else b""
+        if outcome is None or outcome.done():
+            return
+        if answer.rc == BookieRc.EOK:
+            outcome.set_result(result)
+        else:
+            known = answer.rc in BookieRc.__members__.values()
+            outcome.set_exception(
+                BookieError(BookieRc(answer.rc) if known else BookieRc.EIO, f"answer of bookie {self.name}")
+            )
+
+    def _take_v3(self, data: bytes) -> int:
+        stop = 0
+        for packet in packets(data):
+            response = v3.parse_response(packet.body)
+            stop = packet.end
+            txn_id = response.header.txnId
+            outcome = self._calls.get(txn_id)
+            if outcome is not None:
+                if not outcome.done():
+                    outcome.set_result(response)
+            else:
+                self._adds.answered_txn(txn_id, v3.rc_of(response.status))
+        return stop
+
+    # --- output, deadlines, end --------------------------------------------------------------------------------------
+
+    def _take_ids(self, count: int) -> int:
+        first = self._next_id
+        self._next_id += count
+        return first
+
+    def _write(self, parts: list[bytes]) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts += parts
+
+    def _flush(self) -> None:
+        if self.is_open:
+            self._transport.write(b"".join(self._parts))
+        self._parts.clear()
+
+    def _arm_sweeper(self) -> None:
+        period = min(self._config.add_entry_timeout_sec, self._config.read_entry_timeout_sec) / SWEEPS_PER_TIMEOUT
+        self._sweeper = self._loop.call_later(period, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        now = self._loop.time()
+        config = self._config
+        oldest = self._adds.oldest()
+        if oldest is not None and oldest.deadline <= now:
+            asked = oldest.deadline - config.add_entry_timeout_sec
+            self._adds.expire(now, BookieTimeout.code)
+            self._judge_silence(asked)
+        reads = self._reads.all()
+        for wait in reads:
+            if wait.deadline <= now and not wait.outcome.done():
+                wait.outcome.set_exception(TimeoutError(f"bookie {self.name} did not answer a read"))
+                self._judge_silence(wait.deadline - config.read_entry_timeout_sec)
+        if self.is_open and self._sweeper is None and (reads or self._adds.oldest() is not None):
+            self._arm_sweeper()
+
+    def _judge_silence(self, asked: float) -> None:
+        """A request of that time was not answered in time."""
+        if self.is_open and self._last_heard <= asked:
+            log.warning(
+                "bookie %s: not a byte since %.1f s; the connection is cut", self.name, self._loop.time() - asked
+            )
+            self.abort("the bookie is silent")
+
+    def abort(self, reason: str) -> None:
+        """Ends the connection now."""
+        if self.is_open:
+            self._transport.abort()
+            self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._end_reason = reason
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        self._parts.clear()
+        waiting: list[asyncio.Future[Any]] = list(self._calls.values())
+        waiting += [cast("asyncio.Future[Any]", wait.outcome) for wait in self._reads.all()]
+        for outcome in waiting:
+            if not outcome.done():
+                outcome.set_exception(ConnectionResetError(f"bookie {self.name}: {reason}"))
+        self._adds.give_up_all(BookieHandleNotAvailable.code)

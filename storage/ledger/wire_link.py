@@ -1,0 +1,152 @@
+"""The way to one bookie in one protocol: connects on first use, again on the next use after an end, with back-off.
+
+States: no connection; connecting (adds wait here in order, bounded like the unanswered ones); connected; backing off
+(requests fail at once, as an ensemble change is better than waiting); closed.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from storage.ledger.bookie_channel import AddDone
+from storage.ledger.errors import BookieHandleNotAvailable, TooManyRequests
+from storage.ledger.wire_connection import BookieConnection, WireConfig
+
+log = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+UNHEARD_MAX = 2
+"""Connections in a row that ended before a byte came: the next one waits as after a failed connect. (A single such end
+may be an old bookie's answer to a batch read.)"""
+
+WaitingAdd = tuple[int, bytes, Sequence[int], Sequence[bytes], int, AddDone]
+
+
+class WireLink:
+    """`address()` is asked at each connect; it may raise LookupError."""
+
+    def __init__(self, name: str, address: Callable[[], Address], config: WireConfig, *, speaks_v2: bool) -> None:
+        self.name = name
+        self.speaks_v2 = speaks_v2
+        self._address = address
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._connection: BookieConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._waiting: list[WaitingAdd] = []
+        self._waiting_bytes = 0
+        self._delay = 0.0
+        self._not_before = 0.0
+        self._failure = ""
+        self._unheard = 0
+        self._closed = False
+
+    @property
+    def connection(self) -> BookieConnection | None:
+        """The open one."""
+        connection = self._connection
+        return connection if connection is not None and connection.is_open else None
+
+    def add(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        entry_ids: Sequence[int],
+        entries: Sequence[bytes],
+        flags: int,
+        done: AddDone,
+    ) -> None:
+        """See `BookieChannel.add_entries`."""
+        connection = self._connection
+        if connection is not None and connection.is_open:
+            connection.add(ledger_id, master_key, entry_ids, entries, flags, done)
+            return
+        if not self._may_connect():
+            self._loop.call_soon(done, entry_ids, BookieHandleNotAvailable.code)
+            return
+        size = sum(map(len, entries))
+        if self._waiting and self._waiting_bytes + size > self._config.unanswered_bytes_max:
+            self._loop.call_soon(done, entry_ids, TooManyRequests.code)
+            return
+        self._waiting.append((ledger_id, master_key, entry_ids, entries, flags, done))
+        self._waiting_bytes += size
+
+    async def open_connection(self) -> BookieConnection:
+        """The open one, or a new one. Raises ConnectionError."""
+        while (connection := self.connection) is None:
+            if not self._may_connect():
+                raise ConnectionRefusedError(f"bookie {self.name}: {self._failure or 'the channel is closed'}")
+            assert self._connecting is not None
+            await asyncio.wait([self._connecting])
+        return connection
+
+    def _may_connect(self) -> bool:
+        """Begins to, if nothing is under way."""
+        if self._connecting is not None:
+            return True
+        ended, self._connection = self._connection, None
+        if ended is not None:
+            self._unheard = 0 if ended.heard else self._unheard + 1
+            if self._unheard >= UNHEARD_MAX:
+                self._connect_failed("it closes each connection without an answer")
+        if self._closed or self._loop.time() < self._not_before:
+            return False
+        self._connecting = self._loop.create_task(self._connect())
+        return True
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(self._config.connect_timeout_sec):
+                host, port = self._address()
+                connection = await self._open(host, port)
+        except (OSError, LookupError) as error:
+            self._connect_failed(str(error) or type(error).__name__)
+        except asyncio.CancelledError:
+            self._fail_waiting()
+            raise
+        else:
+            self._connection = connection
+            if not self._unheard:
+                self._delay = 0.0
+            if self._failure:
+                log.info("bookie %s: connected again", self.name)
+                self._failure = ""
+            self._connecting = None
+            waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            for add in waiting:
+                connection.add(*add)
+
+    async def _open(self, host: str, port: int) -> BookieConnection:
+        make = partial(BookieConnection, self.name, self._config, speaks_v2=self.speaks_v2)
+        transport, connection = await self._loop.create_connection(make, host, port)
+        own = transport.get_extra_info("socket")
+        if own is not None and own.family in (socket.AF_INET, socket.AF_INET6):
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connection
+
+    def _connect_failed(self, why: str) -> None:
+        config = self._config
+        self._delay = min(max(self._delay * 2, config.reconnect_delay_min_sec), config.reconnect_delay_max_sec)
+        self._not_before = self._loop.time() + self._delay
+        if not self._failure:
+            log.warning("bookie %s cannot be reached: %s", self.name, why)
+        self._failure = why
+        self._connecting = None
+        self._fail_waiting()
+
+    def _fail_waiting(self) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        for _, _, entry_ids, _, _, done in waiting:
+            done(entry_ids, BookieHandleNotAvailable.code)
+
+    async def close(self) -> None:
+        """What has no answer fails. Idempotent."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+            self._connecting = None
+        if self._connection is not None:
+            self._connection.abort("the channel is closed")
