@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from pulsar_proto.checksum import crc32c
 from storage.bookie.durable_file import replace_file
-from storage.bookie.entry_index import EntryIndex, IndexFailure
+from storage.bookie.entry_index import EntryIndex
 from storage.bookie.entry_log_writer import EntryLogWriter, PlacedBlock
 from storage.bookie.entry_reader import EntryReader
-from storage.bookie.errors import IndexDamaged, MarkDamaged, is_no_room
+from storage.bookie.errors import IndexDamaged, IndexFailure, MarkDamaged, is_no_room
 from storage.bookie.journal import drop_journals
 from storage.bookie.journal_format import JournalPosition
 from storage.bookie.ledger_state import LedgerStates

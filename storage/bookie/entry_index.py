@@ -29,7 +29,7 @@ from rocksdict import (
 )
 
 from storage.bookie.entry_log_writer import PlacedBlock
-from storage.bookie.errors import IndexDamaged
+from storage.bookie.errors import IndexDamaged, IndexFailure
 from storage.bookie.index_runs import IdsOf, Run, overlay
 from storage.bookie.ledger_state import LedgerState
 
@@ -43,10 +43,6 @@ _MAX_ENTRY_ID = (1 << 63) - 1
 _BLOCK_CACHE_BYTES = 2 << 20
 _WRITE_BUFFER_BYTES = 1 << 20
 _OPEN_FILES = 64
-
-
-class IndexFailure(Exception):
-    """RocksDB refused a read or write; the text is its own and names the file."""
 
 
 class EntryIndex:

@@ -3,6 +3,8 @@
 Each names the file (and the byte where it matters) and what can be done, because an operator reads it first.
 """
 
+# ruff: noqa: N818  (as in pulsar_proto.errors: names of conditions)
+
 import errno
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -62,10 +64,6 @@ class IndexDamaged(BookieStartError):
     """The entry index cannot be opened, or lacks what the mark says it holds."""
 
 
-class BookieClosed(Exception):
-    """A call on a bookie that was closed."""
-
-
 class EntryLogDamaged(Exception):
     """A stored block does not read back as it was written."""
 
@@ -78,3 +76,7 @@ class EntryLogDamaged(Exception):
 
 class EntryLogGone(Exception):
     """The log was deleted or moved by compaction since its location was looked up: look again."""
+
+
+class IndexFailure(Exception):
+    """RocksDB refused a read or write; the text is its own and names the file."""

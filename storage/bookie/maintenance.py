@@ -9,9 +9,8 @@ from typing import Protocol, TypeVar
 
 from storage.bookie.config import BookieConfig
 from storage.bookie.disks import DiskRules, Mode, Usage, measure
-from storage.bookie.entry_index import IndexFailure
 from storage.bookie.entry_log_format import FILE_HEADER_SIZE
-from storage.bookie.errors import EntryLogDamaged
+from storage.bookie.errors import EntryLogDamaged, IndexFailure
 from storage.bookie.garbage import GarbageCollector, LogUsage, logs_to_compact
 
 log = logging.getLogger(__name__)

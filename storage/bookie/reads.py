@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 from pulsar_proto.bookie_wire import BookieError, BookieRc
 from storage.bookie.config import BookieConfig
-from storage.bookie.entry_index import IndexFailure
 from storage.bookie.entry_reader import EntryReader
-from storage.bookie.errors import EntryLogDamaged
+from storage.bookie.errors import EntryLogDamaged, IndexFailure
 from storage.bookie.ledger_state import LedgerStates
 from storage.bookie.read_ahead import ReadAheadCache, within_bytes
 from storage.bookie.write_cache import WriteCache
