@@ -257,7 +257,8 @@ class ZkClient:
         lost = [*refused, *self._session.lost()]
         self._out.clear()
         if was_connected:
-            log.warning("ZooKeeper %s: disconnected: %s; %d calls wait", link.name, reason, len(lost))
+            level = logging.INFO if self._closing else logging.WARNING
+            log.log(level, "ZooKeeper %s: disconnected: %s; %d calls wait", link.name, reason, len(lost))
         for call in lost:
             if call.internal:
                 call.fail(LinkLostError(reason))

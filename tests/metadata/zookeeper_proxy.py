@@ -3,7 +3,14 @@
 import asyncio
 from collections.abc import Callable
 
-Rule = Callable[[bytes], bool]
+Rule = Callable[[int, bytes], bool]
+"""(type of the request that is answered, or 0; the answer, from its xid on) -> swallow it?"""
+
+WRITES = {1, 2, 5, 14, 15}
+"""ZooDefs.OpCode: create, delete, setData, multi, create2."""
+SET_WATCHES = 105
+ADD_WATCH = 106
+AUTH = 100
 
 
 class ZkProxy:
@@ -21,6 +28,8 @@ class ZkProxy:
         """Answers are handed over in pieces of this size, each in a turn of its own."""
         self.swallow: Rule | None = None
         """An answer for which it is true is not handed over, and the connection is cut there."""
+        self.cut_midway = False
+        """Half of a swallowed answer is handed over, then the connection ends in order (FIN)."""
         self.connections = 0
         self.requests: list[bytes] = []
         self._server: asyncio.Server | None = None
@@ -62,30 +71,44 @@ class ZkProxy:
             writer.transport.abort()
             return
         self._writers |= {writer, upstream}
-        for pump in (self._forward(reader, upstream), self._back(upstream_reader, writer)):
+        asked: dict[int, int] = {}
+        for pump in (self._forward(reader, upstream, asked), self._back(upstream_reader, writer, asked)):
             task = asyncio.ensure_future(pump)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(lambda _: writer.transport.abort())
+            task.add_done_callback(lambda _: self._end(writer))
             task.add_done_callback(lambda _: upstream.transport.abort())
 
-    async def _forward(self, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> None:
+    def _end(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.discard(writer)
+        if not writer.is_closing():
+            writer.transport.abort()
+
+    async def _forward(
+        self, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter, asked: dict[int, int]
+    ) -> None:
         try:
             while True:
                 frame = await _frame(reader)
+                asked[_int_at(frame, 4)] = _int_at(frame, 8)
                 if not self.deaf:
                     self.requests.append(frame[4:])
                     upstream.write(frame)
         except (OSError, EOFError):
             return
 
-    async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[int, int]) -> None:
         try:
             while True:
                 frame = await _frame(reader)
+                opcode = asked.pop(_int_at(frame, 4), 0)
                 if self.silent:
                     continue
-                if self.swallow is not None and self.swallow(frame[4:]):
+                if self.swallow is not None and self.swallow(opcode, frame[4:]):
+                    if self.cut_midway:
+                        writer.write(frame[: len(frame) // 2])
+                        await writer.drain()
+                        writer.close()
                     return
                 step = self.chop_bytes or len(frame)
                 for start in range(0, len(frame), step):
@@ -99,3 +122,25 @@ class ZkProxy:
 async def _frame(reader: asyncio.StreamReader) -> bytes:
     head = await reader.readexactly(4)
     return head + await reader.readexactly(int.from_bytes(head))
+
+
+def _int_at(frame: bytes, offset: int) -> int:
+    return int.from_bytes(frame[offset : offset + 4], signed=True)
+
+
+def once(rule: Rule) -> Rule:
+    """The rule, for the first answer that it is true for."""
+    used = False
+
+    def first(opcode: int, answer: bytes) -> bool:
+        nonlocal used
+        if used or not rule(opcode, answer):
+            return False
+        used = True
+        return True
+
+    return first
+
+
+def answers_of_writes(opcode: int, answer: bytes) -> bool:
+    return opcode in WRITES

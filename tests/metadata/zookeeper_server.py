@@ -20,6 +20,7 @@ import pytest
 VERSION = "3.9.3"
 START_SECONDS = 30.0
 POLL_SECONDS = 0.02
+ANSWER_SECONDS = 2.0
 DOWNLOAD_SECONDS = 300
 TICK_MS = 500
 """Half a second lets a session be as short as one second, and lets an ensemble find a dead leader soon."""
@@ -127,16 +128,15 @@ class ZooKeeperServer:
     async def mode(self) -> str | None:
         """standalone, leader, follower; None while it does not serve."""
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        except OSError:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                try:
+                    writer.write(b"srvr")
+                    answer = (await reader.read()).decode()
+                finally:
+                    writer.close()
+        except OSError:  # as is TimeoutError
             return None
-        try:
-            writer.write(b"srvr")
-            answer = (await reader.read()).decode()
-        except OSError:
-            return None
-        finally:
-            writer.close()
         for line in answer.splitlines():
             if line.startswith("Mode:"):
                 return line.split()[1]
