@@ -131,7 +131,7 @@ def check(state: AckState, twin: Twin, ledgers: LedgerList) -> None:
 
 
 @given(sizes, st.lists(steps, max_size=12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_agrees_with_a_set_of_everything_unconsumed(sizes: list[int], steps: list[tuple[str, object]]) -> None:
     ledgers = ledgers_of(*sizes)
     state, twin = AckState(ledgers, Position(-1, -1)), Twin(ledgers)
@@ -141,7 +141,7 @@ def test_agrees_with_a_set_of_everything_unconsumed(sizes: list[int], steps: lis
 
 
 @given(sizes, st.lists(steps, max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_restored_state_says_the_same(sizes: list[int], steps: list[tuple[str, object]]) -> None:
     ledgers = ledgers_of(*sizes)
     state, twin = AckState(ledgers, Position(-1, -1)), Twin(ledgers)
@@ -153,7 +153,7 @@ def test_a_restored_state_says_the_same(sizes: list[int], steps: list[tuple[str,
 
 
 @given(sizes, st.lists(steps, max_size=8), st.integers(0, 9), st.integers(1, 10))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_unacked_runs_name_exactly_the_unacked(
     sizes: list[int], steps: list[tuple[str, object]], first: int, count: int
 ) -> None:
@@ -169,7 +169,7 @@ def test_unacked_runs_name_exactly_the_unacked(
 
 
 @given(sizes, st.lists(steps, max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_mark_delete_never_goes_back_but_by_reset(sizes: list[int], steps: list[tuple[str, object]]) -> None:
     ledgers = ledgers_of(*sizes)
     state, twin = AckState(ledgers, Position(-1, -1)), Twin(ledgers)

@@ -26,7 +26,7 @@ def everything(closed: list[int], current: int | None) -> list[Position]:
 
 
 @given(SIZES, st.none() | st.integers(0, 4), POSITIONS, POSITIONS)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_agrees_with_a_list_of_all_entries(closed: list[int], current: int | None, a: Position, b: Position) -> None:
     ledgers, entries = build(closed, current), everything(closed, current)
     assert ledgers.entries == len(entries)

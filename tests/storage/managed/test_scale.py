@@ -16,9 +16,8 @@ ENTRIES = 50_000
 def scattered(ledgers: LedgerList) -> AckState:
     """Every second entry on average, in random order."""
     acks = AckState(ledgers, Position(1, -1))
-    rng = random.Random(1)
+    entries = random.Random(1).sample(range(1, ENTRIES), ENTRIES // 2)
     for ledger_id in range(1, LEDGERS + 1):
-        entries = rng.sample(range(1, ENTRIES), ENTRIES // 2)
         for at in range(0, len(entries), 5_000):
             acks.ack((ledger_id, entry, None) for entry in entries[at : at + 5_000])
     return acks
