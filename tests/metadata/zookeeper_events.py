@@ -1,0 +1,58 @@
+"""Helpers of the ZooKeeper tests: what the session told, and another client that ends a session."""
+
+import asyncio
+from collections.abc import Callable
+
+from metadata import zk_codec
+from metadata.zk_config import SessionEvent
+from metadata.zk_session import ZkSession
+from metadata.zookeeper import ZooKeeperStore
+
+DEADLINE_SECONDS = 15.0
+
+
+class SessionRecorder:
+    """Keeps the session's events, each with the loop's time."""
+
+    def __init__(self, store: ZooKeeperStore) -> None:
+        self.events: list[SessionEvent] = []
+        self.times: list[float] = []
+        self._grew = asyncio.Event()
+        store.on_session(self._add)
+
+    def _add(self, event: SessionEvent) -> None:
+        self.events.append(event)
+        self.times.append(asyncio.get_running_loop().time())
+        self._grew.set()
+
+    async def until(self, event: SessionEvent, since: int = 0) -> float:
+        """Waits for the event at or after position `since`; returns its time."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while event not in self.events[since:]:
+                self._grew.clear()
+                await self._grew.wait()
+        return self.times[self.events.index(event, since)]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for a condition that nobody reports."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not condition():
+            turn = loop.create_future()
+            loop.call_later(0.01, turn.set_result, None)
+            await turn
+
+
+async def end_session(store: ZooKeeperStore, port: int) -> None:
+    """Closes the store's session from elsewhere, as the servers do when its time has passed."""
+    own = store._client._session
+    session: ZkSession[str] = ZkSession(own.timeout_ms)
+    session.session_id, session.password, session.last_zxid = own.session_id, own.password, 0
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    loop = asyncio.get_running_loop()
+    writer.write(session.dial(loop.time()))
+    session.receive(await reader.read(4096), loop.time())
+    writer.write(session.send("close", zk_codec.close_body(), loop.time()))
+    await reader.read(4096)
+    writer.close()
