@@ -233,7 +233,9 @@ class Checkpointer:
         if self.state is FlushState.FAILED:
             assert self._failure is not None
             raise self._failure
-        self.retry()
+        if self.state is FlushState.RETRYING:
+            self.retry()
+            await self._finished()
         self.start()
         await self._finished()
 

@@ -52,9 +52,12 @@ class GarbageCollector:
         """Deletes ledgers from the index, durably. Raises IndexFailure."""
         self._index.delete_ledgers(ledger_ids)
 
-    def delete_dead_logs(self) -> list[LogUsage]:
-        """Deletes logs without live ledgers; returns the usage of the other closed ones. Raises OSError."""
-        self._close_dead_current_log()
+    def delete_dead_logs(self, compaction_threshold: float = 0.0) -> list[LogUsage]:
+        """Deletes logs without live ledgers; returns the usage of the other closed ones. Raises OSError.
+
+        The current log is closed, so that it can be deleted or compacted, when its live share is below the threshold.
+        """
+        self._close_idle_current_log(compaction_threshold)
         usages: list[LogUsage] = []
         for log_id in self._logs.ids():
             if log_id == self._writer.log_id or log_id in self._writer.unindexed or log_id in self._damaged:
@@ -121,9 +124,12 @@ class GarbageCollector:
         self._ledgers[log_id] = live
         return LogUsage(log_id, sum(live.values()), self._logs.size(log_id) - FILE_HEADER_SIZE)
 
-    def _close_dead_current_log(self) -> None:
+    def _close_idle_current_log(self, threshold: float) -> None:
         ledgers = self._writer.ledgers()
-        if self._writer.log_id is not None and ledgers and not any(map(self._is_live, ledgers)):
+        total = sum(ledgers.values())
+        live = sum(size for ledger_id, size in ledgers.items() if self._is_live(ledger_id))
+        idle = live == 0 or (total >= _STEP_BYTES and live < threshold * total)
+        if self._writer.log_id is not None and total and idle:
             self._writer.close_log()
 
     def _delete(self, log_id: int, why: str) -> None:

@@ -167,8 +167,7 @@ class Journal:
             self._file.write(encode_batch(journal_id, sequence, (), [], [], BatchKind.CONTINUED), offset)
             self._file.sync()
         except OSError:
-            fresh.close()
-            os.unlink(fresh.path)
+            fresh.close()  # and left there: the record may have reached the disk, and replay removes an unused file
             raise
         self._file.close()
         self._file = fresh

@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 FIRST_POSITION = JournalPosition(1, FILE_HEADER_SIZE, 1)
 _NAME = re.compile(r"([0-9a-f]{16})\.journal")
 
+Data = mmap.mmap | bytes
+"""A whole file; an empty one cannot be mapped."""
+
 ApplyBatch = Callable[[list[ControlRecord], list[bytes]], None]
 
 
@@ -105,7 +108,7 @@ class JournalReplay:
                 self._missing(before + 1, f"journal {after} exists")
         return ids
 
-    def _replay_file(self, data: mmap.mmap, journal_id: int) -> tuple[bool, bool]:
+    def _replay_file(self, data: Data, journal_id: int) -> tuple[bool, bool]:
         """(the file says that the next one goes on, bytes that are no batch stand at the end)."""
         if journal_id != self.end.journal_id or self.end.offset == 0:
             self.end = JournalPosition(journal_id, FILE_HEADER_SIZE, self.end.sequence)
@@ -127,7 +130,7 @@ class JournalReplay:
             self._damage(journal_id, self.end.offset, f"{expected}, and offset {offset} holds batch {sequence}")
             self.end = JournalPosition(journal_id, offset, sequence)
 
-    def _check_file_header(self, data: mmap.mmap, journal_id: int) -> None:
+    def _check_file_header(self, data: Data, journal_id: int) -> None:
         try:
             header_id, first_sequence = parse_file_header(data[:FILE_HEADER_SIZE])
         except ValueError as error:
@@ -139,7 +142,7 @@ class JournalReplay:
             self._damage(journal_id, 0, f"it begins with batch {first_sequence}, not {self.end.sequence}")
             self.end = self.end._replace(sequence=first_sequence)
 
-    def _replay_batches(self, data: mmap.mmap) -> BatchHeader | None:
+    def _replay_batches(self, data: Data) -> BatchHeader | None:
         """Applies batches from `end` on until there is none; returns the header of CONTINUED when it comes to it."""
         journal_id, offset, sequence = self.end
         while (found := _read_batch(data, offset)) is not None:
@@ -209,19 +212,20 @@ class JournalReplay:
 
 
 @contextmanager
-def _mapped(path: str) -> Iterator[mmap.mmap]:
+def _mapped(path: str) -> Iterator[Data]:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if os.fstat(fd).st_size == 0:
-            raise JournalDamaged(path, 0, "the file is empty")
-        data = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+        data = mmap.mmap(fd, 0, access=mmap.ACCESS_READ) if os.fstat(fd).st_size else b""
     finally:
         os.close(fd)
-    with data:
+    try:
         yield data
+    finally:
+        if isinstance(data, mmap.mmap):
+            data.close()
 
 
-def _read_batch(data: mmap.mmap, offset: int) -> tuple[BatchHeader, bytes] | None:
+def _read_batch(data: Data, offset: int) -> tuple[BatchHeader, bytes] | None:
     head = data[offset : offset + BATCH_HEADER_SIZE]
     header = parse_batch_header(head)
     if header is None:
@@ -231,7 +235,7 @@ def _read_batch(data: mmap.mmap, offset: int) -> tuple[BatchHeader, bytes] | Non
     return (header, body) if verify_batch(head, body, header) else None
 
 
-def _find_batch(data: mmap.mmap, after: JournalPosition) -> tuple[int, int] | None:
+def _find_batch(data: Data, after: JournalPosition) -> tuple[int, int] | None:
     """(offset, sequence number) of the first whole batch at or behind a position, not older than it."""
     offset = data.find(BATCH_MAGIC, after.offset)
     while offset >= 0:

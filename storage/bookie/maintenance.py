@@ -114,8 +114,8 @@ class Maintenance:
                 self._owner.forget_ledgers(doomed)
                 await self._on_thread(self._collector.forget, sorted(doomed))
                 log.info("garbage collection: %d ledgers were deleted, %d remain", len(doomed), len(local - doomed))
-            usages = await self._on_thread(self._collector.delete_dead_logs)
             threshold = self._due_threshold() if compaction_threshold is None else compaction_threshold
+            usages = await self._on_thread(self._collector.delete_dead_logs, threshold)
             for usage in logs_to_compact(usages, threshold):
                 await self._compact(usage)
 

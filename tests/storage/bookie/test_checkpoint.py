@@ -117,6 +117,23 @@ async def test_a_checkpoint_without_room_keeps_the_entries_and_is_tried_again(tm
         assert len(files_of(tmp_path, ".log")) == 1
 
 
+async def test_a_checkpoint_after_a_failed_one_flushes_what_came_since_too(tmp_path: Path) -> None:
+    faults = Faults()
+    faults.only_path_ending = ".log"
+    async with running(tmp_path, open_file=faults.open, disk_check_interval=100_000) as bookie:
+        faults.write_error = NO_SPACE
+        await add(bookie, 1, range(50))
+        first = asyncio.ensure_future(bookie.checkpoint())
+        await asyncio.sleep(0)
+        assert await add(bookie, 1, range(50, 60)) == 0
+        with pytest.raises(OSError, match="No space"):
+            await first
+        faults.write_error = None
+        await bookie.checkpoint()
+        assert bookie.stats().write_cache_bytes == 0
+        assert await read_all(bookie, 1, 0, 59) == entries_of(1, range(60))
+
+
 async def test_after_a_failed_sync_of_a_log_the_journal_still_has_everything(tmp_path: Path) -> None:
     faults = Faults()
     faults.only_path_ending = ".log"

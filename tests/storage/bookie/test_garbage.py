@@ -61,6 +61,16 @@ async def test_the_last_deleted_ledger_frees_the_log_that_is_still_open(tmp_path
         assert await read_all(bookie, 50, 0, 4) == entries_of(50, range(5))
 
 
+async def test_the_log_that_is_still_open_is_compacted_when_little_of_it_lives(tmp_path: Path) -> None:
+    ledgers = Ledgers()
+    async with running(tmp_path, ledgers) as bookie:
+        await fill(bookie, range(10), count=10, size=60_000)
+        ledgers.ids -= set(range(9))
+        await bookie.collect_garbage(0.2)
+        assert disk_bytes(tmp_path) < 800_000
+        assert await read_all(bookie, 9, 0, 9) == entries_of(9, range(10), 60_000)
+
+
 async def test_a_ledger_that_is_only_in_the_cache_is_deleted_too(tmp_path: Path) -> None:
     ledgers = Ledgers()
     bookie = await open_bookie(tmp_path, ledgers)

@@ -201,3 +201,11 @@ def test_told_to_skip_all_missing_files_it_begins_a_new_one(tmp_path: Path) -> N
     replayed = written.replay(written.ends[7], skip_damage=True)
     assert replayed.entries == []
     assert replayed.end == JournalPosition(2, 0, written.ends[7].sequence)
+
+
+def test_an_empty_file_is_damage_that_can_be_skipped(tmp_path: Path) -> None:
+    written = Written(tmp_path, max_file=3000)
+    os.truncate(written.path(2), 0)
+    with pytest.raises(JournalDamaged, match="shorter than its header"):
+        written.replay()
+    assert written.replay(skip_damage=True).entries[-1:] == expected(19)
