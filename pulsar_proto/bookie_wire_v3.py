@@ -33,6 +33,12 @@ _STATUS_OF_RC: dict[int, pb.StatusCode.ValueType] = {int(rc): pb.StatusCode.Valu
 _RC_OF_STATUS: dict[int, BookieRc] = {pb.StatusCode.Value(rc.name): rc for rc in BookieRc}
 
 _LENGTH = Struct(">I").pack
+_ADD_HEAD = b"\x08\x03\x10\x02\x18"
+_READ_HEAD = b"\x08\x03\x10\x01\x18"
+"""A header up to its txnId: version 3, the operation."""
+_ADD_FIELD = b"\xaa\x06"
+_READ_FIELD = b"\xa2\x06"
+"""Tags of the sub-messages of Request and Response."""
 
 
 def status_of(rc: int) -> pb.StatusCode.ValueType:
@@ -77,21 +83,49 @@ def new_request(operation: pb.OperationType.ValueType, txn_id: int, priority: in
     return pb.Request(header=header)
 
 
+_HIGH_PRIORITY_FIELD = b"\x20" + varint(HIGH_PRIORITY)
+_RECOVERY_FIELD = b"\xa0\x06" + varint(pb.AddRequest.RECOVERY_ADD)
+
+
+def add_requests(
+    first_txn_id: int,
+    ledger_id: int,
+    entry_ids: Sequence[int],
+    master_key: bytes,
+    entries: Sequence[bytes],
+    flags: int = 0,
+    write_flags: int = 0,
+) -> list[bytes]:
+    """Frames, in pieces to be joined, of adds with consecutive txnIds.
+
+    `entries` are stored entries with their headers; `flags` are those of v2 (`AddFlags`).
+    """
+    priority = _HIGH_PRIORITY_FIELD if flags & AddFlags.HIGH_PRIORITY else b""
+    ledger = b"\x08" + varint(ledger_id) + b"\x10"
+    key = b"\x1a" + varint(len(master_key)) + master_key + b"\x22"
+    tail = (b"\x28" + varint(write_flags) if write_flags else b"") + (
+        _RECOVERY_FIELD if flags & AddFlags.RECOVERY_ADD else b""
+    )
+    fixed = len(ledger) + len(key) + len(tail)
+    parts: list[bytes] = []
+    for txn_id, entry_id, entry in zip(
+        range(first_txn_id, first_txn_id + len(entries)), entry_ids, entries, strict=True
+    ):
+        size = len(entry)
+        txn, number, length = varint(txn_id), varint(entry_id), varint(size)
+        inner = varint(fixed + len(number) + len(length) + size)
+        header = b"".join((_ADD_HEAD, txn, priority))
+        head = b"".join((b"\x0a%c" % len(header), header, _ADD_FIELD, inner, ledger, number, key, length))
+        parts += (_LENGTH(len(head) + size + len(tail)), head, entry)
+        if tail:
+            parts.append(tail)
+    return parts
+
+
 def add_request(
     txn_id: int, ledger_id: int, entry_id: int, master_key: bytes, entry: bytes, flags: int = 0, write_flags: int = 0
 ) -> bytes:
-    """`entry` is the stored entry with its header; `flags` are those of v2 (`AddFlags`)."""
-    request = new_request(pb.ADD_ENTRY, txn_id, HIGH_PRIORITY if flags & AddFlags.HIGH_PRIORITY else 0)
-    add = request.addRequest
-    add.ledgerId = ledger_id
-    add.entryId = entry_id
-    add.masterKey = master_key
-    add.body = entry
-    if write_flags:
-        add.writeFlags = write_flags
-    if flags & AddFlags.RECOVERY_ADD:
-        add.flag = pb.AddRequest.RECOVERY_ADD
-    return frame(request)
+    return b"".join(add_requests(txn_id, ledger_id, (entry_id,), master_key, (entry,), flags, write_flags))
 
 
 def read_request(txn_id: int, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
@@ -106,7 +140,7 @@ def read_request(txn_id: int, ledger_id: int, entry_id: int, flags: int = 0, mas
     return frame(request)
 
 
-def long_poll_request(txn_id: int, ledger_id: int, previous_lac: int, timeout_ms: int) -> bytes:
+def long_poll_request(txn_id: int, ledger_id: int, previous_lac: int, timeout_ms: int) -> pb.Request:
     """Answered when the bookie's last add confirmed exceeds `previous_lac`, with the entry after it if it is there."""
     request = new_request(pb.READ_ENTRY, txn_id)
     read = request.readRequest
@@ -115,7 +149,7 @@ def long_poll_request(txn_id: int, ledger_id: int, previous_lac: int, timeout_ms
     read.previousLAC = previous_lac
     read.timeOut = timeout_ms
     read.flag = pb.ReadRequest.ENTRY_PIGGYBACK
-    return frame(request)
+    return request
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------
@@ -139,12 +173,6 @@ def is_piggyback(read: pb.ReadRequest) -> bool:
     return read.HasField("flag") and read.flag == pb.ReadRequest.ENTRY_PIGGYBACK
 
 
-_ADD_HEAD = b"\x08\x03\x10\x02\x18"
-_READ_HEAD = b"\x08\x03\x10\x01\x18"
-_ADD_FIELD = b"\xaa\x06"
-_READ_FIELD = b"\xa2\x06"
-
-
 def _status_field(number: bytes, rc: int) -> bytes:
     return number + varint(_STATUS_OF_RC[rc])
 
@@ -159,7 +187,7 @@ def add_responses(rc: int, adds: Sequence[tuple[int, int, int]]) -> bytes:
     About 0.9 µs each where building pb.Response takes 2.5.
     """
     outer, inner = _OUTER_STATUS[rc], _INNER_STATUS[rc]
-    parts = []
+    parts: list[bytes] = []
     ledger_before, ledger_field = None, b""
     for txn_id, ledger_id, entry_id in adds:
         if ledger_id != ledger_before:

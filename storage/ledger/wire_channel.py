@@ -19,7 +19,7 @@ from storage.ledger.wire_link import Address, WireLink
 PIPELINED_READS = 32
 """Single reads at once where there is no batch read."""
 BATCH_STRIKES_MAX = 2
-"""A bookie older than 4.17 ends the connection at a batch read: after so many in a row it is not asked for one again."""
+"""A bookie older than 4.17 ends the connection at a batch read: after so many in a row none is sent any more."""
 
 _NO_ENTRY = -1
 

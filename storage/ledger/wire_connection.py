@@ -286,7 +286,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             )
 
     def _take_v3(self, data: bytes) -> int:
-        stop = 0
+        """Answers to adds as runs of consecutive transactions."""
+        stop = first = following = status = 0
         for packet in packets(data):
             response = v3.parse_response(packet.body)
             stop = packet.end
@@ -295,8 +296,14 @@ class BookieConnection(asyncio.BufferedProtocol):
             if outcome is not None:
                 if not outcome.done():
                     outcome.set_result(response)
-            else:
-                self._adds.answered_txn(txn_id, v3.rc_of(response.status))
+                continue
+            if txn_id != following or response.status != status:
+                if following > first:
+                    self._adds.answered_txns(first, following - first, v3.rc_of(status))
+                first, status = txn_id, response.status
+            following = txn_id + 1
+        if following > first:
+            self._adds.answered_txns(first, following - first, v3.rc_of(status))
         return stop
 
     # --- output, deadlines, end --------------------------------------------------------------------------------------

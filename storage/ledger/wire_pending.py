@@ -164,14 +164,21 @@ class AddTable:
         if not groups:
             del self._by_ledger[ledger_id]
 
-    def answered_txn(self, txn_id: int, rc: int) -> bool:
-        """v3. False when no add awaits it."""
-        group = self._by_txn.pop(txn_id, None)
-        if group is None:
-            return False
-        if group.left:
-            self._take(group, txn_id - group.txn_id, 1, rc, None)
-        return True
+    def answered_txns(self, txn_id: int, count: int, rc: int) -> None:
+        """v3: consecutive transactions have one outcome."""
+        by_txn = self._by_txn
+        end = txn_id + count
+        while txn_id < end:
+            group = by_txn.pop(txn_id, None)
+            first = txn_id
+            txn_id += 1
+            if group is None:
+                continue
+            while txn_id < end and by_txn.get(txn_id) is group:
+                del by_txn[txn_id]
+                txn_id += 1
+            if group.left:
+                self._take(group, first - group.txn_id, txn_id - first, rc, None)
 
     def oldest(self) -> AddGroup | None:
         by_age = self._by_age

@@ -40,7 +40,7 @@ def test_a_group_is_told_once_when_its_last_entry_is_stored() -> None:
 
 def test_one_run_of_answers_may_cover_several_groups_and_part_of_another() -> None:
     table = AddTable()
-    told = [put(table, 1, range(0, 2)), put(table, 1, range(2, 4)), put(table, 1, range(4, 6))]
+    told = [put(table, 1, range(2)), put(table, 1, range(2, 4)), put(table, 1, range(4, 6))]
     table.answered(1, 0, 5, EOK)
     assert [each.calls for each in told] == [[([0, 1], EOK)], [([2, 3], EOK)], []]
     assert table.bytes == 200
@@ -117,12 +117,23 @@ def test_transactions_are_answered_in_any_order() -> None:
     table = AddTable()
     told = Told()
     table.put_txns(AddGroup([7, 9, 11], told, 300, 10.0, txn_id=40))
-    assert table.answered_txn(42, EOK)
-    assert table.answered_txn(40, EIO)
-    assert not table.answered_txn(40, EOK)
-    assert not table.answered_txn(43, EOK)
-    assert table.answered_txn(41, EOK)
+    table.answered_txns(42, 1, EOK)
+    table.answered_txns(39, 2, EIO)
+    table.answered_txns(40, 1, EOK)
+    assert told.calls == [([7], EIO)]
+    table.answered_txns(40, 9, EOK)
     assert told.calls == [([7], EIO), ([9, 11], EOK)]
+
+
+def test_a_run_of_transactions_covers_groups_as_far_as_it_goes() -> None:
+    table, told = AddTable(), [Told(), Told()]
+    table.put_txns(AddGroup(range(3), told[0], 300, 10.0, txn_id=40))
+    table.put_txns(AddGroup(range(3, 6), told[1], 300, 10.0, txn_id=43))
+    table.answered_txns(40, 5, EOK)
+    assert [each.calls for each in told] == [[([0, 1, 2], EOK)], []]
+    table.answered_txns(45, 1, EIO)
+    assert told[1].calls == [([5], EIO), ([3, 4], EOK)]
+    assert table.bytes == 0
 
 
 @given(
