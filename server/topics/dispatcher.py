@@ -122,7 +122,7 @@ class Dispatcher(ABC):
             return
         read = self._send_from_memory()
         if read is not None:
-            self._reading = self._loop.create_task(self._read_on(read))
+            self._reading = self._loop.create_task(self._read_on(read, self._generation))
 
     def rewind(self) -> None:
         """Begins again at the first entry that is not acknowledged. What was read and not sent is forgotten."""
@@ -229,11 +229,11 @@ class Dispatcher(ABC):
             self._held = messages
             self._held_at = sent
 
-    async def _read_on(self, first: Read) -> None:
+    async def _read_on(self, first: Read, generation: int) -> None:
+        """`generation` is that of the moment when `first` was chosen: a rewind may come before this begins."""
         read: Read | None = first
         try:
             while read is not None:
-                generation = self._generation
                 run = await self._ledger.read(
                     read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes
                 )
@@ -249,6 +249,7 @@ class Dispatcher(ABC):
                 finally:
                     self._sending = False
                 read = self._send_from_memory()
+                generation = self._generation
         except ManagedLedgerError as error:
             log.warning("%s: reading failed at %s: %s", self._name, read and read.position, error)
             self._read_failed()
