@@ -59,17 +59,23 @@ def frame(message: pb.Request | pb.Response) -> bytes:
 def parse_request(packet: bytes) -> pb.Request:
     """Raises MalformedFrame: damaged, or a required field or a known operation is missing."""
     try:
-        return pb.Request.FromString(packet)
+        request = pb.Request.FromString(packet)
     except DecodeError as error:
         raise MalformedFrame(f"v3 request of {len(packet)} bytes: {error}") from None
+    if not request.IsInitialized():
+        raise MalformedFrame(f"v3 request of {len(packet)} bytes lacks {request.FindInitializationErrors()}")
+    return request
 
 
 def parse_response(packet: bytes) -> pb.Response:
     """Raises MalformedFrame."""
     try:
-        return pb.Response.FromString(packet)
+        response = pb.Response.FromString(packet)
     except DecodeError as error:
         raise MalformedFrame(f"v3 answer of {len(packet)} bytes: {error}") from None
+    if not response.IsInitialized():
+        raise MalformedFrame(f"v3 answer of {len(packet)} bytes lacks {response.FindInitializationErrors()}")
+    return response
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------
