@@ -1,6 +1,6 @@
-"""Where the server's main thread spends its time under a load: the server runs under cProfile, the hottest are printed.
+"""Where the server's main thread spends its CPU time under a load: it runs under cProfile, the hottest are printed.
 
-cProfile makes every call dearer, so shares are to be trusted and rates are not.
+cProfile makes every call dearer and the loop is asyncio's own (see `profiled.py`): trust the shares, not the rates.
 """
 
 import pstats
@@ -50,7 +50,7 @@ def profile(name: str) -> str:
     """The ten functions with the most time of their own: share, calls, place."""
     with TemporaryDirectory(prefix="bench-profile-") as folder:
         output = Path(folder) / "profile"
-        product = Magnetar((sys.executable, "-m", "cProfile", "-o", str(output)))
+        product = Magnetar((sys.executable, "-m", "bench.profiled", str(output)))
         with Server(Path(folder), product=product) as server:
             LOADS[name](server)
         return hottest(pstats.Stats(str(output)))
@@ -59,14 +59,8 @@ def profile(name: str) -> str:
 def hottest(stats: pstats.Stats) -> str:
     rows = []
     entries: dict[tuple[str, int, str], tuple[int, int, float, float, object]] = stats.stats  # type: ignore[attr-defined]
-    busy = {place: entry for place, entry in entries.items() if not is_waiting(place)}
-    total = sum(own for _, _, own, _, _ in busy.values())
-    for (file, line, name), (_, calls, own, _, _) in sorted(busy.items(), key=lambda item: -item[1][2])[:HOTTEST]:
+    total = sum(own for _, _, own, _, _ in entries.values())
+    for (file, line, name), (_, calls, own, _, _) in sorted(entries.items(), key=lambda item: -item[1][2])[:HOTTEST]:
         place = name if file == "~" else f"{Path(file).parent.name}/{Path(file).name}:{line} {name}"
         rows.append(f"{own / total:6.1%}  {own:7.2f} s  {calls:>10,} calls  {place}")
     return "\n".join(rows)
-
-
-def is_waiting(place: tuple[str, int, str]) -> bool:
-    """The event loop's wait for the network is no work; under uvloop it hides in the loop's run itself."""
-    return any(word in place[2] for word in ("poll", "select.epoll", "run_until_complete", "run_forever"))
