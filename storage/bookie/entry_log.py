@@ -7,17 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from storage.bookie.durable_file import sync_directory
-from storage.bookie.entry_log_format import (
-    BLOCK_HEADER_SIZE,
-    FILE_HEADER_SIZE,
-    FOOTER_END_SIZE,
-    Block,
-    footer_offset,
-    parse_block,
-    parse_block_header,
-    parse_file_header,
-    parse_footer,
-)
+from storage.bookie.entry_log_format import Block, parse_block
 from storage.bookie.errors import EntryLogDamaged, EntryLogGone
 
 _NAME = re.compile(r"([0-9a-f]{8})\.log")
@@ -128,58 +118,6 @@ class EntryLogs:
     def close(self) -> None:
         with self._lock:
             self._open.clear()
-
-    def ledgers_of(self, log_id: int) -> dict[int, int]:
-        """Bytes of blocks per ledger, by the footer, or by reading all block headers when the log was never closed.
-
-        Raises EntryLogDamaged, EntryLogGone, OSError.
-        """
-        size = os.fstat(self._opened(log_id).fd).st_size
-        if size >= FILE_HEADER_SIZE + FOOTER_END_SIZE:
-            start = footer_offset(self.read(log_id, size - FOOTER_END_SIZE, FOOTER_END_SIZE))
-            if start is not None and FILE_HEADER_SIZE <= start < size:
-                try:
-                    return parse_footer(self.read(log_id, start, size - start))
-                except ValueError as error:
-                    raise EntryLogDamaged(self.path(log_id), start, str(error)) from None
-        ledgers: dict[int, int] = {}
-        offset: int | None = FILE_HEADER_SIZE
-        while offset is not None:
-            offset, ledger_id, length = self._next_header(log_id, offset, size)
-            if offset is not None:
-                ledgers[ledger_id] = ledgers.get(ledger_id, 0) + length
-        return ledgers
-
-    def _next_header(self, log_id: int, offset: int, size: int) -> tuple[int | None, int, int]:
-        """(offset behind the block, its ledger, its length); None at the first bytes that begin no block."""
-        if offset + BLOCK_HEADER_SIZE > size:
-            return None, 0, 0
-        header = parse_block_header(self.read(log_id, offset, BLOCK_HEADER_SIZE))
-        if header is None or offset + header.total > size:
-            return None, 0, 0
-        return offset + header.total, header.ledger_id, header.total
-
-    def blocks_from(self, log_id: int, offset: int, max_bytes: int) -> tuple[list[tuple[int, Block]], int | None]:
-        """Blocks in file order with their offsets, at least one, and where to go on; None behind the last one.
-
-        For compaction. `offset` is that of a block or FILE_HEADER_SIZE. Raises like `read_block`, and EntryLogDamaged
-        for a damaged file header.
-        """
-        size = os.fstat(self._opened(log_id).fd).st_size
-        if offset == FILE_HEADER_SIZE:
-            try:
-                parse_file_header(self.read(log_id, 0, min(size, FILE_HEADER_SIZE)))
-            except ValueError as error:
-                raise EntryLogDamaged(self.path(log_id), 0, str(error)) from None
-        blocks: list[tuple[int, Block]] = []
-        end = offset + max_bytes
-        position: int | None = offset
-        while position is not None and position < end:
-            following, _, length = self._next_header(log_id, position, size)
-            if following is not None:
-                blocks.append((position, self.read_block(log_id, position, length)))
-            position = following
-        return blocks, position
 
 
 def _free_bytes(directory: str) -> int:

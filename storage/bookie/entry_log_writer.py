@@ -126,6 +126,7 @@ class EntryLogWriter:
         file = self._open_file(path, create=True)
         try:
             file.write([file_header(log_id)], 0)
+            file.sync()
             sync_directory(os.path.dirname(path))
         except OSError:
             file.close()

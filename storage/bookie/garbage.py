@@ -11,6 +11,7 @@ from typing import NamedTuple
 from storage.bookie.entry_index import EntryIndex
 from storage.bookie.entry_log import EntryLogs
 from storage.bookie.entry_log_format import FILE_HEADER_SIZE, Block
+from storage.bookie.entry_log_scan import LogLayout, blocks_between, layout_of
 from storage.bookie.entry_log_writer import EntryLogWriter
 from storage.bookie.errors import EntryLogDamaged
 from storage.bookie.index_runs import Run
@@ -43,7 +44,7 @@ class GarbageCollector:
         self._logs = logs
         self._writer = writer
         self._is_live = is_live
-        self._ledgers: dict[int, dict[int, int]] = {}
+        self._layouts: dict[int, LogLayout] = {}
         self._damaged: set[int] = set()
         self.reclaimed_bytes = 0
         self.compacted_bytes = 0
@@ -74,22 +75,24 @@ class GarbageCollector:
     def compact_step(self, log_id: int, offset: int) -> int | None:
         """Copies the live blocks of a part of a log; returns where to go on, None when the log is done and deleted.
 
-        Begin with offset FILE_HEADER_SIZE; the same offset comes back while a checkpoint waits to be tried again.
+        `log_id` is one of `delete_dead_logs`. Begin with offset FILE_HEADER_SIZE; the same offset comes back while a checkpoint waits to be tried again.
         Raises EntryLogDamaged (the log is left as it is from then on), IndexFailure, OSError (for want of room too; try
         again later from the start).
         """
         if self._writer.unindexed:
             return offset
+        end = self._layouts[log_id].end
         try:
-            blocks, following = self._logs.blocks_from(log_id, offset, _STEP_BYTES)
+            blocks, following = blocks_between(self._logs, log_id, offset, end, _STEP_BYTES)
         except EntryLogDamaged as error:
             log.error("compaction: %s; the log is kept as it is", error)
             self._damaged.add(log_id)
             raise
         self._copy_live(log_id, blocks)
-        if following is None:
-            self._delete(log_id, "compacted")
-        return following
+        if following < end:
+            return following
+        self._delete(log_id, "compacted")
+        return None
 
     def _copy_live(self, log_id: int, blocks: list[tuple[int, Block]]) -> None:
         """Copy, sync, index: in this order an interruption leaves both copies readable."""
@@ -112,17 +115,17 @@ class GarbageCollector:
 
     def _usage(self, log_id: int) -> LogUsage | None:
         """Of ledgers that are gone for good the memory lets go too. None for a log that cannot be judged."""
-        ledgers = self._ledgers.get(log_id)
-        if ledgers is None:
+        layout = self._layouts.get(log_id)
+        if layout is None:
             try:
-                ledgers = self._logs.ledgers_of(log_id)
+                layout = layout_of(self._logs, log_id)
             except EntryLogDamaged as error:
                 log.error("garbage collection: %s; the log is kept", error)
                 self._damaged.add(log_id)
                 return None
-        live = {ledger_id: size for ledger_id, size in ledgers.items() if self._is_live(ledger_id)}
-        self._ledgers[log_id] = live
-        return LogUsage(log_id, sum(live.values()), self._logs.size(log_id) - FILE_HEADER_SIZE)
+        live = {ledger_id: size for ledger_id, size in layout.ledgers.items() if self._is_live(ledger_id)}
+        self._layouts[log_id] = LogLayout(live, layout.end)
+        return LogUsage(log_id, sum(live.values()), layout.end - FILE_HEADER_SIZE)
 
     def _close_idle_current_log(self, threshold: float) -> None:
         ledgers = self._writer.ledgers()
@@ -135,6 +138,6 @@ class GarbageCollector:
     def _delete(self, log_id: int, why: str) -> None:
         path = self._logs.path(log_id)
         size = self._logs.delete(log_id)
-        self._ledgers.pop(log_id, None)
+        self._layouts.pop(log_id, None)
         self.reclaimed_bytes += size
         log.info("entry log %s deleted (%s), %d bytes", path, why, size)

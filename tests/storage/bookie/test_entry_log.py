@@ -6,6 +6,7 @@ import pytest
 
 from storage.bookie.entry_log import EntryLogs
 from storage.bookie.entry_log_format import FILE_HEADER_SIZE
+from storage.bookie.entry_log_scan import LogLayout, blocks_between, layout_of
 from storage.bookie.entry_log_writer import EntryLogWriter
 from storage.bookie.errors import EntryLogDamaged, EntryLogGone
 from storage.bookie.index_runs import Run
@@ -61,7 +62,7 @@ def test_logs_are_closed_at_the_limit_and_know_their_ledgers(tmp_path: Path) -> 
             )
             if length:
                 expected[ledger] = length
-        assert store.logs.ledgers_of(log_id) == expected
+        assert layout_of(store.logs, log_id).ledgers == expected
 
 
 def test_a_log_that_was_never_closed_is_understood_by_its_blocks(tmp_path: Path) -> None:
@@ -70,8 +71,33 @@ def test_a_log_that_was_never_closed_is_understood_by_its_blocks(tmp_path: Path)
     store.writer.finish()
     with open(store.logs.path(1), "ab") as file:
         file.write(b"MGEB torn")
-    logs = EntryLogs([str(tmp_path)], 8)
-    assert logs.ledgers_of(1) == {1: sum(run.length for run in runs[:-1]), 9: runs[-1].length}
+    expected = {1: sum(run.length for run in runs[:-1]), 9: runs[-1].length}
+    assert layout_of(EntryLogs([str(tmp_path)], 8), 1) == LogLayout(expected, runs[-1].offset + runs[-1].length)
+
+
+@pytest.mark.parametrize("position", [0, 4, 16, 40, 300])
+def test_damage_in_a_log_that_was_never_closed_does_not_hide_what_is_behind_it(tmp_path: Path, position: int) -> None:
+    store = Store(tmp_path)
+    runs = store.append(1, range(200))
+    store.writer.finish()
+    flip_byte(tmp_path / "00000001.log", runs[2].offset + position)
+    with pytest.raises(EntryLogDamaged) as caught:
+        layout_of(EntryLogs([str(tmp_path)], 8), 1)
+    assert caught.value.offset == runs[2].offset
+
+
+def test_a_log_of_another_format_is_not_judged(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.append(1, range(10))
+    store.writer.close_log()
+    flip_byte(tmp_path / "00000001.log", 7)
+    with pytest.raises(EntryLogDamaged, match="at offset 0"):
+        layout_of(store.logs, 1)
+
+
+def test_a_log_of_which_only_the_name_exists_holds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "00000001.log").touch()
+    assert layout_of(EntryLogs([str(tmp_path)], 8), 1) == LogLayout({}, 0)
 
 
 def test_after_abort_the_file_ends_where_it_ended_before(tmp_path: Path) -> None:
@@ -129,7 +155,7 @@ def test_a_damaged_footer_is_not_believed(tmp_path: Path) -> None:
     store.writer.close_log()
     flip_byte(tmp_path / "00000001.log", os.path.getsize(tmp_path / "00000001.log") - 20)
     with pytest.raises(EntryLogDamaged):
-        store.logs.ledgers_of(1)
+        layout_of(store.logs, 1)
 
 
 def test_a_deleted_log_is_gone_for_new_readers_only(tmp_path: Path) -> None:
@@ -157,19 +183,28 @@ def test_open_files_are_bounded(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_compaction_reads_blocks_in_portions(tmp_path: Path) -> None:
+def test_blocks_are_read_in_portions(tmp_path: Path) -> None:
     store = Store(tmp_path, block=1000)
     runs = store.append(1, range(100))
     store.writer.close_log()
+    end = layout_of(store.logs, 1).end
     found, offset = [], FILE_HEADER_SIZE
-    while True:
-        blocks, following = store.logs.blocks_from(1, offset, 3000)
-        found += [(position, block.header.first_entry_id) for position, block in blocks]
-        if following is None:
-            break
+    while offset < end:
+        blocks, offset = blocks_between(store.logs, 1, offset, end, 3000)
         assert 1 <= len(blocks) <= 5
-        offset = following
+        found += [(position, block.header.first_entry_id) for position, block in blocks]
     assert found == [(run.offset, run.first) for run in runs]
+
+
+@pytest.mark.parametrize("position", [0, 16, 40])
+def test_a_damaged_header_does_not_end_the_log(tmp_path: Path, position: int) -> None:
+    store = Store(tmp_path, block=1000)
+    runs = store.append(1, range(100))
+    store.writer.close_log()
+    flip_byte(tmp_path / "00000001.log", runs[3].offset + position)
+    with pytest.raises(EntryLogDamaged) as caught:
+        blocks_between(store.logs, 1, FILE_HEADER_SIZE, layout_of(store.logs, 1).end, 1 << 20)
+    assert caught.value.offset == runs[3].offset
 
 
 def test_a_copied_block_is_the_same_in_its_new_place(tmp_path: Path) -> None:

@@ -151,6 +151,19 @@ async def test_a_damaged_log_is_kept_and_named(tmp_path: Path, caplog: pytest.Lo
     assert str(log) in caplog.text
 
 
+async def test_a_damaged_block_header_costs_no_live_entry(tmp_path: Path) -> None:
+    ledgers = Ledgers()
+    async with running(tmp_path, ledgers, entry_block_kb=4) as bookie:
+        await fill(bookie, range(10))
+    log = files_of(tmp_path, ".log")[0]
+    data = log.read_bytes()
+    flip_byte(log, data.index(b"MGEB", 5000))
+    async with running(tmp_path, ledgers) as bookie:
+        ledgers.ids -= set(range(9))
+        await bookie.collect_garbage(0.8)
+        assert await read_all(bookie, 9, 0, 39) == entries_of(9, range(40), 1000)
+
+
 async def test_when_the_ledgers_cannot_be_listed_nothing_is_deleted(tmp_path: Path) -> None:
     async def fails() -> set[int]:
         raise ConnectionError("metadata is away")
@@ -204,6 +217,7 @@ async def test_compaction_gives_up_a_log_that_it_cannot_read(tmp_path: Path) -> 
         await fill(bookie, range(3))
         bookie._opened.writer.close_log()
         flip_byte(files_of(tmp_path, ".log")[0], 5000)
+        assert [usage.log_id for usage in bookie._collector.delete_dead_logs()] == [1]
         with pytest.raises(EntryLogDamaged):
             bookie._collector.compact_step(1, 32)
         assert bookie._collector.delete_dead_logs() == []

@@ -1,0 +1,116 @@
+"""Reads whole entry logs, for the collector: which ledgers a log holds, and its blocks one after the other.
+
+What this says decides over the deletion of logs, so nothing is believed without its checksum, and a log is read to its
+very end or not at all: a damaged header must not make the blocks behind it look as if they did not exist.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from storage.bookie.entry_log import EntryLogs
+from storage.bookie.entry_log_format import (
+    BLOCK_HEADER_SIZE,
+    BLOCK_MAGIC,
+    FILE_HEADER_SIZE,
+    FOOTER_END_SIZE,
+    Block,
+    footer_offset,
+    parse_block_header,
+    parse_file_header,
+    parse_footer,
+)
+from storage.bookie.errors import EntryLogDamaged
+
+_SEARCH_BYTES = 4 << 20
+
+
+class LogLayout(NamedTuple):
+    ledgers: dict[int, int]
+    """Bytes of blocks per ledger."""
+    end: int
+    """The offset behind the last block."""
+
+
+def layout_of(logs: EntryLogs, log_id: int) -> LogLayout:
+    """By the footer; a log that was never closed is read and checked block by block.
+
+    Raises EntryLogDamaged, EntryLogGone, OSError.
+    """
+    size = logs.size(log_id)
+    if size <= FILE_HEADER_SIZE:
+        return LogLayout({}, size)  # a crash came before its first block
+    offset = 0
+    try:
+        parse_file_header(logs.read(log_id, 0, FILE_HEADER_SIZE))
+        offset = footer_offset(logs.read(log_id, size - FOOTER_END_SIZE, FOOTER_END_SIZE)) or 0
+        if FILE_HEADER_SIZE <= offset < size:
+            return LogLayout(parse_footer(logs.read(log_id, offset, size - offset)), offset)
+    except ValueError as error:
+        raise EntryLogDamaged(logs.path(log_id), offset, str(error)) from None
+    ledgers: dict[int, int] = {}
+    end = FILE_HEADER_SIZE
+    for offset, block in _blocks_to_tear(logs, log_id, size):
+        ledger_id = block.header.ledger_id
+        ledgers[ledger_id] = ledgers.get(ledger_id, 0) + block.header.total
+        end = offset + block.header.total
+    return LogLayout(ledgers, end)
+
+
+def blocks_between(
+    logs: EntryLogs, log_id: int, offset: int, end: int, max_bytes: int
+) -> tuple[list[tuple[int, Block]], int]:
+    """(verified blocks in file order with their offsets, where to go on): at least one, more within `max_bytes`.
+
+    `offset` is that of a block, `end` that of the layout. Raises EntryLogDamaged, EntryLogGone, OSError.
+    """
+    blocks: list[tuple[int, Block]] = []
+    limit = offset + max_bytes
+    while offset < min(end, limit):
+        block = _block_at(logs, log_id, offset, end)
+        blocks.append((offset, block))
+        offset += block.header.total
+    return blocks, offset
+
+
+def _block_at(logs: EntryLogs, log_id: int, offset: int, end: int) -> Block:
+    header = None
+    if offset + BLOCK_HEADER_SIZE <= end:
+        header = parse_block_header(logs.read(log_id, offset, BLOCK_HEADER_SIZE))
+    if header is None or offset + header.total > end:
+        raise EntryLogDamaged(logs.path(log_id), offset, "no whole block begins here")
+    return logs.read_block(log_id, offset, header.total)
+
+
+def _blocks_to_tear(logs: EntryLogs, log_id: int, size: int) -> Iterator[tuple[int, Block]]:
+    """All blocks up to the end or to where a crash tore the log. Raises EntryLogDamaged when a block stands behind
+    the place: then it is no tear."""
+    offset = FILE_HEADER_SIZE
+    while offset < size:
+        try:
+            block = _block_at(logs, log_id, offset, size)
+        except EntryLogDamaged:
+            if _holds_block(logs, log_id, offset + 1, size):
+                raise
+            return
+        yield offset, block
+        offset += block.header.total
+
+
+def _holds_block(logs: EntryLogs, log_id: int, start: int, end: int) -> bool:
+    while start + BLOCK_HEADER_SIZE <= end:
+        data = logs.read(log_id, start, min(_SEARCH_BYTES, end - start))
+        position = data.find(BLOCK_MAGIC)
+        while position >= 0:
+            if _is_block(logs, log_id, start + position, end):
+                return True
+            position = data.find(BLOCK_MAGIC, position + 1)
+        start += len(data) - len(BLOCK_MAGIC) + 1
+    return False
+
+
+def _is_block(logs: EntryLogs, log_id: int, offset: int, end: int) -> bool:
+    try:
+        _block_at(logs, log_id, offset, end)
+    except EntryLogDamaged:
+        return False
+    return True
