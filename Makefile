@@ -35,7 +35,7 @@ bench: $(STAMP)  ## measure (PEER=folder of Apache Pulsar's jars measures both s
 	$(BIN)/python -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
 
 proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files
-	$(BIN)/python -m pulsar_proto.pb.generate
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pulsar_proto.pb.generate
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
