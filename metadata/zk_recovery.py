@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from metadata import zk_codec
-from metadata.store import CreateOp, Op
+from metadata.store import CreateOp, Op, PutOp
 from metadata.zk_call import Call, LinkLostError, Reply, Settled, read_children
 from metadata.zk_codec import Code, ZkStat
 from metadata.zk_resolve import (
@@ -57,7 +57,7 @@ class Recovery:
                 if call.write is not None and call.write.sequential:
                     finding = await self._numbered(call, call.write)
                 found.append(finding)
-        return without_reordering(calls, found)
+        return consistent(calls, found)
 
     async def _plain(self, call: Call) -> Finding:
         write = call.write
@@ -117,14 +117,38 @@ class Recovery:
         return None if reply.error else zk_codec.parse_stat(reply.payload)
 
 
-def without_reordering(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
+def consistent(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
+    """The findings, with those that cannot stand together put right: each was judged alone."""
+    return _never_reordered(calls, _one_winner(calls, found))
+
+
+def _one_winner(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
+    """Of equal writes that all find the record as they wanted it, the first has done it; the others failed, and are
+    sent again to hear so."""
+    winners: dict[str, Op | None] = {}
+    result: list[Finding] = []
+    for call, finding in zip(calls, found, strict=True):
+        op = None if call.write is None or call.write.sequential else witness(call.write)
+        if not isinstance(finding, Settled):
+            winners.update(dict.fromkeys(_paths(call) & winners.keys()))
+        elif op is not None and op.path not in winners:
+            winners[op.path] = op
+        elif op is not None and op != winners[op.path]:
+            finding = Verdict.UNKNOWN
+        elif op is not None and not (isinstance(op, PutOp) and op.expected_version is None):
+            finding = Verdict.NOT_APPLIED
+        result.append(finding)
+    return result
+
+
+def _never_reordered(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
     """A write that seems not to have happened, while a later one of the same records has, did happen or failed: it is
     not sent again."""
     settled: set[str] = set()
     result: list[Finding] = []
     for call, finding in zip(reversed(calls), reversed(found), strict=True):
         paths = _paths(call)
-        if finding is Verdict.NOT_APPLIED and call.write is not None and paths & settled:
+        if finding is Verdict.NOT_APPLIED and paths & settled:
             finding = Verdict.UNKNOWN
         if isinstance(finding, Settled):
             settled |= paths

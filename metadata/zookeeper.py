@@ -14,7 +14,16 @@ import random
 from collections.abc import Callable, Sequence
 
 from metadata import zk_codec
-from metadata.errors import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError, StoreClosedError
+from metadata.errors import (
+    BadVersionError,
+    MetadataError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    StoreClosedError,
+    StoreUnavailableError,
+    StoreWriteError,
+)
 from metadata.store import (
     CancelWatch,
     CheckOp,
@@ -246,19 +255,17 @@ class ZooKeeperStore(MetadataStore):
             return NoNodeError(self._connect.user_path(parent_of(op.path)))
         if code == Code.BAD_VERSION:
             expected = None if isinstance(op, CreateOp) else op.expected_version
-            stat = await self._stat(path)
+            try:
+                stat = await self._stat(path)
+            except MetadataError:
+                stat = None  # the refusal stands, whatever became of the look
             return BadVersionError(path, -1 if expected is None else expected, -1 if stat is None else stat.version)
         return error_of(Rejection(code, path))
 
     async def _create_with_parents(self, op: CreateOp, sequential: bool) -> Created:
         """All or none: the parents and the record are made in one change."""
         for round_number in range(PARENT_ROUNDS_MAX):
-            missing: list[Op] = []
-            ancestor = parent_of(op.path)
-            while ancestor != "/" and await self._stat_soon(ancestor) is None:
-                missing.append(CreateOp(ancestor))
-                ancestor = parent_of(ancestor)
-            write = Write((*reversed(missing), op), sequential)
+            write = Write((*await self._missing_parents(op.path), op), sequential)
             try:
                 path, stats = await self._multi(write)
             except (NoNodeError, NodeExistsError) as error:
@@ -270,6 +277,17 @@ class ZooKeeperStore(MetadataStore):
                 continue  # another client made or deleted a parent meanwhile
             return self._created(path, stats[-1])
         raise AssertionError("the last round returns or raises")
+
+    async def _missing_parents(self, full: str) -> list[Op]:
+        missing: list[Op] = []
+        ancestor = parent_of(full)
+        try:
+            while ancestor != "/" and await self._stat_soon(ancestor) is None:
+                missing.append(CreateOp(ancestor))
+                ancestor = parent_of(ancestor)
+        except StoreUnavailableError as error:
+            raise StoreWriteError(error.path, "no server told in time which parents are missing") from error
+        return missing[::-1]
 
     async def _make_chroot(self) -> None:
         if self._connect.chroot and await self.exists("/") is None:

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from metadata.errors import BadVersionError, MetadataError
 from metadata.zk_config import SessionEvent
 from metadata.zookeeper import ZooKeeperStore
 from tests.metadata.contract import Recorder
 from tests.metadata.zookeeper_events import SessionRecorder, until
+from tests.metadata.zookeeper_load import WORKERS, Writers
 from tests.metadata.zookeeper_server import ZooKeeperServer, ensemble
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-WORKERS = 16
 SESSION_MS = 6000
 
 
@@ -51,82 +50,27 @@ async def leader_of(servers: list[ZooKeeperServer]) -> ZooKeeperServer:
     return servers[modes.index("leader")]
 
 
-class Writers:
-    """Each worker draws numbers and counts up a record of its own and one of all, and notes what it was told."""
-
-    def __init__(self, store: ZooKeeperStore) -> None:
-        self.store = store
-        self.drawn: list[int] = []
-        self.own = [0] * WORKERS
-        self.shared = 0
-        self.unknown = 0
-        self.rounds = 0
-        self.stopping = False
-
-    async def run(self, worker: int) -> None:
-        while not self.stopping:
-            await self._one(worker)
-            self.rounds += 1
-
-    async def _one(self, worker: int) -> None:
-        try:
-            created = await self.store.create("/ids/ID-", ephemeral=True, sequential=True)
-            self.drawn.append(int(created.path.removeprefix("/ids/ID-")))
-            own = await self.store.put(f"/own/{worker}", f"{worker}:{self.own[worker] + 1}".encode(), self.own[worker])
-            assert own.version == self.own[worker] + 1
-            self.own[worker] += 1
-            record = await self.store.get("/shared")
-            assert record is not None
-            value = f"{worker}:{self.rounds}:{len(self.drawn)}".encode()
-            try:
-                await self.store.put("/shared", value, record.stat.version)
-                self.shared += 1
-            except BadVersionError:
-                pass  # another worker was faster
-        except BadVersionError:
-            pytest.fail("what our own write had changed was taken for another's")
-        except MetadataError:
-            self.unknown += 1
-            record = await self.store.get(f"/own/{worker}")
-            assert record is not None
-            self.own[worker] = record.stat.version
-
-
 async def test_the_leader_is_killed_under_load(store: ZooKeeperStore, servers: list[ZooKeeperServer]) -> None:
-    for name in ("ids", "own", "shared", "watched"):
-        await store.create(f"/{name}")
-    for worker in range(WORKERS):
-        await store.create(f"/own/{worker}")
+    writers = await Writers.begin(store)
+    await store.create("/watched")
     await store.create("/alive", ephemeral=True)
     session, events, watched = store.session_id, SessionRecorder(store), Recorder()
     store.watch("/watched", watched)
     leader = await leader_of(servers)
-    writers = Writers(store)
-    tasks = [asyncio.ensure_future(writers.run(worker)) for worker in range(WORKERS)]
+    writers.start()
     await until(lambda: writers.rounds > 5 * WORKERS)
     leader.kill()
     await events.until(SessionEvent.DISCONNECTED)  # also clients of a follower are cut off when its leader goes
     await events.until(SessionEvent.CONNECTED)
     before = writers.rounds
     await until(lambda: writers.rounds > before + 5 * WORKERS)
-    writers.stopping = True
-    await asyncio.gather(*tasks)
+    await writers.stop()
     leader.launch()
     await leader.ready()
 
     assert store.session_id == session
     assert await store.owns("/alive")
-    assert len(writers.drawn) == len(set(writers.drawn)), "a number was given twice"
-    there = {int(name.removeprefix("ID-")) for name in await store.children("/ids")}
-    assert set(writers.drawn) <= there
-    assert len(there) - len(writers.drawn) <= writers.unknown, "a create was done twice"
-    for worker in range(WORKERS):
-        stat = await store.exists(f"/own/{worker}")
-        assert stat is not None
-        assert stat.version == writers.own[worker]
-    shared = await store.exists("/shared")
-    assert shared is not None
-    assert writers.shared <= shared.version <= writers.shared + writers.unknown
+    await writers.check()
     assert writers.unknown <= WORKERS
     await store.put("/watched", b"")
     await until(lambda: bool(watched.events))

@@ -1,19 +1,27 @@
 """A real ZooKeeper behind a proxy that misbehaves: each fault that was found in aiozk's session is a test here."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 
 import pytest
 
 from metadata import zk_codec
-from metadata.errors import BadVersionError, OutcomeUnknownError, StoreUnavailableError, StoreWriteError
+from metadata.errors import (
+    BadVersionError,
+    NodeExistsError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    StoreWriteError,
+)
 from metadata.store import CreateOp, EventType, PutOp
 from metadata.zk_config import SessionEvent
 from metadata.zookeeper import ZooKeeperStore
 from tests.metadata.contract import Recorder
 from tests.metadata.zookeeper_events import SessionRecorder, end_session, until
-from tests.metadata.zookeeper_proxy import AUTH, SET_WATCHES, ZkProxy, answers_of_writes, once
+from tests.metadata.zookeeper_load import Writers
+from tests.metadata.zookeeper_proxy import AUTH, SET_WATCHES, WRITES, ZkProxy, answers_of_writes, once
 from tests.metadata.zookeeper_server import ZooKeeperServer, running
 
 pytestmark = pytest.mark.process
@@ -122,6 +130,32 @@ async def test_what_cannot_be_told_is_said_so(store: ZooKeeperStore, proxy: ZkPr
         with pytest.raises(OutcomeUnknownError):
             await call
     assert await direct.children("/") == ["a", "n-0000000001"]
+
+
+async def test_one_of_two_equal_creates_wins_though_both_answers_are_lost(
+    store: ZooKeeperStore, proxy: ZkProxy
+) -> None:
+    await store.exists("/")
+    proxy.swallow = once(answers_of_writes)
+    calls = (store.create("/lock", b"me", ephemeral=True) for _ in range(3))
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(result, NodeExistsError) for result in results] == [False, True, True]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_under_a_storm_of_cuts_nothing_is_lost_or_done_twice(
+    store: ZooKeeperStore, proxy: ZkProxy, seed: int
+) -> None:
+    writers = await Writers.begin(store)
+    rng = random.Random(seed)
+    proxy.swallow = lambda opcode, answer: rng.random() < (0.02 if opcode in WRITES else 0.001)
+    writers.start()
+    before = proxy.connections
+    await until(lambda: proxy.connections >= before + 25 and writers.rounds > 100)
+    proxy.swallow = None
+    await writers.stop()
+    await writers.check()
+    assert writers.unknown < writers.rounds
 
 
 async def test_reads_are_repeated_by_themselves(store: ZooKeeperStore, proxy: ZkProxy) -> None:

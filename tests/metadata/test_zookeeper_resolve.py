@@ -1,7 +1,6 @@
 """The verdict on a write whose answer was lost, case by case."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
@@ -9,12 +8,13 @@ from metadata import zk_codec
 from metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
 from metadata.zk_call import Call, Settled
 from metadata.zk_codec import ZkStat
-from metadata.zk_recovery import without_reordering
+from metadata.zk_recovery import Finding, consistent
 from metadata.zk_resolve import Found, Verdict, Write, judge, judge_numbered, numbered_names, stats_after, witness
 
 APPLIED, NOT_APPLIED, UNKNOWN = Verdict.APPLIED, Verdict.NOT_APPLIED, Verdict.UNKNOWN
 BOUND = 100
 OWNER = 7
+DONE = Settled("/a", [None])
 
 
 def stat(czxid: int = 50, mzxid: int = 0, version: int = 0, owner: int = 0, pzxid: int = 0) -> ZkStat:
@@ -107,22 +107,31 @@ def test_stats_are_told_as_the_lost_answer_would_have_told_them() -> None:
     assert versions == [0, 7, 8, None, 5]
 
 
-async def test_what_a_later_write_of_the_same_record_built_upon_is_not_sent_again() -> None:
-    def call(*ops: Op) -> Call:
-        future = asyncio.get_running_loop().create_future()
-        return Call(b"", ops[0].path, future, 0.0, write=Write(ops))
+def call(*ops: Op) -> Call:
+    future = asyncio.get_running_loop().create_future()
+    return Call(b"", ops[0].path, future, 0.0, write=Write(ops))
 
+
+async def test_what_a_later_write_of_the_same_record_built_upon_is_not_sent_again() -> None:
     read = Call(b"", "/a", asyncio.get_running_loop().create_future(), 0.0)
-    calls: Sequence[Call] = [
-        call(CreateOp("/a")),
-        read,
-        call(CreateOp("/b")),
-        call(DeleteOp("/a")),
-        call(PutOp("/a", b"")),
-    ]
-    done = Settled("/a", [None])
-    findings = without_reordering(calls, [NOT_APPLIED, NOT_APPLIED, NOT_APPLIED, done, NOT_APPLIED])
-    assert findings == [UNKNOWN, NOT_APPLIED, NOT_APPLIED, done, NOT_APPLIED]
+    calls = [call(CreateOp("/a")), read, call(CreateOp("/b")), call(DeleteOp("/a")), call(PutOp("/a", b""))]
+    findings = consistent(calls, [NOT_APPLIED, NOT_APPLIED, NOT_APPLIED, DONE, NOT_APPLIED])
+    assert findings == [UNKNOWN, NOT_APPLIED, NOT_APPLIED, DONE, NOT_APPLIED]
+
+
+@pytest.mark.parametrize(
+    ("ops", "alone", "together"),
+    [
+        ([CreateOp("/a", b"", True)] * 3, [DONE] * 3, [DONE, NOT_APPLIED, NOT_APPLIED]),
+        ([DeleteOp("/a")] * 2, [DONE] * 2, [DONE, NOT_APPLIED]),
+        ([PutOp("/a", b"v", 1)] * 2, [DONE] * 2, [DONE, NOT_APPLIED]),
+        ([PutOp("/a", b"v")] * 2, [DONE] * 2, [DONE, DONE]),
+        ([CreateOp("/a"), DeleteOp("/a"), CreateOp("/a")], [DONE, UNKNOWN, DONE], [DONE, UNKNOWN, UNKNOWN]),
+        ([CreateOp("/a"), CreateOp("/b")], [DONE, DONE], [DONE, DONE]),
+    ],
+)
+async def test_of_equal_writes_one_has_won(ops: list[Op], alone: list[Finding], together: list[Finding]) -> None:
+    assert consistent([call(op) for op in ops], alone) == together
 
 
 def test_a_version_that_no_record_has_never_becomes_any_version() -> None:
