@@ -25,11 +25,11 @@ examples:
 """
 
 DAMAGE_HELP = """\
-when the start stops with "damaged journal" or "damaged entry log":
-  The message names the file and the offset. Nothing was changed. Copy the data folder first. A journal that is
-  damaged at its end is cut by itself (those entries were never acknowledged). Damage in the middle means that the
-  disk returned other bytes than were written: restore the file from a backup, or move it away and start again:
-  the server then names what it misses instead of guessing.
+when the start stops because a file is damaged:
+  The message names the file and the offset; nothing was changed. Copy the data folder first. A journal that is torn
+  at its very end is cut by itself: those entries were never acknowledged. Damage in the middle means that the disk
+  returned other bytes than were written. Put the file back from a copy, or start once with
+  --set skipDamagedJournal=true: all that can still be read is kept, and what is given up is logged.
 """
 
 

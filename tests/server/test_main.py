@@ -40,7 +40,7 @@ def test_help_has_examples_and_explains_damage(capsys: pytest.CaptureFixture[str
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert "magnetar standalone --data-dir" in text
-    assert "damaged journal" in text
+    assert "skipDamagedJournal=true" in text
 
 
 def test_missing_configuration_file_is_one_sentence_and_exit_code_1(
