@@ -15,7 +15,7 @@ from pulsar_proto import bookie_wire_v3 as v3
 from pulsar_proto import entry_availability
 from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, BookieRc
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from storage.bookie.lac_table import LacTable, Watch
+from storage.bookie.lac_table import LacTable
 
 LONG_POLL_MS_MAX = 600_000
 """A long poll never waits longer, whatever its client asks for."""
@@ -150,14 +150,14 @@ class WireCalls:
         """Waits for it; False when the time is over or there is nothing to wait for."""
         moved: asyncio.Future[bool] = self._loop.create_future()
 
-        def wake(_: Watch) -> None:
+        def settle(woken: bool) -> None:
             if not moved.done():
-                moved.set_result(True)
+                moved.set_result(woken)
 
-        watch = self.lacs.watch(ledger_id, previous_lac, wake)
+        watch = self.lacs.watch(ledger_id, previous_lac, lambda _: settle(True))
         if watch is None:
             return False
-        timer = self._loop.call_later(timeout_s, lambda: moved.done() or moved.set_result(False))
+        timer = self._loop.call_later(timeout_s, settle, False)
         try:
             return await moved
         finally:

@@ -11,20 +11,19 @@ take (OUTPUT_HIGH_WATER_BYTES): the socket is not read until it is half as much.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from enum import IntFlag
 from functools import partial
 from typing import Any, cast
 
 from pulsar_proto import bookie_wire as v2
 from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, BookieRc
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.packets import PACKET_BYTES_MAX, READ_BYTES, PacketReader
+from pulsar_proto.packets import READ_BYTES, PacketReader
 from pulsar_proto.pb import bookkeeper_pb2 as pb
+from storage.bookie import wire_limits as limit
 from storage.bookie.eager import run_eagerly
 from storage.bookie.wire_calls import WireBookie, WireCalls
+from storage.bookie.wire_limits import Budget, Lane, Paused, WireLimits
 from storage.bookie.wire_session import (
     AddGroup,
     FenceRead,
@@ -39,74 +38,8 @@ from storage.bookie.wire_session import (
 
 log = logging.getLogger(__name__)
 
-INFLIGHT_BYTES_MAX = 16 << 20
-"""Bytes of one connection's adds that the bookie has not decided about."""
-QUEUE_MAX = 10_000
-"""Reads and calls of one connection that wait for their turn (one socket read may add what it holds)."""
-READS_AT_ONCE = 8
-CALLS_AT_ONCE = 16
-"""Of one connection: plain and batch reads under way, and fences and v3's rarer calls (parked long polls apart)."""
-LONG_POLLS_MAX = 1_000
-"""Of one connection; beyond it they wait in the queue of calls."""
-READ_CHUNK_BYTES = 1 << 20
-"""How much of a run of reads is asked for at once."""
-BATCH_READ_BYTES_MAX = 5 << 20
-"""maxBatchReadSize of BookKeeper 4.17."""
-OUTPUT_HIGH_WATER_BYTES = 4 << 20
-
 _BATCH_HEAD_BYTES = 36
 """What Java counts before the first entry of a batch (24 + 8 + 4), and 4 more for each entry."""
-
-
-@dataclass(frozen=True, slots=True)
-class WireLimits:
-    packet_bytes_max: int = PACKET_BYTES_MAX
-    """nettyMaxFrameSizeBytes: longest request, its length word included."""
-    inflight_bytes_max: int = 48 << 20
-    """Bytes of adds of all connections that the bookie has not decided about; below its own queue's bound, so that a
-    client is slowed down rather than refused."""
-    connections_max: int = 4_096
-    """A further one is closed at once."""
-
-
-class Budget:
-    """The bytes of adds under way, over all connections of a port."""
-
-    __slots__ = ("limit", "used", "waiting")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-        self.waiting: set[Connection] = set()
-
-    def free(self, size: int) -> None:
-        self.used -= size
-        if self.waiting and self.used <= self.limit // 2:
-            waiting, self.waiting = self.waiting, set()
-            for connection in waiting:
-                connection.resume(Paused.BUDGET)
-
-
-class Paused(IntFlag):
-    """Why a connection is not read."""
-
-    NO = 0
-    ADDS = 1
-    BUDGET = 2
-    QUEUE = 4
-    OUTPUT = 8
-    CLOSED = 16
-
-
-class Lane:
-    """Requests that are served a few at a time, in order of their coming."""
-
-    __slots__ = ("limit", "running", "waiting")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.running = 0
-        self.waiting: deque[ReadRun | FenceRead | v2.BatchReadRequest | pb.Request] = deque()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -127,13 +60,16 @@ class Connection(asyncio.BufferedProtocol):
         assert len(scratch) >= READ_BYTES, "a read must hold many packets"
         self._reader = PacketReader(limits.packet_bytes_max, scratch)
         self._session = WireSession(self._adds_done)
-        self._reads = Lane(READS_AT_ONCE)
-        self._others = Lane(CALLS_AT_ONCE)
+        self._reads = Lane(limit.READS_AT_ONCE)
+        self._others = Lane(limit.CALLS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._long_polls = 0
         self._inflight = 0
         self._paused = Paused.NO
         self._answers: list[bytes] = []
+        self._answer_bytes = 0
+        self._may_write = asyncio.Event()
+        self._may_write.set()
         self._transport: asyncio.Transport
         self.peer = ""
 
@@ -141,7 +77,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_WATER_BYTES)
+        self._transport.set_write_buffer_limits(high=limit.OUTPUT_HIGH_WATER_BYTES)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown peer"
 
@@ -178,9 +114,11 @@ class Connection(asyncio.BufferedProtocol):
         self._on_end(self)
 
     def pause_writing(self) -> None:
+        self._may_write.clear()
         self._pause(Paused.OUTPUT)
 
     def resume_writing(self) -> None:
+        self._may_write.set()
         self.resume(Paused.OUTPUT)
         self._pump(self._reads)
         self._pump(self._others)
@@ -208,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
             self._calls.lacs.raise_to(group.ledger_id, group.last_add_confirmed())
         if not self._paused & Paused.CLOSED:
             self._write(add_answers(group, rc))
-            if self._paused & Paused.ADDS and self._inflight <= INFLIGHT_BYTES_MAX // 2:
+            if self._paused & Paused.ADDS and self._inflight <= limit.INFLIGHT_BYTES_MAX // 2:
                 self.resume(Paused.ADDS)
         self._budget.free(group.size)
 
@@ -223,12 +161,12 @@ class Connection(asyncio.BufferedProtocol):
             if task is not None:
                 self._tasks.add(task)
                 task.add_done_callback(partial(self._served, lane))
-        if self._paused & Paused.QUEUE and len(self._reads.waiting) + len(self._others.waiting) <= QUEUE_MAX // 2:
+        if self._paused & Paused.QUEUE and len(self._reads.waiting) + len(self._others.waiting) <= limit.QUEUE_MAX // 2:
             self.resume(Paused.QUEUE)
 
     async def _serve(self, lane: Lane, work: ReadRun | FenceRead | v2.BatchReadRequest | pb.Request) -> None:
         parked = isinstance(work, pb.Request) and work.header.operation == pb.READ_ENTRY
-        if parked and self._long_polls < LONG_POLLS_MAX:
+        if parked and self._long_polls < limit.LONG_POLLS_MAX:
             self._long_polls += 1
             lane.running -= 1
         else:
@@ -262,12 +200,14 @@ class Connection(asyncio.BufferedProtocol):
         bookie, ledger_id = self._bookie, run.ledger_id
         served = 0
         while served < run.count and not self._paused & Paused.CLOSED:
+            if not self._may_write.is_set():
+                await self._may_write.wait()
             entry_id = run.first_entry_id + served
             try:
                 if run.count - served == 1:
                     entries = [await bookie.read_entry(ledger_id, entry_id)]
                 else:
-                    entries = await bookie.read_entries(ledger_id, entry_id, run.count - served, READ_CHUNK_BYTES)
+                    entries = await bookie.read_entries(ledger_id, entry_id, run.count - served, limit.READ_CHUNK_BYTES)
                 lac = await self._calls.known_lac(ledger_id) if run.txns is not None else None
             except BookieError as error:
                 self._write(read_refusal(run, served, error.rc))
@@ -307,9 +247,9 @@ class Connection(asyncio.BufferedProtocol):
     async def _collect(self, request: v2.BatchReadRequest, entries: list[bytes]) -> None:
         """Raises BookieError at the first entry that cannot be read."""
         ledger_id, first = request.ledger_id, request.entry_id
-        room = min(request.max_size, BATCH_READ_BYTES_MAX) - _BATCH_HEAD_BYTES
+        room = min(request.max_size, limit.BATCH_READ_BYTES_MAX) - _BATCH_HEAD_BYTES
         fencing = request.flags & v2.ReadFlags.FENCING
-        most = request.max_count if request.max_count > 0 else BATCH_READ_BYTES_MAX
+        most = request.max_count if request.max_count > 0 else limit.BATCH_READ_BYTES_MAX
         while len(entries) < most:
             entry_id = first + len(entries)
             if entry_id == LAST_ENTRY or (fencing and not entries):
@@ -332,20 +272,25 @@ class Connection(asyncio.BufferedProtocol):
         if not self._answers:
             self._loop.call_soon(self._flush)
         self._answers.append(answer)
+        self._answer_bytes += len(answer)
+        if self._answer_bytes >= limit.OUTPUT_HIGH_WATER_BYTES:
+            # The transport is to say at once that it is too much: reads from memory follow each other in one turn.
+            self._flush()
 
     def _flush(self) -> None:
         answers = self._answers
+        self._answer_bytes = 0
         if answers and not self._transport.is_closing():
             self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
         answers.clear()
 
     def _judge_load(self) -> None:
-        if self._inflight > INFLIGHT_BYTES_MAX:
+        if self._inflight > limit.INFLIGHT_BYTES_MAX:
             self._pause(Paused.ADDS)
         if self._budget.used > self._budget.limit and self._inflight:
             self._budget.waiting.add(self)
             self._pause(Paused.BUDGET)
-        if len(self._reads.waiting) + len(self._others.waiting) > QUEUE_MAX:
+        if len(self._reads.waiting) + len(self._others.waiting) > limit.QUEUE_MAX:
             self._pause(Paused.QUEUE)
 
     def _pause(self, why: Paused) -> None:

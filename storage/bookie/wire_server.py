@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from pulsar_proto.packets import READ_BYTES
 from storage.bookie.wire_calls import LedgerRecords, WireBookie, WireCalls
-from storage.bookie.wire_connection import Budget, Connection, WireLimits
+from storage.bookie.wire_connection import Connection
+from storage.bookie.wire_limits import Budget, WireLimits
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,10 @@ class BookieWireServer:
     def inflight_bytes(self) -> int:
         """Of adds without an answer."""
         return self._budget.used
+
+    @property
+    def parked_long_polls(self) -> int:
+        return self._calls.lacs.watching
 
     @property
     def connections(self) -> frozenset[Connection]:

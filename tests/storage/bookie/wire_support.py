@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pulsar_proto.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
-from storage.bookie.wire_connection import WireLimits
+from storage.bookie.wire_limits import WireLimits
 from storage.bookie.wire_server import BookieWireServer
 
 DEADLINE_SECONDS = 10
