@@ -75,9 +75,9 @@ class GarbageCollector:
     def compact_step(self, log_id: int, offset: int) -> int | None:
         """Copies the live blocks of a part of a log; returns where to go on, None when the log is done and deleted.
 
-        `log_id` is one of `delete_dead_logs`. Begin with offset FILE_HEADER_SIZE; the same offset comes back while a checkpoint waits to be tried again.
-        Raises EntryLogDamaged (the log is left as it is from then on), IndexFailure, OSError (for want of room too; try
-        again later from the start).
+        `log_id` is one of `delete_dead_logs`. Begin with offset FILE_HEADER_SIZE; the same offset comes back while a
+        checkpoint waits to be tried again. Raises EntryLogDamaged (the log is left as it is from then on),
+        IndexFailure, OSError (for want of room too; try again later from the start).
         """
         if self._writer.unindexed:
             return offset
