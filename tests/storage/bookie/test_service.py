@@ -7,6 +7,7 @@ import pytest
 
 from pulsar_proto.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
 from storage.bookie.disks import Mode
+from storage.ledger.bookie_channel import BookieChannel
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import (
     KEY,
@@ -34,11 +35,12 @@ async def test_entries_read_back_one_by_one_and_as_runs(tmp_path: Path) -> None:
     async with running(tmp_path) as bookie:
         assert await add(bookie, 1, range(100), size=50) == BookieRc.EOK
         expected = entries_of(1, range(100), 50)
+        channel: BookieChannel = bookie
         for flushed in (False, True):
             if flushed:
                 await bookie.checkpoint()
-            assert await bookie.read_entry(1, 42) == expected[42]
-            assert await bookie.read_entry(1, -1) == expected[99]
+            assert await channel.read_entry(1, 42) == expected[42]
+            assert await channel.read_entry(1, -1) == expected[99]
             assert await read_all(bookie, 1, 0, 99) == expected
             assert await bookie.read_entries(1, 10, 5, 1 << 20) == expected[10:15]
             assert await bookie.read_entries(1, 10, 50, 86 * 3) == expected[10:13]
