@@ -48,8 +48,6 @@ WAITING_MAX = 65_536
 """Calls that may wait to be sent; one more is refused with StoreOverloadedError."""
 
 DIAL_SECONDS_MAX = 6.0
-BACKOFF_SECONDS_MIN = 0.05
-BACKOFF_SECONDS_MAX = 1.0
 TICK_SECONDS = 0.25
 CLOSE_SECONDS = 2.0
 DRAIN_SECONDS_MAX = 10.0
@@ -174,8 +172,7 @@ class ZkClient:
             if link is None:
                 failures += 1
                 if failures % len(self._servers) == 0:
-                    limit = BACKOFF_SECONDS_MIN * 2 ** min(failures // len(self._servers), 10)
-                    await asyncio.sleep(min(BACKOFF_SECONDS_MAX, limit) * self._rng.uniform(0.5, 1.0))
+                    await asyncio.sleep(backoff_seconds(failures // len(self._servers), self._rng.random()))
             else:
                 failures = 0
                 await link.gone

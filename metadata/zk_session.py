@@ -23,6 +23,10 @@ SILENCE_PART = 2 / 3
 """Parts of the session's time: a ping is sent after the first without a request, the link is given up after the second
 without input, which leaves the third for finding another server."""
 
+BACKOFF_SECONDS_MIN = 0.05
+BACKOFF_SECONDS_MAX = 1.0
+"""Bounds of the pause after all servers were tried in vain."""
+
 NO_PASSWORD = bytes(16)
 
 CallT = TypeVar("CallT")
@@ -240,3 +244,10 @@ class ZkSession(Generic[CallT]):
         if target is None:
             raise IllegalEventError(f"{event} while {self.state.value}")
         self.state = target
+
+
+def backoff_seconds(rounds: int, chance: float) -> float:
+    """The pause after the `rounds`-th time (1 …) that no server let us in; `chance` is 0 to 1, so that clients that lost
+    the same server do not come back as one."""
+    limit = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2 ** min(rounds, 30))
+    return limit * (0.5 + chance / 2)

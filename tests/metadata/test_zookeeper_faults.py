@@ -21,7 +21,7 @@ from metadata.zookeeper import ZooKeeperStore
 from tests.metadata.contract import Recorder
 from tests.metadata.zookeeper_events import SessionRecorder, end_session, until
 from tests.metadata.zookeeper_load import Writers
-from tests.metadata.zookeeper_proxy import AUTH, SET_WATCHES, WRITES, ZkProxy, answers_of_writes, once
+from tests.metadata.zookeeper_proxy import AUTH, EXISTS, SET_WATCHES, WRITES, ZkProxy, answers_of_writes, once
 from tests.metadata.zookeeper_server import ZooKeeperServer, running
 
 pytestmark = pytest.mark.process
@@ -197,6 +197,19 @@ async def test_a_silent_server_is_left_before_the_session_ends(store: ZooKeeperS
     assert store.session_id == session
 
 
+async def test_an_answer_that_never_comes_is_not_waited_for_though_the_server_lives(
+    store: ZooKeeperStore, proxy: ZkProxy
+) -> None:
+    proxy.cut_when_swallowing = False
+    proxy.swallow = once(answers_of_writes)
+    start = asyncio.get_running_loop().time()
+    assert (await store.create("/a", b"v")).path == "/a"
+    assert asyncio.get_running_loop().time() - start < SESSION_MS / 1000
+    proxy.swallow = once(answers_of_writes)
+    created = await asyncio.gather(store.create("/b", b"b"), store.create("/c", b"c"))  # the second answer tells
+    assert [one.path for one in created] == ["/b", "/c"]
+
+
 async def test_failed_handshakes_do_not_give_the_session_up(store: ZooKeeperStore, proxy: ZkProxy) -> None:
     session, recorder = store.session_id, SessionRecorder(store)
     await store.create("/e", ephemeral=True)
@@ -245,6 +258,23 @@ async def test_an_ended_session_is_told_and_a_new_one_begun(
     await events.until((CHANGED, "/kept"))
 
 
+async def test_an_ephemeral_create_that_was_lost_with_its_session_is_made_in_the_next(
+    store: ZooKeeperStore, proxy: ZkProxy, server: ZooKeeperServer
+) -> None:
+    recorder = SessionRecorder(store)
+    proxy.swallow = once(answers_of_writes)
+    created = asyncio.ensure_future(store.create("/e", b"v", ephemeral=True))
+    await until(lambda: proxy.swallowed == 1)
+    proxy.refusing = True
+    proxy.cut()
+    await recorder.until(SessionEvent.DISCONNECTED)
+    await end_session(store, server.port)
+    proxy.refusing = False
+    assert (await created).path == "/e"
+    assert SessionEvent.NEW_SESSION in recorder.events
+    assert await store.owns("/e")
+
+
 async def test_watches_tell_what_was_missed_and_nothing_else(
     store: ZooKeeperStore, proxy: ZkProxy, direct: ZooKeeperStore
 ) -> None:
@@ -288,6 +318,25 @@ async def test_a_link_lost_while_watches_are_armed_is_repaired(
     await session.until(SessionEvent.CONNECTED, since=3)
     await direct.put("/a", b"1")
     await events.until((CHANGED, "/a"))
+
+
+async def test_what_was_missed_is_told_though_the_next_link_is_lost_as_well(
+    store: ZooKeeperStore, proxy: ZkProxy, direct: ZooKeeperStore
+) -> None:
+    events, below, session = Recorder(), Recorder(), SessionRecorder(store)
+    await store.create("/a")
+    store.watch("/a", events)
+    store.watch("/a", below, recursive=True)
+    await store.get("/a")
+    proxy.refusing = True
+    proxy.cut()
+    await session.until(SessionEvent.DISCONNECTED)
+    await direct.put("/a", b"1")
+    proxy.swallow = once(lambda opcode, answer: opcode == EXISTS)
+    proxy.refusing = False
+    await session.until(SessionEvent.CONNECTED, since=3)
+    await events.until((CHANGED, "/a"))
+    await below.until((CHANGED, "/a"))
 
 
 async def test_more_watches_than_fit_in_a_request_are_armed_again(

@@ -16,6 +16,7 @@ from metadata.zk_session import (
     ProtocolError,
     State,
     ZkSession,
+    backoff_seconds,
 )
 
 PASSWORD = bytes(range(16))
@@ -146,3 +147,9 @@ def test_a_refused_authentication_is_a_fault(session: ZkSession[str]) -> None:
     assert session.receive(answer(zk_codec.AUTH_XID), 0.0) == []
     with pytest.raises(ProtocolError, match="authentication"):
         session.receive(answer(zk_codec.AUTH_XID, error=-115), 0.0)
+
+
+def test_the_pause_between_rounds_grows_to_a_second_and_is_never_the_same_for_all() -> None:
+    assert [backoff_seconds(rounds, 1.0) for rounds in (1, 2, 3, 4)] == [0.1, 0.2, 0.4, 0.8]
+    assert all(backoff_seconds(rounds, 1.0) == 1.0 for rounds in (5, 50, 10_000))
+    assert backoff_seconds(50, 0.0) == 0.5

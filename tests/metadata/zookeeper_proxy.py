@@ -8,6 +8,7 @@ Rule = Callable[[int, bytes], bool]
 
 WRITES = {1, 2, 5, 14, 15}
 """ZooDefs.OpCode: create, delete, setData, multi, create2."""
+EXISTS = 3
 SET_WATCHES = 105
 ADD_WATCH = 106
 AUTH = 100
@@ -28,8 +29,11 @@ class ZkProxy:
         """Answers are handed over in pieces of this size, each in a turn of its own."""
         self.swallow: Rule | None = None
         """An answer for which it is true is not handed over, and the connection is cut there."""
+        self.cut_when_swallowing = True
         self.cut_midway = False
         """Half of a swallowed answer is handed over, then the connection ends in order (FIN)."""
+        self.swallowed = 0
+        """Answers that `swallow` took."""
         self.connections = 0
         self.requests: list[bytes] = []
         self._server: asyncio.Server | None = None
@@ -105,6 +109,9 @@ class ZkProxy:
                 if self.silent:
                     continue
                 if self.swallow is not None and self.swallow(opcode, frame[4:]):
+                    self.swallowed += 1
+                    if not self.cut_when_swallowing:
+                        continue
                     if self.cut_midway:
                         writer.write(frame[: len(frame) // 2])
                         await writer.drain()
