@@ -4,7 +4,7 @@ A handler raises one of them, and the connection answers with `.code` and the te
 clients look at it, is said by the one who raises.
 """
 
-# ruff: noqa: N818  (the names are those of Pulsar's ServerError, without repeating "Error")
+
 
 from collections.abc import Sequence
 from typing import ClassVar

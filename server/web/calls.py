@@ -38,7 +38,7 @@ class Text(NamedTuple):
     """Java labels even plain words so."""
 
 
-class Refusal(Exception):  # noqa: N818  (an answer, not a fault of ours)
+class Refusal(Exception):
     """Told as `{"reason": ...}`, which admin clients show to their users."""
 
     def __init__(self, status: int, reason: str) -> None:

@@ -4,7 +4,7 @@ Each class carries the ServerError code that a client is told, and `retriable`: 
 without anything being reopened.
 """
 
-# ruff: noqa: N818  (as in pulsar_proto.errors: names of conditions)
+
 
 from typing import ClassVar
 
