@@ -34,6 +34,7 @@ from metadata.zk_session import (
     ProtocolError,
     State,
     ZkSession,
+    backoff_seconds,
 )
 
 log = logging.getLogger(__name__)

@@ -247,7 +247,7 @@ class ZkSession(Generic[CallT]):
 
 
 def backoff_seconds(rounds: int, chance: float) -> float:
-    """The pause after the `rounds`-th time (1 …) that no server let us in; `chance` is 0 to 1, so that clients that lost
-    the same server do not come back as one."""
-    limit = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2 ** min(rounds, 30))
+    """The pause after the `rounds`-th time (1 …) that no server let us in; `chance` is 0 to 1, so that clients that
+    lost the same server do not come back as one."""
+    limit = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2.0 ** min(rounds, 30))
     return limit * (0.5 + chance / 2)
