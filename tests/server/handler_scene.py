@@ -1,0 +1,44 @@
+"""Connections that have a producer or consumer already, for the tests of handlers."""
+
+from typing import Any
+
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from tests.server.fakes import FakeConsumer, FakeProducer, Peer, command, make_broker
+
+TOPIC = "persistent://public/default/t"
+Type = pb.BaseCommand
+
+
+def metadata(**values: Any) -> pb.MessageMetadata:
+    return pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, **values)
+
+
+def producer(producer_id: int = 1, request_id: int = 1, topic: str = TOPIC, **values: Any) -> pb.BaseCommand:
+    return command("PRODUCER", "producer", topic=topic, producer_id=producer_id, request_id=request_id, **values)
+
+
+def subscribe(consumer_id: int = 1, request_id: int = 1, topic: str = TOPIC, **values: Any) -> pb.BaseCommand:
+    values = {"subscription": "s", "subType": pb.CommandSubscribe.Exclusive, **values}
+    return command("SUBSCRIBE", "subscribe", topic=topic, consumer_id=consumer_id, request_id=request_id, **values)
+
+
+async def connected(broker: Any = None) -> Peer:
+    peer = Peer(broker or make_broker()).connect()
+    await peer.answers()
+    return peer
+
+
+async def subscribed(broker: Any = None) -> tuple[Peer, FakeConsumer]:
+    broker = broker or make_broker()
+    peer = await connected(broker)
+    peer.say(subscribe())
+    await peer.answers()
+    return peer, broker.service.topic(TOPIC).consumers[-1]
+
+
+async def producing(broker: Any = None) -> tuple[Peer, FakeProducer]:
+    broker = broker or make_broker()
+    peer = await connected(broker)
+    peer.say(producer())
+    await peer.answers()
+    return peer, broker.service.topic(TOPIC).producers[-1]
