@@ -3,8 +3,6 @@
 Each names the file (and the byte where it matters) and what can be done, because an operator reads it first.
 """
 
-# ruff: noqa: N818  (as in pulsar_proto.errors: names of conditions)
-
 import errno
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -36,23 +36,31 @@ class ReadAheadCache:
         while self.size > self._max_bytes:
             self._remove(next(iter(self._runs)))
 
+    def get(self, ledger_id: int, entry_id: int) -> bytes | None:
+        found = self._find(ledger_id, entry_id)
+        return found[0][found[1]] if found is not None else None
+
     def run(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
         """Consecutive entries from `first_entry_id` on, none or at least one; more than one only within `max_bytes`."""
-        firsts = self._firsts.get(ledger_id)
-        if not firsts:
+        found = self._find(ledger_id, first_entry_id)
+        if found is None:
             return []
-        for position in range(bisect_right(firsts, first_entry_id) - 1, -1, -1):
+        entries, start = found
+        return within_bytes(entries[start : start + max_entries], max_bytes)
+
+    def _find(self, ledger_id: int, entry_id: int) -> tuple[list[bytes], int] | None:
+        """(a run, the entry's place in it)"""
+        firsts = self._firsts.get(ledger_id)
+        if firsts is None:
+            return None
+        for position in range(bisect_right(firsts, entry_id) - 1, -1, -1):
             key = (ledger_id, firsts[position])
             entries = self._runs[key].entries
-            start = first_entry_id - key[1]
+            start = entry_id - key[1]
             if start < len(entries):
                 self._runs.move_to_end(key)
-                return within_bytes(entries[start : start + max_entries], max_bytes)
-        return []
-
-    def follows(self, ledger_id: int, entry_id: int) -> bool:
-        """True when the entry before is cached: the reader seems to go on."""
-        return bool(self.run(ledger_id, entry_id - 1, 1, 0))
+                return entries, start
+        return None
 
     def replaced(self, ledger_id: int, first: int, last: int) -> None:
         """Entries of this interval were added again, or the ledger is gone: what is cached of them goes."""

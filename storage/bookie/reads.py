@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
-from pulsar_proto.bookie_wire import BookieError, BookieRc
+from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, BookieRc
 from storage.bookie.config import BookieConfig
 from storage.bookie.entry_reader import EntryReader
 from storage.bookie.errors import EntryLogDamaged, IndexFailure
@@ -48,12 +48,16 @@ class ReadPath:
     async def entry(self, ledger_id: int, entry_id: int) -> bytes:
         """-1 asks for the entry with the highest id."""
         self._check_ledger(ledger_id)
-        if entry_id == -1:
+        if entry_id == LAST_ENTRY:
             entry_id = await self._last_entry_id(ledger_id)
-        found = self._cached(ledger_id, entry_id, 1, 0)
-        if not found:
-            goes_on = self._read_ahead.follows(ledger_id, entry_id)
-            found = await self._stored(ledger_id, entry_id, self._read_ahead_bytes if goes_on else 0)
+        entry = self._cache.get(ledger_id, entry_id)
+        if entry is None:
+            entry = self._read_ahead.get(ledger_id, entry_id)
+        if entry is not None:
+            self.cache_hits += 1
+            return entry
+        goes_on = self._read_ahead.get(ledger_id, entry_id - 1) is not None
+        found = await self._stored(ledger_id, entry_id, self._read_ahead_bytes if goes_on else 0)
         return found[0]
 
     async def entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:

@@ -59,11 +59,11 @@ def test_the_same_run_again_counts_once() -> None:
     assert cache.size == run_size(10, 100)
 
 
-def test_a_reader_that_goes_on_is_recognised() -> None:
+def test_single_entries_are_found_in_their_run() -> None:
     cache = ReadAheadCache(1 << 20)
-    cache.put(1, 0, entries_of(1, range(10)))
-    assert cache.follows(1, 10)
-    assert not cache.follows(1, 11)
+    cache.put(1, 5, entries_of(1, range(5, 10)))
+    assert [cache.get(1, entry_id) for entry_id in (4, 5, 9, 10)] == [None, *entries_of(1, [5, 9]), None]
+    assert cache.get(2, 5) is None
 
 
 def test_a_byte_limit_leaves_at_least_one_entry() -> None:
