@@ -26,6 +26,8 @@ from storage.bookie.reads import ReadPath
 
 log = logging.getLogger(__name__)
 
+_FENCING = int(ReadFlags.FENCING)  # an IntFlag's own & costs half a microsecond
+
 
 class BookieStats(NamedTuple):
     mode: str
@@ -181,7 +183,7 @@ class Bookie:
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
         """See BookieChannel."""
         self._check_open()
-        if flags & ReadFlags.FENCING:
+        if flags & _FENCING:
             await self._adds.fence(ledger_id, master_key)
         return await self._reads.entry(ledger_id, entry_id)
 
