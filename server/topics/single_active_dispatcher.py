@@ -69,6 +69,8 @@ class SingleActiveDispatcher(Dispatcher):
     def _send(self, messages: Messages) -> int:
         active = self.active
         assert active is not None
+        if self._switching is not None:
+            return 0  # a read that began before the switch: the new one must not get the middle before the beginning
         count = entries_within(messages.counts, messages.total, 0, active.permits)
         if count:
             active.take(messages, 0, count)

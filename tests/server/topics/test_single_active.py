@@ -356,6 +356,27 @@ async def test_the_next_one_takes_over_when_the_active_one_leaves() -> None:
 
 
 @in_virtual_time
+async def test_what_was_read_for_the_old_consumer_does_not_reach_the_new_one_before_the_beginning() -> None:
+    scene, cnx, other = Scene(PARTITION), FakeConnection(), FakeConnection()
+    scene.ledger.cached_from = Position(10, 100)
+    scene.ledger.append_now(payloads(b"a", b"b", b"c", b"d"))
+    first = await scene.consumer(cnx, "Failover", consumer_name="a")
+    first.flow(2)
+    await settle()
+    second = await scene.consumer(other, "Failover", consumer_name="b")
+    second.flow(10)
+    scene.ledger.read_gate = asyncio.Event()
+    first.flow(10)
+    await settle()
+    cnx.close("gone")
+    scene.ledger.let_reads_go()
+    await settle()
+    assert bodies(other) == [], "nobody gets anything during the switch"
+    await pass_time(1.1)
+    assert bodies(other) == [b"a", b"b", b"c", b"d"]
+
+
+@in_virtual_time
 async def test_when_the_last_one_leaves_during_a_switch_the_next_one_starts_afresh() -> None:
     scene, cnx, other = Scene(PARTITION), FakeConnection(), FakeConnection()
     scene.ledger.append_now(payloads(b"a"))
