@@ -73,7 +73,8 @@ def messages_of(run: EntryRun) -> Messages:
             # Taken off: clients see it only where it is exposed to them, which is not supported (facts 1.1).
             payload = payloads[index] = payload[_client_bytes_at(payload) :]
         try:
-            counts.append(message_count(payload))
+            # A client chose the number: one below 1 would give permits back, and unbalance what is unacknowledged.
+            counts.append(max(1, message_count(payload)))
         except MalformedFrame:
             counts.append(1)
     first = run.first_entry_id

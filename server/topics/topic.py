@@ -256,7 +256,7 @@ class Topic:
             return position, -1
         if not metadata.HasField("num_messages_in_batch"):
             return position, -1
-        return position, metadata.num_messages_in_batch - 1
+        return position, max(1, metadata.num_messages_in_batch) - 1
 
     async def first_published_at(self, publish_time_ms: int) -> Position:
         """The first message that was published at that time or later; the end where there is none. Raises

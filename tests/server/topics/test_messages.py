@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.payload import build_broker_entry_metadata
+from pulsar_proto.payload import build_broker_entry_metadata, build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.messages import MessagesMemo, bits_set, messages_of, unacknowledged
 from storage.managed.entry_run import EntryRun
@@ -48,6 +48,16 @@ def test_payloads_are_cut_and_messages_counted() -> None:
     assert messages.payloads == [single, batch]
     assert messages.counts == [1, 12]
     assert messages.total == 13
+
+
+def test_a_batch_of_less_than_one_message_counts_as_one() -> None:
+    damaged = [payload(b"x", batch=count) for count in (-(2**31), -1)]
+    empty = build_payload(
+        pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, num_messages_in_batch=0), b""
+    )
+    messages = messages_of(run_of(*damaged, empty))
+    assert messages.payloads == [*damaged, empty]
+    assert messages.counts == [1, 1, 1]
 
 
 def test_the_broker_s_own_metadata_is_taken_off() -> None:
