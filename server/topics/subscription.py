@@ -15,6 +15,7 @@ from server.topics.consumer import Consumer, SubType
 from server.topics.dispatcher import Dispatcher, Source
 from server.topics.faults import storage_faults_told
 from server.topics.messages import bits_set
+from server.topics.redelivery import ENTRY_ID_END
 from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.single_active_dispatcher import SingleActiveDispatcher
 from server.topics.stats import ConsumerCounters
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from server.topics.topic import Topic
 
 log = logging.getLogger(__name__)
+
+ACK_SET_WORDS_MAX = 1024
+"""Of 64 messages each. A longer ack set is no ack: it would only make the broker remember much, and the batch comes
+again as a whole, as it does where indexes are not acknowledged. Clients put a thousand messages in a batch."""
 
 RECONNECT_SECONDS = 60.0
 """How long a cursor that lives only as long as its consumers waits for them after a seek."""
@@ -169,7 +174,7 @@ class Subscription:
         """Everything up to and including `message_id`, of a batch up to the index that its ack set says."""
         ledger_id, entry_id = signed64(message_id.ledgerId), signed64(message_id.entryId)
         ack_set: Sequence[int] | None = message_id.ack_set or None
-        if ack_set is not None and bits_set(ack_set) and not self._acks_indexes:
+        if ack_set is not None and bits_set(ack_set) and not self._keeps(ack_set):
             # What is left of the batch comes again with it: only what is before the entry is acknowledged.
             ledger_id, entry_id = self.topic.ledger.previous_position(Position(ledger_id, entry_id))
             ack_set = None
@@ -178,13 +183,14 @@ class Subscription:
 
     def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
         acks: list[tuple[int, int, Sequence[int] | None]] = []
-        acks_indexes = self._acks_indexes
         partial = False
         for message_id in message_ids:
             ack_set = message_id.ack_set
+            if message_id.entryId >= ENTRY_ID_END:
+                continue  # no ledger has it
             if not ack_set:
                 acks.append((message_id.ledgerId, message_id.entryId, None))
-            elif acks_indexes or not bits_set(ack_set):
+            elif self._keeps(ack_set) or not bits_set(ack_set):
                 acks.append((message_id.ledgerId, message_id.entryId, ack_set))
                 partial = True
         self.cursor.ack(acks)
@@ -200,9 +206,8 @@ class Subscription:
         if self.topic.is_terminated:
             self.tell_end_if_reached()
 
-    @property
-    def _acks_indexes(self) -> bool:
-        return self.topic.settings.acknowledgment_at_batch_index_level_enabled
+    def _keeps(self, ack_set: Sequence[int]) -> bool:
+        return self.topic.settings.acknowledgment_at_batch_index_level_enabled and len(ack_set) <= ACK_SET_WORDS_MAX
 
     def _remaining(self, ledger_id: int, entry_id: int) -> int:
         """Messages of an entry that are still to be acknowledged, after an ack of some of them."""
@@ -280,7 +285,7 @@ class Subscription:
                 if position is None:
                     assert publish_time_ms is not None
                     position = await self.topic.first_published_at(publish_time_ms)
-                await self.cursor.reset(position, ack_set if ack_set and self._acks_indexes else None)
+                await self.cursor.reset(position, ack_set if ack_set and self._keeps(ack_set) else None)
             if self.dispatcher is not None:
                 self.dispatcher.rewind()
             log.info("%s: moved to %s", self, position)

@@ -9,6 +9,7 @@ Only existing entries can be acknowledged: `Extents` says which exist. Positions
 Source: ManagedCursorImpl.asyncDelete, setAcknowledgedPosition; PIP-54 for batch indexes.
 """
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -372,17 +373,11 @@ def mask_of_words(words: Sequence[int]) -> int:
     """java.util.BitSet words (signed or unsigned, least significant first) as one integer."""
     if len(words) == 1:
         return words[0] & WORD_MASK
-    mask = 0
-    for index, word in enumerate(words):
-        mask |= (word & WORD_MASK) << (64 * index)
-    return mask
+    # In one step: shifting word by word is quadratic, and a client chooses how many there are.
+    return int.from_bytes(struct.pack(f"<{len(words)}Q", *[word & WORD_MASK for word in words]), "little")
 
 
 def words_of_mask(mask: int) -> list[int]:
     """The reverse: signed words, no trailing zero word."""
-    words = []
-    while mask:
-        word = mask & WORD_MASK
-        words.append(word - 2**64 if word >> 63 else word)
-        mask >>= 64
-    return words
+    count = (mask.bit_length() + 63) // 64
+    return list(struct.unpack(f"<{count}q", mask.to_bytes(8 * count, "little")))

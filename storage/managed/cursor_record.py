@@ -28,6 +28,10 @@ NO_LEDGER = -1
 RECORD_BYTES_MAX = 4 * 1024 * 1024
 """An entry of a cursor ledger; a bookie takes 5 MiB. Bitmaps of some 25 million entries, at worst."""
 
+PARTIAL_WORDS_MAX = 190_000
+"""Words of half-acknowledged batches in a record, of at most 11 bytes each; beyond, the indexes come again after a
+crash. Ten thousand batches of a thousand messages have 160,000."""
+
 _RANGES_OF_POSITION = 0x1A
 _RANGES_OF_NODE = 0x22
 _SINGLE = tuple(bytes((low,)) for low in range(128))
@@ -176,8 +180,13 @@ def _partial(stored: Iterable[pb.BatchedEntryDeletionIndexInfo]) -> list[tuple[P
 
 
 def _add_partial(record: pb.PositionInfo | pb.ManagedCursorInfo, acks: AckState, count_max: int) -> None:
+    room = PARTIAL_WORDS_MAX
     for ledger_id, entry_id in sorted(acks.partial)[:count_max]:
-        item = record.batchedEntryDeletionIndexInfo.add(deleteSet=words_of_mask(acks.partial[ledger_id, entry_id]))
+        words = words_of_mask(acks.partial[ledger_id, entry_id])
+        room -= len(words)
+        if room < 0:
+            break
+        item = record.batchedEntryDeletionIndexInfo.add(deleteSet=words)
         item.position.ledgerId, item.position.entryId = ledger_id, entry_id
 
 

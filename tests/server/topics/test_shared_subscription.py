@@ -8,6 +8,7 @@ from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.ids import Position
 from server.topics.consumer import Consumer
 from server.topics.shared_dispatcher import SharedDispatcher
+from server.topics.subscription import ACK_SET_WORDS_MAX
 from tests.server.topics.scene import (
     FakeConnection,
     Scene,
@@ -325,6 +326,35 @@ async def test_without_batch_index_acknowledgement_a_part_of_a_batch_is_ignored(
     ack(consumer, [Position(10, 0)], ack_set=[0])
     assert consumer.unacked_messages == 0
     assert consumer.subscription.cursor.backlog == 0
+
+
+async def test_an_ack_set_longer_than_any_batch_s_is_no_acknowledgement() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now([payload(b"a", batch=3), payload(b"b", batch=3)])
+    consumer.flow(10)
+    ack(consumer, [Position(10, 0)], ack_set=[-1] * (ACK_SET_WORDS_MAX + 1))
+    assert consumer.subscription.cursor.ack_set_of(10, 0) is None
+    assert consumer.unacked_messages == 6
+    ack(consumer, [Position(10, 1)], ack_set=[0] * (ACK_SET_WORDS_MAX + 1))
+    assert consumer.subscription.cursor.is_acked(10, 1), "nothing is left of it, however long that is said"
+    assert consumer.unacked_messages == 3
+
+
+async def test_an_acknowledgement_of_an_impossible_entry_does_not_keep_the_others() -> None:
+    scene, cnx, other = Scene(), FakeConnection(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(3))
+    consumer.flow(3)
+    redeliver(consumer, [Position(10, 0)])
+    assert len(dispatcher_of(consumer).replay) == 1
+    impossible = [Position(10, entry_id) for entry_id in (2**32, 2**63, 2**64 - 1)]
+    ack(consumer, [*impossible, Position(10, 1)])
+    ack(consumer, impossible, ack_set=[1])
+    assert consumer.unacked_messages == 1
+    (await shared(scene, other)).flow(5)
+    await settle()
+    assert bodies(other) == [b"0"]
 
 
 async def test_another_type_is_refused_while_consumers_are_connected_and_taken_afterwards() -> None:

@@ -259,3 +259,11 @@ def test_reset_puts_the_mark_delete_before_the_target(target: tuple[int, int], e
     state = AckState(ledgers_of(2, 2), Position(20, 1))
     state.reset(Position(*target))
     assert state.mark_delete == expected
+
+
+def test_a_mask_of_many_words_is_one_step() -> None:
+    """Word by word this takes minutes: a client's acknowledgement of some megabytes would stop the server."""
+    words = [-1] * 500_000
+    mask = mask_of_words(words)
+    assert mask == (1 << 64 * len(words)) - 1
+    assert words_of_mask(mask) == words

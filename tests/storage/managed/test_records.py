@@ -141,6 +141,16 @@ def test_batches_beyond_the_limit_are_left_out_from_the_far_end() -> None:
     assert [position for position, _ in stored.partial] == [(1, 10), (1, 11), (1, 12)]
 
 
+def test_batches_with_many_indexes_never_outgrow_an_entry() -> None:
+    acks = state_of({}, {})
+    acks.ack([(1, entry, [-2] + [-1] * 1023) for entry in range(10, 500)])
+    value = encode_position(acks, acks.mark_delete, {}, CONFIG).value
+    assert len(value) <= cursor_record.RECORD_BYTES_MAX
+    kept = [position for position, _ in parse_position(value, LEDGERS).partial]
+    assert kept == [(1, entry) for entry in range(10, 10 + len(kept))]
+    assert len(kept) == cursor_record.PARTIAL_WORDS_MAX // 1024
+
+
 def test_a_record_that_outgrows_an_entry_loses_the_farthest_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cursor_record, "RECORD_BYTES_MAX", 400)
     acks = state_of({ledger_id: set(range(1, 999, 2)) for ledger_id in (1, 2, 3, 4)}, {})
