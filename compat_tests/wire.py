@@ -169,6 +169,7 @@ class WireClient:
     def __init__(self, port: int, *, handshake: bool = True) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
         self._buffer = bytearray()
+        self.answers_pings = True
         if handshake:
             self.send(CONNECT, [(1, "wire"), (4, PROTOCOL_VERSION)])
             self.expect(CONNECTED)
@@ -192,7 +193,8 @@ class WireClient:
             base = decode(rest[:size])
             kind = number(base, 1)
             if kind == PING:
-                self.send(PONG, [])
+                if self.answers_pings:
+                    self.send(PONG, [])
                 continue
             return kind, decode(blob(base, kind)), rest[size:]
 

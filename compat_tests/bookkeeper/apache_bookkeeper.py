@@ -1,0 +1,199 @@
+"""Apache BookKeeper 4.17.2 and its ZooKeeper from Maven Central: class path, processes, tools.
+
+The jars are those in `MAGNETAR_PEER_LIB`, or are fetched by Apache Maven once a user into a cache folder. Without Java
+or the jars the tests skip with the reason, and fail where CI=true.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.harness import PEER_LIB_VARIABLE, read_line
+
+VERSION = "4.17.2"
+DEPENDENCIES = (
+    ("org.apache.bookkeeper", "bookkeeper-server", VERSION),
+    # ZooKeeper's pom leaves these to whoever runs the server.
+    ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+    ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+)
+DOWNLOAD_SECONDS = 300
+START_SECONDS = 60
+COMMAND_SECONDS = 120
+POLL_SECONDS = 0.05
+
+OPENED = ("java.nio", "jdk.internal.misc", "sun.nio.ch", "java.io", "java.util.zip")
+JVM = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+JVM += [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
+
+BOOKIE_MODULE = "tests.storage.bookie.bookie_process"
+ROOT = Path(__file__).parents[2]
+
+
+def class_path() -> str:
+    if shutil.which("java") is None:
+        unavailable("needs Java")
+    peer = os.environ.get(PEER_LIB_VARIABLE)
+    if peer and list(Path(peer).glob("bookkeeper-server-*.jar")):
+        return f"{peer}/*"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / f"bookkeeper-{VERSION}"
+    with open(cache / "bookkeeper.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs download once
+        if not folder.exists():
+            _download(folder)
+    return f"{folder}/*"
+
+
+def _download(folder: Path) -> None:
+    if shutil.which("mvn") is None:
+        unavailable("needs Apache Maven to fetch BookKeeper's jars")
+    building = folder.with_suffix(".building")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir()
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        for group, name, version in DEPENDENCIES
+    )
+    (building / "pom.xml").write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>magnetar.tests</groupId><artifactId>bookkeeper-jars</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=."]
+    try:
+        done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
+    except subprocess.TimeoutExpired:
+        unavailable(f"BookKeeper's jars did not come within {DOWNLOAD_SECONDS} s")
+    if done.returncode != 0 or not list(building.glob("bookkeeper-server-*.jar")):
+        unavailable(f"BookKeeper's jars cannot be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
+    building.rename(folder)
+
+
+def unavailable(reason: str) -> None:
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Cluster:
+    """A ZooKeeper with BookKeeper's records in it; our bookies and Apache's are started into it."""
+
+    def __init__(self, folder: Path, jars: str) -> None:
+        self.folder = folder
+        self.jars = jars
+        self.zookeeper = f"127.0.0.1:{free_port()}"
+        self.conf = folder / "client.conf"
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        data = self.folder / "zookeeper"
+        data.mkdir(parents=True)
+        host, port = self.zookeeper.split(":")
+        (self.folder / "zoo.cfg").write_text(
+            f"tickTime=1000\ndataDir={data}\nclientPort={port}\nclientPortAddress={host}\nmaxClientCnxns=0\n"
+            "admin.enableServer=false\n4lw.commands.whitelist=*\n"
+        )
+        self._spawn("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg"))
+        self._wait_for_port(int(port))
+        self.conf.write_text(
+            f"metadataServiceUri=zk+hierarchical://{self.zookeeper}/ledgers\nallowLoopback=true\nthrottle=0\n"
+        )
+        assert self.shell("initnewcluster").returncode == 0
+
+    def _spawn(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        with open(self.folder / f"{name}.log", "ab") as log:
+            process = subprocess.Popen(
+                [*JVM, "-cp", self.jars, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._processes.append(process)
+        return process
+
+    def _wait_for_port(self, port: int) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return
+            except OSError:
+                assert time.monotonic() < deadline, f"nothing listens on port {port}"
+                time.sleep(POLL_SECONDS)
+
+    def start_bookie(self, name: str) -> "OurBookie":
+        """One of ours, as a process of its own."""
+        bookie = OurBookie(self.folder / name, self.zookeeper)
+        self._processes.append(bookie.process)
+        return bookie
+
+    def shell(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Apache's BookieShell: waits for its end."""
+        return subprocess.run(
+            [*JVM, "-cp", self.jars, "org.apache.bookkeeper.bookie.BookieShell", "-conf", str(self.conf), *words],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+        )
+
+    def judge(self, *words: str) -> "subprocess.Popen[str]":
+        """`Judge.java` with Apache's client; its standard streams are pipes."""
+        source = str(Path(__file__).with_name("Judge.java"))
+        with open(self.folder / "judge.log", "ab") as log:
+            return subprocess.Popen(
+                [*JVM, "-cp", self.jars, source, self.zookeeper, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def close(self) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+            process.wait()
+
+
+class OurBookie:
+    def __init__(self, folder: Path, zookeeper: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", BOOKIE_MODULE, str(folder), zookeeper],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+            )
+        assert self.process.stdout is not None
+        self.bookie_id = read_line(self.process.stdout, time.monotonic() + START_SECONDS).decode().strip()
+        assert self.bookie_id, (folder / "log").read_text()[-2000:]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def running_cluster(folder: Path) -> Iterator[Cluster]:
+    cluster = Cluster(folder, class_path())
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()

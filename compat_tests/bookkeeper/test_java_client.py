@@ -1,0 +1,97 @@
+"""Apache BookKeeper's client and shell against our bookies, by both protocols (`Judge.java`)."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+
+from compat_tests.bookkeeper.apache_bookkeeper import Cluster, OurBookie, running_cluster
+
+SCENARIOS = ("crc32c", "crc32", "mac", "dummy", "fence", "fence-empty", "tail", "advanced", "large")
+ONLY_V2 = ("batch-read",)
+"""Java's client has no batch read in v3 (facts 12.4)."""
+ONLY_V3 = ("long-poll", "deferred-sync")
+CASES = [("v2", name) for name in SCENARIOS + ONLY_V2] + [("v3", name) for name in SCENARIOS + ONLY_V3]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("bookkeeper")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bookies(cluster: Cluster) -> list[OurBookie]:
+    return [cluster.start_bookie(f"bookie{number}") for number in range(3)]
+
+
+Verdicts = dict[tuple[str, str], str]
+
+
+@pytest.fixture(scope="module")
+def verdicts(cluster: Cluster, bookies: list[OurBookie]) -> Verdicts:
+    """One JVM a protocol judges all scenarios."""
+    found: Verdicts = {}
+    for protocol in ("v2", "v3"):
+        names = [name for each, name in CASES if each == protocol]
+        judge = cluster.judge(protocol, *names)
+        output, _ = judge.communicate(timeout=300)
+        for line in output.splitlines():
+            verdict, _, rest = line.partition(" ")
+            if verdict in ("PASS", "FAIL"):
+                found[protocol, rest.partition(":")[0]] = "" if verdict == "PASS" else line
+    return found
+
+
+@pytest.mark.parametrize(("protocol", "scenario"), CASES)
+def test_apaches_client_is_content_with_our_bookies(verdicts: Verdicts, protocol: str, scenario: str) -> None:
+    assert (protocol, scenario) in verdicts, "the judge did not come to it"
+    assert not verdicts[protocol, scenario]
+
+
+def line_with(word: str, output: IO[str]) -> str:
+    """The next such line; Apache's client may log to the same stream."""
+    return next(line.strip() for line in output if word in line)
+
+
+@pytest.mark.parametrize("protocol", ["v2", "v3"])
+def test_a_bookie_killed_in_mid_write_is_replaced_and_nothing_is_lost(
+    cluster: Cluster, bookies: list[OurBookie], protocol: str
+) -> None:
+    judge = cluster.judge(protocol, "bookie-killed")
+    assert judge.stdin is not None
+    assert judge.stdout is not None
+    try:
+        bookie_id = line_with("KILL", judge.stdout).split()[1]
+        victim = next(bookie for bookie in bookies if bookie.bookie_id == bookie_id)
+        victim.kill()
+        bookies.remove(victim)
+        judge.stdin.write("\n")
+        judge.stdin.flush()
+        assert line_with("bookie-killed", judge.stdout) == "PASS bookie-killed"
+    finally:
+        judge.kill()
+        judge.wait()
+        bookies.append(cluster.start_bookie(f"spare-{protocol}"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["simpletest -e 1 -w 1 -a 1 -n 100", "simpletest -e 3 -w 3 -a 2 -n 100", "bookieinfo", "listbookies -rw"],
+)
+def test_apaches_shell_works_on_our_bookies(cluster: Cluster, bookies: list[OurBookie], command: str) -> None:
+    done = cluster.shell(*command.split())
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    if command.startswith("list"):
+        assert all(bookie.bookie_id in done.stdout + done.stderr for bookie in bookies)
+
+
+def test_a_bookies_end_is_clean(cluster: Cluster) -> None:
+    bookie = cluster.start_bookie("short-lived")
+    assert bookie.process.stdin is not None
+    with contextlib.closing(bookie.process.stdin):
+        pass
+    assert bookie.process.wait(30) == 0
