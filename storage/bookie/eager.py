@@ -17,7 +17,10 @@ def run_eagerly(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
         waits_for = work.send(None)
     except StopIteration:
         return None
-    return loop.create_task(_go_on(work, waits_for))
+    task = loop.create_task(_go_on(work, waits_for))
+    # A task that is cancelled before its first step runs nothing of its coroutine, but ours has begun.
+    task.add_done_callback(lambda _: work.close())
+    return task
 
 
 async def _go_on(work: Coroutine[Any, Any, None], waits_for: Any) -> None:
