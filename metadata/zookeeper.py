@@ -106,7 +106,11 @@ class ZooKeeperStore(MetadataStore):
         """Calls back on the loop at each change of the session's state. It must not raise or block."""
         key = object()
         self._session_callbacks[key] = callback
-        return lambda: void(self._session_callbacks.pop(key, None))
+
+        def cancel() -> None:
+            self._session_callbacks.pop(key, None)
+
+        return cancel
 
     async def owns(self, path: str) -> bool:
         """Whether the record is there and is an ephemeral one of the session that is now."""
@@ -352,10 +356,6 @@ class ZooKeeperStore(MetadataStore):
                 callback(event)
             except Exception:
                 log.exception("a session callback failed on %s", event)
-
-
-def void(_: object) -> None:
-    """Drops a value."""
 
 
 def _check_armed(reply: Reply, path: str) -> None:

@@ -119,12 +119,13 @@ async def test_a_multi_whose_answer_is_lost_succeeds_once(store: ZooKeeperStore,
 
 async def test_what_cannot_be_told_is_said_so(store: ZooKeeperStore, proxy: ZkProxy, direct: ZooKeeperStore) -> None:
     await store.create("/a")
-    proxy.swallow = once(answers_of_writes)
+    proxy.swallow = answers_of_writes
     proxy.refusing = True
     put = asyncio.ensure_future(store.put("/a", b"mine"))
     empty = asyncio.ensure_future(store.create("/n-", sequential=True))
     await until(lambda: not store.is_connected)
     await direct.put("/a", b"theirs")
+    proxy.swallow = None
     proxy.refusing = False
     for call in (put, empty):
         with pytest.raises(OutcomeUnknownError):
@@ -262,11 +263,13 @@ async def test_an_ephemeral_create_that_was_lost_with_its_session_is_made_in_the
     store: ZooKeeperStore, proxy: ZkProxy, server: ZooKeeperServer
 ) -> None:
     recorder = SessionRecorder(store)
-    proxy.swallow = once(answers_of_writes)
+
+    def swallow_and_refuse(opcode: int, answer: bytes) -> bool:
+        proxy.refusing = proxy.refusing or opcode in WRITES
+        return opcode in WRITES
+
+    proxy.swallow = once(swallow_and_refuse)
     created = asyncio.ensure_future(store.create("/e", b"v", ephemeral=True))
-    await until(lambda: proxy.swallowed == 1)
-    proxy.refusing = True
-    proxy.cut()
     await recorder.until(SessionEvent.DISCONNECTED)
     await end_session(store, server.port)
     proxy.refusing = False
