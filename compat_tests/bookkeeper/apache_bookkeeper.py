@@ -141,6 +141,28 @@ class Cluster:
         self._processes.append(bookie.process)
         return bookie
 
+    def start_apache_bookie(self, name: str) -> str:
+        """One of Apache's; its bookie id, once it is registered: its port opens before its journal is replayed."""
+        port = free_port()
+        folder = self.folder / name
+        folder.mkdir()
+        conf = folder / "bk_server.conf"
+        conf.write_text(
+            f"metadataServiceUri=zk+hierarchical://{self.zookeeper}/ledgers\nbookiePort={port}\n"
+            "advertisedAddress=127.0.0.1\nlisteningInterface=lo\nallowLoopback=true\nhttpServerEnabled=false\n"
+            f"journalDirectories={folder}/journal\nledgerDirectories={folder}/ledgers\ndiskUsageThreshold=0.99\n"
+            "diskUsageWarnThreshold=0.99\nautoRecoveryDaemonEnabled=false\n"
+            "ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage\n"
+            "dbStorage_writeCacheMaxSizeMb=16\ndbStorage_readAheadCacheMaxSizeMb=16\n"
+        )
+        process = self._spawn(name, "org.apache.bookkeeper.server.Main", "--conf", str(conf))
+        bookie_id = f"127.0.0.1:{port}"
+        deadline = time.monotonic() + START_SECONDS
+        while bookie_id not in self.shell("listbookies", "-rw").stdout:
+            assert process.poll() is None, (self.folder / f"{name}.log").read_text()[-2000:]
+            assert time.monotonic() < deadline, f"Apache's bookie {bookie_id} did not register"
+        return bookie_id
+
     def shell(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Apache's BookieShell: waits for its end."""
         return subprocess.run(
