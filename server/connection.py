@@ -117,8 +117,10 @@ class Connection(asyncio.BufferedProtocol):
         """The peer will not speak again: asyncio closes the transport."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._become_closed(f"closed by the peer ({exc})" if exc else "closed by the peer", logging.INFO)
-        self.broker.leave(self)
+        try:
+            self._become_closed(f"closed by the peer ({exc})" if exc else "closed by the peer", logging.INFO)
+        finally:
+            self.broker.leave(self)
 
     def pause_writing(self) -> None:
         self._output.pause()
@@ -200,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.session.state is State.CLOSED:
             return
         self._output.write(data)
-        if self._throttles and not self._release_scheduled:
+        if (self._throttles or self.broker.waiting_for_budget) and not self._release_scheduled:
             self._schedule_release()
 
     def write_frames(self, chunks: list[bytes]) -> None:
@@ -319,10 +321,13 @@ class Connection(asyncio.BufferedProtocol):
             pending.abandon()
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
-        for producer in producers.values():
-            producer.close()
-        for consumer in consumers.values():
-            consumer.close()
+        every: list[Producer | Consumer] = [*producers.values(), *consumers.values()]
+        for attached in every:
+            try:
+                attached.close()
+            except Exception:
+                # One topic's fault must not leave this connection in other topics.
+                log.exception("%s: %s could not be detached", self.remote_address, attached)
         self._requests.cancel()
         if self._liveness is not None and not self._liveness.done():
             self._liveness.set_result(False)

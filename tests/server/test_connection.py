@@ -329,6 +329,34 @@ class TestBackPressure:
         assert busy.transport.reading
         assert broker.budget.unanswered_bytes == 0
 
+    async def test_who_waits_for_the_budget_goes_on_when_another_connection_frees_it(self) -> None:
+        broker: BrokerContext = make_broker(max_message_publish_buffer_size_in_mb=1)
+        first, holder = await with_producer(broker)
+        waiting, _ = await with_producer(broker)
+        first.feed(send(1, 0, bytes(900_000)))
+        waiting.feed(send(1, 0, bytes(200_000)))
+        assert first.transport.reading
+        assert not waiting.transport.reading
+        holder.receipt(1)
+        await settle()
+        assert waiting.transport.reading, "without waiting for the next sweep"
+
+    async def test_a_topic_that_cannot_let_go_does_not_keep_the_connection(self) -> None:
+        broker: BrokerContext = make_broker()
+        peer, producer = await with_producer(broker)
+        peer.say(producer_command(2, 2))
+        await settle()
+        other: Any = peer.connection.producers[2]
+
+        def fail() -> None:
+            raise AssertionError("a bug of a topic")
+
+        producer.close = fail  # type: ignore[method-assign]
+        peer.transport.lose()
+        assert other.is_closed
+        assert not broker.connections
+        assert broker.budget.unanswered_bytes == 0
+
     async def test_publishes_that_are_answered_at_once_leave_nothing_behind(self) -> None:
         broker: BrokerContext = make_broker(max_pending_publish_requests_per_connection=2)
         peer, producer = await with_producer(broker)
