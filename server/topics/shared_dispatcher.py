@@ -122,7 +122,7 @@ class SharedDispatcher(Dispatcher):
         return None
 
     def _unblock_if_drained(self) -> bool:
-        if not self.blocked or self.unacked_messages >= self._unacked_max // 2:
+        if not self.blocked or self.unacked_messages >= max(1, self._unacked_max // 2):
             return False
         self.blocked = False
         log.info("%s: unblocked at %d unacknowledged messages", self._name, self.unacked_messages)

@@ -245,6 +245,17 @@ async def test_a_subscription_with_too_much_unacknowledged_waits_until_less_than
     assert not dispatcher_of(third).blocked
 
 
+async def test_a_subscription_that_may_have_one_unacknowledged_message_goes_on_after_it() -> None:
+    scene, cnx = Scene(max_unacked_messages_per_subscription=1), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(3))
+    consumer.flow(10)
+    for number in range(3):
+        assert bodies(cnx) == [b"%d" % n for n in range(number + 1)]
+        ack(consumer, [Position(10, number)])
+    assert consumer.unacked_messages == 0
+
+
 async def test_others_go_on_when_the_blocking_consumer_leaves() -> None:
     scene, one, two = Scene(max_unacked_messages_per_subscription=3), FakeConnection(), FakeConnection()
     first, second = await shared(scene, one), await shared(scene, two)
