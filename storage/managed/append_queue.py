@@ -7,8 +7,9 @@ from typing import NamedTuple
 from storage.managed.errors import ManagedLedgerError
 
 PENDING_ENTRIES_MAX = 100_000
-PENDING_BYTES_MAX = 64 * 1024 * 1024
-"""Entries and payload bytes that wait while no ledger is open. A group beyond either fails, with all that wait."""
+PENDING_BYTES_MAX = 128 * 1024 * 1024
+"""Entries and payload bytes that wait while no ledger is open. A group beyond either fails, with all that wait. Twice
+what the broker lets clients have unanswered by default: it stops reading them before this is reached."""
 
 
 class AddResult:
