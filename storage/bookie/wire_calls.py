@@ -21,7 +21,10 @@ LONG_POLL_MS_MAX = 600_000
 """A long poll never waits longer, whatever its client asks for."""
 
 _LAC = Struct(">q")
-_ENTRY_ID_OFFSET, _LAC_OFFSET = 8, 16
+_LAC_OFFSET = 16
+"""In an entry."""
+_LAC_PACKET_BYTES_MIN = 16
+"""Ledger id and LAC, before the digest."""
 
 
 class WireBookie(Protocol):
@@ -168,6 +171,8 @@ class WireCalls:
         if self._records is None:
             raise BookieError(BookieRc.EBADREQ, "explicit LACs are not stored")
         write = request.writeLacRequest
+        if len(write.body) < _LAC_PACKET_BYTES_MIN or _LAC.unpack_from(write.body)[0] != write.ledgerId:
+            raise BookieError(BookieRc.EBADREQ, "the body is no LAC packet of this ledger")
         await self._records.write_explicit_lac(write.ledgerId, write.masterKey, write.body)
         self.lacs.raise_to(write.ledgerId, write.lac)
         response = v3.response_to(request, BookieRc.EOK)

@@ -10,6 +10,7 @@ from pulsar_proto import bookie_wire as v2
 from pulsar_proto import bookie_wire_v3 as v3
 from pulsar_proto import entry_availability
 from pulsar_proto.bookie_wire import LAST_ENTRY, AddFlags, BookieRc, ReadFlags
+from pulsar_proto.entry_digest import DigestType, EntryCodec
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from storage.bookie import wire_limits
 from storage.bookie.wire_calls import DiskSpace
@@ -400,6 +401,9 @@ async def test_parked_long_polls_hold_up_no_other_call(served: Served) -> None:
 async def test_an_explicit_lac_may_go_back_and_is_eio_without_an_entry(served: Served) -> None:
     """12.9."""
 
+    codec = EntryCodec(5, DigestType.CRC32C, b"")
+    seven, two, nine = (codec.pack_lac(lac) for lac in (7, 2, 9))
+
     async def write(lac: int, body: bytes, key: bytes = KEY) -> int:
         request = v3.new_request(pb.WRITE_LAC, 1)
         write = request.writeLacRequest
@@ -413,14 +417,14 @@ async def test_an_explicit_lac_may_go_back_and_is_eio_without_an_entry(served: S
         return answer.status, answer.lacBody, answer.lastEntryBody
 
     assert await read() == (pb.ENOENTRY, b"", b"")
-    assert await write(7, b"seven") == pb.EOK
-    assert await read() == (pb.EIO, b"seven", b"")
+    assert await write(7, seven) == pb.EOK
+    assert await read() == (pb.EIO, seven, b"")
     await (await served.peer()).ask(adds(5, range(1)))
-    assert await write(2, b"two") == pb.EOK
-    assert await read() == (pb.EOK, b"two", entry_of(5, 0))
-    assert await write(9, b"nine", OTHER) == pb.EUA
+    assert await write(2, two) == pb.EOK
+    assert await read() == (pb.EOK, two, entry_of(5, 0))
+    assert await write(9, nine, OTHER) == pb.EUA
     served.bookie.ledgers[5].fenced = True
-    assert await write(9, b"nine") == pb.EOK
+    assert await write(9, nine) == pb.EOK
 
 
 async def test_bookie_info_fills_what_was_asked_for(served: Served) -> None:

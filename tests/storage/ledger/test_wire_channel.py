@@ -311,10 +311,14 @@ async def test_what_only_v3_has_works_from_either_protocol(config: WireConfig) -
         await channel.force_ledger(5)
         assert await channel.list_entries(5) == [range(3)]
         assert await channel.read_lac(5) == (None, entries_of(5, [2])[0])
-        await channel.write_lac(5, 2, KEY, b"packet")
-        assert (await channel.read_lac(5)).explicit == b"packet"
+        packet = EntryCodec(5, DigestType.CRC32C, b"secret").pack_lac(2)
+        await channel.write_lac(5, 2, KEY, packet)
+        assert (await channel.read_lac(5)).explicit == packet
         with pytest.raises(BookieError, match="EUA"):
-            await channel.write_lac(5, 2, OTHER_KEY, b"packet")
+            await channel.write_lac(5, 2, OTHER_KEY, packet)
+        for bad in (b"short", EntryCodec(6, DigestType.CRC32C, b"secret").pack_lac(2)):
+            with pytest.raises(BookieError, match="EBADREQ"):
+                await channel.write_lac(5, 2, KEY, bad)
         with pytest.raises(BookieError, match="ENOENTRY"):
             await channel.read_lac(99)
         assert await channel.long_poll(5, 0, 60_000) == (2, 1, entries_of(5, [1])[0])
