@@ -31,8 +31,8 @@ Probe = Callable[[bytes], Awaitable[Reply]]
 """Sends a read on this link; raises LinkLostError."""
 
 READS_AT_ONCE = 64
-CANDIDATES_MAX = 1000
-"""Young sequential records that are looked at for one lost create; with more of them the outcome stays unknown."""
+CANDIDATES_MAX = 10_000
+"""Young sequential records below one parent that are looked at; with more of them the outcome stays unknown."""
 
 Finding = Settled | Verdict
 
@@ -43,11 +43,15 @@ class Recovery:
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
-        self._claimed: set[str] = set()
+        self._bound = 0
+        """The lowest of the calls'."""
+        self._young: dict[str, list[tuple[str, Found]]] = {}
+        """What sequential creates can have made, by the path that was asked for; less what a call of ours has got."""
 
     async def findings(self, calls: Sequence[Call]) -> list[Finding]:
         """One per call, NOT_APPLIED for reads. Raises LinkLostError."""
         await self._probe(zk_codec.sync_body("/"))
+        self._bound = min((call.bound for call in calls), default=0)
         found: list[Finding] = []
         for start in range(0, len(calls), READS_AT_ONCE):
             some = calls[start : start + READS_AT_ONCE]
@@ -82,27 +86,37 @@ class Recovery:
         assert isinstance(op, CreateOp)
         if call.future.done():
             return Verdict.NOT_APPLIED
-        parent = parent_path(op)
-        listed = await self._probe(zk_codec.children_body(parent))
-        if listed.error:
-            return Verdict.NOT_APPLIED
-        names = await read_children(listed.payload)
-        candidates: list[tuple[str, Found]] = []
-        for seen, name in enumerate(numbered_names(op, names)):
-            path = f"{parent.rstrip('/')}/{name}"
-            record = await self._get(path)
-            if record is not None and record.stat.czxid <= call.bound:
-                break
-            if seen >= CANDIDATES_MAX:
-                return Verdict.UNKNOWN
-            if record is not None and path not in self._claimed:
-                candidates.append((path, record))
+        young = self._young.get(op.path)
+        if young is None:
+            young = self._young[op.path] = await self._read_young(op)
+        if len(young) > CANDIDATES_MAX:
+            return Verdict.UNKNOWN
+        candidates = [one for one in young if one[1].stat.czxid > call.bound]
         verdict, path = judge_numbered(op, candidates, call.owner)
         if verdict is not Verdict.APPLIED:
             return verdict
-        self._claimed.add(path)
+        position = next(position for position, one in enumerate(young) if one[0] == path)
+        _, record = young.pop(position)  # no other call of ours gets it
         stats: list[ZkStat | None] = [None] * (len(write.ops) - 1)
-        return Settled(path, [*stats, dict(candidates)[path].stat])
+        return Settled(path, [*stats, record.stat])
+
+    async def _read_young(self, op: CreateOp) -> list[tuple[str, Found]]:
+        """The records that lost sequential creates of `op.path` can have made, the youngest first: one look for all of
+        them."""
+        parent = parent_path(op)
+        listed = await self._probe(zk_codec.children_body(parent))
+        young: list[tuple[str, Found]] = []
+        if listed.error:
+            return young
+        names = numbered_names(op, await read_children(listed.payload))
+        for start in range(0, len(names), READS_AT_ONCE):
+            paths = [f"{parent.rstrip('/')}/{name}" for name in names[start : start + READS_AT_ONCE]]
+            records = await asyncio.gather(*(self._get(path) for path in paths))
+            found = [(path, record) for path, record in zip(paths, records, strict=True) if record is not None]
+            young += [one for one in found if one[1].stat.czxid > self._bound]
+            if len(young) > CANDIDATES_MAX or any(one[1].stat.czxid <= self._bound for one in found):
+                break
+        return young
 
     async def _get(self, path: str) -> Found | None:
         reply = await self._probe(zk_codec.get_body(path))

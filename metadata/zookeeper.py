@@ -117,6 +117,11 @@ class ZooKeeperStore(MetadataStore):
         stat = await self._stat(path)
         return stat is not None and stat.ephemeral_owner == self._client.session_id != 0
 
+    async def sync(self) -> None:
+        """Reads that follow see all that any client's completed change made: without it a server may lag behind others
+        for a moment. Raises StoreUnavailableError."""
+        await self._read(zk_codec.sync_body(self._full("/")), "/")
+
     async def get(self, path: str) -> Record | None:
         reply = await self._read(zk_codec.get_body(self._full(path)), path)
         if reply is None:

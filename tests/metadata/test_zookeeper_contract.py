@@ -1,11 +1,14 @@
 """The ZooKeeper store passes the contract: against a real server, through a slow proxy with the connection cut wherever
 the suite settles, and with answers lost."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 
 import pytest
 
+from metadata.cluster_init import initialize_cluster
+from metadata.sequence import LedgerIdGenerator
 from metadata.store import MetadataStore
 from metadata.zookeeper import ZooKeeperStore
 from tests.metadata.contract import MetadataContract
@@ -77,3 +80,25 @@ class TestZooKeeperStoreWithAnswersLost(MetadataContract):
         yield store
         await store.close()
         await proxy.close()
+
+
+async def test_a_cluster_is_set_up_and_draws_ledger_ids(server: ZooKeeperServer) -> None:
+    """What stands on the contract works on ZooKeeper as well, by two servers at once."""
+    connect = f"{server.address}/cluster/{next(numbers)}"
+    stores = await asyncio.gather(*(ZooKeeperStore.open(connect) for _ in range(2)))
+
+    async def set_up(store: ZooKeeperStore) -> int:
+        return await initialize_cluster(
+            store, "standalone", broker_service_url="pulsar://localhost:6650", web_service_url="http://localhost:8080"
+        )
+
+    try:
+        made = await asyncio.gather(*(set_up(store) for store in stores))
+        assert min(made) == 0 < max(made)
+        assert await set_up(stores[0]) == 0
+        generators = [LedgerIdGenerator(store) for store in stores]
+        ids = [number for _ in range(20) for number in [await generator.next_id() for generator in generators]]
+        assert len(set(ids)) == 40
+        assert await stores[0].children("/ledgers/idgen") == []
+    finally:
+        await asyncio.gather(*(store.close() for store in stores))

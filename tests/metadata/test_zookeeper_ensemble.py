@@ -83,6 +83,22 @@ class InOrder(random.Random):
         pass
 
 
+async def test_after_a_sync_another_server_knows_what_was_written(servers: list[ZooKeeperServer]) -> None:
+    stores = [await ZooKeeperStore.open(f"{server.address}/synced") for server in servers]
+    try:
+        await stores[0].create("/a")
+        for number in range(1, 50):
+            writer, reader = stores[number % 3], stores[(number + 1) % 3]
+            await writer.sync()
+            await writer.put("/a", b"%d" % number, number - 1)
+            await reader.sync()
+            record = await reader.get("/a")
+            assert record is not None
+            assert record.value == b"%d" % number
+    finally:
+        await asyncio.gather(*(store.close() for store in stores))
+
+
 async def test_a_hanging_server_is_left_for_another(servers: list[ZooKeeperServer]) -> None:
     leader = await leader_of(servers)
     hanging, *others = sorted(servers, key=lambda server: server is leader)

@@ -77,15 +77,17 @@ async def test_a_create_whose_answer_is_lost_is_made_once_and_succeeds(store: Zo
     assert proxy.connections == 3
 
 
-async def test_an_ephemeral_sequential_create_whose_answer_is_lost_makes_one_record(
-    store: ZooKeeperStore, proxy: ZkProxy, direct: ZooKeeperStore
+@pytest.mark.parametrize("count_lost", [1, 1200])
+async def test_ephemeral_sequential_creates_whose_answers_are_lost_make_one_record_each(
+    store: ZooKeeperStore, proxy: ZkProxy, direct: ZooKeeperStore, count_lost: int
 ) -> None:
     await store.create("/p")
     await direct.create("/p/ID-", ephemeral=True, sequential=True)
     proxy.swallow = once(answers_of_writes)
-    created = await asyncio.gather(*(store.create("/p/ID-", ephemeral=True, sequential=True) for _ in range(20)))
-    assert sorted(one.path for one in created) == [f"/p/ID-{number:010d}" for number in range(1, 21)]
-    assert len(await direct.children("/p")) == 21
+    calls = (store.create("/p/ID-", ephemeral=True, sequential=True) for _ in range(count_lost))
+    created = await asyncio.gather(*calls)
+    assert sorted(one.path for one in created) == [f"/p/ID-{number:010d}" for number in range(1, count_lost + 1)]
+    assert len(await direct.children("/p")) == count_lost + 1
 
 
 async def test_a_versioned_put_whose_answer_is_lost_succeeds(store: ZooKeeperStore, proxy: ZkProxy) -> None:
