@@ -29,7 +29,7 @@ CLOSE_CONCURRENCY_MAX = 64
 """Topics that are closed at the same time."""
 
 
-class TopicBusy(Exception):  # noqa: N818  (a condition, not a fault)
+class TopicBusy(Exception):
     """A topic with producers or subscriptions is deleted only by force."""
 
 

@@ -399,3 +399,43 @@ async def test_a_connection_that_closes_while_it_is_written_to_loses_nothing() -
     await settle()
     assert sorted(bodies(two)) == [b"0", b"1", b"2"]
     assert dispatcher_of(second).unacked_messages == 3
+
+
+async def test_what_is_acknowledged_while_it_waits_to_come_again_is_forgotten() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(2))
+    consumer.flow(2)
+    redeliver(consumer)
+    assert consumer.subscription.messages_in_replay == 2
+    ack(consumer, [Position(10, 0)])
+    assert consumer.subscription.messages_in_replay == 1
+    ack(consumer, [Position(10, 1)])
+    assert consumer.subscription.messages_in_replay == 0
+    assert not dispatcher_of(consumer).redelivery_counts
+
+
+async def test_a_replay_read_for_those_who_left_is_not_sent_twice_to_the_next_one() -> None:
+    scene, cnx, later = Scene(), FakeConnection(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(2))
+    consumer.flow(2)
+    scene.ledger.cached_from = Position(10, 100)
+    scene.ledger.read_gate = asyncio.Event()
+    redeliver(consumer)
+    consumer.flow(10)
+    await settle()
+    consumer.close()
+    (await shared(scene, later)).flow(10)
+    scene.ledger.let_reads_go()
+    await settle()
+    assert [(message.body, message.redelivery_count) for message in later.messages] == [(b"0", 0), (b"1", 0)]
+
+
+async def test_a_seek_shows_where_reading_goes_on_before_anybody_is_back() -> None:
+    scene = Scene()
+    consumer = await shared(scene, FakeConnection())
+    scene.ledger.append_now(numbers(5))
+    consumer.flow(5)
+    await consumer.subscription.reset(Position(10, 3))
+    assert dispatcher_of(consumer).read_position == Position(10, 3)

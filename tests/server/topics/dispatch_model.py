@@ -1,0 +1,223 @@
+"""A model of one subscription, seen from its clients, and the claims that every history must keep.
+
+1. A message that was acknowledged is not delivered again; of a batch, only what is left of it, and the client is told.
+2. A message is delivered only for a permit, and permits are used up by the messages that are left in an entry.
+3. One active consumer gets every message that is not acknowledged, in order, again from the first one after a rewind.
+4. On a Shared subscription a message is out at one consumer at a time, and it says how often it was asked for again.
+5. While somebody can take messages, none waits: it was sent, or a read is under way.
+6. What the broker counts as unacknowledged is what the clients hold.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from pulsar_proto.ids import Position
+from server.topics.consumer import Consumer
+from server.topics.shared_dispatcher import SharedDispatcher
+from server.topics.single_active_dispatcher import SingleActiveDispatcher
+from tests.server.topics.scene import FakeConnection, Received, Scene, payload, settle
+from tests.storage.ledger.virtual_loop import VirtualLoop
+
+T = TypeVar("T")
+
+
+class Client:
+    """One consumer's application."""
+
+    def __init__(self, cnx: FakeConnection, consumer: Consumer) -> None:
+        self.cnx = cnx
+        self.consumer = consumer
+        self.permits = 0
+        self.held: dict[Position, int] = {}
+        """Delivered and neither acknowledged nor given back: bits of the indexes that are left."""
+
+
+class Model:
+    def __init__(self, sub_type: str, **settings: Any) -> None:
+        self.loop = VirtualLoop()
+        asyncio.set_event_loop(self.loop)
+        self.sub_type = sub_type
+        self.settings = settings
+        self.scene = self.do(self._make_scene())
+        self.clients: list[Client] = []
+        self.positions: list[Position] = []
+        self.batch: dict[Position, int] = {}
+        self.left: dict[Position, int] = {}
+        """Messages that are not acknowledged: bits of the indexes that are left."""
+        self.asked_again: dict[Position, int] = {}
+        self.last: Position | None = None
+        """Of a single active consumer: what was delivered last since a rewind."""
+        self._active: Consumer | None = None
+        self._was_switching = False
+
+    async def _make_scene(self) -> Scene:
+        return Scene(**self.settings)
+
+    def do(self, program: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(program)
+
+    def call(self, function: Callable[..., object], *arguments: Any, **named: Any) -> None:
+        """On the loop, as a connection does."""
+
+        async def call() -> None:
+            function(*arguments, **named)
+
+        self.do(call())
+
+    def close(self) -> None:
+        self.loop.run_until_complete(self.scene.topic.close())
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(settle())
+        self.loop.close()
+        asyncio.set_event_loop(None)
+
+    @property
+    def is_shared(self) -> bool:
+        return self.sub_type == "Shared"
+
+    @property
+    def dispatcher(self) -> SharedDispatcher | SingleActiveDispatcher | None:
+        subscription = self.scene.topic.subscriptions.get("s")
+        dispatcher = None if subscription is None else subscription.dispatcher
+        assert dispatcher is None or isinstance(dispatcher, SharedDispatcher | SingleActiveDispatcher)
+        return dispatcher
+
+    # ---- what happens
+
+    def publish(self, sizes: list[int]) -> None:
+        """One group; size 0 is a message that is no batch."""
+        ledger = self.scene.ledger
+        payloads = []
+        for offset, size in enumerate(sizes):
+            position = Position(ledger.ledgers.current_id, ledger.ledgers.current_entries + offset)
+            self.positions.append(position)
+            self.batch[position] = max(size, 1)
+            self.left[position] = (1 << max(size, 1)) - 1
+            payloads.append(payload(b"%d:%d" % position, batch=size))
+        ledger.append_now(payloads)
+        self.call(self.scene.topic._appended)
+
+    async def subscribe(self, name: str, priority: int) -> None:
+        cnx = FakeConnection(f"/{len(self.clients)}")
+        consumer = await self.scene.consumer(cnx, self.sub_type, consumer_name=name, priority_level=priority)
+        self.clients.append(Client(cnx, consumer))
+
+    def disconnect(self, client: Client) -> None:
+        self.clients.remove(client)
+        self.call(client.cnx.close, "gone")
+        if not self.clients:
+            self.asked_again.clear()
+
+    def acknowledged(self, position: Position, mask: int) -> None:
+        """Only the indexes in `mask` are left of it."""
+        left = self.left.get(position, 0) & mask
+        if left:
+            self.left[position] = left
+        else:
+            self.left.pop(position, None)
+            self.asked_again.pop(position, None)
+        for client in self.clients:
+            if position in client.held:
+                if left:
+                    client.held[position] = left
+                else:
+                    del client.held[position]
+
+    def given_back(self, client: Client, positions: list[Position]) -> None:
+        """REDELIVER: all of them, or on a Shared subscription the listed ones."""
+        if not self.is_shared:
+            if client.consumer is self._active:
+                self.last = None
+            return
+        for position in positions or list(client.held):
+            if client.held.pop(position, None) is not None:
+                self.asked_again[position] = self.asked_again.get(position, 0) + 1
+
+    def moved_to(self, position: Position) -> None:
+        """SEEK: all consumers are disconnected."""
+        self.clients.clear()
+        self.asked_again.clear()
+        self.last = None
+        self.left = {
+            each: (1 << self.batch[each]) - 1 for each in self.positions[bisect_left(self.positions, position) :]
+        }
+
+    # ---- what must be
+
+    def check(self) -> None:
+        """At rest: everything was done that can be done without anybody outside."""
+        self.do(settle())
+        self._note_rewind()
+        for client in self.clients:
+            for received in client.cnx.messages:
+                self._delivered(client, received)
+            client.cnx.forget()
+        self._check_counts()
+        self._check_nothing_waits()
+
+    def _note_rewind(self) -> None:
+        """A switch, as soon as it is over, begins at the first message that is not acknowledged."""
+        dispatcher = self.dispatcher
+        if isinstance(dispatcher, SingleActiveDispatcher):
+            switching = dispatcher._switching is not None
+            active = None if switching else dispatcher.active
+            if active is not self._active or (self._was_switching and not switching):
+                self.last = None
+            self._active, self._was_switching = active, switching
+
+    def _delivered(self, client: Client, received: Received) -> None:
+        position = received.position
+        assert position in self.left, f"{position} was acknowledged"
+        left = self.left[position]
+        assert received.body == b"%d:%d" % position
+        everything = (1 << self.batch[position]) - 1
+        assert (received.ack_set or (everything,)) == (left,), position
+        assert client.permits > 0, f"{position} came without a permit"
+        client.permits -= left.bit_count()
+        if self.is_shared:
+            holders = [each for each in self.clients if position in each.held]
+            assert not holders, f"{position} is out already"
+            assert received.redelivery_count == self.asked_again.get(position, 0)
+            client.held[position] = left
+        else:
+            self._delivered_in_order(position)
+            assert received.redelivery_count == 0
+
+    def _delivered_in_order(self, position: Position) -> None:
+        unacked = [each for each in self.positions if each in self.left]
+        start = 0 if self.last is None else bisect_left(unacked, Position(self.last.ledger_id, self.last.entry_id + 1))
+        expected = unacked[start] if start < len(unacked) else None
+        assert position == expected, f"{position} came instead of {expected}"
+        self.last = position
+
+    def _check_counts(self) -> None:
+        for client in self.clients:
+            consumer = client.consumer
+            assert consumer.permits + consumer._blocked_permits == client.permits
+            if self.is_shared:
+                assert consumer.unacked_messages == sum(mask.bit_count() for mask in client.held.values())
+                limit = self.scene.settings.max_unacked_messages_per_consumer
+                assert not consumer.blocked or consumer.unacked_messages > limit // 2
+        dispatcher = self.dispatcher
+        if isinstance(dispatcher, SharedDispatcher):
+            assert dispatcher.unacked_messages == sum(client.consumer.unacked_messages for client in self.clients)
+            limit = self.scene.settings.max_unacked_messages_per_subscription
+            assert not dispatcher.blocked or dispatcher.unacked_messages >= limit // 2
+
+    def _check_nothing_waits(self) -> None:
+        dispatcher = self.dispatcher
+        if dispatcher is None:
+            return
+        able = [client for client in self.clients if client.consumer.can_take]
+        if isinstance(dispatcher, SharedDispatcher):
+            out = {position for client in self.clients for position in client.held}
+            waiting = set(self.left) - out if able and not dispatcher.blocked else set()
+        else:
+            active = [client for client in able if client.consumer is dispatcher.active]
+            last = self.last or Position(-1, -1)
+            waiting = {each for each in self.left if each > last} if active and not dispatcher._switching else set()
+        if waiting:
+            assert dispatcher.is_reading or dispatcher._retry, f"{sorted(waiting)} wait: {dispatcher.why_idle()}"
