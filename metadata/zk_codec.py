@@ -89,12 +89,6 @@ class ZkStat(NamedTuple):
     pzxid: int
 
 
-class ReplyHeader(NamedTuple):
-    xid: int
-    zxid: int
-    error: int
-
-
 class ConnectReply(NamedTuple):
     timeout_ms: int
     session_id: int
@@ -156,9 +150,10 @@ def parse_connect_reply(payload: bytes) -> ConnectReply:
     return ConnectReply(reply.timeout, reply.session_id, reply.password or b"")
 
 
-def parse_header(payload: bytes) -> ReplyHeader:
-    """Raises struct.error."""
-    return ReplyHeader._make(_HEADER.unpack_from(payload))
+def parse_header(payload: bytes) -> tuple[int, int, int]:
+    """(xid, zxid, error). Raises struct.error."""
+    header: tuple[int, int, int] = _HEADER.unpack_from(payload)
+    return header
 
 
 HEADER_BYTES = _HEADER.size

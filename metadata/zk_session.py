@@ -29,6 +29,8 @@ BACKOFF_SECONDS_MAX = 1.0
 
 NO_PASSWORD = bytes(16)
 
+_LENGTH = struct.Struct(">I")
+
 CallT = TypeVar("CallT")
 
 
@@ -176,25 +178,30 @@ class ZkSession(Generic[CallT]):
         """All that these bytes complete, in order. Raises ProtocolError."""
         self._heard_at = now
         buffer = self._buffer
-        buffer += data
+        source: bytes | bytearray = data
+        if buffer:
+            buffer += data
+            source = buffer
         incoming: list[Incoming[CallT]] = []
-        offset, end = 0, len(buffer)
-        while end - offset >= 4:
-            length = int.from_bytes(buffer[offset : offset + 4])
+        offset, end = 0, len(source)
+        while end - offset >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(source, offset)
             if length > REPLY_BYTES_MAX:
                 raise ProtocolError(f"a frame of {length} bytes")
-            if end - offset - 4 < length:
+            start = offset + _LENGTH.size
+            if end - start < length:
                 break
-            payload = bytes(memoryview(buffer)[offset + 4 : offset + 4 + length])
-            offset += 4 + length
+            offset = start + length
             try:
-                one = self._frame(payload)
+                one = self._frame(bytes(source[start:offset]))
             except (struct.error, ValueError, KeyError) as error:
                 raise ProtocolError(f"an undecodable frame: {error!r}") from error
             if one is not None:
                 incoming.append(one)
-        if offset:
+        if source is buffer:
             del buffer[:offset]
+        elif offset < end:
+            buffer += data[offset:]
         return incoming
 
     def _frame(self, payload: bytes) -> Incoming[CallT] | None:
@@ -202,24 +209,24 @@ class ZkSession(Generic[CallT]):
             return Attached(self._attach(zk_codec.parse_connect_reply(payload)))
         if self.state is not State.CONNECTED:
             raise ProtocolError(f"a frame while {self.state.value}")
-        header = zk_codec.parse_header(payload)
-        if header.xid == zk_codec.PING_XID:
+        xid, zxid, error = zk_codec.parse_header(payload)
+        if self._in_flight and xid == self._in_flight[0][0]:
+            _, call = self._in_flight.popleft()
+            self.in_flight_bytes -= self._in_flight_bytes.popleft()
+            if zxid > 0:
+                self.last_zxid = zxid
+            return Answer(call, error, zxid, payload[zk_codec.HEADER_BYTES :])
+        if xid == zk_codec.PING_XID:
             return None
-        if header.xid == zk_codec.WATCH_XID:
+        if xid == zk_codec.WATCH_XID:
             kind, path = zk_codec.parse_notification(payload[zk_codec.HEADER_BYTES :])
             return None if kind is None else Notification(kind, path)
-        if header.xid == zk_codec.AUTH_XID:
-            if header.error:
-                raise ProtocolError(f"authentication refused ({header.error})")
+        if xid == zk_codec.AUTH_XID:
+            if error:
+                raise ProtocolError(f"authentication refused ({error})")
             return None
-        if not self._in_flight or self._in_flight[0][0] != header.xid:
-            expected = self._in_flight[0][0] if self._in_flight else "none"
-            raise ProtocolError(f"answer {header.xid} came where {expected} was expected")
-        _, call = self._in_flight.popleft()
-        self.in_flight_bytes -= self._in_flight_bytes.popleft()
-        if header.zxid > 0:
-            self.last_zxid = header.zxid
-        return Answer(call, header.error, header.zxid, payload[zk_codec.HEADER_BYTES :])
+        expected = self._in_flight[0][0] if self._in_flight else "none"
+        raise ProtocolError(f"answer {xid} came where {expected} was expected")
 
     def _attach(self, reply: zk_codec.ConnectReply) -> Attachment:
         if reply.session_id == 0 or reply.timeout_ms <= 0:
