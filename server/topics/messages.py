@@ -25,23 +25,26 @@ class AckView(Protocol):
 class Messages:
     """Entries of one ledger in ascending order. Lists may be shared: not to be changed."""
 
-    __slots__ = ("ack_sets", "counts", "entry_ids", "ledger_id", "payloads", "total")
+    __slots__ = ("ack_sets", "counts", "entry_ids", "ledger_id", "payloads", "sizes", "total")
 
     def __init__(
         self,
         ledger_id: int,
         entry_ids: Sequence[int],
         payloads: list[bytes],
-        counts: list[int],
+        sizes: list[int],
+        counts: list[int] | None = None,
         ack_sets: dict[int, Sequence[int]] | None = None,
     ) -> None:
         self.ledger_id = ledger_id
         self.entry_ids = entry_ids
         self.payloads = payloads
         """As the client sent them, from 0x0e01 (or metadataSize) on."""
-        self.counts = counts
+        self.sizes = sizes
+        """Messages of each entry."""
+        self.counts = sizes if counts is None else counts
         """Messages of each entry that are not acknowledged."""
-        self.total = sum(counts)
+        self.total = sum(self.counts)
         self.ack_sets = ack_sets
         """Entry -> words for MESSAGE.ack_set, of batches that are acknowledged in part."""
 
@@ -49,16 +52,16 @@ class Messages:
         return len(self.payloads)
 
     def pick(self, indexes: Sequence[int]) -> "Messages":
-        """Those at `indexes`, ascending. Without ack sets, which are looked up last."""
+        """Those at `indexes`, ascending, as if nothing of them was acknowledged: that is looked up last."""
         entry_ids = self.entry_ids
         if isinstance(indexes, range):
             part = slice(indexes.start, indexes.stop)
-            return Messages(self.ledger_id, entry_ids[part], self.payloads[part], self.counts[part])
+            return Messages(self.ledger_id, entry_ids[part], self.payloads[part], self.sizes[part])
         return Messages(
             self.ledger_id,
             [entry_ids[index] for index in indexes],
             [self.payloads[index] for index in indexes],
-            [self.counts[index] for index in indexes],
+            [self.sizes[index] for index in indexes],
         )
 
 
@@ -120,32 +123,32 @@ def unacknowledged(messages: Messages, start: int, acks: AckView) -> Messages:
         first = entry_ids.start + start
         runs = acks.unacked_runs(messages.ledger_id, first, total - start)
         if runs == [(first, total - start)]:
-            left = messages if start == 0 else messages.pick(range(start, total))
+            left = messages if start == 0 and messages.ack_sets is None else messages.pick(range(start, total))
         else:
             base = entry_ids.start
             left = messages.pick([index for low, count in runs for index in range(low - base, low - base + count)])
     else:
         ledger_id = messages.ledger_id
         left = messages.pick([i for i in range(start, total) if acks.unacked_runs(ledger_id, entry_ids[i], 1)])
-    return left if left.total == len(left.counts) else _with_ack_sets(left, acks)
+    return left if left.total == len(left.sizes) else _with_ack_sets(left, acks)
 
 
 def _with_ack_sets(messages: Messages, acks: AckView) -> Messages:
-    counts = messages.counts
+    sizes = messages.sizes
     ledger_id = messages.ledger_id
     ack_sets: dict[int, Sequence[int]] = {}
-    remaining = counts
+    counts = sizes
     for index, entry_id in enumerate(messages.entry_ids):
-        if counts[index] > 1:
+        if sizes[index] > 1:
             words = acks.ack_set_of(ledger_id, entry_id)
             if words is not None:
                 ack_sets[entry_id] = words
-                if remaining is counts:
-                    remaining = counts.copy()
-                remaining[index] = bits_set(words)
+                if counts is sizes:
+                    counts = sizes.copy()
+                counts[index] = bits_set(words)
     if not ack_sets:
         return messages
-    return Messages(ledger_id, messages.entry_ids, messages.payloads, remaining, ack_sets)
+    return Messages(ledger_id, messages.entry_ids, messages.payloads, sizes, counts, ack_sets)
 
 
 def bits_set(words: Sequence[int]) -> int:

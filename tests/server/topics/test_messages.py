@@ -113,3 +113,13 @@ def test_a_run_is_cut_once_for_all_subscriptions() -> None:
     first = memo.messages_of(run)
     assert memo.messages_of(EntryRun(7, 0, run.entries, len(HEADER))) is first
     assert memo.messages_of(run_of(payload(b"a"))) is not first
+
+
+def test_a_second_look_begins_with_the_whole_batch_again() -> None:
+    messages = messages_of(run_of(payload(b"a", batch=3), payload(b"b")))
+    left = unacknowledged(messages, 0, Acks(set(), {0: [0b111]}))
+    for mask in (0b011, 0b001):
+        left = unacknowledged(left, 0, Acks(set(), {0: [mask]}))
+        assert left.ack_sets == {0: [mask]}
+        assert left.counts == [mask.bit_count(), 1]
+    assert unacknowledged(left, 1, Acks(set(), {0: [1]})).ack_sets is None
