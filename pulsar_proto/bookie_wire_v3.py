@@ -8,6 +8,7 @@ READ are encoded by hand (tests hold them equal to protobuf's bytes). Facts: boo
 - `flag` of a read or an add reads as its first value when it is unset: ask HasField (12.5).
 """
 
+import re
 from collections.abc import Sequence
 from struct import Struct
 
@@ -63,7 +64,7 @@ def parse_request(packet: bytes) -> pb.Request:
     except DecodeError as error:
         raise MalformedFrame(f"v3 request of {len(packet)} bytes: {error}") from None
     if not request.IsInitialized():
-        raise MalformedFrame(f"v3 request of {len(packet)} bytes lacks {request.FindInitializationErrors()}")
+        raise MalformedFrame(f"v3 request of {len(packet)} bytes lacks a required field")
     return request
 
 
@@ -74,7 +75,7 @@ def parse_response(packet: bytes) -> pb.Response:
     except DecodeError as error:
         raise MalformedFrame(f"v3 answer of {len(packet)} bytes: {error}") from None
     if not response.IsInitialized():
-        raise MalformedFrame(f"v3 answer of {len(packet)} bytes lacks {response.FindInitializationErrors()}")
+        raise MalformedFrame(f"v3 answer of {len(packet)} bytes lacks a required field")
     return response
 
 
@@ -158,6 +159,53 @@ def long_poll_request(txn_id: int, ledger_id: int, previous_lac: int, timeout_ms
     return request
 
 
+# ---- adds, as every client writes them ------------------------------------------------------------------------------
+
+_VARINT = rb"([\x80-\xff]{0,9}[\x00-\x7f])"
+_USUAL_ADD = re.compile(
+    rb"\x0a(.)\x08\x03\x10\x02\x18" + _VARINT + rb"\xaa\x06" + _VARINT  # header without priority, addRequest
+    + rb"\x08" + _VARINT + rb"\x10" + _VARINT + rb"\x1a\x14(.{20})\x22" + _VARINT,  # ids, master key, length of body
+    re.DOTALL,
+).match  # fmt: skip
+_ADD_REQUEST_TAG_BYTES = 2
+_HEADER_OFFSET = 2
+
+
+Echo = tuple[bytes, bytes, bytes]
+"""txnId, ledgerId and entryId of a request, as varints: what its answer repeats."""
+
+
+UsualAdd = tuple[Echo, bytes, int]
+"""(echo, master key, where the body starts, which reaches to the end of the packet)"""
+
+
+def usual_add(data: bytes, start: int, stop: int) -> UsualAdd | None:
+    """The add in `data[start:stop]` when it has protobuf's usual order of fields, a key of 20 bytes, no flags and no
+    priority, as nearly all have; None for any other packet. A third of the time that pb.Request and its fields take."""
+    found = _USUAL_ADD(data, start, stop)
+    if found is None:
+        return None
+    header_size, txn, size, ledger, entry, key, body_size = found.groups()
+    body_start = found.end()
+    if (
+        body_start + _length(body_size) != stop
+        or found.start(3) + len(size) + _length(size) != stop
+        or start + _HEADER_OFFSET + header_size[0] != found.start(3) - _ADD_REQUEST_TAG_BYTES
+    ):
+        return None
+    return (txn, ledger, entry), key, body_start
+
+
+def _length(raw: bytes) -> int:
+    """A varint's value."""
+    if len(raw) == 2:
+        return raw[0] & 0x7F | raw[1] << 7
+    value = 0
+    for index, byte in enumerate(raw):
+        value |= (byte & 0x7F) << 7 * index
+    return value
+
+
 # ---- answers --------------------------------------------------------------------------------------------------------
 
 
@@ -187,23 +235,30 @@ _OUTER_STATUS = {int(rc): _status_field(b"\x10", rc) for rc in BookieRc}
 _INNER_STATUS = {int(rc): _status_field(b"\x08", rc) for rc in BookieRc}
 
 
-def add_responses(rc: int, adds: Sequence[tuple[int, int, int]]) -> bytes:
-    """Answers to adds with one outcome, as (txnId, ledgerId, entryId) of the requests: joined frames.
+def echo_of(txn_id: int, ledger_id: int, entry_id: int) -> Echo:
+    return varint(txn_id), varint(ledger_id), varint(entry_id)
 
-    About 0.9 µs each where building pb.Response takes 2.5.
-    """
+
+def add_responses(rc: int, echoes: Sequence[Echo]) -> bytes:
+    """Answers to adds with one outcome: joined frames. About 0.6 µs each where building pb.Response takes 2.5."""
     outer, inner = _OUTER_STATUS[rc], _INNER_STATUS[rc]
+    # Tags and lengths around the three varints: header 5 + txnId, sub-message status + two tags + two ids.
+    fixed, around = len(inner) + 2, len(outer) + len(inner) + 12
     parts: list[bytes] = []
-    ledger_before, ledger_field = None, b""
-    for txn_id, ledger_id, entry_id in adds:
-        if ledger_id != ledger_before:
-            ledger_before, ledger_field = ledger_id, inner + b"\x10" + varint(ledger_id) + b"\x18"
-        txn, entry = varint(txn_id), varint(entry_id)
-        head, body = 5 + len(txn), len(ledger_field) + len(entry)
-        size = head + body + 5 + len(outer)
+    for txn, ledger, entry in echoes:
+        body = fixed + len(ledger) + len(entry)
+        size = around + len(txn) + len(ledger) + len(entry)
         parts += (
-            b"\0\0\0%c\x0a%c" % (size, head), _ADD_HEAD, txn, outer, b"\xaa\x06%c" % body, ledger_field, entry
-        )  # fmt: skip
+            b"\0\0\0%c\x0a%c\x08\x03\x10\x02\x18" % (size, 5 + len(txn)),
+            txn,
+            outer,
+            b"\xaa\x06%c" % body,
+            inner,
+            b"\x10",
+            ledger,
+            b"\x18",
+            entry,
+        )
     return b"".join(parts)
 
 

@@ -42,7 +42,7 @@ AddSink = Callable[["AddGroup", int], None]
 class AddGroup:
     """Adds of one ledger, on their way to the bookie and back; its `done` callback.
 
-    `echoes` is None in v2; in v3 (txnId, ledgerId, entryId) of each request, which need not be those of its body.
+    `echoes` is None in v2; in v3 each request's txnId and ids, which need not be those of its body.
     """
 
     __slots__ = ("echoes", "entries", "entry_ids", "flags", "ledger_id", "master_key", "sink", "size", "version")
@@ -56,7 +56,7 @@ class AddGroup:
         self.version = version
         self.entry_ids: list[int] = []
         self.entries: list[bytes] = []
-        self.echoes: list[tuple[int, int, int]] | None = [] if with_echoes else None
+        self.echoes: list[v3.Echo] | None = [] if with_echoes else None
         self.size = 0
         self.sink = sink
 
@@ -159,9 +159,12 @@ class WireSession:
                 group.entry_ids.append(entry_id)
                 group.entries.append(data[start + _V2_ADD_ENTRY_OFFSET : stop])
                 group.size += size
-            else:
+            elif self._v2_only or (usual := v3.usual_add(data, start + LENGTH_BYTES, stop)) is None:
                 self._packet(data[start + LENGTH_BYTES : stop])
                 group = None
+            else:
+                echo, key, body_start = usual
+                group = self._store_v3(echo, key, 0, data[body_start:stop], group)
             start = stop
         return start
 
@@ -243,19 +246,32 @@ class WireSession:
             self._works.append(v3.refusal(request, BookieRc.EBADREQ))
 
     def _v3_add(self, request: pb.Request) -> None:
-        """The entry's own ids count; the request's are only echoed (facts 1.4)."""
         add = request.addRequest
-        body = add.body
+        echo = v3.echo_of(request.header.txnId, add.ledgerId, add.entryId)
+        self._store_v3(echo, add.masterKey, v3.add_flags(request), add.body)
+
+    def _store_v3(
+        self, echo: v3.Echo, key: bytes, flags: int, body: bytes, group: AddGroup | None = None
+    ) -> AddGroup | None:
+        """The entry's own ids count; the request's are only echoed (facts 1.4). `group`: the one before, likely its."""
         if len(body) < ENTRY_BYTES_MIN:
-            self._works.append(v3.refusal(request, BookieRc.EBADREQ))
-            return
+            self._works.append(v3.add_responses(BookieRc.EBADREQ, (echo,)))
+            return None
         ledger_id, entry_id = _IDS.unpack_from(body)
-        group = self._group(ledger_id, add.masterKey, v3.add_flags(request), 3, with_echoes=True)
+        if (
+            group is None
+            or group.ledger_id != ledger_id
+            or group.flags != flags
+            or group.master_key != key
+            or group.echoes is None
+        ):
+            group = self._group(ledger_id, key, flags, 3, with_echoes=True)
         assert group.echoes is not None
-        group.echoes.append((request.header.txnId, add.ledgerId, add.entryId))
+        group.echoes.append(echo)
         group.entry_ids.append(entry_id)
         group.entries.append(body)
         group.size += len(body)
+        return group
 
     def _v3_read(self, request: pb.Request) -> None:
         """Without a readRequest it is served as ledger 0, entry 0 (12.10)."""

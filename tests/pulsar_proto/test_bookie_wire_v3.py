@@ -64,7 +64,7 @@ def test_answers_to_adds_are_protobufs_bytes(rc: BookieRc, adds: list[tuple[int,
         )
         for txn_id, ledger_id, entry_id in adds
     )
-    assert v3.add_responses(rc, adds) == expected
+    assert v3.add_responses(rc, [v3.echo_of(*ids) for ids in adds]) == expected
 
 
 @given(
@@ -114,6 +114,49 @@ def test_adds_are_protobufs_bytes(
     assert frames == b"".join(expected)
 
 
+def test_nearly_all_of_javas_adds_are_usual_ones() -> None:
+    for exchange in ADDS:
+        frame = unhex(exchange["request"])
+        request = v3.parse_request(frame[4:])
+        add = request.addRequest
+        usual = v3.usual_add(b"before" + frame + b"behind", 10, len(frame) + 6)
+        if add.HasField("flag") or add.HasField("writeFlags") or request.header.priority:
+            assert usual is None
+            continue
+        assert usual is not None
+        echo, key, body_start = usual
+        assert echo == v3.echo_of(request.header.txnId, add.ledgerId, add.entryId)
+        assert (key, frame[body_start - 6 :]) == (add.masterKey, add.body)
+
+
+@given(
+    body=st.binary(max_size=300),
+    ids=st.tuples(TXN, I64, I64),
+    data=st.data(),
+)
+def test_a_damaged_usual_add_is_never_read_otherwise_than_protobuf_reads_it(
+    body: bytes, ids: tuple[int, int, int], data: st.DataObject
+) -> None:
+    packet = bytearray(v3.add_request(*ids, bytes(range(20)), body)[4:])
+    for at in data.draw(st.lists(st.integers(0, len(packet) - 1), max_size=3)):
+        packet[at] = data.draw(st.integers(0, 255))
+    usual = v3.usual_add(bytes(packet), 0, len(packet))
+    if usual is None:
+        return
+    echo, key, body_start = usual
+    request = v3.parse_request(bytes(packet))
+    add = request.addRequest
+    assert (key, bytes(packet[body_start:])) == (add.masterKey, add.body)
+    expected = pb.Response(
+        header=pb.BKPacketHeader(version=pb.VERSION_THREE, operation=pb.ADD_ENTRY, txnId=request.header.txnId),
+        status=pb.EOK,
+        addResponse=pb.AddResponse(status=pb.EOK, ledgerId=add.ledgerId, entryId=add.entryId),
+    )
+    assert v3.parse_response(v3.add_responses(0, [echo])[4:]) == expected
+    assert v3.add_flags(request) == AddFlags.NONE
+    assert not add.writeFlags
+
+
 def test_an_unset_flag_is_no_fence_and_no_recovery() -> None:
     """12.5: proto2 reads an unset enum as its first value."""
     request = v3.parse_request(unhex(ADDS[0]["request"])[4:])
@@ -144,9 +187,9 @@ def test_damage_is_malformed_and_nothing_else(packet: bytes) -> None:
 
 
 def test_missing_required_fields_are_malformed() -> None:
-    with pytest.raises(MalformedFrame, match="txnId"):
+    with pytest.raises(MalformedFrame, match="lacks a required field"):
         v3.parse_request(b"\x0a\x04\x08\x03\x10\x02")
-    with pytest.raises(MalformedFrame, match="operation"):
+    with pytest.raises(MalformedFrame, match="lacks a required field"):
         v3.parse_request(b"\x0a\x06\x08\x03\x10\x63\x18\x01")
-    with pytest.raises(MalformedFrame, match="header"):
+    with pytest.raises(MalformedFrame, match="lacks a required field"):
         v3.parse_response(b"\x10\x00")

@@ -134,7 +134,7 @@ def test_v3_adds_store_under_the_ids_of_the_body_and_echo_those_of_the_request()
     (group,), _ = session().take(frame)
     assert isinstance(group, AddGroup)
     assert (group.ledger_id, group.entry_ids) == (7, [0])
-    assert add_answers(group, 0) == v3.add_responses(0, [(9, 5, 3)])
+    assert add_answers(group, 0) == v3.add_responses(0, [v3.echo_of(9, 5, 3)])
 
 
 @pytest.mark.parametrize("size", [0, 5, 15, 16, 23])
