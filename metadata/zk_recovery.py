@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from metadata import zk_codec
-from metadata.store import CreateOp, Op, PutOp
+from metadata.store import CreateOp, DeleteOp, Op, PutOp
 from metadata.zk_call import Call, LinkLostError, Reply, Settled, read_children
 from metadata.zk_codec import Code, ZkStat
 from metadata.zk_resolve import (
@@ -74,6 +74,8 @@ class Recovery:
         verdict = judge(op, record, parent, call.bound, call.owner)
         if verdict is not Verdict.APPLIED:
             return verdict
+        if isinstance(op, DeleteOp) and len(write.ops) > 1:
+            return Verdict.UNKNOWN  # that this record is gone does not tell of the others
         paths = list({one.path for one in write.ops})
         stats = await asyncio.gather(*(self._stat(path) for path in paths))
         known = {path: stat for path, stat in zip(paths, stats, strict=True) if stat is not None}
@@ -156,16 +158,16 @@ def _one_winner(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding
 
 
 def _never_reordered(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
-    """A write that seems not to have happened, while a later one of the same records has, did happen or failed: it is
-    not sent again."""
-    settled: set[str] = set()
+    """A write that seems not to have happened, while a later one of the same records has, or may have, did happen or
+    failed: it is not sent again."""
+    touched: set[str] = set()
     result: list[Finding] = []
     for call, finding in zip(reversed(calls), reversed(found), strict=True):
         paths = _paths(call)
-        if finding is Verdict.NOT_APPLIED and paths & settled:
+        if finding is Verdict.NOT_APPLIED and paths & touched:
             finding = Verdict.UNKNOWN
-        if isinstance(finding, Settled):
-            settled |= paths
+        if finding is not Verdict.NOT_APPLIED:
+            touched |= paths
         result.append(finding)
     return result[::-1]
 

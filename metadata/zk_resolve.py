@@ -5,7 +5,8 @@ refuses what an older link of the session still brings (SessionMovedException). 
 changed after the last answer that the lost link gave (`bound`); every write whose answer was lost is later than that.
 That it was changed by us is told by the ephemeral owner, or by version and value: a create or put that must not be
 taken for somebody else's carries a value that nobody else writes (as BookKeeper's ledger records do with their ctoken).
-Where neither tells, the verdict is UNKNOWN.
+Where neither tells, the verdict is UNKNOWN. Two things count as what they look like: a record that we made and that
+another client deleted before we looked counts as never made, and a record that is gone counts as deleted by us.
 """
 
 from collections.abc import Sequence
@@ -41,13 +42,11 @@ class Found(NamedTuple):
 def witness(write: Write) -> Op | None:
     """The op by which to tell: the last one of its path, and one with a value of its own if there is one. None: there
     are only checks."""
-    last = {op.path: op for op in write.ops}
     if write.sequential:
         return write.ops[-1]
+    last = {op.path: op for op in write.ops if not isinstance(op, CheckOp)}
     best: Op | None = None
     for op in last.values():
-        if isinstance(op, CheckOp):
-            continue
         if best is None or _tells(op) > _tells(best):
             best = op
     return best
@@ -81,8 +80,8 @@ def _judge_create(value: bytes, ephemeral: bool, found: Found | None, bound: int
     if found is None or found.stat.czxid <= bound:
         return Verdict.NOT_APPLIED
     stat = found.stat
-    if ephemeral or stat.ephemeral_owner:
-        return Verdict.APPLIED if ephemeral and stat.ephemeral_owner == owner else Verdict.NOT_APPLIED
+    if stat.ephemeral_owner != (owner if ephemeral else 0):
+        return Verdict.NOT_APPLIED
     if stat.version > 0:
         return Verdict.UNKNOWN
     return Verdict.APPLIED if found.value == value else Verdict.NOT_APPLIED
