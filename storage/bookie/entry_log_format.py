@@ -1,15 +1,19 @@
 """An entry log's bytes: a file header, blocks, and in a closed log a footer. No I/O here.
 
-    file header, 32 bytes: "MGEL", u32 version 1, u64 log id, 12 zero bytes, u32 CRC32C of the 28 bytes before
+    file header, 32 bytes: "MGEL", u32 version 1, u64 log id, u32 salt, 8 zero bytes, u32 CRC32C of the 28 bytes before
     block, 44 + n bytes:   "MGEB", u32 CRC32C of all that follows in the block, u64 generation, i64 ledger id,
                            i64 first entry id, u32 entries, u32 flags, u32 bytes that follow the header,
                            then u32 length per entry, then (flag 1: ids have gaps) i64 id per entry, then the entries
-    footer:                "MGEF", u32 CRC32C of all that follows, u32 ledgers, then i64 ledger id and i64 bytes of
-                           its blocks for each, then u64 offset of the footer, "MGEE"
+    footer:                "MGEF", u32 CRC32C of all that follows, continued from the salt instead of from 0,
+                           u32 ledgers, then i64 ledger id and i64 bytes of its blocks for each,
+                           then u64 offset of the footer, "MGEE"
 
 A block holds entries of one ledger, in ascending order of ids, and is read and checked as a whole. The generation is
 the journal's sequence number at the checkpoint that first wrote the block; compaction keeps it. Of two copies of an
 entry the one of the higher generation is the newer. All integers are big-endian.
+
+A log that was never closed ends with the last bytes of an entry, which a client chose. The salt, random and different
+in each log, keeps it from writing a footer there that says that the log holds nothing.
 """
 
 import struct
@@ -33,7 +37,7 @@ MAX_BLOCK_ENTRIES = 4096
 MAX_BLOCK_GAP = 1024
 """Ids further apart go to different blocks, so that few runs lie between the ids of one."""
 
-_FILE_HEADER = struct.Struct(">4sIQ12x")
+_FILE_HEADER = struct.Struct(">4sIQI8x")
 _BLOCK_START = struct.Struct(">4sI")
 _BLOCK_REST = struct.Struct(">QqqIII")
 _U32 = struct.Struct(">I")
@@ -74,23 +78,23 @@ class Block(NamedTuple):
         return [_BLOCK_START.pack(BLOCK_MAGIC, self.header.crc), self.body]
 
 
-def file_header(log_id: int) -> bytes:
-    head = _FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, log_id)
+def file_header(log_id: int, salt: int) -> bytes:
+    head = _FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, log_id, salt)
     return head + _U32.pack(crc32c(head))
 
 
-def parse_file_header(data: bytes) -> int:
-    """The log id; ValueError says what is wrong."""
+def parse_file_header(data: bytes) -> tuple[int, int]:
+    """(log id, salt); ValueError says what is wrong."""
     if len(data) < FILE_HEADER_SIZE:
         raise ValueError("the file is shorter than its header")
-    magic, version, log_id = _FILE_HEADER.unpack_from(data)
+    magic, version, log_id, salt = _FILE_HEADER.unpack_from(data)
     if magic != FILE_MAGIC:
         raise ValueError("not an entry log")
     if crc32c(data[: _FILE_HEADER.size]) != _U32.unpack_from(data, _FILE_HEADER.size)[0]:
         raise ValueError("header checksum mismatch")
     if version != FILE_VERSION:
         raise ValueError(f"entry log format {version}, this program knows {FILE_VERSION}")
-    return int(log_id)
+    return log_id, salt
 
 
 def plan_blocks(ids: Sequence[int], lengths: Sequence[int], block_bytes: int) -> list[tuple[int, int]]:
@@ -167,11 +171,11 @@ def parse_block(data: bytes, offset: int = 0) -> Block:
     return Block(header, ids, list(accumulate(lengths, initial=position)), body)
 
 
-def encode_footer(ledgers: dict[int, int], offset: int) -> bytes:
-    """`ledgers`: bytes of blocks per ledger. `offset`: where the footer will stand."""
+def encode_footer(ledgers: dict[int, int], offset: int, salt: int) -> bytes:
+    """`ledgers`: bytes of blocks per ledger. `offset`: where the footer will stand. `salt`: the file header's."""
     columns = [value for item in sorted(ledgers.items()) for value in item]
     rest = struct.pack(f">I{2 * len(ledgers)}q", len(ledgers), *columns) + _FOOTER_END.pack(offset, FOOTER_END_MAGIC)
-    return FOOTER_MAGIC + _U32.pack(crc32c(rest)) + rest
+    return FOOTER_MAGIC + _U32.pack(crc32c(rest, salt)) + rest
 
 
 def footer_offset(tail: bytes) -> int | None:
@@ -182,11 +186,11 @@ def footer_offset(tail: bytes) -> int | None:
     return int(offset) if magic == FOOTER_END_MAGIC else None
 
 
-def parse_footer(data: bytes) -> dict[int, int]:
+def parse_footer(data: bytes, salt: int) -> dict[int, int]:
     """Bytes of blocks per ledger; ValueError says what is wrong."""
     if len(data) < 12 + FOOTER_END_SIZE or data[:4] != FOOTER_MAGIC:
         raise ValueError("no footer")
-    if crc32c(data[8:]) != _U32.unpack_from(data, 4)[0]:
+    if crc32c(data[8:], salt) != _U32.unpack_from(data, 4)[0]:
         raise ValueError("footer checksum mismatch")
     (count,) = _U32.unpack_from(data, 8)
     columns = struct.unpack_from(f">{2 * count}q", data, 12)

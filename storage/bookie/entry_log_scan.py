@@ -5,6 +5,7 @@ very end or not at all: a damaged header must not make the blocks behind it look
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from storage.bookie.entry_log import EntryLogs
@@ -32,21 +33,21 @@ class LogLayout(NamedTuple):
 
 
 def layout_of(logs: EntryLogs, log_id: int) -> LogLayout:
-    """By the footer; a log that was never closed is read and checked block by block.
+    """By the footer; a log that was never closed, or whose end only looks like one, is read and checked block by block.
 
     Raises EntryLogDamaged, EntryLogGone, OSError.
     """
     size = logs.size(log_id)
     if size <= FILE_HEADER_SIZE:
         return LogLayout({}, size)  # a crash came before its first block
-    offset = 0
     try:
-        parse_file_header(logs.read(log_id, 0, FILE_HEADER_SIZE))
-        offset = footer_offset(logs.read(log_id, size - FOOTER_END_SIZE, FOOTER_END_SIZE)) or 0
-        if FILE_HEADER_SIZE <= offset < size:
-            return LogLayout(parse_footer(logs.read(log_id, offset, size - offset)), offset)
+        _, salt = parse_file_header(logs.read(log_id, 0, FILE_HEADER_SIZE))
     except ValueError as error:
-        raise EntryLogDamaged(logs.path(log_id), offset, str(error)) from None
+        raise EntryLogDamaged(logs.path(log_id), 0, str(error)) from None
+    offset = footer_offset(logs.read(log_id, size - FOOTER_END_SIZE, FOOTER_END_SIZE)) or 0
+    if FILE_HEADER_SIZE <= offset < size:
+        with suppress(ValueError):
+            return LogLayout(parse_footer(logs.read(log_id, offset, size - offset), salt), offset)
     ledgers: dict[int, int] = {}
     end = FILE_HEADER_SIZE
     for offset, block in _blocks_to_tear(logs, log_id, size):

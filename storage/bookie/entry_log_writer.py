@@ -4,6 +4,7 @@ A restart begins a new log and never appends to an old one, whose end may be tor
 """
 
 import os
+import secrets
 from collections.abc import Sequence
 
 from storage.bookie.durable_file import DurableFile, OpenFile, sync_directory
@@ -42,6 +43,7 @@ class EntryLogWriter:
         """The current log, which may not be deleted; None before the first write and after `close_log`."""
         self.unindexed: set[int] = set()
         """Logs with finished blocks that the index does not know yet: not to be judged by what the index says."""
+        self._salt = 0
         self._ledgers: dict[int, int] = {}
         self._pending_ledgers: dict[int, int] = {}
         self._buffers: list[bytes] = []
@@ -115,7 +117,7 @@ class EntryLogWriter:
         if self._file is None:
             return
         self.finish()
-        self._file.write([encode_footer(self._ledgers, self._offset)], self._offset)
+        self._file.write([encode_footer(self._ledgers, self._offset, self._salt)], self._offset)
         self._file.sync()
         self._file.close()
         self._file = None
@@ -125,14 +127,15 @@ class EntryLogWriter:
         log_id, path = self._logs.new_log()
         file = self._open_file(path, create=True)
         try:
-            file.write([file_header(log_id)], 0)
+            salt = secrets.randbits(32)
+            file.write([file_header(log_id, salt)], 0)
             file.sync()
             sync_directory(os.path.dirname(path))
         except OSError:
             file.close()
             os.unlink(path)
             raise
-        self._file, self.log_id, self._ledgers = file, log_id, {}
+        self._file, self.log_id, self._ledgers, self._salt = file, log_id, {}, salt
         self._logs.add(log_id, path)
         self._offset = self._written = self._synced = self._finished = FILE_HEADER_SIZE
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from storage.bookie.entry_log import EntryLogs
-from storage.bookie.entry_log_format import FILE_HEADER_SIZE
+from storage.bookie.entry_log_format import FILE_HEADER_SIZE, encode_footer
 from storage.bookie.entry_log_scan import LogLayout, blocks_between, layout_of
 from storage.bookie.entry_log_writer import EntryLogWriter
 from storage.bookie.errors import EntryLogDamaged, EntryLogGone
@@ -151,11 +151,28 @@ def test_damage_is_named_with_file_and_offset(tmp_path: Path) -> None:
 
 def test_a_damaged_footer_is_not_believed(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.append(1, range(10))
+    run = store.append(1, range(10))[0]
     store.writer.close_log()
     flip_byte(tmp_path / "00000001.log", os.path.getsize(tmp_path / "00000001.log") - 20)
-    with pytest.raises(EntryLogDamaged):
-        layout_of(store.logs, 1)
+    assert layout_of(store.logs, 1) == LogLayout({1: run.length}, run.offset + run.length), "the blocks say it"
+
+
+def test_a_message_that_looks_like_a_footer_does_not_hide_what_the_log_holds(tmp_path: Path) -> None:
+    """The process was killed, and the last bytes of the log are those of a client that knows the format."""
+    expected: dict[int, int] = {}
+    size = 0
+    for attempt in ("to learn the offset", "to use it"):
+        folder = tmp_path / attempt
+        folder.mkdir()
+        store = Store(folder)
+        forged = encode_footer({}, size - len(encode_footer({}, 0, 0)) if size else 0, 0)
+        (run,) = store.append(1, range(10))
+        message = entries_of(9, [0], 100)[0] + forged
+        ((last, _),) = store.writer.append(1, 9, [0], [message])
+        store.writer.finish()
+        size = os.path.getsize(folder / "00000001.log")
+        expected = {1: run.length, 9: last.length}
+    assert layout_of(EntryLogs([str(folder)], 8), 1) == LogLayout(expected, size)
 
 
 def test_a_deleted_log_is_gone_for_new_readers_only(tmp_path: Path) -> None:

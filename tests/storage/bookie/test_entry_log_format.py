@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_proto.checksum import crc32c
@@ -64,6 +64,7 @@ def test_blocks_are_cut_by_size_count_and_distance() -> None:
 
 
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=60), st.lists(st.integers(1, 500), min_size=60, max_size=60))
+@settings(deadline=None)
 def test_blocks_cover_all_entries_once_and_in_order(steps: list[int], lengths: list[int]) -> None:
     ids = [sum(steps[: number + 1]) for number in range(len(steps))]
     slices = plan_blocks(ids, lengths[: len(ids)], 900)
@@ -74,11 +75,14 @@ def test_blocks_cover_all_entries_once_and_in_order(steps: list[int], lengths: l
 
 
 def test_headers_and_footers_read_back_and_are_checked() -> None:
-    assert parse_file_header(file_header(12)) == 12
-    footer = encode_footer({7: 100, 3: 250}, 9000)
+    assert parse_file_header(file_header(12, 0xA1B2C3D4)) == (12, 0xA1B2C3D4)
+    footer = encode_footer({7: 100, 3: 250}, 9000, 5)
     assert footer_offset(footer[-12:]) == 9000
-    assert parse_footer(footer) == {3: 250, 7: 100}
+    assert parse_footer(footer, 5) == {3: 250, 7: 100}
+    for other in (0, 4, 2**32 - 1):
+        with pytest.raises(ValueError):
+            parse_footer(footer, other)
     with pytest.raises(ValueError):
-        parse_footer(footer[:20] + b"\x01" + footer[21:])
+        parse_footer(footer[:20] + b"\x01" + footer[21:], 5)
     with pytest.raises(ValueError):
-        parse_file_header(file_header(12)[:-1] + b"\x00")
+        parse_file_header(file_header(12, 5)[:-1] + b"\x00")
