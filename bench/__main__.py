@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.machine import describe
 from bench.profile import LOADS, profile
 from bench.report import table, write_json
 from bench.rows import SIGKILL, Row, chosen_rows
@@ -59,11 +60,14 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     sizes = QUICK if arguments.quick else Sizes()
+    machine = describe()
+    say(machine)
     ours = measure(Magnetar(), rows, sizes)
     if any(row.scenario == SIGKILL for row in rows):
         rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
         ours |= run_rounds(rounds, arguments.seed, say)
     theirs = measure(ApachePulsar(arguments.peer, PEER_HEAP_MB), rows, sizes) if arguments.peer else None
+    print(f"before: {machine}\nafter: {describe()}")
     print(table(rows, ours, theirs))
     if arguments.json:
         write_json(arguments.json, rows, ours, theirs)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.machine import describe
 from bench.process_stats import cpu_seconds, memory_mb, tree
 from bench.report import table, write_json
 from bench.rows import ROWS, SCENARIOS, Row, chosen_rows
@@ -69,3 +70,9 @@ def test_work_of_this_process_shows_as_cpu_time() -> None:
 def test_a_process_has_memory_and_is_in_its_tree() -> None:
     assert 5 < memory_mb(os.getpid()) < 5000
     assert tree(os.getpid())[0] == os.getpid()
+
+
+def test_the_machine_is_described_in_one_line() -> None:
+    text = describe()
+    assert "\n" not in text
+    assert "fdatasync" in text
