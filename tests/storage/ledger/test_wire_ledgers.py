@@ -1,0 +1,119 @@
+"""The whole way without Java: our ledger client over TCP to real bookies of ours, some of which go away."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from metadata.memory import MemoryStore
+from storage.bookie.service import Bookie
+from storage.bookie.wire_server import BookieWireServer
+from storage.ledger.append import Append
+from storage.ledger.client import BookKeeper
+from storage.ledger.errors import LedgerFenced
+from storage.ledger.handle import ReadHandle, WriteHandle
+from storage.ledger.wire_channel import WireChannels, address_in_id
+from storage.ledger.wire_connection import WireConfig
+from tests.storage.bookie.helpers import running
+
+BOTH = pytest.mark.parametrize("use_v2", [True, False], ids=["v2", "v3"])
+
+
+class Node:
+    """A bookie and its port."""
+
+    def __init__(self, bookie: Bookie) -> None:
+        self.server = BookieWireServer(bookie, disk_space=lambda: (2, 1))
+        self.bookie_id = ""
+
+    async def start(self) -> None:
+        self.bookie_id = f"127.0.0.1:{await self.server.start('127.0.0.1', 0)}"
+
+
+@asynccontextmanager
+async def nodes(folder: Path, count: int) -> AsyncIterator[list[Node]]:
+    async with AsyncExitStack() as stack:
+        made = [Node(await stack.enter_async_context(running(folder / str(number)))) for number in range(count)]
+        for node in made:
+            await node.start()
+            stack.push_async_callback(node.server.close)
+        yield made
+
+
+@asynccontextmanager
+async def client(metadata: MemoryStore, cluster: list[Node], use_v2: bool) -> AsyncIterator[BookKeeper]:
+    ids = itertools.count(1)
+    channels = WireChannels(address_in_id, WireConfig(use_v2_wire_protocol=use_v2, reconnect_delay_min_sec=0.01))
+
+    async def next_id() -> int:
+        return next(ids)
+
+    made = BookKeeper(
+        metadata,
+        channels,
+        bookies=lambda: [node.bookie_id for node in cluster],
+        next_ledger_id=next_id,
+        rng=Random(3),
+    )
+    try:
+        yield made
+    finally:
+        await made.close()
+        await channels.close()
+
+
+def payloads_of(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number * 20 for number in range(first, first + count)]
+
+
+async def append(writer: WriteHandle, first: int, count: int) -> None:
+    done: asyncio.Future[Append] = asyncio.get_running_loop().create_future()
+    writer.append(payloads_of(first, count), done.set_result)
+    error = (await done).error
+    if error is not None:
+        raise error
+
+
+async def read_all(reader: ReadHandle) -> list[bytes]:
+    entries: list[bytes] = []
+    while len(entries) <= reader.last_add_confirmed:
+        entries += await reader.read(len(entries), reader.last_add_confirmed)
+    return [entry[reader.payload_offset :] for entry in entries]
+
+
+@BOTH
+async def test_a_bookie_that_goes_away_is_replaced_and_nothing_is_lost(tmp_path: Path, use_v2: bool) -> None:
+    metadata = MemoryStore()
+    async with nodes(tmp_path, 4) as cluster, client(metadata, cluster, use_v2) as bookkeeper:
+        writer = await bookkeeper.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+        await append(writer, 0, 100)
+        members = writer.metadata.ensembles[-1][1]
+        gone = next(node for node in cluster if node.bookie_id == members[0])
+        cluster.remove(gone)
+        await gone.server.close()
+        for first in range(100, 600, 50):
+            await append(writer, first, 50)
+        assert gone.bookie_id not in writer.metadata.ensembles[-1][1]
+        await writer.close()
+        reader = await bookkeeper.open_ledger(writer.ledger_id)
+        assert await read_all(reader) == payloads_of(0, 600)
+
+
+@BOTH
+async def test_recovery_by_another_client_ends_the_writer_and_keeps_every_entry(tmp_path: Path, use_v2: bool) -> None:
+    metadata = MemoryStore()
+    async with (
+        nodes(tmp_path, 3) as cluster,
+        client(metadata, cluster, use_v2) as bookkeeper,
+        client(metadata, cluster, use_v2) as other,
+    ):
+        writer = await bookkeeper.create_ledger(ensemble_size=3, write_quorum=2, ack_quorum=2)
+        await append(writer, 0, 50)
+        recovered = await other.open_ledger(writer.ledger_id)
+        with pytest.raises(LedgerFenced):
+            await append(writer, 50, 10)
+        assert await read_all(recovered) == payloads_of(0, 50)
