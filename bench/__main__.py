@@ -67,7 +67,7 @@ def main() -> int:
         rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
         ours |= run_rounds(rounds, arguments.seed, say)
     theirs = measure(ApachePulsar(arguments.peer, PEER_HEAP_MB), rows, sizes) if arguments.peer else None
-    print(f"before: {machine}\nafter: {describe()}")
+    print(machine)
     print(table(rows, ours, theirs))
     if arguments.json:
         write_json(arguments.json, rows, ours, theirs)
