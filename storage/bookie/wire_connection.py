@@ -127,8 +127,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin(self, work: Work) -> None:
         if type(work) is AddGroup:
-            self._inflight += work.size
-            self._budget.used += work.size
+            size = work.measure()
+            self._inflight += size
+            self._budget.used += size
             self._bookie.add_entries(work.ledger_id, work.master_key, work.ids(), work.entries, work.flags, work)
         elif type(work) is bytes:
             self._write(work)
