@@ -79,6 +79,27 @@ def parse_response(packet: bytes) -> pb.Response:
     return response
 
 
+_ANSWER_FIELDS = (
+    "addResponse",
+    "readResponse",
+    "writeLacResponse",
+    "readLacResponse",
+    "getBookieInfoResponse",
+    "forceLedgerResponse",
+    "getListOfEntriesOfLedgerResponse",
+)
+
+
+def status_in(response: pb.Response) -> int:
+    """The answer's status: the outer one, or when that is EOK the sub-message's, as Java's client takes it."""
+    if response.status != pb.EOK:
+        return response.status
+    for field in _ANSWER_FIELDS:
+        if response.HasField(field):  # type: ignore[arg-type]
+            return int(getattr(response, field).status)
+    return response.status
+
+
 # ---- requests -------------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +215,20 @@ def usual_add(data: bytes, start: int, stop: int) -> UsualAdd | None:
     ):
         return None
     return (txn, ledger, entry), key, body_start
+
+
+_STORED = re.compile(rb"\x0a(.)\x08\x03\x10\x02\x18" + _VARINT + rb"\x10\x00\xaa\x06(.)\x08\x00", re.DOTALL).match
+
+
+def stored_txn(data: bytes, start: int, stop: int) -> int | None:
+    """The txnId when `data[start:stop]` is the usual answer to an add with EOK in both places, else None."""
+    found = _STORED(data, start, stop)
+    if found is None:
+        return None
+    header_size, txn, size = found.groups()
+    if header_size[0] != 5 + len(txn) or found.end(3) + size[0] != stop:
+        return None
+    return _length(txn)
 
 
 def _length(raw: bytes) -> int:

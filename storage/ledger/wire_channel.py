@@ -116,8 +116,9 @@ class WireChannel:
         response = await connection.exchange(request)
         answer = response.readLacResponse
         explicit = answer.lacBody if answer.HasField("lacBody") else None
-        if response.status != pb.EOK and explicit is None:
-            raise BookieError(v3.rc_of(response.status), f"LAC of ledger {ledger_id}")
+        status = v3.status_in(response)
+        if status != pb.EOK and explicit is None:
+            raise BookieError(v3.rc_of(status), f"LAC of ledger {ledger_id}")
         return LacAnswer(explicit, answer.lastEntryBody if answer.HasField("lastEntryBody") else None)
 
     async def write_lac(self, ledger_id: int, lac: int, master_key: bytes, body: bytes) -> None:
@@ -132,8 +133,9 @@ class WireChannel:
         connection = await self._v3.open_connection()
         request = v3.long_poll_request(0, ledger_id, previous_lac, timeout_ms)
         response = await connection.exchange(request, more_seconds=timeout_ms / 1000)
-        if response.status != pb.EOK:
-            raise BookieError(v3.rc_of(response.status), f"long poll on ledger {ledger_id}")
+        status = v3.status_in(response)
+        if status != pb.EOK:
+            raise BookieError(v3.rc_of(status), f"long poll on ledger {ledger_id}")
         answer = response.readResponse
         lac = answer.maxLAC if answer.HasField("maxLAC") else _NO_ENTRY
         if not answer.HasField("body"):

@@ -19,7 +19,7 @@ from pulsar_proto import bookie_wire as v2
 from pulsar_proto import bookie_wire_v3 as v3
 from pulsar_proto.bookie_wire import BookieError, BookieRc, OpCode, ReadFlags
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.packets import PACKET_BYTES_MAX, PacketReader, packets
+from pulsar_proto.packets import LENGTH_BYTES, PACKET_BYTES_MAX, PacketReader, packets
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from storage.ledger.bookie_channel import AddDone
 from storage.ledger.errors import BookieHandleNotAvailable, BookieTimeout, TooManyRequests
@@ -214,8 +214,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._calls[txn_id] = outcome
         self._write([frame])
         response = await self._answer(txn_id, outcome)
-        if response.status != pb.EOK:
-            raise BookieError(v3.rc_of(response.status), f"answer of bookie {self.name}")
+        status = v3.status_in(response)
+        if status != pb.EOK:
+            raise BookieError(v3.rc_of(status), f"answer of bookie {self.name}")
         return response
 
     async def _answer(self, request_id: int, outcome: "asyncio.Future[T]", more_seconds: float = 0.0) -> T:
@@ -286,25 +287,34 @@ class BookieConnection(asyncio.BufferedProtocol):
             )
 
     def _take_v3(self, data: bytes) -> int:
-        """Answers to adds as runs of consecutive transactions."""
-        stop = first = following = status = 0
-        for packet in packets(data):
-            response = v3.parse_response(packet.body)
-            stop = packet.end
-            txn_id = response.header.txnId
-            outcome = self._calls.get(txn_id)
-            if outcome is not None:
-                if not outcome.done():
-                    outcome.set_result(response)
-                continue
-            if txn_id != following or response.status != status:
+        """Answers to adds as runs of consecutive transactions; where the first unfinished packet begins."""
+        start, end = 0, len(data)
+        first = following = status = 0
+        while start + LENGTH_BYTES <= end:
+            body = start + LENGTH_BYTES
+            stop = body + int.from_bytes(data[start:body], "big")
+            if stop > end:
+                break
+            start = stop
+            known = v3.stored_txn(data, body, stop)
+            if known is not None:
+                txn_id, code = known, 0
+            else:
+                response = v3.parse_response(data[body:stop])
+                txn_id, code = response.header.txnId, v3.status_in(response)
+                outcome = self._calls.get(txn_id)
+                if outcome is not None:
+                    if not outcome.done():
+                        outcome.set_result(response)
+                    continue
+            if txn_id != following or code != status:
                 if following > first:
                     self._adds.answered_txns(first, following - first, v3.rc_of(status))
-                first, status = txn_id, response.status
+                first, status = txn_id, code
             following = txn_id + 1
         if following > first:
             self._adds.answered_txns(first, following - first, v3.rc_of(status))
-        return stop
+        return start
 
     # --- output, deadlines, end --------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import contextlib
 
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -157,6 +158,22 @@ def test_a_damaged_usual_add_is_never_read_otherwise_than_protobuf_reads_it(
     assert not add.writeFlags
 
 
+@given(ids=st.tuples(TXN, I64, I64), rc=st.sampled_from([BookieRc.EOK, BookieRc.EFENCED]), data=st.data())
+def test_only_an_answer_that_protobuf_reads_as_stored_counts_as_stored(
+    ids: tuple[int, int, int], rc: BookieRc, data: st.DataObject
+) -> None:
+    packet = bytearray(v3.add_responses(rc, [v3.echo_of(*ids)])[4:])
+    assert v3.stored_txn(b"x" + bytes(packet) + b"x", 1, 1 + len(packet)) == (ids[0] if rc == BookieRc.EOK else None)
+    for at in data.draw(st.lists(st.integers(0, len(packet) - 1), max_size=2)):
+        packet[at] = data.draw(st.integers(0, 255))
+    txn_id = v3.stored_txn(bytes(packet), 0, len(packet))
+    response = pb.Response()
+    if txn_id is not None:
+        with contextlib.suppress(DecodeError):  # damage inside the sub-message, which says nothing more
+            response.ParseFromString(bytes(packet))
+            assert (response.status, response.header.txnId) == (pb.EOK, txn_id & (1 << 64) - 1)
+
+
 def test_an_unset_flag_is_no_fence_and_no_recovery() -> None:
     """12.5: proto2 reads an unset enum as its first value."""
     request = v3.parse_request(unhex(ADDS[0]["request"])[4:])
@@ -184,6 +201,17 @@ def test_damage_is_malformed_and_nothing_else(packet: bytes) -> None:
     for parse in (v3.parse_request, v3.parse_response):
         with contextlib.suppress(MalformedFrame):
             parse(packet)
+
+
+def test_an_error_in_the_sub_message_alone_is_an_error() -> None:
+    """Java's client looks there when the outer status is EOK."""
+    good = v3.parse_response(v3.add_responses(0, [v3.echo_of(1, 2, 3)])[4:])
+    assert v3.status_in(good) == pb.EOK
+    good.addResponse.status = pb.EFENCED
+    packet = good.SerializeToString()
+    assert v3.status_in(good) == pb.EFENCED
+    assert v3.stored_txn(packet, 0, len(packet)) is None
+    assert v3.status_in(v3.response_to(v3.new_request(pb.START_TLS, 1), BookieRc.EBADREQ)) == pb.EBADREQ
 
 
 def test_missing_required_fields_are_malformed() -> None:
