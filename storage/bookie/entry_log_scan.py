@@ -24,6 +24,10 @@ from storage.bookie.errors import EntryLogDamaged
 
 _SEARCH_BYTES = 4 << 20
 
+SUSPECTS_BYTES_MAX = 256 << 20
+"""Of what looks like a block behind a tear, so much is checked. Beyond, the log counts as damaged and is kept: a client
+may have filled a message with beginnings of blocks, and checking each of them would hold up every checkpoint."""
+
 
 class LogLayout(NamedTuple):
     ledgers: dict[int, int]
@@ -98,11 +102,14 @@ def _blocks_to_tear(logs: EntryLogs, log_id: int, size: int) -> Iterator[tuple[i
 
 
 def _holds_block(logs: EntryLogs, log_id: int, start: int, end: int) -> bool:
+    left = SUSPECTS_BYTES_MAX
     while start + BLOCK_HEADER_SIZE <= end:
         data = logs.read(log_id, start, min(_SEARCH_BYTES, end - start))
         position = data.find(BLOCK_MAGIC)
         while position >= 0:
-            if _is_block(logs, log_id, start + position, end):
+            header = parse_block_header(data, position)
+            left -= min(header.total, end - start - position) if header is not None else BLOCK_HEADER_SIZE
+            if left < 0 or _is_block(logs, log_id, start + position, end):
                 return True
             position = data.find(BLOCK_MAGIC, position + 1)
         start += len(data) - len(BLOCK_MAGIC) + 1

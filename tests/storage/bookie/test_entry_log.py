@@ -1,11 +1,13 @@
 import os
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from storage.bookie import entry_log_scan
 from storage.bookie.entry_log import EntryLogs
-from storage.bookie.entry_log_format import FILE_HEADER_SIZE, encode_footer
+from storage.bookie.entry_log_format import FILE_HEADER_SIZE, Block, encode_footer
 from storage.bookie.entry_log_scan import LogLayout, blocks_between, layout_of
 from storage.bookie.entry_log_writer import EntryLogWriter
 from storage.bookie.errors import EntryLogDamaged, EntryLogGone
@@ -173,6 +175,31 @@ def test_a_message_that_looks_like_a_footer_does_not_hide_what_the_log_holds(tmp
         size = os.path.getsize(folder / "00000001.log")
         expected = {1: run.length, 9: last.length}
     assert layout_of(EntryLogs([str(folder)], 8), 1) == LogLayout(expected, size)
+
+
+def test_a_torn_log_full_of_what_looks_like_blocks_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    run = store.append(1, range(10))[0]
+    store.writer.finish()
+    beginnings = 300
+    with open(tmp_path / "00000001.log", "ab") as file:
+        file.write(b"torn")
+        for left in range(beginnings, 0, -1):
+            file.write(struct.pack(">4sIQqqIII", b"MGEB", 0, 1, 9, 0, 0, 0, 44 * (left - 1)))
+    assert layout_of(EntryLogs([str(tmp_path)], 8), 1) == LogLayout({1: run.length}, run.offset + run.length)
+    reads = 0
+    read_block = EntryLogs.read_block
+
+    def counted(logs: EntryLogs, log_id: int, offset: int, length: int) -> Block:
+        nonlocal reads
+        reads += 1
+        return read_block(logs, log_id, offset, length)
+
+    monkeypatch.setattr(EntryLogs, "read_block", counted)
+    monkeypatch.setattr(entry_log_scan, "SUSPECTS_BYTES_MAX", 20 * 44 * beginnings)
+    with pytest.raises(EntryLogDamaged):
+        layout_of(EntryLogs([str(tmp_path)], 8), 1)
+    assert reads < 30
 
 
 def test_a_deleted_log_is_gone_for_new_readers_only(tmp_path: Path) -> None:
