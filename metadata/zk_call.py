@@ -62,8 +62,8 @@ class Call:
     def finish(self, outcome: Outcome) -> None:
         if not self.future.done():
             self.future.set_result(outcome)
-            if self.then is not None and isinstance(outcome, Reply):
-                self.then(outcome)
+        if self.then is not None and isinstance(outcome, Reply):
+            self.then(outcome)  # also when nobody waits any more
 
     def fail(self, error: Exception) -> None:
         if not self.future.done():

@@ -67,6 +67,7 @@ class ZkClient:
         self._dialled = 0
         self._session: ZkSession[Call] = ZkSession(config.session_timeout_ms)
         self._link: Link | None = None
+        self._answered_at = 0.0
         self._out: list[bytes] = []
         self._waiting: deque[Call] = deque()
         self._lost: list[Call] = []
@@ -170,13 +171,12 @@ class ZkClient:
         failures = 0
         while True:
             link = await self._dial()
-            if link is None:
-                failures += 1
-                if failures % len(self._servers) == 0:
-                    await asyncio.sleep(backoff_seconds(failures // len(self._servers), self._rng.random()))
-            else:
-                failures = 0
+            if link is not None:
                 await link.gone
+            # A server that lets us in and cuts us off before any answer is not to be stormed either.
+            failures = 0 if link is not None and link.has_served else failures + 1
+            if failures and failures % len(self._servers) == 0:
+                await asyncio.sleep(backoff_seconds(failures // len(self._servers), self._rng.random()))
 
     async def _dial(self) -> Link | None:
         """The next server. None when it did not let us in; also when it said that the session is over."""
@@ -217,6 +217,8 @@ class ZkClient:
                 if one.error in SESSION_GONE:
                     refused.append(one.call)
                 else:
+                    link.has_served = True
+                    self._answered_at = self._loop.time()
                     one.call.finish(Reply(one.error, one.zxid, one.payload))
             elif isinstance(one, Notification):
                 self._hooks.notified(one)
@@ -304,7 +306,9 @@ class ZkClient:
         calls = list(self._lost)
         try:
             findings = await Recovery(self._probe).findings(calls)
-        except LinkLostError as error:
+        except Exception as error:
+            if not isinstance(error, LinkLostError | MetadataError):
+                log.exception("ZooKeeper %s: lost calls cannot be settled", link.name)
             self._drop(link, f"recovery broke off: {error}")  # which changes nothing if it was the link that broke
             return
         if link is not self._link:
@@ -348,7 +352,7 @@ class ZkClient:
             except ProtocolError as fault:
                 self._drop(link, str(fault))
             else:
-                if oldest is not None and now - oldest.sent_at > patience:
+                if oldest is not None and now - max(oldest.sent_at, self._answered_at) > patience:
                     self._drop(link, f"no answer for {patience:.1f} s")
                 elif ping:
                     link.write(ping)

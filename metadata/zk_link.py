@@ -18,6 +18,8 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         loop = asyncio.get_running_loop()
         self.attached: asyncio.Future[bool] = loop.create_future()
+        self.has_served = False
+        """Set by the owner when a request was answered."""
         self.gone: asyncio.Future[None] = loop.create_future()
 
     @property

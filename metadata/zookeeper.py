@@ -3,9 +3,10 @@
 Beyond the contract: a lost connection is repaired behind the caller's back, and `on_session` tells of it. A change
 whose answer was lost is found out about, never repeated blindly; where that cannot tell, OutcomeUnknownError is raised.
 A persistent record whose creation, or a put whose success, must not be taken for somebody else's carries a value that
-nobody else writes. After a reconnect an exact watch hears what it missed; a recursive one hears CHANGED of its own
-path, which stands for anything at or below it. Ephemeral records end with their session: their owners make them again
-on NEW_SESSION, after a look at `owns`.
+nobody else writes; one that another client deletes while the answer is lost may be made a second time. After a
+reconnect an exact watch hears what it missed; a recursive one hears CHANGED of its own path, which stands for anything
+at or below it. Ephemeral records end with their session: their owners make them again on NEW_SESSION, after a look at
+`owns`.
 """
 
 import asyncio

@@ -189,6 +189,21 @@ async def test_a_cut_is_noticed_at_once_and_the_session_kept(store: ZooKeeperSto
     assert recorder.events == [SessionEvent.DISCONNECTED, SessionEvent.CONNECTED]
 
 
+async def test_a_server_that_cuts_us_off_again_and_again_is_not_stormed(store: ZooKeeperStore, proxy: ZkProxy) -> None:
+    session, recorder = store.session_id, SessionRecorder(store)
+    store.watch("/a", Recorder())
+    await store.exists("/a")
+    proxy.swallow = lambda opcode, answer: opcode != 0
+    start, before = asyncio.get_running_loop().time(), proxy.connections
+    proxy.cut()
+    await until(lambda: recorder.events.count(SessionEvent.DISCONNECTED) >= 6)
+    assert asyncio.get_running_loop().time() - start > 0.5
+    assert proxy.connections - before < 10
+    proxy.swallow = None
+    assert await store.exists("/a") is None
+    assert store.session_id == session
+
+
 async def test_a_silent_server_is_left_before_the_session_ends(store: ZooKeeperStore, proxy: ZkProxy) -> None:
     session, recorder = store.session_id, SessionRecorder(store)
     proxy.silent = True

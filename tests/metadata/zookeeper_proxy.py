@@ -94,6 +94,8 @@ class ZkProxy:
         try:
             while True:
                 frame = await _frame(reader)
+                if upstream.is_closing():
+                    return
                 asked[_int_at(frame, 4)] = _int_at(frame, 8)
                 if not self.deaf:
                     self.requests.append(frame[4:])
@@ -119,6 +121,8 @@ class ZkProxy:
                     return
                 step = self.chop_bytes or len(frame)
                 for start in range(0, len(frame), step):
+                    if writer.is_closing():
+                        return
                     writer.write(frame[start : start + step])
                     if self.chop_bytes:
                         await asyncio.sleep(0)
