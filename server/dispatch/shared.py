@@ -17,6 +17,10 @@ class Taker(Protocol):
     def can_take(self) -> bool:
         """Has permits, is not blocked, and its connection takes bytes."""
 
+    @property
+    def entries(self) -> float:
+        """How many entries it takes if it can take any: about its permits by the messages in an entry. Positive."""
+
 
 T = TypeVar("T", bound=Taker)
 
@@ -79,10 +83,16 @@ class RoundRobin(Generic[T]):
                     return members[place]
         return None
 
-    def takers(self) -> list[T]:
-        """Everybody of the best level that has somebody who can take, and can."""
+    def entries(self, entries_max: int) -> int:
+        """How many entries the best level takes that has somebody who can: 0 only when nobody can, at most
+        `entries_max`."""
         for level in self._levels:
-            able = [member for member in level.members if member.can_take]
-            if able:
-                return able
-        return []
+            total = 0.0
+            for member in level.members:
+                if member.can_take:
+                    total += member.entries
+                    if total >= entries_max:
+                        return entries_max
+            if total > 0:
+                return max(1, int(total))
+        return 0

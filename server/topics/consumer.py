@@ -176,6 +176,11 @@ class Consumer:
         return self.permits > 0 and not self.blocked and self.cnx.is_writable
 
     @property
+    def entries(self) -> float:
+        """How many entries it takes by its permits, if it can take any."""
+        return self.permits / self.average.value
+
+    @property
     def room(self) -> int:
         """Messages that may be sent to it now, as far as permits and the limit of unacknowledged ones go."""
         if self.blocked:

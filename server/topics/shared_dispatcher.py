@@ -13,7 +13,7 @@ Sources: PersistentDispatcherMultipleConsumers; facts 5.5.
 import logging
 from collections.abc import Iterable
 
-from server.dispatch.read_plan import entries_to_read, entries_within
+from server.dispatch.read_plan import entries_within
 from server.dispatch.shared import RoundRobin
 from server.topics.consumer import Consumer
 from server.topics.dispatcher import Dispatcher, Read, Source
@@ -33,6 +33,8 @@ class SharedDispatcher(Dispatcher):
         """Over all consumers."""
         self.blocked = False
         """More are unacknowledged than the subscription may have."""
+        self._some_are_blocked = False
+        """Consumers, maybe: spares a look at all of them at each acknowledgement."""
         self._consumers: RoundRobin[Consumer] = RoundRobin()
         self._unacked_max = self.settings.max_unacked_messages_per_subscription
 
@@ -82,10 +84,13 @@ class SharedDispatcher(Dispatcher):
 
     def settled(self) -> None:
         """Lets go on who was blocked by too many unacknowledged messages."""
+        if not self.blocked and not self._some_are_blocked:
+            return
         went_on = self._unblock_if_drained()
         for consumer in self._consumers:
             if consumer.unblock():
                 went_on = True
+        self._some_are_blocked = any(consumer.blocked for consumer in self._consumers)
         if went_on:
             self.kick()
 
@@ -133,14 +138,11 @@ class SharedDispatcher(Dispatcher):
     def _room(self) -> int:
         if self.blocked:
             return 0
-        takers = self._consumers.takers()
-        if not takers:
+        entries = self._consumers.entries(self.settings.dispatcher_max_read_batch_size)
+        if not entries:
             for consumer in self._consumers:
                 consumer.watch_writable()
-            return 0
-        permits = sum([taker.room for taker in takers])
-        average = sum([taker.average.value for taker in takers]) / len(takers)
-        return entries_to_read(permits, average, self.settings.dispatcher_max_read_batch_size)
+        return entries
 
     @property
     def _has_replays(self) -> bool:
@@ -186,6 +188,7 @@ class SharedDispatcher(Dispatcher):
             if again:
                 self.replay.discard(ledger_id, messages.entry_ids[at:stop])
             self.unacked_messages += consumer.take(messages, at, stop)
+            self._some_are_blocked |= consumer.blocked
             if 0 < self._unacked_max <= self.unacked_messages:
                 self.blocked = True
                 log.info("%s: blocked at %d unacknowledged messages", self._name, self.unacked_messages)

@@ -1,6 +1,6 @@
 """Sizes of reads, against a plan that counts one entry after the other."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.dispatch.read_plan import EntryAverage, entries_to_read, entries_within
@@ -8,6 +8,7 @@ from server.dispatch.read_plan import EntryAverage, entries_to_read, entries_wit
 COUNTS = st.lists(st.integers(0, 20), max_size=30)
 
 
+@settings(deadline=None)
 @given(COUNTS, st.integers(0, 30), st.integers(-5, 100))
 def test_entries_are_taken_until_permits_are_used_up(counts: list[int], start: int, permits: int) -> None:
     start = min(start, len(counts))
@@ -19,12 +20,14 @@ def test_entries_are_taken_until_permits_are_used_up(counts: list[int], start: i
     assert entries_within(counts, sum(counts), start, permits) == taken
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(0, 150), st.integers(-5, 300))
 def test_unbatched_entries_cost_one_permit_each(size: int, start: int, permits: int) -> None:
     start = min(start, size)
     assert entries_within([1] * size, size, start, permits) == max(0, min(size - start, permits))
 
 
+@settings(deadline=None)
 @given(st.integers(-10, 10_000), st.floats(1, 1_000), st.integers(1, 500))
 def test_a_read_is_empty_only_without_permits_and_never_beyond_its_limit(
     permits: int, average: float, limit: int
@@ -48,6 +51,7 @@ def test_the_average_follows_batches_and_returns_to_single_messages() -> None:
     assert 1.0 <= average.value < 1.01
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 100), st.integers(0, 10_000)), max_size=50))
 def test_the_average_never_falls_below_one_message(groups: list[tuple[int, int]]) -> None:
     average = EntryAverage()

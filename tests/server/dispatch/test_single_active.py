@@ -3,7 +3,7 @@
 from bisect import bisect_left
 
 import mmh3
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.dispatch.single_active import Candidate, choose_active, ring_hash
@@ -34,6 +34,7 @@ def twin(candidates: list[Candidate], topic: str, partition_index: int, always_h
     return ring[points[at] if at < len(points) else points[0]]
 
 
+@settings(deadline=None)
 @given(CANDIDATES, st.integers(-1, 20), st.booleans(), st.text(max_size=5))
 def test_the_choice_is_java_s(candidates: list[Candidate], partition_index: int, always_hash: bool, end: str) -> None:
     topic = TOPIC + end.encode("utf-8", "ignore").decode()
@@ -55,6 +56,7 @@ def test_partitions_spread_over_consumers_of_the_best_priority() -> None:
     assert chosen == ["a", "b", "c", "a", "b", "c"]
 
 
+@settings(deadline=None)
 @given(st.sets(NAMES, min_size=2, max_size=6))
 def test_few_topics_move_when_a_consumer_leaves(names: set[str]) -> None:
     candidates = [Candidate(name, 0) for name in sorted(names)]

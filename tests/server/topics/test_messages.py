@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_proto.payload import build_broker_entry_metadata, build_payload
@@ -73,6 +73,7 @@ def test_an_entry_that_does_not_decode_goes_to_the_client_as_one_message() -> No
     assert messages.counts == [1, 1, 1]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 20), st.integers(0, 50), st.sets(st.integers(0, 70)), st.data())
 def test_acknowledged_entries_are_left_out(size: int, first: int, acked: set[int], data: st.DataObject) -> None:
     payloads = [payload(b"%d" % number) for number in range(first, first + size)]

@@ -1,7 +1,7 @@
 """Who may produce (the table of facts 4.1), and what a failing storage does to that."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_proto.errors import ProducerBusy, ProducerFenced, PulsarError
@@ -131,6 +131,7 @@ def test_no_new_ledger_means_that_the_storage_is_down() -> None:
 EVENTS = st.sampled_from(["succeeded", "failed", "drained", "held", "tried", "not"])
 
 
+@settings(deadline=None)
 @given(st.lists(EVENTS, max_size=60))
 def test_whatever_happens_the_fence_opens_only_by_a_try_that_worked(events: list[str]) -> None:
     fence = PublishFence()

@@ -1,6 +1,6 @@
 """What Shared subscriptions remember of messages that are out, against plain dictionaries and sets."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_proto.ids import Position
@@ -14,6 +14,7 @@ OPERATIONS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(OPERATIONS)
 def test_the_replay_queue_is_a_sorted_set_of_positions(operations: list[tuple[str, int, int, int]]) -> None:
     queue = ReplayQueue()
@@ -40,6 +41,7 @@ def test_the_replay_queue_is_a_sorted_set_of_positions(operations: list[tuple[st
         assert queue.contains(ledger_id, entry_id) == ((ledger_id, entry_id) in twin)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["add", "pop", "reduce"]), LEDGERS, ENTRIES, st.integers(1, 5)), max_size=60))
 def test_pending_acks_are_a_dictionary_of_counts(operations: list[tuple[str, int, int, int]]) -> None:
     pending = PendingAcks()
@@ -62,6 +64,7 @@ def test_pending_acks_are_a_dictionary_of_counts(operations: list[tuple[str, int
     assert pending.messages == len(pending) == 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), LEDGERS, ENTRIES), max_size=60))
 def test_redelivery_counts_grow_until_they_are_forgotten(operations: list[tuple[bool, int, int]]) -> None:
     counts = RedeliveryCounts()
