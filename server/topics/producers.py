@@ -177,7 +177,11 @@ class TopicProducers:
         self.access.waiting.append(waiter)
         log.info("%s waits for exclusive access", producer)
         producer.cnx.write(producer_success_frame(request_id, producer.name, producer_ready=False))
-        await waiter.granted
+        try:
+            await waiter.granted
+        except asyncio.CancelledError:
+            producer.close()  # the client left, maybe in the moment in which it got access
+            raise
 
     async def _grant_next(self) -> None:
         """Gives access to the first who waits and is still there."""
@@ -194,9 +198,11 @@ class TopicProducers:
                 try:
                     await self._become_exclusive(waiter.producer, self.access.next_epoch(None))
                 except Exception as error:
-                    waiter.granted.set_exception(error)
+                    if not waiter.granted.done():
+                        waiter.granted.set_exception(error)
                 else:
-                    waiter.granted.set_result(None)
+                    if not waiter.granted.done():  # else it closes the producer itself
+                        waiter.granted.set_result(None)
         finally:
             self._granting = None
 

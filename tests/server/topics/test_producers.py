@@ -188,6 +188,24 @@ async def test_waiting_producers_are_told_and_get_their_turn_in_order() -> None:
         await lost
 
 
+@pytest.mark.parametrize("turns", range(8))
+async def test_who_leaves_while_it_gets_exclusive_access_does_not_keep_it(turns: int) -> None:
+    scene, cnx, leaving = Scene(), FakeConnection(), FakeConnection("/leaving")
+    first = await scene.producer(cnx, "first", producer_access_mode=pb.WaitForExclusive)
+    waiting = asyncio.ensure_future(scene.producer(leaving, "waits", producer_access_mode=pb.WaitForExclusive))
+    await settle()
+    first.close()
+    await settle(turns)
+    leaving.is_open = False
+    if waiting.done():
+        waiting.result().close()  # it was told: its connection closes it
+    waiting.cancel()
+    await settle()
+    assert scene.topic.producers == {}
+    after = await scene.producer(cnx, "after", producer_access_mode=pb.Exclusive)
+    assert scene.topic.producers == {"after": after}
+
+
 async def test_fencing_refuses_those_who_wait() -> None:
     scene, cnx = Scene(), FakeConnection()
     await scene.producer(cnx)
