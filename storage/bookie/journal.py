@@ -10,6 +10,7 @@ and every group from then on fails. Only a restart, which reads what is really t
 
 import logging
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,14 @@ from typing import Any
 
 from storage.bookie.durable_file import DurableFile, OpenFile, replace_file, sync_directory
 from storage.bookie.errors import is_no_room
-from storage.bookie.journal_format import FILE_HEADER_SIZE, BatchKind, JournalPosition, encode_batch, file_header
+from storage.bookie.journal_format import (
+    FILE_HEADER_SIZE,
+    BatchKind,
+    JournalPosition,
+    encode_batch,
+    file_header,
+    salt_of,
+)
 from storage.bookie.journal_replay import journal_path, list_journals
 
 log = logging.getLogger(__name__)
@@ -65,9 +73,12 @@ class Journal:
         self._open_file = open_file
         if start.offset == 0:
             start = start._replace(offset=FILE_HEADER_SIZE)
-            self._file = self._create(start.journal_id, start.sequence)
+            self._file, self._salt = self._create(start.journal_id, start.sequence)
         else:
             self._file = open_file(journal_path(directory, start.journal_id))
+            salt = salt_of(self._file.read(FILE_HEADER_SIZE, 0))
+            assert salt is not None, "replay verified batches of this file"
+            self._salt = salt
         self.start_position = start
         self._position = start
         self._queue: SimpleQueue[Group | None] = SimpleQueue()
@@ -136,7 +147,7 @@ class Journal:
             lengths = list(chain.from_iterable([group[1] for group in groups]))
             controls = list(chain.from_iterable([group[3] for group in groups]))
         journal_id, offset, sequence = self._position
-        end = self._file.write(encode_batch(journal_id, sequence, controls, entries, lengths), offset)
+        end = self._file.write(encode_batch(journal_id, sequence, self._salt, controls, entries, lengths), offset)
         self._file.sync()
         self._position = JournalPosition(journal_id, end, sequence + 1)
         self.batches += 1
@@ -162,21 +173,21 @@ class Journal:
     def _continue_in_next_file(self) -> None:
         """The next file exists durably before this one says that the journal goes on there."""
         journal_id, offset, sequence = self._position
-        fresh = self._create(journal_id + 1, sequence + 1)
+        fresh, salt = self._create(journal_id + 1, sequence + 1)
         try:
-            self._file.write(encode_batch(journal_id, sequence, (), [], [], BatchKind.CONTINUED), offset)
+            self._file.write(encode_batch(journal_id, sequence, self._salt, (), [], [], BatchKind.CONTINUED), offset)
             self._file.sync()
         except OSError:
             fresh.close()  # and left there: the record may have reached the disk, and replay removes an unused file
             raise
         self._file.close()
-        self._file = fresh
+        self._file, self._salt = fresh, salt
         self._position = JournalPosition(journal_id + 1, FILE_HEADER_SIZE, sequence + 1)
 
-    def _create(self, journal_id: int, first_sequence: int) -> DurableFile:
-        path = journal_path(self._directory, journal_id)
-        replace_file(path, file_header(journal_id, first_sequence))
-        return self._open_file(path)
+    def _create(self, journal_id: int, first_sequence: int) -> tuple[DurableFile, int]:
+        path, salt = journal_path(self._directory, journal_id), secrets.randbits(32)
+        replace_file(path, file_header(journal_id, first_sequence, salt))
+        return self._open_file(path), salt
 
 
 def drop_journals(directory: str, mark: JournalPosition, backups: int) -> None:

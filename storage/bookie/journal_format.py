@@ -1,10 +1,11 @@
 """The journal's bytes: a file header, then batches; what one fdatasync made durable is one batch. No I/O here.
 
-    file header, 32 bytes: "MGJF", u32 version 1, u64 journal id, u64 sequence number of its first batch,
-                           u32 zero, u32 CRC32C of the 28 bytes before
-    batch, 40 + n bytes:   "MGJB", u32 CRC32C of all that follows in the batch, u64 journal id, u64 sequence number,
-                           u32 kind, u32 control records, u32 records, u32 bytes that follow the header,
-                           then u32 length per record, then the records
+    file header, 64 bytes: "MGJF", u32 version 1, u64 journal id, u64 sequence number of its first batch, u32 salt,
+                           u32 CRC32C of the 28 bytes before; then the same 32 bytes again
+    batch, 44 + n bytes:   "MGJB", u32 CRC32C of the next 36 bytes, u32 CRC32C of all that follows these (both
+                           continued from the salt instead of from 0), u64 journal id, u64 sequence number, u32 kind,
+                           u32 control records, u32 records, u32 bytes that follow, then u32 length per record, then
+                           the records
 
 Control records come first in a batch; they are laid out as Apache's special journal entries (i64 ledger, i64 negative
 entry id, ...) but, unlike there, are told apart by their place, since clients may store negative entry ids. Every other
@@ -12,11 +13,14 @@ record is an entry as the client made it, which begins with i64 ledger id, i64 e
 
 Sequence numbers grow by one from batch to batch and across files; there is no padding. Since one batch at a time is
 written and synced, bytes behind a damaged batch that hold a whole later batch prove that the damaged one was durable.
-All integers are big-endian.
+The salt, random and different in each file, keeps clients from forging that proof with the bytes of an entry, and the
+header's own checksum keeps a search for it from reading behind everything that looks like a header. All integers are
+big-endian.
 """
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import IntEnum
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -25,15 +29,13 @@ from pulsar_proto.checksum import crc32c
 
 FILE_MAGIC = b"MGJF"
 FILE_VERSION = 1
-FILE_HEADER_SIZE = 32
+FILE_HEADER_SIZE = 64
 BATCH_MAGIC = b"MGJB"
-BATCH_HEADER_SIZE = 40
-MAX_BATCH_BYTES = 1 << 30
-"""A length beyond this is damage, not a batch: no memory is asked for it."""
-
+BATCH_HEADER_SIZE = 44
 _FILE_HEADER = struct.Struct(">4sIQQI")
+_HEADER_COPY_SIZE = 32
 _BATCH_START = struct.Struct(">4sI")
-_BATCH_REST = struct.Struct(">QQIIII")
+_BATCH_REST = struct.Struct(">IQQIIII")
 _U32 = struct.Struct(">I")
 _IDS = struct.Struct(">qq")
 _KEY_RECORD = struct.Struct(">qqI")
@@ -77,28 +79,37 @@ class ControlRecord(NamedTuple):
     data: bytes
 
 
-def file_header(journal_id: int, first_sequence: int) -> bytes:
-    head = _FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, journal_id, first_sequence, 0)
-    return head + _U32.pack(crc32c(head))
+def file_header(journal_id: int, first_sequence: int, salt: int) -> bytes:
+    head = _FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, journal_id, first_sequence, salt)
+    return 2 * (head + _U32.pack(crc32c(head)))
 
 
-def parse_file_header(data: bytes) -> tuple[int, int]:
-    """(journal id, first sequence number); ValueError says what is wrong."""
-    if len(data) < FILE_HEADER_SIZE:
+def parse_file_header(data: bytes) -> tuple[int, int, int]:
+    """(journal id, first sequence number, salt) of 32 bytes or more; ValueError says what is wrong."""
+    if len(data) < _HEADER_COPY_SIZE:
         raise ValueError("the file is shorter than its header")
-    magic, version, journal_id, first_sequence, _ = _FILE_HEADER.unpack_from(data)
+    magic, version, journal_id, first_sequence, salt = _FILE_HEADER.unpack_from(data)
     if magic != FILE_MAGIC:
         raise ValueError("not a journal file")
     if crc32c(data[: _FILE_HEADER.size]) != _U32.unpack_from(data, _FILE_HEADER.size)[0]:
         raise ValueError("header checksum mismatch")
     if version != FILE_VERSION:
         raise ValueError(f"journal format {version}, this program knows {FILE_VERSION}")
-    return journal_id, first_sequence
+    return journal_id, first_sequence, salt
+
+
+def salt_of(header: bytes) -> int | None:
+    """The salt by whichever copy of the header is whole; without it no batch of the file can be verified."""
+    for start in (0, _HEADER_COPY_SIZE):
+        with suppress(ValueError):
+            return parse_file_header(header[start : start + _HEADER_COPY_SIZE])[2]
+    return None
 
 
 def encode_batch(
     journal_id: int,
     sequence: int,
+    salt: int,
     controls: Sequence[bytes],
     entries: list[bytes],
     entry_lengths: list[int],
@@ -109,34 +120,32 @@ def encode_batch(
     Pieces because one checksum call over megabytes gives the interpreter lock away and waits to get it back.
     """
     lengths = [*map(len, controls), *entry_lengths]
-    table = struct.pack(f">{len(lengths)}I", *lengths)
     payload = sum(lengths)
-    rest = _BATCH_REST.pack(journal_id, sequence, kind, len(controls), len(lengths), len(table) + payload)
-    head = b"".join((rest, table, *controls))
-    crc = crc32c(head)
+    table = b"".join((struct.pack(f">{len(lengths)}I", *lengths), *controls))
+    crc = crc32c(table, salt)
     pieces = entries
     if entries and payload < _LARGE_ENTRY_BYTES * len(entries):
         step = max(1, _JOINED_PIECE_BYTES * len(entries) // (payload + 1))
         pieces = [b"".join(entries[start : start + step]) for start in range(0, len(entries), step)]
     for piece in pieces:
         crc = crc32c(piece, crc)
-    return [_BATCH_START.pack(BATCH_MAGIC, crc) + head, *pieces]
+    size = 4 * len(lengths) + payload
+    rest = _BATCH_REST.pack(crc, journal_id, sequence, kind, len(controls), len(lengths), size)
+    return [_BATCH_START.pack(BATCH_MAGIC, crc32c(rest, salt)) + rest + table, *pieces]
 
 
-def parse_batch_header(data: bytes) -> BatchHeader | None:
-    """None where the bytes cannot begin a batch. Nothing is proven until `verify_batch`."""
+def parse_batch_header(data: bytes, salt: int) -> BatchHeader | None:
+    """None where the bytes are no whole header of this file."""
     if len(data) < BATCH_HEADER_SIZE or data[:4] != BATCH_MAGIC:
         return None
-    (crc,) = _U32.unpack_from(data, 4)
-    header = BatchHeader(crc, *_BATCH_REST.unpack_from(data, 8))
-    if header.length > MAX_BATCH_BYTES or header.length < 4 * header.records or header.controls > header.records:
+    if crc32c(data[8:BATCH_HEADER_SIZE], salt) != _U32.unpack_from(data, 4)[0]:
         return None
-    return header
+    return BatchHeader(*_BATCH_REST.unpack_from(data, 8))
 
 
-def verify_batch(header_bytes: bytes, body: bytes, header: BatchHeader) -> bool:
-    """`header_bytes` are the 40 that `header` came from, `body` the bytes behind them."""
-    return len(body) == header.length and crc32c(body, crc32c(header_bytes[8:])) == header.crc
+def verify_batch(header: BatchHeader, body: bytes, salt: int) -> bool:
+    """`body`: the bytes behind the header, as many as it says if there are so many."""
+    return len(body) == header.length and crc32c(body, salt) == header.crc
 
 
 def split_batch(header: BatchHeader, body: bytes) -> tuple[list[ControlRecord], list[bytes]]:

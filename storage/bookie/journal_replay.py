@@ -26,6 +26,7 @@ from storage.bookie.journal_format import (
     JournalPosition,
     parse_batch_header,
     parse_file_header,
+    salt_of,
     split_batch,
     verify_batch,
 )
@@ -66,6 +67,8 @@ class JournalReplay:
         self._apply = apply
         self._skip_damage = skip_damage
         self.skipped = False
+        self._leave = False
+        """The current file's header is damaged and was skipped: the journal goes on in another one."""
         self.batches = 0
         self.end = JournalPosition(1, 0, 1)
 
@@ -87,6 +90,8 @@ class JournalReplay:
                     continue
                 torn_at = self.end if torn else None
             self._finish(chain[index + 1 :], torn_at)
+            if self._leave:
+                self.end = JournalPosition(journal_id + 1, 0, self.end.sequence)
             return
 
     def _chain(self) -> list[int]:
@@ -112,17 +117,21 @@ class JournalReplay:
         """(the file says that the next one goes on, bytes that are no batch stand at the end)."""
         if journal_id != self.end.journal_id or self.end.offset == 0:
             self.end = JournalPosition(journal_id, FILE_HEADER_SIZE, self.end.sequence)
+        self._leave = False
         self._check_file_header(data, journal_id)
+        salt = salt_of(data[:FILE_HEADER_SIZE])
+        if salt is None:
+            return False, False  # neither copy of the header is whole: nothing in the file can be believed
         if self.end.offset > len(data):
             self._damage(journal_id, len(data), f"the mark stands at offset {self.end.offset}, behind its end")
             self.end = self.end._replace(offset=len(data))
         while True:
-            header = self._replay_batches(data)
+            header = self._replay_batches(data, salt)
             if header is not None:
                 return True, False
             if self.end.offset == len(data):
                 return False, False
-            found = _find_batch(data, self.end)
+            found = _find_batch(data, self.end, salt)
             if found is None:
                 return False, True
             offset, sequence = found
@@ -132,9 +141,10 @@ class JournalReplay:
 
     def _check_file_header(self, data: Data, journal_id: int) -> None:
         try:
-            header_id, first_sequence = parse_file_header(data[:FILE_HEADER_SIZE])
+            header_id, first_sequence, _ = parse_file_header(data[:FILE_HEADER_SIZE])
         except ValueError as error:
             self._damage(journal_id, 0, str(error))
+            self._leave = True
             return
         if header_id != journal_id:
             self._damage(journal_id, 0, f"the header is that of journal {header_id}")
@@ -142,10 +152,10 @@ class JournalReplay:
             self._damage(journal_id, 0, f"it begins with batch {first_sequence}, not {self.end.sequence}")
             self.end = self.end._replace(sequence=first_sequence)
 
-    def _replay_batches(self, data: Data) -> BatchHeader | None:
+    def _replay_batches(self, data: Data, salt: int) -> BatchHeader | None:
         """Applies batches from `end` on until there is none; returns the header of CONTINUED when it comes to it."""
         journal_id, offset, sequence = self.end
-        while (found := _read_batch(data, offset)) is not None:
+        while (found := _read_batch(data, offset, salt)) is not None:
             header, body = found
             if header.journal_id != journal_id or header.sequence != sequence:
                 break
@@ -168,8 +178,9 @@ class JournalReplay:
         """The first of the later files that holds a batch; one that was only just created does not count."""
         for journal_id in later:
             with _mapped(journal_path(self._directory, journal_id)) as data:
-                start = JournalPosition(journal_id, min(FILE_HEADER_SIZE, len(data)), 0)
-                if _find_batch(data, start) is not None:
+                salt = salt_of(data[:FILE_HEADER_SIZE])
+                start = JournalPosition(journal_id, FILE_HEADER_SIZE, 0)
+                if salt is not None and _find_batch(data, start, salt) is not None:
                     return journal_id
         return None
 
@@ -225,27 +236,21 @@ def _mapped(path: str) -> Iterator[Data]:
             data.close()
 
 
-def _read_batch(data: Data, offset: int) -> tuple[BatchHeader, bytes] | None:
-    head = data[offset : offset + BATCH_HEADER_SIZE]
-    header = parse_batch_header(head)
+def _read_batch(data: Data, offset: int, salt: int) -> tuple[BatchHeader, bytes] | None:
+    header = parse_batch_header(data[offset : offset + BATCH_HEADER_SIZE], salt)
     if header is None:
         return None
     start = offset + BATCH_HEADER_SIZE
     body = data[start : start + header.length]
-    return (header, body) if verify_batch(head, body, header) else None
+    return (header, body) if verify_batch(header, body, salt) else None
 
 
-def _find_batch(data: Data, after: JournalPosition) -> tuple[int, int] | None:
+def _find_batch(data: Data, after: JournalPosition, salt: int) -> tuple[int, int] | None:
     """(offset, sequence number) of the first whole batch at or behind a position, not older than it."""
     offset = data.find(BATCH_MAGIC, after.offset)
     while offset >= 0:
-        header = parse_batch_header(data[offset : offset + BATCH_HEADER_SIZE])
-        if (
-            header is not None
-            and header.journal_id == after.journal_id
-            and header.sequence >= after.sequence
-            and _read_batch(data, offset) is not None
-        ):
-            return offset, header.sequence
+        found = _read_batch(data, offset, salt)
+        if found is not None and found[0].journal_id == after.journal_id and found[0].sequence >= after.sequence:
+            return offset, found[0].sequence
         offset = data.find(BATCH_MAGIC, offset + 1)
     return None

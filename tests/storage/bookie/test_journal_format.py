@@ -15,81 +15,82 @@ from storage.bookie.journal_format import (
     parse_batch_header,
     parse_control,
     parse_file_header,
+    salt_of,
     split_batch,
     verify_batch,
 )
 from tests.storage.bookie.helpers import entry_of
 
+SALT = 0x1234
+
 
 def decode(data: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
-    header = parse_batch_header(data[:BATCH_HEADER_SIZE])
+    header = parse_batch_header(data[:BATCH_HEADER_SIZE], SALT)
     assert header is not None
     body = data[BATCH_HEADER_SIZE:]
-    assert verify_batch(data[:BATCH_HEADER_SIZE], body, header)
+    assert verify_batch(header, body, SALT)
     controls, entries = split_batch(header, body)
     return [tuple(control) for control in controls], entries  # type: ignore[misc]
 
 
-def test_the_file_header_is_32_bytes_with_a_checksum() -> None:
-    header = file_header(3, 77)
-    head = b"MGJF" + bytes.fromhex("00000001 0000000000000003 000000000000004d 00000000")
-    assert header == head + crc32c(head).to_bytes(4, "big")
-    assert parse_file_header(header) == (3, 77)
+def test_the_file_header_is_32_bytes_with_a_checksum_and_stands_twice() -> None:
+    header = file_header(3, 77, 0xABCD)
+    head = b"MGJF" + bytes.fromhex("00000001 0000000000000003 000000000000004d 0000abcd")
+    assert header == 2 * (head + crc32c(head).to_bytes(4, "big"))
+    assert parse_file_header(header) == (3, 77, 0xABCD)
 
 
-def test_a_file_header_with_a_flipped_bit_is_refused() -> None:
-    header = file_header(3, 77)
-    for position in range(len(header)):
+def test_a_file_header_with_a_flipped_bit_is_refused_but_its_salt_is_known() -> None:
+    header = file_header(3, 77, 0xABCD)
+    for position in range(32):
         damaged = header[:position] + bytes([header[position] ^ 1]) + header[position + 1 :]
         with pytest.raises(ValueError):
             parse_file_header(damaged)
+        assert salt_of(damaged) == 0xABCD
+        assert salt_of(damaged[:32]) is None
 
 
 def test_a_batch_byte_by_byte() -> None:
-    batch = b"".join(encode_batch(1, 5, [fence_record(9)], [b"first", b"second"], [5, 6]))
-    rest = bytes.fromhex(
-        "0000000000000001 0000000000000005 00000000 00000001 00000003 00000027"  # id, sequence, kind, controls, records
-        "00000010 00000005 00000006"  # table of lengths
-        "0000000000000009 ffffffffffffe000"  # the fence record
-    )
-    rest += b"firstsecond"
-    assert batch == b"MGJB" + crc32c(rest).to_bytes(4, "big") + rest
+    batch = b"".join(encode_batch(1, 5, SALT, [fence_record(9)], [b"first", b"second"], [5, 6]))
+    body = bytes.fromhex("00000010 00000005 00000006" + "0000000000000009 ffffffffffffe000") + b"firstsecond"
+    rest = crc32c(body, SALT).to_bytes(4, "big")
+    rest += bytes.fromhex("0000000000000001 0000000000000005 00000000 00000001 00000003 00000027")
+    assert batch == b"MGJB" + crc32c(rest, SALT).to_bytes(4, "big") + rest + body
 
 
 @given(st.lists(st.binary(max_size=200), max_size=300), st.integers(0, 3))
 def test_a_batch_reads_back_as_it_was_written(entries: list[bytes], keys: int) -> None:
     controls = [ledger_key_record(number, b"key") for number in range(keys)]
-    batch = b"".join(encode_batch(1, 5, controls, entries, list(map(len, entries))))
+    batch = b"".join(encode_batch(1, 5, SALT, controls, entries, list(map(len, entries))))
     assert decode(batch) == ([(number, LEDGER_KEY, b"key") for number in range(keys)], entries)
 
 
 def test_large_entries_are_written_as_they_are_and_not_joined() -> None:
     entries = [bytes(40_000), b"x" * 50_000]
-    buffers = encode_batch(1, 5, [], entries, [40_000, 50_000])
+    buffers = encode_batch(1, 5, SALT, [], entries, [40_000, 50_000])
     assert [buffer is entry for buffer, entry in zip(buffers[1:], entries, strict=True)] == [True, True]
     assert decode(b"".join(buffers)) == ([], entries)
 
 
 def test_small_entries_are_joined_into_pieces_of_some_64_kilobytes() -> None:
     entries = [bytes(1000)] * 640
-    sizes = [len(buffer) for buffer in encode_batch(1, 5, [], entries, [1000] * 640)[1:]]
+    sizes = [len(buffer) for buffer in encode_batch(1, 5, SALT, [], entries, [1000] * 640)[1:]]
     assert max(sizes) <= 66_000
     assert sum(sizes) == 640_000
 
 
 def test_any_flipped_bit_of_a_batch_is_noticed() -> None:
-    batch = b"".join(encode_batch(1, 5, [], [entry_of(1, 0)], [len(entry_of(1, 0))]))
+    batch = b"".join(encode_batch(1, 5, SALT, [], [entry_of(1, 0)], [len(entry_of(1, 0))]))
     for position in range(len(batch)):
         damaged = batch[:position] + bytes([batch[position] ^ 1]) + batch[position + 1 :]
-        header = parse_batch_header(damaged)
-        head, body = damaged[:BATCH_HEADER_SIZE], damaged[BATCH_HEADER_SIZE:]
-        assert header is None or not verify_batch(head, body, header)
+        header = parse_batch_header(damaged[:BATCH_HEADER_SIZE], SALT)
+        assert header is None or not verify_batch(header, damaged[BATCH_HEADER_SIZE:], SALT)
+        assert (header is None) == (position < BATCH_HEADER_SIZE)
 
 
-def test_a_huge_length_is_no_batch() -> None:
-    batch = bytearray(b"".join(encode_batch(1, 5, [], [b"x"], [1])))
-    batch[36:40] = b"\xff\xff\xff\xff"
-    assert parse_batch_header(bytes(batch)) is None
+def test_a_batch_made_without_the_salt_is_none() -> None:
+    forged = b"".join(encode_batch(1, 5, 0, [], [b"x"], [1]))
+    assert parse_batch_header(forged, SALT) is None
 
 
 def test_control_records_are_laid_out_as_apaches() -> None:
@@ -100,5 +101,5 @@ def test_control_records_are_laid_out_as_apaches() -> None:
 
 def test_an_entry_with_a_control_records_id_stays_an_entry() -> None:
     odd = entry_of(1, LEDGER_KEY, b"payload")
-    batch = b"".join(encode_batch(1, 5, [], [odd], [len(odd)], BatchKind.RECORDS))
+    batch = b"".join(encode_batch(1, 5, SALT, [], [odd], [len(odd)], BatchKind.RECORDS))
     assert decode(batch) == ([], [odd])

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from storage.bookie.errors import JournalDamaged, JournalMissing, MarkDamaged
-from storage.bookie.journal_format import FILE_HEADER_SIZE, JournalPosition
+from storage.bookie.journal_format import FILE_HEADER_SIZE, JournalPosition, encode_batch
 from storage.bookie.journal_replay import JournalReplay, journal_path, list_journals
-from tests.storage.bookie.helpers import entries_of, flip_byte
+from tests.storage.bookie.helpers import entries_of, entry_of, flip_byte
 from tests.storage.bookie.test_journal import group, journal_in
 
 
@@ -55,7 +55,7 @@ def test_replay_crosses_files(tmp_path: Path) -> None:
     assert written.replay(written.ends[4]).entries == expected(*range(4, 20))
 
 
-@pytest.mark.parametrize("cut", [1, 39, 40, 41, 500, 1075])
+@pytest.mark.parametrize("cut", [1, 43, 44, 45, 500, 1079])
 def test_a_torn_tail_is_cut_with_one_warning_that_names_file_and_offset(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, cut: int
 ) -> None:
@@ -80,7 +80,7 @@ def test_a_tail_whose_pages_never_reached_the_disk_is_cut(tmp_path: Path) -> Non
     assert written.replay().entries == expected(*range(19))
 
 
-@pytest.mark.parametrize("position", [0, 4, 30, 39, 40, 500])
+@pytest.mark.parametrize("position", [0, 4, 8, 30, 43, 44, 500])
 def test_damage_with_batches_behind_it_stops_the_start_and_changes_nothing(tmp_path: Path, position: int) -> None:
     written = Written(tmp_path)
     flip_byte(written.path(), written.ends[10].offset + position)
@@ -209,3 +209,32 @@ def test_an_empty_file_is_damage_that_can_be_skipped(tmp_path: Path) -> None:
     with pytest.raises(JournalDamaged, match="shorter than its header"):
         written.replay()
     assert written.replay(skip_damage=True).entries[-1:] == expected(19)
+
+
+def test_a_message_that_looks_like_batches_does_not_make_a_torn_tail_damage(tmp_path: Path) -> None:
+    forged = b"".join(encode_batch(1, 1 << 40, 0, [], [b"x" * 100], [100]))
+    with journal_in(tmp_path) as opened:
+        end = opened.commit(group(0, 1)).position
+        entry = entry_of(1, 1, forged * 50)
+        opened.commit(([entry], [len(entry)], len(entry), (), None))
+    os.truncate(journal_path(str(tmp_path), 1), os.path.getsize(journal_path(str(tmp_path), 1)) - 1)
+    replayed = Replayed(tmp_path, None, False)
+    assert replayed.entries == entries_of(1, [0], 20)
+    assert replayed.end == end
+
+
+def test_told_to_skip_a_damaged_header_it_reads_by_the_copy_and_leaves_the_file(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    flip_byte(written.path(), 26)
+    replayed = written.replay(skip_damage=True)
+    assert replayed.entries == expected(*range(20))
+    assert replayed.end == JournalPosition(2, 0, written.ends[20].sequence)
+
+
+def test_told_to_skip_a_file_without_any_header_it_goes_on_behind_it(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    for position in (26, 58):
+        flip_byte(written.path(), position)
+    replayed = written.replay(skip_damage=True)
+    assert replayed.entries == []
+    assert replayed.end == JournalPosition(2, 0, 1)
