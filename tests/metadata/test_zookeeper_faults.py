@@ -252,7 +252,7 @@ async def test_an_idle_session_is_kept_by_pings(store: ZooKeeperStore, proxy: Zk
 
 
 async def test_an_ended_session_is_told_and_a_new_one_begun(
-    store: ZooKeeperStore, server: ZooKeeperServer, direct: ZooKeeperStore
+    store: ZooKeeperStore, proxy: ZkProxy, server: ZooKeeperServer, direct: ZooKeeperStore
 ) -> None:
     session, recorder = store.session_id, SessionRecorder(store)
     events = Recorder()
@@ -266,7 +266,11 @@ async def test_an_ended_session_is_told_and_a_new_one_begun(
             made.append(asyncio.ensure_future(store.create("/e", b"again", ephemeral=True)))
 
     store.on_session(make_again)
+    proxy.refusing = True
+    proxy.cut()
+    await recorder.until(SessionEvent.DISCONNECTED)
     await end_session(store, server.port)
+    proxy.refusing = False
     await recorder.until(SessionEvent.NEW_SESSION)
     await asyncio.gather(*made)
     assert store.session_id != session

@@ -45,12 +45,12 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def end_session(store: ZooKeeperStore, port: int) -> None:
-    """Closes the store's session from elsewhere, as the servers do when its time has passed."""
+    """Closes the store's session from elsewhere, as the servers do when its time has passed. The store must be cut off
+    meanwhile, else it takes its session back."""
     own = store._client._session
     session: ZkSession[str] = ZkSession(own.timeout_ms)
     session.session_id, session.password, session.last_zxid = own.session_id, own.password, 0
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    # In one piece: the store comes back at once and would take the session over before a second one.
     writer.write(session.dial(0.0) + zk_codec.frame(zk_codec.close_body(), 1))
     await reader.read()
     writer.close()
