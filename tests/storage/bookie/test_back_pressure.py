@@ -1,3 +1,5 @@
+"""Adds beyond the write cache wait, in order and within bounds, and are refused after the throttle time."""
+
 import asyncio
 from pathlib import Path
 from typing import Any

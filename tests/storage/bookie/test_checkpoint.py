@@ -1,3 +1,5 @@
+"""Checkpoints: what they move to the logs, when they start, and what a failed one leaves."""
+
 import asyncio
 import os
 from pathlib import Path

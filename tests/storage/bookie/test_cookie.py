@@ -1,3 +1,5 @@
+"""A data folder of another bookie, or one with a part missing, is refused with the reason."""
+
 import os
 import shutil
 import subprocess

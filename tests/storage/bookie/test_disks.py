@@ -1,3 +1,5 @@
+"""When a disk counts as full, as usable again, and what may be written meanwhile."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""The RocksDB index of runs, against a dumb twin and against damage."""
+
 import os
 import shutil
 from collections.abc import Iterator, Sequence

@@ -1,3 +1,5 @@
+"""Entry logs: writing, reading, recovery of a log whose writer was killed."""
+
 import os
 import struct
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""The bytes of an entry log: blocks, footers, and every way in which they can be damaged."""
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""Deleted ledgers give their space back; compaction keeps every live entry."""
+
 import asyncio
 import random
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Runs of entries as index records: gaps, repeated ids, bounds, against a dumb twin."""
+
 from collections.abc import Sequence
 
 from hypothesis import given

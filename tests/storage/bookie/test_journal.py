@@ -1,3 +1,5 @@
+"""The journal thread: groups in one sync, rotation, a full disk, a failed sync."""
+
 import logging
 import os
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""The bytes of the journal: batches, file headers, and what is no batch."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""Replay from the mark: a torn tail is cut, damage in the middle stops the start."""
+
 import logging
 import os
 from pathlib import Path

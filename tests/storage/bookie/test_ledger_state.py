@@ -1,3 +1,5 @@
+"""Master keys and fences, kept over restarts."""
+
 import pytest
 
 from storage.bookie.ledger_state import LedgerState, LedgerStates

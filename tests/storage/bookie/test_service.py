@@ -1,3 +1,5 @@
+"""A whole bookie by its channel: adds, reads, fences, restarts."""
+
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence

@@ -1,3 +1,5 @@
+"""The two halves of the write cache, against a dumb twin."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
