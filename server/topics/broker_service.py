@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from functools import partial
+from typing import Any
 
 from metadata import paths
 from metadata.errors import NoNodeError
@@ -129,6 +130,7 @@ class BrokerService:
         task = self._loading.get(name.full)
         if task is None:
             task = self._loading[name.full] = asyncio.get_running_loop().create_task(self._load(name))
+            task.add_done_callback(partial(_log_failure, f"{name.full}: loading"))
         done, _ = await asyncio.wait([task], timeout=self.settings.topic_load_timeout_seconds)
         if not done:
             raise ServiceNotReady(f"Topic {name.full} is still being loaded")
@@ -179,15 +181,23 @@ class BrokerService:
 
     def _lost(self, topic: Topic) -> None:
         if self.topics.get(topic.name.full) is topic:
-            self._close_task(topic).add_done_callback(_log_failure)
+            self._close_task(topic)
 
-    def _close_task(self, topic: Topic) -> "asyncio.Task[None]":
+    def _close_task(self, topic: Topic, *, delete: bool = False) -> "asyncio.Task[None]":
         """Takes the topic out of use at once; a load that is asked for meanwhile waits."""
         full_name = topic.name.full
         del self.topics[full_name]
-        task = self._closing[full_name] = asyncio.get_running_loop().create_task(topic.close())
+        work = self._close_and_delete(topic) if delete else topic.close()
+        task = self._closing[full_name] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda _: self._closing.pop(full_name))
+        task.add_done_callback(partial(_log_failure, f"{full_name}: closing"))
         return task
+
+    async def _close_and_delete(self, topic: Topic) -> None:
+        await topic.close()
+        with storage_faults_told():
+            await self._factory.delete(topic.name.managed_ledger_name)
+        log.info("%s: deleted", topic)
 
     async def delete_topic(self, name: TopicName, force: bool = False) -> None:
         """Raises TopicNotFound, TopicBusy, PulsarError."""
@@ -200,10 +210,9 @@ class BrokerService:
             raise TopicBusy("Topic has active producers/subscriptions")
         if not force and topic.subscriptions:
             raise TopicBusy("Topic has active producers/subscriptions")
-        await self.unload(topic)
-        with storage_faults_told():
-            await self._factory.delete(name.managed_ledger_name)
-        log.info("%s: deleted", topic)
+        if self.topics.get(name.full) is not topic:
+            raise ServiceNotReady(f"Topic {name.full} is being unloaded")
+        await asyncio.shield(self._close_task(topic, delete=True))
 
     async def close(self) -> None:
         """Stores what topics have not stored. Clients are not told: their connections end. Idempotent."""
@@ -233,6 +242,7 @@ class BrokerService:
         self._rates = asyncio.get_running_loop().call_later(RATE_PERIOD_SECONDS, self._roll_rates)
 
 
-def _log_failure(task: "asyncio.Task[None]") -> None:
+def _log_failure(what: str, task: "asyncio.Task[Any]") -> None:
+    """Also where nobody waits for the task any more."""
     if not task.cancelled() and task.exception() is not None:
-        log.warning("a topic was closed with a fault: %s", task.exception())
+        log.warning("%s failed: %s", what, task.exception())

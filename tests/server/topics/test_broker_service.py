@@ -15,6 +15,7 @@ from server.topics.broker_service import BrokerService, TopicBusy
 from server.topics.settings import TopicSettings
 from server.topics.topic import Topic
 from storage.managed.errors import AppendFault, ManagedLedgerFenced
+from storage.managed.errors import MetadataFault as StoreFault
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.server.topics.scene import FakeConnection, in_virtual_time, settle
 
@@ -216,6 +217,31 @@ async def test_only_an_unused_topic_is_deleted_without_force() -> None:
     await broker.service.delete_topic(NAME, force=True)
     assert cnx.kinds == ["CLOSE_CONSUMER"]
     assert not await broker.service.topic_exists(NAME)
+
+
+async def test_a_topic_that_is_asked_for_while_it_is_deleted_is_a_new_one() -> None:
+    broker = await make_broker()
+    topic = await broker.service.get_topic(NAME, create=True)
+    deleting = asyncio.ensure_future(broker.service.delete_topic(NAME))
+    await asyncio.sleep(0)
+    again = await broker.service.get_topic(NAME, create=True)
+    await deleting
+    assert again is not topic
+    assert await broker.factory.exists(NAME.managed_ledger_name)
+
+
+async def test_a_topic_that_cannot_be_deleted_is_told_and_can_be_loaded(caplog: pytest.LogCaptureFixture) -> None:
+    broker = await make_broker()
+    await broker.service.get_topic(NAME, create=True)
+
+    async def fail(name: str) -> None:
+        raise StoreFault(name, "disk full")
+
+    broker.factory.delete = fail  # type: ignore[method-assign]
+    with pytest.raises(MetadataFault, match="disk full"):
+        await broker.service.delete_topic(NAME)
+    assert "closing failed" in caplog.text
+    assert (await broker.service.get_topic(NAME, create=False)).is_open
 
 
 async def test_closing_closes_all_topics_and_loads_no_more() -> None:
