@@ -22,12 +22,12 @@ run: $(STAMP)  ## install if needed, then start a standalone server (ARGS="--dat
 	$(BIN)/magnetar standalone $(ARGS)
 
 check: $(STAMP)  ## lint, types and unit tests (under two minutes)
-	$(BIN)/ruff check .
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -q -m "not process and not slow" tests
 
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, the official client
-	$(BIN)/ruff check .
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -q
 

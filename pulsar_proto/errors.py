@@ -4,8 +4,6 @@ A handler raises one of them, and the connection answers with `.code` and the te
 clients look at it, is said by the one who raises.
 """
 
-
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -74,9 +74,7 @@ class Output:
         self._pending_bytes += size
         if size >= JOIN_BELOW_BYTES:
             self._has_large = True
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.flush)
+        self._schedule()
 
     def write_frames(self, chunks: list[bytes]) -> None:
         if not chunks:
@@ -86,9 +84,14 @@ class Output:
         self._pending_bytes += sum(sizes)
         if max(sizes) >= JOIN_BELOW_BYTES:
             self._has_large = True
+        self._schedule()
+
+    def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.flush)
+        if self._pending_bytes > OUTPUT_MAX_BYTES:
+            self._too_much()
 
     def when_writable(self, callback: Callable[[], None]) -> None:
         """Calls back once. Where the output is writable now, in the next turn."""

@@ -6,10 +6,9 @@ Source: ServerCnx.handleGetTopicsOfNamespace, internalHandleGetTopicsOfNamespace
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pulsar_proto.names import NamespaceName, TopicName
-
 from pulsar_proto.commands import simple_frame, success_frame
 from pulsar_proto.errors import NotAllowed
+from pulsar_proto.names import NamespaceName, TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topic_list import filter_by_pattern, hash_of, is_system_topic
 

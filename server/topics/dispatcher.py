@@ -212,8 +212,9 @@ class Dispatcher(ABC):
     def _take(self, run: EntryRun) -> None:
         """What stands at `read_position`, or after it where nothing does."""
         if run.entries:
+            messages = unacknowledged(self._messages_of(run), 0, self.cursor)
             self.read_position = Position(run.ledger_id, run.first_entry_id + len(run.entries))
-            self._send_new(unacknowledged(self._messages_of(run), 0, self.cursor))
+            self._send_new(messages)
         else:
             # Nothing is there although the position is not beyond the last: what stood there was deleted.
             self.read_position = self._ledger.next_position(self._ledger.last_confirmed)

@@ -4,8 +4,6 @@ Each class carries the ServerError code that a client is told, and `retriable`: 
 without anything being reopened.
 """
 
-
-
 from typing import ClassVar
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb

@@ -132,3 +132,13 @@ async def test_nothing_is_written_to_a_closing_transport() -> None:
     owner.transport.closing = True
     await asyncio.sleep(0)
     assert owner.transport.taken == b""
+
+
+async def test_answers_that_pile_up_within_one_turn_are_bounded_too() -> None:
+    owner = Owner()
+    answer = bytes(OUTPUT_HIGH_WATER_BYTES)
+    for _ in range(OUTPUT_MAX_BYTES // OUTPUT_HIGH_WATER_BYTES):
+        owner.output.write(answer)
+    assert owner.too_much == 0
+    owner.output.write(b"x")
+    assert owner.too_much == 1
