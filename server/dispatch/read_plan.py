@@ -40,8 +40,7 @@ def entries_to_read(permits: int, messages_per_entry: float, entries_max: int) -
 def entries_within(counts: Sequence[int], total: int, start: int, permits: int) -> int:
     """How many entries from `start` on are sent for `permits`: the one that crosses the limit is the last one.
 
-    `counts` are messages per entry, `total` is their sum. 0 without permits; an entry without messages left costs
-    nothing.
+    `counts` are messages per entry, each at least 1; `total` is their sum. 0 without permits.
     """
     if permits <= 0:
         return 0

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from server.dispatch.read_plan import EntryAverage, entries_to_read, entries_within
 
-COUNTS = st.lists(st.integers(0, 20), max_size=30)
+COUNTS = st.lists(st.integers(1, 20), max_size=30)
 
 
 @settings(deadline=None)
