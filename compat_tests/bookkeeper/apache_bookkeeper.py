@@ -5,9 +5,7 @@ or the jars the tests skip with the reason, and fail where CI=true.
 """
 
 import contextlib
-import fcntl
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,8 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
+from compat_tests import maven_jars
 from compat_tests.harness import PEER_LIB_VARIABLE, read_line
 
 VERSION = "4.17.2"
@@ -26,7 +23,6 @@ DEPENDENCIES = (
     ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
     ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
 )
-DOWNLOAD_SECONDS = 300
 START_SECONDS = 60
 COMMAND_SECONDS = 120
 POLL_SECONDS = 0.05
@@ -40,50 +36,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def class_path() -> str:
-    if shutil.which("java") is None:
-        unavailable("needs Java")
+    maven_jars.need_java()
     peer = os.environ.get(PEER_LIB_VARIABLE)
     if peer and list(Path(peer).glob("bookkeeper-server-*.jar")):
         return f"{peer}/*"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / f"bookkeeper-{VERSION}"
-    with open(cache / "bookkeeper.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs download once
-        if not folder.exists():
-            _download(folder)
-    return f"{folder}/*"
-
-
-def _download(folder: Path) -> None:
-    if shutil.which("mvn") is None:
-        unavailable("needs Apache Maven to fetch BookKeeper's jars")
-    building = folder.with_suffix(".building")
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir()
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in DEPENDENCIES
-    )
-    (building / "pom.xml").write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>magnetar.tests</groupId><artifactId>bookkeeper-jars</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    )
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=."]
-    try:
-        done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
-    except subprocess.TimeoutExpired:
-        unavailable(f"BookKeeper's jars did not come within {DOWNLOAD_SECONDS} s")
-    if done.returncode != 0 or not list(building.glob("bookkeeper-server-*.jar")):
-        unavailable(f"BookKeeper's jars cannot be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
-    building.rename(folder)
-
-
-def unavailable(reason: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    return maven_jars.class_path("bookkeeper", DEPENDENCIES)
 
 
 def free_port() -> int:

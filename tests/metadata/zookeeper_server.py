@@ -6,22 +6,18 @@ the jars cannot be had, tests skip with the reason on a user's machine and fail 
 
 import asyncio
 import contextlib
-import fcntl
-import os
-import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from compat_tests import maven_jars
 
 VERSION = "3.9.3"
 START_SECONDS = 30.0
 POLL_SECONDS = 0.02
 ANSWER_SECONDS = 2.0
-DOWNLOAD_SECONDS = 300
 TICK_MS = 500
 """Half a second lets a session be as short as one second, and lets an ensemble find a dead leader soon."""
 
@@ -36,47 +32,8 @@ DEPENDENCIES = (
 
 def jars() -> str:
     """The class path of a server; skips the test (or fails it, in CI) when it cannot be had."""
-    if shutil.which("java") is None:
-        _unavailable("needs Java to start ZooKeeper")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / f"zookeeper-{VERSION}"
-    with open(cache / "zookeeper.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs download once
-        if not folder.exists():
-            _download(folder)
-    return f"{folder}/*"
-
-
-def _download(folder: Path) -> None:
-    if shutil.which("mvn") is None:
-        _unavailable("needs Apache Maven to fetch ZooKeeper's jars")
-    building = folder.with_suffix(".building")
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir()
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in DEPENDENCIES
-    )
-    (building / "pom.xml").write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>magnetar.tests</groupId><artifactId>zookeeper-jars</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    )
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=."]
-    try:
-        done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
-    except subprocess.TimeoutExpired:
-        _unavailable(f"ZooKeeper's jars did not come within {DOWNLOAD_SECONDS} s")
-    if done.returncode != 0 or not list(building.glob("zookeeper-3*.jar")):
-        _unavailable(f"ZooKeeper's jars cannot be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
-    building.rename(folder)
-
-
-def _unavailable(reason: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    maven_jars.need_java()
+    return maven_jars.class_path("zookeeper", DEPENDENCIES)
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,0 +1,69 @@
+"""Java software for tests, from Maven Central: fetched once a user into a cache folder outside the project.
+
+Where Java or the jars cannot be had, tests skip with the reason on a user's machine and fail where CI=true.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+DOWNLOAD_SECONDS = 300
+
+Dependency = tuple[str, str, str]
+"""Group, artifact, version."""
+
+
+def need_java() -> None:
+    if shutil.which("java") is None:
+        unavailable("needs Java")
+
+
+def class_path(name: str, dependencies: Sequence[Dependency]) -> str:
+    """The class path of the first dependency with all that it needs at run time; `name` names its cache folder."""
+    version = dependencies[0][2]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / f"{name}-{version}"
+    with open(cache / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs download once
+        if not folder.exists():
+            _download(folder, name, dependencies)
+    return f"{folder}/*"
+
+
+def _download(folder: Path, name: str, dependencies: Sequence[Dependency]) -> None:
+    if shutil.which("mvn") is None:
+        unavailable(f"needs Apache Maven to fetch the jars of {name}")
+    building = folder.with_suffix(".building")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir()
+    wanted = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        for group, artifact, version in dependencies
+    )
+    (building / "pom.xml").write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        f"<groupId>magnetar.tests</groupId><artifactId>{name}-jars</artifactId><version>1</version>"
+        f"<dependencies>{wanted}</dependencies></project>"
+    )
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=."]
+    try:
+        done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
+    except subprocess.TimeoutExpired:
+        unavailable(f"the jars of {name} did not come within {DOWNLOAD_SECONDS} s")
+    _, artifact, version = dependencies[0]
+    if done.returncode != 0 or not (building / f"{artifact}-{version}.jar").exists():
+        unavailable(f"the jars of {name} cannot be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
+    building.rename(folder)
+
+
+def unavailable(reason: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
