@@ -30,6 +30,7 @@ from metadata.store import MetadataStore
 from pulsar_proto.errors import PulsarError
 from server.broker_context import BrokerContext, ConnectionLimits
 from server.broker_listener import BrokerListener
+from server.commands.running import StartError
 from server.config import ConfigError, ServerConfig, load_config
 from server.exclusive import AlreadyInUseError, DataFolderLock, port_in_use, reserve_port
 from server.topics.broker_service import BrokerService
@@ -56,10 +57,6 @@ THREAD_SWITCH_SECONDS = 0.001
 
 START_FAULTS = (AlreadyInUseError, ConfigError, BookieStartError, MetadataError, LedgerError, PulsarError, OSError)
 """What stops a start for a reason outside this program: told to the user in one sentence."""
-
-
-class StartError(Exception):
-    """The server cannot start; the text is the sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +96,11 @@ class Standalone:
                 await self._closing.aclose()
         except TimeoutError:
             log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
+
+    async def failed(self) -> str:
+        """Never returns: what breaks while it runs is answered to clients, and named in the log."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
 
     def ready_line(self) -> str:
         """What programs (JSON) and people read on stdout when the server is ready."""

@@ -1,0 +1,45 @@
+"""What the commands' parsers share: kinds of values, the options of a server, and how help looks."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    """What `ArgumentParser.add_subparsers` returns."""
+
+
+def port_number(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port (0 to 65535)")
+    return int(text)
+
+
+def assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(f"'{text}' is not KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def add_command(
+    commands: "Commands", name: str, *, summary: str, description: str, epilog: str
+) -> argparse.ArgumentParser:
+    """A subcommand's parser. `summary` stands in the list of commands; `epilog` (examples) is shown as it is."""
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_server_options(parser: argparse.ArgumentParser, *, conf: str) -> None:
+    """`--conf`, `--set`, `--ready-json` and `--log-level`. `conf` names the kind of file."""
+    parser.add_argument("--conf", type=Path, metavar="FILE", help=f"a {conf}")
+    parser.add_argument(
+        "--set", action="append", default=[], type=assignment, metavar="KEY=VALUE", help="overrides a key of --conf"
+    )
+    parser.add_argument("--ready-json", action="store_true", help="print the ready line as JSON, for programs")
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])

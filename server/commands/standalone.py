@@ -1,0 +1,57 @@
+"""`magnetar standalone`: broker, bookie and metadata in one process."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from server.commands.arguments import add_command, add_server_options, port_number
+
+if TYPE_CHECKING:
+    from server.commands.arguments import Commands
+
+EXAMPLES = """\
+examples:
+  magnetar standalone                                  # ports 6650 and 8080, data in ./data
+  magnetar standalone --data-dir /srv/pulsar --broker-port 0 --web-port 0 --ready-json
+  magnetar standalone --conf standalone.conf --set managedLedgerCacheSizeMB=128
+"""
+
+DAMAGE_HELP = """\
+when the start stops because a file is damaged:
+  The message names the file and the offset; nothing was changed. Copy the data folder first. A journal that is torn
+  at its very end is cut by itself: those entries were never acknowledged. Damage in the middle means that the disk
+  returned other bytes than were written. Put the file back from a copy, or start once with
+  --set skipDamagedJournal=true: all that can still be read is kept, and what is given up is logged.
+"""
+
+
+def add_parser(commands: "Commands") -> None:
+    standalone = add_command(
+        commands,
+        "standalone",
+        summary="run broker, bookie and metadata in one process",
+        description="Runs broker, bookie and metadata in one process until SIGTERM or Ctrl-C.",
+        epilog=EXAMPLES + "\n" + DAMAGE_HELP,
+    )
+    standalone.add_argument("--data-dir", type=Path, default=Path("data"), metavar="DIR", help="default: ./data")
+    standalone.add_argument("--broker-port", type=port_number, metavar="N", help="binary protocol; 0 = any free port")
+    standalone.add_argument("--web-port", type=port_number, metavar="N", help="HTTP; 0 = any free port")
+    standalone.add_argument("--host", metavar="H", help="address to listen on (default 127.0.0.1)")
+    add_server_options(standalone, conf="broker.conf or standalone.conf")
+    standalone.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from server.app import Standalone, StandaloneOptions
+    from server.commands.running import run_app
+
+    options = StandaloneOptions(
+        data_dir=arguments.data_dir.absolute(),
+        host=arguments.host,
+        broker_port=arguments.broker_port,
+        web_port=arguments.web_port,
+        conf=arguments.conf,
+        overrides=dict(arguments.set),
+        ready_json=arguments.ready_json,
+    )
+    return run_app(Standalone(options), log_level=arguments.log_level)
