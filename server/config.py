@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from server.config_file import Assignment, parse_properties
-from server.config_keys import KEYS, NOT_ABOVE, UNSAFE_TO_IGNORE, Value
+from server.config_keys import KEYS, NOT_ABOVE, UNSAFE_TO_IGNORE, Key, Value
 from storage.bookie.config import BookieConfig
 from storage.managed.config import ManagedLedgerConfig
 
@@ -95,8 +95,10 @@ class ServerConfig:
         )
 
 
-def load_config(path: Path | None = None, overrides: Mapping[str, str] | None = None) -> ServerConfig:
-    """Reads the file (if one is given) and then the overrides, which outrank it.
+def load_config(
+    path: Path | None = None, overrides: Mapping[str, str] | None = None, keys: Mapping[str, Key] = KEYS
+) -> ServerConfig:
+    """Reads the file (if one is given) and then the overrides, which outrank it. `keys`: those that have an effect.
 
     Raises ConfigError that lists every fault: a file that cannot be read, a value out of its range, two values that
     contradict each other, a feature switched on that must not silently be missing.
@@ -110,7 +112,7 @@ def load_config(path: Path | None = None, overrides: Mapping[str, str] | None = 
     places: dict[str, str] = {}
     without_effect: list[str] = []
     for name, (text, place) in assignments.items():
-        key = KEYS.get(name)
+        key = keys.get(name)
         if key is None:
             if name in UNSAFE_TO_IGNORE and text.lower() == "true":
                 faults.append(f"{place}: {name}={text}: this version does not have that yet: {UNSAFE_TO_IGNORE[name]}")
