@@ -8,8 +8,6 @@ so everything else is kept ready for the current block of 128 ids.
 from collections.abc import Iterable, Sequence
 from struct import Struct
 
-from pulsar_proto.pb import pulsar_api_pb2 as pb
-
 _SIZES = Struct(">II").pack
 _U64 = 0xFFFF_FFFF_FFFF_FFFF
 _FINAL = tuple(bytes((low,)) for low in range(128))
@@ -138,7 +136,6 @@ class MessageFramer:
     __slots__ = (
         "_command_size",
         "_consumer",
-        "_consumer_id",
         "_entry_block",
         "_entry_table",
         "_head",
@@ -149,7 +146,6 @@ class MessageFramer:
 
     def __init__(self, consumer_id: int, partition: int = -1) -> None:
         """`partition`: the topic's partition index, -1 for none; Java always sends it."""
-        self._consumer_id = consumer_id
         self._consumer = b"\x08" + varint(consumer_id) + b"\x12"
         self._partition = partition
         self._ledger_id = self._entry_block = _NO_BLOCK
@@ -203,17 +199,14 @@ class MessageFramer:
         ack_set: Sequence[int],
         consumer_epoch: int | None,
     ) -> bytes:
-        command = pb.BaseCommand(type=pb.BaseCommand.MESSAGE)
-        message = command.message
-        message.consumer_id = self._consumer_id
-        message.message_id.ledgerId = ledger_id & _U64
-        message.message_id.entryId = entry_id & _U64
-        message.message_id.partition = self._partition
+        message_id = b"\x08%b\x10%b\x18%b" % (varint(ledger_id), varint(entry_id), varint(self._partition))
+        parts = [self._consumer, _FINAL[len(message_id)], message_id]
         if redelivery_count:
-            message.redelivery_count = redelivery_count
-        if ack_set:
-            message.ack_set.extend(ack_set)
+            parts += (b"\x18", varint(redelivery_count))
+        for word in ack_set:
+            parts += (b"\x20", varint(word))
         if consumer_epoch is not None:
-            message.consumer_epoch = consumer_epoch
-        body = command.SerializeToString()
+            parts += (b"\x28", varint(consumer_epoch))
+        message = b"".join(parts)
+        body = b"\x08\x09\x4a%b%b" % (varint(len(message)), message)
         return _SIZES(len(body) + 4 + payload_len, len(body)) + body

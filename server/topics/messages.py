@@ -13,6 +13,10 @@ from storage.managed.entry_run import EntryRun
 _BROKER_ENTRY_METADATA = b"\x0e\x02"
 _WORD = 2**64 - 1
 
+ENTRY_MESSAGES_MAX = 65_536
+"""An entry that claims to hold more counts as so many: a consumer would need that many permits to get out of it. As
+many as an ack set may tell apart (`subscription.ACK_SET_WORDS_MAX`)."""
+
 
 class AckView(Protocol):
     """What is asked of a cursor. `storage.managed.cursor.Cursor` is one."""
@@ -77,7 +81,7 @@ def messages_of(run: EntryRun) -> Messages:
             payload = payloads[index] = payload[_client_bytes_at(payload) :]
         try:
             # A client chose the number: one below 1 would give permits back, and unbalance what is unacknowledged.
-            counts.append(max(1, message_count(payload)))
+            counts.append(min(max(1, message_count(payload)), ENTRY_MESSAGES_MAX))
         except MalformedFrame:
             counts.append(1)
     first = run.first_entry_id

@@ -38,6 +38,14 @@ class SharedDispatcher(Dispatcher):
         self._consumers: RoundRobin[Consumer] = RoundRobin()
         self._unacked_max = self.settings.max_unacked_messages_per_subscription
 
+    def set_policies(self, policies: EffectivePolicies) -> None:
+        self._unacked_max = policies.max_unacked_messages_per_subscription
+        self._loop.call_soon(self._limits_changed)
+
+    def _limits_changed(self) -> None:
+        self._unblock_if_drained()
+        self.kick()
+
     def add(self, consumer: Consumer) -> None:
         if not len(self._consumers):
             self.rewind()
@@ -53,7 +61,6 @@ class SharedDispatcher(Dispatcher):
             self._unblock_if_drained()
             self._loop.call_soon(self.kick)
         else:
-            consumer.pending.drain()
             self.replay.clear()
             self.redelivery_counts.clear()
             self.blocked = False

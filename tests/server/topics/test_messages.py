@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pulsar_proto.payload import build_broker_entry_metadata, build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.messages import MessagesMemo, bits_set, messages_of, unacknowledged
+from server.topics.messages import ENTRY_MESSAGES_MAX, MessagesMemo, bits_set, messages_of, unacknowledged
 from storage.managed.entry_run import EntryRun
 from tests.server.topics.scene import payload
 
@@ -58,6 +58,11 @@ def test_a_batch_of_less_than_one_message_counts_as_one() -> None:
     messages = messages_of(run_of(*damaged, empty))
     assert messages.payloads == [*damaged, empty]
     assert messages.counts == [1, 1, 1]
+
+
+def test_a_batch_cannot_claim_more_messages_than_its_consumer_can_ever_give_permits_for() -> None:
+    messages = messages_of(run_of(payload(b"x", batch=2**31 - 1), payload(b"y")))
+    assert messages.counts == [ENTRY_MESSAGES_MAX, 1]
 
 
 def test_the_broker_s_own_metadata_is_taken_off() -> None:
