@@ -133,6 +133,17 @@ class Dispatcher(ABC):
             self._retry = None
         self.read_position = self.cursor.next_unacked(self.cursor.mark_delete)
 
+    def backlog_shrank(self) -> None:
+        """The broker itself acknowledged entries (expired, skipped): they are not read any more. What consumers hold
+        stays with them."""
+        start = self.read_position
+        if self._held is not None:
+            start = min(start, Position(self._held.ledger_id, self._held.entry_ids[self._held_at]))
+        self._generation += 1
+        self._held = None
+        self.read_position = self.cursor.next_unacked(start)
+        self.kick()
+
     def close(self) -> None:
         self._is_closed = True
         self._held = None

@@ -230,6 +230,12 @@ class Subscription:
             for consumer in self.consumers:
                 consumer.tell_end()
 
+    def backlog_shrank(self) -> None:
+        """The broker itself acknowledged entries (expired, skipped)."""
+        if self.dispatcher is not None:
+            self.dispatcher.backlog_shrank()
+        self.tell_end_if_reached()
+
     # --- the whole subscription --------------------------------------------------------------------------------------
 
     async def unsubscribe(self, consumer: Consumer, force: bool) -> None:

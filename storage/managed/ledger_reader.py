@@ -51,13 +51,13 @@ class LedgerReader:
                     raise self._fault(start, error) from error
                 # Trimmed meanwhile: on to what is left.
 
-    async def find_first(self, predicate: Callable[[bytes], bool]) -> Position:
-        """The first entry for whose payload (the bytes that were appended) `predicate` holds, where it holds for all
-        entries after the first such; the position after the last entry if for none. A binary search: reads
-        log2(entries) single entries. Raises what `read` raises."""
+    async def find_first(self, predicate: Callable[[bytes], bool], after: Position = EARLIEST) -> Position:
+        """The first entry behind `after` for whose payload (the bytes that were appended) `predicate` holds, where it
+        holds for all entries after the first such; the position after the last entry if for none. A binary search:
+        reads log2(entries) single entries. Raises what `read` raises."""
         ledgers = self._ledgers
         found: Position | None = None
-        before, upto = EARLIEST, ledgers.last_confirmed
+        before, upto = after, ledgers.last_confirmed
         while (count := ledgers.entries_between(before, upto)) > 0:
             # Positions, not ranks, are kept over the read: the list may be trimmed meanwhile.
             middle = ledgers.entry_at(ledgers.rank(before) + (count - 1) // 2)

@@ -116,6 +116,8 @@ class ManagedLedger:
         self.next_position = self._ledgers.next_position
         self.previous_position = self._ledgers.previous_position
         self.entries_between = self._ledgers.entries_between
+        self.entry_at = self._ledgers.entry_at
+        self.size_after = self._ledgers.size_after
 
     @classmethod
     async def open(cls, name: str, config: ManagedLedgerConfig, shared: Shared, *, create: bool) -> "ManagedLedger":

@@ -147,6 +147,15 @@ class FakeManagedLedger:
     def entries_between(self, after: Position, upto: Position) -> int:
         return self.ledgers.entries_between(after, upto)
 
+    def entry_at(self, rank: int) -> Position:
+        return self.ledgers.entry_at(rank)
+
+    def size_after(self, position: Position) -> int:
+        return self.ledgers.size_after(position)
+
+    def is_after_last(self, position: Position) -> bool:
+        return position > self.ledgers.last_confirmed
+
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
         assert payloads
         self._waiting.append((payloads, done))
@@ -182,11 +191,11 @@ class FakeManagedLedger:
             taken.append(entry)
         return EntryRun(start.ledger_id, start.entry_id, taken, len(HEADER))
 
-    async def find_first(self, predicate: Callable[[bytes], bool]) -> Position:
+    async def find_first(self, predicate: Callable[[bytes], bool], after: Position = EARLIEST) -> Position:
         await asyncio.sleep(0)
         for ledger_id in sorted(self.entries):
             for entry_id, entry in enumerate(self.entries[ledger_id]):
-                if predicate(entry[len(HEADER) :]):
+                if (ledger_id, entry_id) > after and predicate(entry[len(HEADER) :]):
                     return Position(ledger_id, entry_id)
         return self.ledgers.end
 

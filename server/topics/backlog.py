@@ -1,0 +1,189 @@
+"""What an administrator and the clock do to a subscription's backlog: skip, clear, expire; and looks into the log.
+
+Everything here goes by positions: what is skipped is acknowledged in the cursor, so it is gone for good and never
+delivered again. Counts are entries, as Apache's are: a batch is one.
+
+Sources: PersistentSubscription.clearBacklog, skipMessages, expireMessages, peekNthMessage; PersistentMessageExpiryMonitor;
+PersistentTopicsBase.internalExamineMessageAsync.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.ids import EARLIEST, Position
+from pulsar_proto.payload import broker_entry_metadata, publish_time_of
+from server.topics.faults import storage_faults_told
+from storage.managed.cursor import Cursor
+from storage.managed.managed_ledger import ManagedLedger
+
+if TYPE_CHECKING:
+    from server.topics.subscription import Subscription
+    from server.topics.topic import Topic
+
+
+class StoredMessage(NamedTuple):
+    """An entry as the log has it: a message or a batch."""
+
+    position: Position
+    payload: bytes
+    """From the broker's entry metadata (0x0e02) on, if there is one, else from 0x0e01 (or metadataSize) on."""
+
+
+Keep = Callable[[Position, Position], Iterable[Position]]
+"""(after, upto) -> positions in (after, upto], ascending, that must not expire: they wait for their delivery time."""
+
+
+# --- what goes away ----------------------------------------------------------------------------------------------------
+
+
+async def skip(subscription: "Subscription", count: int) -> int:
+    """Acknowledges the first `count` entries that are not acknowledged. Returns how many there were. Raises
+    PulsarError when that cannot be stored."""
+    if count <= 0:
+        return 0
+    ledger, cursor = subscription.topic.ledger, subscription.cursor
+    last = nth_unacknowledged(ledger, cursor, count)
+    return await expire_upto(subscription, ledger.last_confirmed if last is None else last)
+
+
+async def clear(subscription: "Subscription") -> int:
+    """Acknowledges everything. Returns how many entries that was. Raises PulsarError."""
+    return await expire_upto(subscription, subscription.topic.ledger.last_confirmed)
+
+
+async def expire_upto(subscription: "Subscription", position: Position) -> int:
+    """Acknowledges everything up to and including `position`. Returns how many entries that was. Raises PulsarError."""
+    return await _expire(subscription, position, ())
+
+
+async def expire_older(subscription: "Subscription", seconds: float, now_ms: int, keep: Keep | None = None) -> int:
+    """Acknowledges what was published more than `seconds` ago, but for what `keep` names. Returns how many entries
+    that was. Raises PulsarError."""
+    ledger, cursor = subscription.topic.ledger, subscription.cursor
+    with storage_faults_told():
+        last = await last_published_before(ledger, cursor.mark_delete, now_ms - int(seconds * 1000))
+    if last is None:
+        return 0
+    return await _expire(subscription, last, () if keep is None else keep(cursor.mark_delete, last))
+
+
+async def _expire(subscription: "Subscription", position: Position, kept: Iterable[Position]) -> int:
+    cursor = subscription.cursor
+    before = cursor.backlog
+    acknowledge_upto(subscription.topic.ledger, cursor, position, kept)
+    expired = max(0, before - cursor.backlog)
+    if expired:
+        subscription.backlog_shrank()
+        with storage_faults_told():
+            await cursor.persisted()
+    return expired
+
+
+def acknowledge_upto(ledger: ManagedLedger, cursor: Cursor, position: Position, kept: Iterable[Position] = ()) -> None:
+    """Up to and including `position`, but for the positions `kept` (ascending): those stay, as holes would."""
+    after: Position | None = None
+    """The last one kept so far: what follows it cannot go by a mark-delete."""
+    for each in kept:
+        if after is None:
+            _mark_delete(cursor, ledger.previous_position(each))
+        else:
+            _acknowledge_between(ledger, cursor, after, each)
+        after = each
+    if after is None:
+        _mark_delete(cursor, position)
+    else:
+        _acknowledge_between(ledger, cursor, after, Position(position.ledger_id, position.entry_id + 1))
+
+
+def _mark_delete(cursor: Cursor, position: Position) -> None:
+    if position > cursor.mark_delete:
+        cursor.ack_cumulative(position.ledger_id, position.entry_id)
+
+
+def _acknowledge_between(ledger: ManagedLedger, cursor: Cursor, after: Position, before: Position) -> None:
+    """Every entry strictly between the two."""
+    at = ledger.next_position(after)
+    while at < before and not ledger.is_after_last(at):
+        last = last_of_ledger(ledger, at.ledger_id)
+        end = min(last.entry_id + 1, before.entry_id) if before.ledger_id == at.ledger_id else last.entry_id + 1
+        cursor.ack((at.ledger_id, entry_id, None) for entry_id in range(at.entry_id, end))
+        at = ledger.next_position(last)
+
+
+# --- where things are --------------------------------------------------------------------------------------------------
+
+
+def nth_unacknowledged(ledger: ManagedLedger, cursor: Cursor, count: int) -> Position | None:
+    """The `count`-th entry (from 1) that is not acknowledged; None where there are fewer. Costs by ranges, not by
+    entries."""
+    at = cursor.next_unacked(cursor.mark_delete)
+    while not ledger.is_after_last(at):
+        last = last_of_ledger(ledger, at.ledger_id)
+        for first, length in cursor.unacked_runs(at.ledger_id, at.entry_id, last.entry_id - at.entry_id + 1):
+            if count <= length:
+                return Position(at.ledger_id, first + count - 1)
+            count -= length
+        following = ledger.next_position(last)
+        if following <= last:
+            break
+        at = cursor.next_unacked(following)
+    return None
+
+
+def last_of_ledger(ledger: ManagedLedger, ledger_id: int) -> Position:
+    """The last entry of a ledger that has one."""
+    return ledger.previous_position(Position(ledger_id + 1, 0))
+
+
+async def last_published_before(ledger: ManagedLedger, after: Position, time_ms: int) -> Position | None:
+    """The last entry behind `after` that was published before `time_ms`; None without one. Raises
+    ManagedLedgerError."""
+    first = await ledger.find_first(lambda payload: published_at(payload, time_ms) >= time_ms, after)
+    last = ledger.previous_position(first)
+    return last if last > after else None
+
+
+def published_at(payload: bytes, unknown: int = 0) -> int:
+    """Milliseconds since the epoch: by the broker's clock where it noted that, else by the producer's. What cannot be
+    understood was published at `unknown`."""
+    try:
+        noted = broker_entry_metadata(payload)
+        if noted is not None and noted.broker_timestamp:
+            return noted.broker_timestamp
+        return publish_time_of(payload)
+    except MalformedFrame:
+        return unknown
+
+
+# --- looks into the log ------------------------------------------------------------------------------------------------
+
+
+async def peek(subscription: "Subscription", number: int) -> StoredMessage | None:
+    """The `number`-th entry (from 1) that is not acknowledged; None where there are fewer. Raises PulsarError."""
+    ledger = subscription.topic.ledger
+    position = nth_unacknowledged(ledger, subscription.cursor, number)
+    return None if position is None else await message_at(subscription.topic, position)
+
+
+async def examine(topic: "Topic", number: int, *, from_end: bool) -> StoredMessage | None:
+    """The `number`-th entry (from 1) of the whole log, from its beginning or from its end; the last one on that way
+    where there are fewer, None where there is none. Raises PulsarError."""
+    ledger = topic.ledger
+    total = ledger.number_of_entries
+    if total == 0:
+        return None
+    number = min(max(number, 1), total)
+    return await message_at(topic, ledger.entry_at(total - number if from_end else number - 1))
+
+
+async def message_at(topic: "Topic", position: Position) -> StoredMessage | None:
+    """The entry at exactly that position; None where there is none (any more). Raises PulsarError."""
+    ledger = topic.ledger
+    if position <= EARLIEST or ledger.is_after_last(position):
+        return None
+    with storage_faults_told():
+        run = await ledger.read(position, 1, 1)
+    if not run.entries or (run.ledger_id, run.first_entry_id) != position:
+        return None
+    return StoredMessage(position, run.entries[0][run.payload_offset :])

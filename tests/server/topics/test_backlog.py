@@ -1,0 +1,134 @@
+"""Skipping, clearing, expiring and looking: against lists of entries, and with consumers connected."""
+
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsar_proto.ids import EARLIEST, Position
+from server.topics import backlog
+from storage.managed.cursor import Cursor
+from tests.server.topics.fake_managed_ledger import FakeManagedLedger
+from tests.server.topics.scene import FakeConnection, Scene, ack, in_virtual_time, payload, payloads, settle
+
+LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=4)
+"""Entries of each ledger."""
+
+
+def ledger_of(lengths: list[int]) -> tuple[Any, list[Position]]:
+    """A managed ledger, and all its positions."""
+    ledger = FakeManagedLedger()
+    positions: list[Position] = []
+    for index, length in enumerate(lengths):
+        if index and ledger.ledgers.current_entries:
+            ledger.roll_now()
+        ledger.append_now(payloads(*[b"m"] * length))
+        positions += [Position(ledger.ledgers.current_id, entry) for entry in range(length)]
+    return cast(Any, ledger), positions
+
+
+def cursor_of(ledger: Any, acked: set[Position]) -> Cursor:
+    cursor: Cursor = ledger.new_non_durable_cursor(EARLIEST)
+    cursor.ack((position.ledger_id, position.entry_id, None) for position in sorted(acked))
+    return cursor
+
+
+@given(LENGTHS, st.data())
+def test_the_nth_unacknowledged_entry_is_the_one_that_counting_finds(lengths: list[int], data: st.DataObject) -> None:
+    ledger, positions = ledger_of(lengths)
+    acked = data.draw(st.sets(st.sampled_from(positions))) if positions else set()
+    cursor = cursor_of(ledger, acked)
+    left = [position for position in positions if position not in acked]
+    for number in range(1, len(positions) + 2):
+        expected = left[number - 1] if number <= len(left) else None
+        assert backlog.nth_unacknowledged(ledger, cursor, number) == expected
+
+
+@given(LENGTHS, st.data())
+def test_expiring_up_to_a_position_spares_exactly_what_is_kept(lengths: list[int], data: st.DataObject) -> None:
+    ledger, positions = ledger_of(lengths)
+    if not positions:
+        return
+    acked = data.draw(st.sets(st.sampled_from(positions)))
+    upto = data.draw(st.sampled_from(positions))
+    cursor = cursor_of(ledger, acked)
+    kept = {each for each in data.draw(st.sets(st.sampled_from(positions))) if cursor.mark_delete < each <= upto}
+    backlog.acknowledge_upto(ledger, cursor, upto, sorted(kept))
+    left = {each for each in positions if not cursor.is_acked(*each)}
+    assert left == {each for each in positions if each not in acked and (each > upto or each in kept)}
+
+
+@in_virtual_time
+async def test_what_is_skipped_is_not_delivered_and_what_follows_is() -> None:
+    scene = Scene()
+    cnx = FakeConnection()
+    consumer = await scene.consumer(cnx, "Shared")
+    scene.ledger.append_now(payloads(*[b"%d" % number for number in range(10)]))
+    subscription = scene.topic.subscriptions["s"]
+    assert await backlog.skip(subscription, 4) == 4
+    consumer.flow(3)
+    await settle()
+    ack(consumer, [cnx.messages[1].position])
+    assert await backlog.skip(subscription, 4) == 4
+    consumer.flow(10)
+    await settle()
+    assert [message.body for message in cnx.messages] == [b"4", b"5", b"6", b"9"]
+    assert subscription.cursor.backlog == 1
+    assert scene.ledger.stores["s"].stored[-1] == subscription.cursor.mark_delete
+
+
+@in_virtual_time
+async def test_entries_that_were_read_and_not_sent_are_skipped_too() -> None:
+    scene = Scene()
+    cnx = FakeConnection()
+    consumer = await scene.consumer(cnx, "Exclusive")
+    consumer.flow(1)
+    scene.ledger.append_now(payloads(b"0", b"1", b"2", b"3"))
+    subscription = scene.topic.subscriptions["s"]
+    subscription.consumer_may_take(consumer)
+    await settle()
+    assert await backlog.clear(subscription) == 4
+    scene.ledger.append_now(payloads(b"4"))
+    consumer.flow(10)
+    await settle()
+    assert [message.body for message in cnx.messages] == [b"0", b"4"]
+    assert subscription.cursor.backlog == 1
+
+
+@in_virtual_time
+async def test_only_older_messages_expire() -> None:
+    scene = Scene()
+    await scene.topic.create_subscription("s", EARLIEST)
+    scene.ledger.append_now([payload(b"m", publish_time=time_ms) for time_ms in (1_000, 2_000, 3_000, 9_000)])
+    subscription = scene.topic.subscriptions["s"]
+    assert await backlog.expire_older(subscription, 7, now_ms=10_000) == 2
+    assert await backlog.expire_older(subscription, 7, now_ms=10_000) == 0
+    kept = Position(10, 2)
+    assert await backlog.expire_older(subscription, 0, now_ms=10_000, keep=lambda after, upto: [kept]) == 1
+    assert subscription.cursor.backlog == 1
+    assert not subscription.cursor.is_acked(*kept)
+
+
+@in_virtual_time
+async def test_peek_and_examine_find_entries_by_number() -> None:
+    scene = Scene()
+    subscription = await scene.topic.create_subscription("s", EARLIEST)
+    scene.ledger.append_now(payloads(b"0", b"1", b"2"))
+    subscription.cursor.ack([(10, 1, None)])
+
+    async def peeked(number: int) -> bytes | None:
+        found = await backlog.peek(subscription, number)
+        return None if found is None else found.payload[-1:]
+
+    async def examined(number: int, *, from_end: bool) -> bytes | None:
+        found = await backlog.examine(scene.topic, number, from_end=from_end)
+        return None if found is None else found.payload[-1:]
+
+    assert [await peeked(number) for number in (1, 2, 3)] == [b"0", b"2", None]
+    assert [await examined(number, from_end=False) for number in (1, 3, 9)] == [b"0", b"2", b"2"]
+    assert [await examined(number, from_end=True) for number in (1, 3, 9)] == [b"2", b"0", b"0"]
+    found = await backlog.message_at(scene.topic, Position(10, 1))
+    assert found is not None
+    assert found.payload == payload(b"1")
+    assert await backlog.message_at(scene.topic, Position(10, 7)) is None
+    assert await backlog.message_at(scene.topic, Position(3, 0)) is None
