@@ -3,8 +3,8 @@
 Everything here goes by positions: what is skipped is acknowledged in the cursor, so it is gone for good and never
 delivered again. Counts are entries, as Apache's are: a batch is one.
 
-Sources: PersistentSubscription.clearBacklog, skipMessages, expireMessages, peekNthMessage; PersistentMessageExpiryMonitor;
-PersistentTopicsBase.internalExamineMessageAsync.
+Sources: PersistentSubscription (clearBacklog, skipMessages, expireMessages, peekNthMessage),
+PersistentMessageExpiryMonitor, PersistentTopicsBase.internalExamineMessageAsync.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ Keep = Callable[[Position, Position], Iterable[Position]]
 """(after, upto) -> positions in (after, upto], ascending, that must not expire: they wait for their delivery time."""
 
 
-# --- what goes away ----------------------------------------------------------------------------------------------------
+# --- what goes away ---------------------------------------------------------------------------------------------------
 
 
 async def skip(subscription: "Subscription", count: int) -> int:
@@ -111,7 +111,7 @@ def _acknowledge_between(ledger: ManagedLedger, cursor: Cursor, after: Position,
         at = ledger.next_position(last)
 
 
-# --- where things are --------------------------------------------------------------------------------------------------
+# --- where things are -------------------------------------------------------------------------------------------------
 
 
 def nth_unacknowledged(ledger: ManagedLedger, cursor: Cursor, count: int) -> Position | None:
@@ -156,7 +156,7 @@ def published_at(payload: bytes, unknown: int = 0) -> int:
         return unknown
 
 
-# --- looks into the log ------------------------------------------------------------------------------------------------
+# --- looks into the log -----------------------------------------------------------------------------------------------
 
 
 async def peek(subscription: "Subscription", number: int) -> StoredMessage | None:
