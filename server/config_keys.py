@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 MAX_INT = 2**31 - 1
 """Java's Integer.MAX_VALUE."""
+MAX_LONG = 10**18 - 1
+"""More than any file holds, and what Java's Long takes."""
 MAX_FRAME_BYTES = 1 << 30
 DAY_SECONDS = 86_400
 YEAR_MINUTES = 366 * 24 * 60
@@ -75,6 +77,10 @@ def _text(name: str, pattern: str, expected: str) -> Key:
     return Key(name, (snake_case(name),), parse, expected)
 
 
+def _choice(name: str, *choices: str) -> Key:
+    return _text(name, "|".join(choices), f"one of {', '.join(choices)}")
+
+
 def _list_of(name: str, *choices: str) -> Key:
     def parse(text: str) -> tuple[str, ...]:
         items = tuple(item.strip() for item in text.split(",") if item.strip())
@@ -84,6 +90,10 @@ def _list_of(name: str, *choices: str) -> Key:
 
     return Key(name, (snake_case(name),), parse, f"a list, with commas, of {', '.join(choices)}")
 
+
+RETENTION_TIME = ("retention_time_minutes", "default_retention_time_in_minutes")
+RETENTION_SIZE = ("retention_size_mb", "default_retention_size_in_mb")
+"""Of managed ledgers, and the default of the policy."""
 
 _HOST = r"[A-Za-z0-9_.:%\-]+"
 
@@ -128,6 +138,65 @@ TOPICS = (
     _switch("activeConsumerFailoverConsistentHashing"),
 )
 
+POLICIES = (
+    _choice("allowAutoTopicCreationType", "partitioned", "non-partitioned"),
+    _whole("defaultNumPartitions", 1, MAX_INT),
+    _whole("maxNumPartitionsPerPartitionedTopic", 0, MAX_INT),
+    _whole("maxTopicsPerNamespace", 0, MAX_INT),
+    _whole("defaultNumberOfNamespaceBundles", 1, MAX_INT),
+    _switch("forceDeleteTenantAllowed"),
+    _switch("forceDeleteNamespaceAllowed"),
+    _switch("topicLevelPoliciesEnabled"),
+    _whole("ttlDurationDefaultInSeconds", 0, MAX_INT, "seconds"),
+    _whole("subscriptionExpirationTimeMinutes", 0, MAX_INT, "minutes"),
+    _whole("backlogQuotaDefaultLimitBytes", -1, MAX_LONG, "bytes"),
+    _whole("backlogQuotaDefaultLimitGB", -1, MAX_INT, "GB"),
+    _whole("backlogQuotaDefaultLimitSecond", -1, MAX_INT, "seconds"),
+    _choice(
+        "backlogQuotaDefaultRetentionPolicy",
+        "producer_request_hold",
+        "producer_exception",
+        "consumer_backlog_eviction",
+    ),
+    _switch("brokerDeleteInactiveTopicsEnabled"),
+    _choice("brokerDeleteInactiveTopicsMode", "delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"),
+    _whole("brokerDeleteInactiveTopicsFrequencySeconds", 1, MAX_INT, "seconds"),
+    _whole("brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", 0, MAX_INT, "seconds"),
+    _whole("brokerServiceCompactionThresholdInBytes", 0, MAX_LONG, "bytes"),
+    _switch("brokerDeduplicationEnabled"),
+    _whole("brokerDeduplicationSnapshotIntervalSeconds", 1, MAX_INT, "seconds"),
+    _switch("delayedDeliveryEnabled"),
+    _whole("delayedDeliveryTickTimeMillis", 1, MAX_INT, "milliseconds"),
+    _whole("delayedDeliveryMaxDelayInMillis", 0, MAX_LONG, "milliseconds"),
+    _switch("encryptionRequireOnProducer"),
+    _switch("dispatcherPauseOnAckStatePersistentEnabled"),
+    _whole("fillAckHolesIntervalSeconds", 0, MAX_INT, "seconds"),
+    _whole("maxPublishRatePerTopicInMessages", 0, MAX_INT, "messages a second"),
+    _whole("maxPublishRatePerTopicInBytes", 0, MAX_LONG, "bytes a second"),
+    _whole("dispatchThrottlingRatePerTopicInMsg", -1, MAX_INT, "messages a second"),
+    _whole("dispatchThrottlingRatePerTopicInByte", -1, MAX_LONG, "bytes a second"),
+    _whole("dispatchThrottlingRatePerSubscriptionInMsg", -1, MAX_INT, "messages a second"),
+    _whole("dispatchThrottlingRatePerSubscriptionInByte", -1, MAX_LONG, "bytes a second"),
+    _switch("dispatchThrottlingRateRelativeToPublishRate"),
+    _whole("subscribeThrottlingRatePerConsumer", 0, MAX_INT),
+    _whole("subscribeRatePeriodPerConsumerInSecond", 1, MAX_INT, "seconds"),
+    _choice(
+        "schemaCompatibilityStrategy",
+        "UNDEFINED",
+        "ALWAYS_INCOMPATIBLE",
+        "ALWAYS_COMPATIBLE",
+        "BACKWARD",
+        "FORWARD",
+        "FULL",
+        "BACKWARD_TRANSITIVE",
+        "FORWARD_TRANSITIVE",
+        "FULL_TRANSITIVE",
+    ),
+    _switch("isAllowAutoUpdateSchemaEnabled"),
+    _switch("isSchemaValidationEnforced"),
+)
+"""What holds where neither a topic nor its namespace has a policy of its own, and what namespaces and topics may be."""
+
 MANAGED_LEDGERS = (
     _whole("managedLedgerDefaultEnsembleSize", 1, 255, "bookies"),
     _whole("managedLedgerDefaultWriteQuorum", 1, 255, "bookies"),
@@ -146,8 +215,8 @@ MANAGED_LEDGERS = (
     _switch("managedLedgerPersistIndividualAckAsLongArray"),
     _whole("managedLedgerCacheSizeMB", 0, MAX_INT, "MB"),
     _whole("managedLedgerCacheEvictionTimeThresholdMillis", 1, MAX_INT, "milliseconds"),
-    _whole("defaultRetentionTimeInMinutes", -1, MAX_INT, "minutes", fields=("retention_time_minutes",)),
-    _whole("defaultRetentionSizeInMB", -1, MAX_INT, "MB", fields=("retention_size_mb",)),
+    _whole("defaultRetentionTimeInMinutes", -1, MAX_INT, "minutes", fields=RETENTION_TIME),
+    _whole("defaultRetentionSizeInMB", -1, MAX_INT, "MB", fields=RETENTION_SIZE),
     _whole("retentionCheckIntervalInSeconds", 1, MAX_INT, "seconds"),
 )
 
@@ -189,7 +258,7 @@ LEDGER_CLIENT = (
 
 KEYS: dict[str, Key] = {
     key.name: key
-    for section in (SERVER, CONNECTIONS, TOPICS, MANAGED_LEDGERS, BOOKIE, LEDGER_CLIENT)
+    for section in (SERVER, CONNECTIONS, TOPICS, POLICIES, MANAGED_LEDGERS, BOOKIE, LEDGER_CLIENT)
     for key in section
 }
 

@@ -59,6 +59,8 @@ RULES_WITHOUT_IO = (
     "server/config_file.py",
     "server/config_keys.py",
     "server/dispatch/*.py",
+    "server/policies/effective.py",
+    "server/policies/values.py",
 )
 SEEDED_RANDOM = "random.Random"
 """Rules may name the type of the generator that they are given."""

@@ -15,9 +15,11 @@ from typing import Any
 
 from metadata import paths
 from metadata.errors import NoNodeError
+from metadata.sequence import broker_instance
 from metadata.store import MetadataStore
 from pulsar_proto.errors import MetadataFault, NotAllowed, ServiceNotReady, TopicNotFound
 from pulsar_proto.names import PERSISTENT, TopicName, decode_local, encode_local
+from server.policies.policies import Policies
 from server.topics.faults import storage_faults_told
 from server.topics.settings import TopicSettings
 from server.topics.stats import RATE_PERIOD_SECONDS
@@ -41,6 +43,7 @@ class BrokerService:
         self.settings = settings
         self.topics: dict[str, Topic] = {}
         """By full name: those that are loaded and usable."""
+        self.policies = Policies(metadata, settings, self._policies_changed)
         self._metadata = metadata
         self._factory = factory
         self._loading: dict[str, asyncio.Task[Topic]] = {}
@@ -55,9 +58,8 @@ class BrokerService:
     async def warm_up(self) -> None:
         """Once, before clients come. Raises PulsarError."""
         with storage_faults_told():
-            prefix = f"{paths.PRODUCER_NAME_COUNTER}/-"
-            created = await self._metadata.create(prefix, ephemeral=True, sequential=True, make_parents=True)
-        self._instance = str(int(created.path.removeprefix(prefix)))
+            self._instance = str(await broker_instance(self._metadata))
+        self.policies.start()
         self._rates_rolled_s = time.monotonic()
         self._rates = asyncio.get_running_loop().call_later(RATE_PERIOD_SECONDS, self._roll_rates)
 
@@ -72,7 +74,7 @@ class BrokerService:
     async def namespace_exists(self, namespace: str) -> bool:
         """Raises PulsarError."""
         with storage_faults_told():
-            return await self._metadata.exists(paths.policies_path(namespace)) is not None
+            return await self.policies.namespaces.get(namespace) is not None
 
     async def topic_exists(self, name: TopicName) -> bool:
         """Raises PulsarError."""
@@ -150,6 +152,7 @@ class BrokerService:
             if closing is not None:
                 await asyncio.wait([closing])
             with storage_faults_told():
+                await self.policies.load(name)
                 ledger = await self._factory.open(name.managed_ledger_name)
             topic = Topic(
                 name,
@@ -158,6 +161,7 @@ class BrokerService:
                 new_producer_name=self.new_producer_name,
                 close_ledger=partial(self._factory.close_ledger, name.managed_ledger_name),
                 on_lost=self._lost,
+                policies=self.policies.of(name, ledger.properties),
             )
             if self._is_closed:
                 await topic.close()
@@ -167,6 +171,12 @@ class BrokerService:
             return topic
         finally:
             del self._loading[name.full]
+
+    def _policies_changed(self, namespace: str) -> None:
+        """Its loaded topics follow."""
+        for topic in list(self.topics.values()):
+            if topic.name.namespace == namespace:
+                topic.set_policies(self.policies.of(topic.name, topic.ledger.properties))
 
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
@@ -217,6 +227,7 @@ class BrokerService:
     async def close(self) -> None:
         """Stores what topics have not stored. Clients are not told: their connections end. Idempotent."""
         self._is_closed = True
+        self.policies.close()
         if self._rates is not None:
             self._rates.cancel()
         if self._loading:

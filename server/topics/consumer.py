@@ -105,6 +105,16 @@ class Consumer:
 
     # --- what the client sends ---------------------------------------------------------------------------------------
 
+    def set_unacked_max(self, unacked_max: int) -> None:
+        """0: no limit. Holds at once, for what was sent before too."""
+        self._unacked_max = unacked_max
+        if self.pending is None:
+            return
+        if self.blocked and not 0 < unacked_max <= self.pending.messages:
+            self._release()
+        elif 0 < unacked_max <= self.pending.messages:
+            self.blocked = True
+
     def flow(self, permits: int) -> None:
         """`permits` > 0 more messages may be sent."""
         if self.is_closed:
@@ -249,11 +259,14 @@ class Consumer:
         limit = self._unacked_max // 2 if at_half else self._unacked_max - 1
         if self.pending.messages > limit:
             return False
+        self._release()
+        return True
+
+    def _release(self) -> None:
         self.blocked = False
         self.permits += self._blocked_permits
         self._blocked_permits = 0
-        log.info("%s: unblocked at %d unacknowledged messages", self, self.pending.messages)
-        return True
+        log.info("%s: unblocked at %d unacknowledged messages", self, self.unacked_messages)
 
     def tell_active(self, is_active: bool) -> None:
         """Failover: whether it is the one that gets messages."""

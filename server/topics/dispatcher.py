@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pulsar_proto.ids import Position
+from server.policies.effective import EffectivePolicies
 from server.topics.consumer import Consumer
 from server.topics.messages import Messages, unacknowledged
 from server.topics.settings import TopicSettings
@@ -84,6 +85,10 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def remove(self, consumer: Consumer) -> None: ...
+
+    def set_policies(self, policies: EffectivePolicies) -> None:
+        """What holds from now on; called once before the first consumer comes."""
+        return
 
     @abstractmethod
     def _room(self) -> int:

@@ -18,12 +18,12 @@ from typing import NamedTuple, Protocol
 from pulsar_proto.commands import producer_success_frame
 from pulsar_proto.errors import ProducerBusy, ProducerFenced, QuotaExceeded, ServiceNotReady, TopicTerminated
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.policies.effective import EffectivePolicies
 from server.topics.client import ClientConnection
 from server.topics.faults import storage_faults_told
 from server.topics.producer import Group, Producer
 from server.topics.producer_access import ProducerAccess, Verdict
 from server.topics.publish_fence import FenceState, PublishFence
-from server.topics.settings import TopicSettings
 from server.topics.stats import ProducerCounters, now_ms
 from storage.managed.errors import ManagedLedgerError, ManagedLedgerTerminated
 from storage.managed.managed_ledger import ManagedLedger
@@ -43,6 +43,9 @@ class Owner(Protocol):
     @property
     def is_terminated(self) -> bool: ...
 
+    @property
+    def policies(self) -> EffectivePolicies: ...
+
     def lost_ledger(self, error: ManagedLedgerError) -> None:
         """The log cannot be used any more by this topic: somebody else owns it, or it is closed."""
 
@@ -60,7 +63,6 @@ class TopicProducers:
         topic_name: str,
         owner: Owner,
         ledger: ManagedLedger,
-        settings: TopicSettings,
         new_name: Callable[[], str],
     ) -> None:
         self.by_name: dict[str, Producer] = {}
@@ -71,7 +73,6 @@ class TopicProducers:
         self._topic_name = topic_name
         self._owner = owner
         self._ledger = ledger
-        self._settings = settings
         self._new_name = new_name
         self._loop = asyncio.get_running_loop()
         self._groups_under_way = 0
@@ -89,7 +90,7 @@ class TopicProducers:
         name = command.producer_name or self._new_name()
         producer = Producer(self, cnx, command, name, now_ms())
         await self._free_name(producer)
-        limit = self._settings.max_producers_per_topic
+        limit = self._owner.policies.max_producers_per_topic
         if 0 < limit <= len(self.by_name):
             raise ProducerBusy("Topic reached max producers limit")
         mode = command.producer_access_mode

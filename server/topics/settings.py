@@ -14,6 +14,16 @@ class TopicSettings:
     """Who asks for a topic that takes longer to load is told to try again; the load goes on."""
 
     allow_auto_topic_creation: bool = True
+    allow_auto_topic_creation_type: str = "non-partitioned"
+    """Or `partitioned`: with `default_num_partitions`."""
+    default_num_partitions: int = 1
+    max_num_partitions_per_partitioned_topic: int = 0
+    max_topics_per_namespace: int = 0
+    """Partitions count one by one; system topics do not."""
+    default_number_of_namespace_bundles: int = 4
+    force_delete_tenant_allowed: bool = False
+    force_delete_namespace_allowed: bool = False
+    topic_level_policies_enabled: bool = True
     allow_auto_subscription_creation: bool = True
     max_producers_per_topic: int = 0
     max_consumers_per_topic: int = 0
@@ -39,6 +49,49 @@ class TopicSettings:
     """Failover: how long the old consumer's acknowledgements may still arrive before another one takes over."""
     active_consumer_failover_consistent_hashing: bool = False
 
+    # What follows holds where neither the topic nor its namespace has a policy of its own (server.policies.effective).
+    ttl_duration_default_in_seconds: int = 0
+    """0: messages do not expire."""
+    subscription_expiration_time_minutes: int = 0
+    default_retention_time_in_minutes: int = 0
+    """-1: for ever."""
+    default_retention_size_in_mb: int = 0
+    """-1: however much."""
+    backlog_quota_default_limit_bytes: int = -1
+    """-1: none."""
+    backlog_quota_default_limit_gb: int = -1
+    """Outranks the bytes where it is positive."""
+    backlog_quota_default_limit_second: int = -1
+    backlog_quota_default_retention_policy: str = "producer_request_hold"
+    broker_delete_inactive_topics_enabled: bool = True
+    broker_delete_inactive_topics_mode: str = "delete_when_no_subscriptions"
+    broker_delete_inactive_topics_frequency_seconds: int = 60
+    broker_delete_inactive_topics_max_inactive_duration_seconds: int = 0
+    """0: the frequency."""
+    broker_service_compaction_threshold_in_bytes: int = 0
+    """0: a topic is compacted only when somebody asks."""
+    broker_deduplication_enabled: bool = False
+    broker_deduplication_snapshot_interval_seconds: int = 120
+    delayed_delivery_enabled: bool = True
+    delayed_delivery_tick_time_millis: int = 1_000
+    delayed_delivery_max_delay_in_millis: int = 0
+    encryption_require_on_producer: bool = False
+    dispatcher_pause_on_ack_state_persistent_enabled: bool = False
+    fill_ack_holes_interval_seconds: int = 0
+    """Ours: what lies unacknowledged behind acknowledged messages for longer is delivered again; 0: off."""
+    max_publish_rate_per_topic_in_messages: int = 0
+    max_publish_rate_per_topic_in_bytes: int = 0
+    dispatch_throttling_rate_per_topic_in_msg: int = 0
+    dispatch_throttling_rate_per_topic_in_byte: int = 0
+    dispatch_throttling_rate_per_subscription_in_msg: int = 0
+    dispatch_throttling_rate_per_subscription_in_byte: int = 0
+    dispatch_throttling_rate_relative_to_publish_rate: bool = False
+    subscribe_throttling_rate_per_consumer: int = 0
+    subscribe_rate_period_per_consumer_in_second: int = 30
+    schema_compatibility_strategy: str = "FULL"
+    is_allow_auto_update_schema_enabled: bool = True
+    is_schema_validation_enforced: bool = False
+
     def __post_init__(self) -> None:
         """Raises ValueError that names the field."""
         for field in fields(self):
@@ -51,6 +104,21 @@ class TopicSettings:
 
 
 _LEAST = {
+    "default_num_partitions": 1,
+    "default_number_of_namespace_bundles": 1,
+    "default_retention_time_in_minutes": -1,
+    "default_retention_size_in_mb": -1,
+    "backlog_quota_default_limit_bytes": -1,
+    "backlog_quota_default_limit_gb": -1,
+    "backlog_quota_default_limit_second": -1,
+    "broker_delete_inactive_topics_frequency_seconds": 1,
+    "broker_deduplication_snapshot_interval_seconds": 1,
+    "delayed_delivery_tick_time_millis": 1,
+    "dispatch_throttling_rate_per_topic_in_msg": -1,
+    "dispatch_throttling_rate_per_topic_in_byte": -1,
+    "dispatch_throttling_rate_per_subscription_in_msg": -1,
+    "dispatch_throttling_rate_per_subscription_in_byte": -1,
+    "subscribe_rate_period_per_consumer_in_second": 1,
     "topic_load_timeout_seconds": 1,
     "dispatcher_max_read_batch_size": 1,
     "dispatcher_max_read_size_bytes": 1,

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from server.dispatch.read_plan import entries_within
 from server.dispatch.shared import RoundRobin
+from server.policies.effective import EffectivePolicies
 from server.topics.consumer import Consumer
 from server.topics.dispatcher import Dispatcher, Read, Source
 from server.topics.messages import Messages, unacknowledged
@@ -40,10 +41,8 @@ class SharedDispatcher(Dispatcher):
 
     def set_policies(self, policies: EffectivePolicies) -> None:
         self._unacked_max = policies.max_unacked_messages_per_subscription
-        self._loop.call_soon(self._limits_changed)
-
-    def _limits_changed(self) -> None:
-        self._unblock_if_drained()
+        self.blocked = 0 < self._unacked_max <= self.unacked_messages
+        self._some_are_blocked = True
         self.kick()
 
     def add(self, consumer: Consumer) -> None:

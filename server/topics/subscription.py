@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
 from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.policies.effective import EffectivePolicies
 from server.topics.consumer import Consumer, SubType
 from server.topics.dispatcher import Dispatcher, Source
 from server.topics.faults import storage_faults_told
@@ -88,6 +89,13 @@ class Subscription:
         for consumer in self.consumers:
             consumer.counters.roll(elapsed_s)
 
+    def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
+        """From `Topic.set_policies`."""
+        for consumer in self.consumers:
+            consumer.set_unacked_max(new.max_unacked_messages_per_consumer)
+        if self.dispatcher is not None:
+            self.dispatcher.set_policies(new)
+
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     async def add_consumer(self, consumer: Consumer) -> None:
@@ -116,7 +124,7 @@ class Subscription:
                 f"Subscription is of different type. Active subscription type of '{self.type_name}' is different than "
                 f"the connecting consumer's type '{SubType.Name(consumer.sub_type)}'."
             )
-        limit = self.topic.settings.max_consumers_per_subscription
+        limit = self.topic.policies.max_consumers_per_subscription
         if 0 < limit <= len(self.consumers):
             raise ConsumerBusy("Subscription reached max consumers limit")
 
@@ -126,6 +134,7 @@ class Subscription:
                 self.dispatcher.close()
             self.sub_type = consumer.sub_type
             self.dispatcher = self._new_dispatcher(consumer.sub_type)
+            self.dispatcher.set_policies(self.topic.policies)
         if not self.consumers:
             self.topic.ledger.activate(self.cursor)
         self.consumers.append(consumer)

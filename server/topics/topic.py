@@ -20,6 +20,7 @@ from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.names import TopicName
 from pulsar_proto.payload import parse_metadata, publish_time_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.policies.effective import EffectivePolicies, of_broker
 from server.topics.client import ClientConnection
 from server.topics.consumer import Consumer, SubType
 from server.topics.faults import storage_faults_told
@@ -60,15 +61,19 @@ class Topic:
         new_producer_name: Callable[[], str],
         close_ledger: Callable[[], Awaitable[None]],
         on_lost: Callable[["Topic"], None],
+        policies: EffectivePolicies | None = None,
     ) -> None:
-        """`on_lost(topic)`: the log cannot be used any more, the topic must be closed and loaded anew."""
+        """`on_lost(topic)`: the log cannot be used any more, the topic must be closed and loaded anew. `policies`: what
+        holds at first, see `set_policies`; by default what `settings` say."""
         self.name = name
         self.ledger = ledger
         self.settings = settings
+        self.policies = policies or of_broker(settings)
+        """What holds now; never look at `settings` for what is a policy."""
         self.state = TopicState.OPEN
         self.created_ms = now_ms()
         self.subscriptions: dict[str, Subscription] = {}
-        self.publishing = TopicProducers(name.full, self, ledger, settings, new_producer_name)
+        self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
         self._close_ledger = close_ledger
         self._on_lost = on_lost
         self._memo: MessagesMemo | None = None
@@ -93,6 +98,20 @@ class Topic:
     def producers(self) -> dict[str, Producer]:
         return self.publishing.by_name
 
+    # --- policies ----------------------------------------------------------------------------------------------------
+
+    def set_policies(self, new: EffectivePolicies) -> None:
+        """What holds from now on. Does nothing where it holds already."""
+        old, self.policies = self.policies, new
+        if old != new:
+            self.policies_changed(old, new)
+
+    def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
+        """Tells the parts that keep something made of policies; the others read `policies` at each use."""
+        log.info("%s: its policies changed", self)
+        for subscription in self.subscriptions.values():
+            subscription.policies_changed(old, new)
+
     # --- producers and consumers -------------------------------------------------------------------------------------
 
     async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
@@ -100,7 +119,7 @@ class Topic:
         initial = command.initial_subscription_name
         if initial and initial not in self.subscriptions:
             # PIP-124: a dead letter topic must not lose what comes before its first consumer.
-            if not self.settings.allow_auto_subscription_creation:
+            if not self.policies.allow_auto_subscription_creation:
                 raise NotAllowed(
                     "Could not create the initial subscription due to the auto subscription creation is not allowed."
                 )
@@ -116,7 +135,7 @@ class Topic:
             cnx,
             command,
             partition=self.name.partition_index,
-            unacked_max=self.settings.max_unacked_messages_per_consumer,
+            unacked_max=self.policies.max_unacked_messages_per_consumer,
             connected_ms=now_ms(),
         )
         try:
@@ -139,13 +158,13 @@ class Topic:
             raise ProducerBusy("Empty subscription name")
         if command.subscription.startswith(RESERVED_PREFIXES):
             raise ProducerBusy("Subscription with reserved subscription name attempted")
-        if type_name not in self.settings.subscription_types_enabled:
+        if type_name not in self.policies.subscription_types_enabled:
             raise NotAllowed(f"Topic[{{{self.name.full}}}] doesn't support {{{type_name}}} sub type!")
         if command.subType == SubType.Key_Shared:
             raise NotAllowed("Key_Shared subscriptions are not supported yet")
         if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
             raise NotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
-        limit = self.settings.max_consumers_per_topic
+        limit = self.policies.max_consumers_per_topic
         if 0 < limit <= sum(len(subscription.consumers) for subscription in self.subscriptions.values()):
             raise ConsumerBusy("Topic reached max consumers limit")
 
@@ -159,7 +178,7 @@ class Topic:
                 raise NotAllowed(f"{kind} subscription with the same name already exists.")
             return existing
         if command.durable:
-            if not self.settings.allow_auto_subscription_creation:
+            if not self.policies.allow_auto_subscription_creation:
                 raise SubscriptionNotFound(f"Subscription {name} does not exist")
             initial = EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else LATEST
             properties = {pair.key: pair.value for pair in command.subscription_properties}
@@ -194,7 +213,7 @@ class Topic:
                 return existing
             if not self.is_open:
                 raise ServiceNotReady("Topic is temporarily unavailable")
-            limit = self.settings.max_subscriptions_per_topic
+            limit = self.policies.max_subscriptions_per_topic
             if 0 < limit <= len(self.subscriptions):
                 raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name.full}")
             with storage_faults_told():

@@ -1,0 +1,97 @@
+"""Policies as topics see them: always the current ones, made of broker.conf, namespace records and topic policies."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from metadata.store import MetadataStore
+from pulsar_proto.names import TopicName
+from server.policies.effective import EffectivePolicies, of_broker, with_namespace, with_topic
+from server.policies.namespaces import NamespaceRecords
+from server.policies.topic_policies import NoTopicPolicies, TopicPolicies
+from server.policies.values import NEVER_INACTIVE, AutoTopicCreation
+from server.topic_list import is_system_topic
+from server.topics.settings import TopicSettings
+
+SYSTEM_NAMESPACE = "pulsar/system"
+
+
+class Policies:
+    """One for the process. `on_change(namespace)`: what holds for topics of that namespace may be different now."""
+
+    def __init__(self, store: MetadataStore, settings: TopicSettings, on_change: Callable[[str], None]) -> None:
+        self.namespaces = NamespaceRecords(store, self._namespace_changed)
+        self.topics: TopicPolicies = NoTopicPolicies()
+        self._settings = settings
+        self._on_change = on_change
+        self._of_broker = of_broker(settings)
+        self._of_namespace: dict[str, EffectivePolicies] = {}
+        """One object for all topics that have no policies of their own."""
+
+    def start(self) -> None:
+        self.namespaces.start()
+
+    def close(self) -> None:
+        self.namespaces.close()
+
+    async def load(self, name: TopicName) -> None:
+        """After it `of` knows what holds for the topic. Raises MetadataError, PulsarError."""
+        await self.namespaces.get(name.namespace)
+        if not is_exempt(name):
+            await self.topics.load(name.namespace)
+
+    def of(self, name: TopicName, properties: Mapping[str, str] | None = None) -> EffectivePolicies:
+        """What holds for a topic; `properties` are the topic's own."""
+        if is_exempt(name):
+            return exempted(self.of_namespace(name.namespace))
+        return with_topic(self.of_namespace(name.namespace), self.topics.merged(name.base), properties)
+
+    def of_namespace(self, namespace: str) -> EffectivePolicies:
+        """What holds for the namespace's topics that have no policies of their own."""
+        known = self._of_namespace.get(namespace)
+        if known is None:
+            record = self.namespaces.cached(namespace)
+            if record is None:
+                return self._of_broker
+            known = with_namespace(self._of_broker, record, self._settings.cluster_name)
+            self._of_namespace[namespace] = known
+        return known
+
+    def auto_topic_creation(self, namespace: Mapping[str, Any] | None) -> AutoTopicCreation:
+        """Of a namespace's record (BrokerService.isAllowAutoTopicCreationAsync)."""
+        override = (namespace or {}).get("autoTopicCreationOverride")
+        if override:
+            return AutoTopicCreation.of(override)
+        settings = self._settings
+        partitioned = settings.allow_auto_topic_creation_type == "partitioned"
+        return AutoTopicCreation(
+            settings.allow_auto_topic_creation, settings.default_num_partitions if partitioned else 0
+        )
+
+    def topic_changed(self, name: TopicName) -> None:
+        """Its topic policies are different."""
+        self._on_change(name.namespace)
+
+    def _namespace_changed(self, namespace: str) -> None:
+        self._of_namespace.pop(namespace, None)
+        self._on_change(namespace)
+
+
+def is_exempt(name: TopicName) -> bool:
+    """Topics of the system itself, whose loss or silence would break it (BrokerService.isSystemTopic)."""
+    return name.namespace == SYSTEM_NAMESPACE or is_system_topic(name)
+
+
+def exempted(policies: EffectivePolicies) -> EffectivePolicies:
+    """What limits users' topics does not limit the system's (SystemTopic)."""
+    free = EffectivePolicies()
+    return replace(
+        free,
+        retention_time_in_minutes=policies.retention_time_in_minutes,
+        retention_size_in_mb=policies.retention_size_in_mb,
+        persistence=policies.persistence,
+        inactive_topic_policies=NEVER_INACTIVE,
+        max_unacked_messages_per_consumer=policies.max_unacked_messages_per_consumer,
+        max_unacked_messages_per_subscription=policies.max_unacked_messages_per_subscription,
+        schema_compatibility_strategy="ALWAYS_COMPATIBLE",
+    )

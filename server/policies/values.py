@@ -1,0 +1,160 @@
+"""The small values that policies consist of, read from Apache's JSON (the same keys in a namespace's record and in
+topic policies).
+
+Sources: BacklogQuotaImpl, DispatchRateImpl, PublishRate, SubscribeRate, InactiveTopicPolicies, PersistencePolicies
+(pulsar-common and pulsar-client-admin-api); facts 7.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
+
+UNLIMITED = -1
+
+Json = Mapping[str, Any]
+"""An object as JSON has it."""
+
+
+class BacklogAction(StrEnum):
+    """What happens at a backlog quota (BacklogQuota.RetentionPolicy)."""
+
+    PRODUCER_REQUEST_HOLD = "producer_request_hold"
+    PRODUCER_EXCEPTION = "producer_exception"
+    CONSUMER_BACKLOG_EVICTION = "consumer_backlog_eviction"
+
+
+class InactiveTopicDeleteMode(StrEnum):
+    DELETE_WHEN_NO_SUBSCRIPTIONS = "delete_when_no_subscriptions"
+    DELETE_WHEN_SUBSCRIPTIONS_CAUGHT_UP = "delete_when_subscriptions_caught_up"
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogQuota:
+    """`limit` is bytes for `destination_storage`, seconds for `message_age`; negative (for an age also 0): none."""
+
+    limit: int = UNLIMITED
+    policy: BacklogAction = BacklogAction.PRODUCER_REQUEST_HOLD
+
+
+class BacklogQuotas(NamedTuple):
+    destination_storage: BacklogQuota
+    message_age: BacklogQuota
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRate:
+    """0 or less: unlimited."""
+
+    messages: int = UNLIMITED
+    bytes: int = UNLIMITED
+    period_seconds: int = 1
+    relative_to_publish_rate: bool = False
+    """The limits come on top of the topic's publish rate."""
+
+    @property
+    def is_limited(self) -> bool:
+        return self.messages > 0 or self.bytes > 0
+
+    @classmethod
+    def of(cls, value: Json) -> Self:
+        return cls(
+            messages=value.get("dispatchThrottlingRateInMsg", UNLIMITED),
+            bytes=value.get("dispatchThrottlingRateInByte", UNLIMITED),
+            period_seconds=max(1, value.get("ratePeriodInSecond", 1)),
+            relative_to_publish_rate=bool(value.get("relativeToPublishRate")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRate:
+    """A second; 0 or less: unlimited."""
+
+    messages: int = UNLIMITED
+    bytes: int = UNLIMITED
+
+    @property
+    def is_limited(self) -> bool:
+        return self.messages > 0 or self.bytes > 0
+
+    @classmethod
+    def of(cls, value: Json) -> Self:
+        return cls(
+            messages=value.get("publishThrottlingRateInMsg", UNLIMITED),
+            bytes=value.get("publishThrottlingRateInByte", UNLIMITED),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRate:
+    """How often one consumer may subscribe in a period; 0 or less: as often as it likes."""
+
+    subscribes: int = UNLIMITED
+    period_seconds: int = 30
+
+    @classmethod
+    def of(cls, value: Json) -> Self:
+        return cls(
+            subscribes=value.get("subscribeThrottlingRatePerConsumer", UNLIMITED),
+            period_seconds=max(1, value.get("ratePeriodInSecond", 30)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InactiveTopicPolicies:
+    delete_while_inactive: bool
+    max_inactive_duration_seconds: int
+    delete_mode: InactiveTopicDeleteMode = InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS
+
+    @classmethod
+    def of(cls, value: Json) -> Self:
+        return cls(
+            delete_while_inactive=bool(value.get("deleteWhileInactive")),
+            max_inactive_duration_seconds=value.get("maxInactiveDurationSeconds") or 0,
+            delete_mode=InactiveTopicDeleteMode(
+                value.get("inactiveTopicDeleteMode") or InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Persistence:
+    """Of a topic's new ledgers."""
+
+    ensemble: int
+    write_quorum: int
+    ack_quorum: int
+    mark_delete_rate: float
+    """Stored acknowledgement states a second; 0 or less: no limit."""
+
+    @classmethod
+    def of(cls, value: Json) -> Self | None:
+        """None: nothing of use is said (zero is Java's "not set")."""
+        ensemble, write, ack = (
+            value.get(key) or 0 for key in ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
+        )
+        if not 1 <= ack <= write <= ensemble:
+            return None
+        return cls(ensemble, write, ack, float(value.get("managedLedgerMaxMarkDeleteRate") or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class AutoTopicCreation:
+    """Whether a topic that a client names and that is missing is made, and how. `partitions` 0: not partitioned."""
+
+    allowed: bool
+    partitions: int = 0
+
+    @classmethod
+    def of(cls, value: Json) -> Self:
+        partitions = 0
+        if value.get("topicType") == "partitioned":
+            partitions = max(1, value.get("defaultNumPartitions") or 1)
+        return cls(allowed=bool(value.get("allowAutoTopicCreation")), partitions=partitions)
+
+
+NO_QUOTAS = BacklogQuotas(BacklogQuota(), BacklogQuota())
+NO_DISPATCH_RATE = DispatchRate()
+NO_PUBLISH_RATE = PublishRate()
+NO_SUBSCRIBE_RATE = SubscribeRate()
+NEVER_INACTIVE = InactiveTopicPolicies(delete_while_inactive=False, max_inactive_duration_seconds=60)
