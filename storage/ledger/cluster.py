@@ -1,0 +1,56 @@
+"""One process's way into a BookKeeper cluster: its records, its bookies, connections to them, and the ledger client.
+
+For whoever is no bookie's or broker's inside: auto-recovery, the operator's tools, programs that only use ledgers.
+"""
+
+from random import Random
+
+from metadata.sequence import LedgerIdGenerator
+from metadata.store import MetadataStore
+from storage.ledger.bookie_registry import BookieRegistry
+from storage.ledger.client import BookKeeper
+from storage.ledger.config import LedgerConfig
+from storage.ledger.metadata_driver import LedgerMetadataDriver
+from storage.ledger.wire_channel import WireChannels
+from storage.ledger.wire_connection import WireConfig
+
+
+class BookKeeperCluster:
+    """Made by `connect`. The store stays the caller's."""
+
+    def __init__(self, store: MetadataStore, config: LedgerConfig, wire: WireConfig, rng: Random) -> None:
+        self.store = store
+        self.config = config
+        self.rng = rng
+        self.registry = BookieRegistry(store)
+        self.channels = WireChannels(self.registry.address_of, wire)
+        # One id at a time: a tool that draws a block would throw most of it away.
+        self._ids = LedgerIdGenerator(store, block_ids=1)
+        self.driver = LedgerMetadataDriver(store, self._ids.next_id)
+        self.bookkeeper = BookKeeper(
+            store,
+            self.channels,
+            bookies=self.registry.writable,
+            next_ledger_id=self._ids.next_id,
+            rng=rng,
+            config=config,
+        )
+
+    @classmethod
+    async def connect(
+        cls,
+        store: MetadataStore,
+        *,
+        config: LedgerConfig | None = None,
+        wire: WireConfig | None = None,
+        rng: Random | None = None,
+    ) -> "BookKeeperCluster":
+        """Raises MetadataError."""
+        cluster = cls(store, config or LedgerConfig(), wire or WireConfig(), rng or Random())
+        await cluster.registry.start()
+        return cluster
+
+    async def close(self) -> None:
+        await self.registry.stop()
+        await self.bookkeeper.close()
+        await self.channels.close()
