@@ -1,0 +1,69 @@
+"""Which method judges a peer's credentials, and what becomes of a peer without any.
+
+Sources: AuthenticationService, AuthenticationFilter, ServerCnx.handleConnect. Over HTTP credentials that are given and
+wrong are refused; Apache lets their bearer in as anonymous where there is such a role.
+"""
+
+from collections.abc import Mapping
+
+from server.security.errors import RejectedCredentialsError
+from server.security.identity import Identity
+from server.security.providers import Provider
+from server.security.tls_role import METHOD as TLS
+
+METHOD_HEADER = "X-Pulsar-Auth-Method-Name"
+AUTHORIZATION_HEADER = "Authorization"
+
+METHOD_CHARACTERS_MAX = 64
+"""Of a method's name in a log line."""
+
+NONE = "none"
+
+
+class Authenticator:
+    """`providers`: by method. `anonymous_role`: empty where nobody comes in without credentials."""
+
+    def __init__(self, providers: Mapping[str, Provider], anonymous_role: str) -> None:
+        self._providers = providers
+        self._anonymous_role = anonymous_role
+
+    async def of_connect(self, method: str, data: bytes, common_name: str | None) -> Identity:
+        """From CONNECT or AUTH_RESPONSE. A method that is not provided is as good as none (facts 2). Raises
+        RejectedCredentialsError."""
+        provider = self._providers.get(method)
+        if provider is None:
+            return self._anonymous(f"there is no method '{(method or NONE)[:METHOD_CHARACTERS_MAX]}'")
+        return await provider.authenticate(data, common_name)
+
+    async def of_http(self, headers: Mapping[str, str], common_name: str | None) -> Identity:
+        """A method that is named is the only one asked; else the Authorization header goes before the certificate.
+        Raises RejectedCredentialsError."""
+        authorization = headers.get(AUTHORIZATION_HEADER, "")
+        method = headers.get(METHOD_HEADER, "")
+        if method:
+            return await self._of_named(method, authorization, common_name)
+        if authorization:
+            for provider in self._providers.values():
+                identity = await provider.authenticate_http(authorization)
+                if identity is not None:
+                    return identity
+            raise RejectedCredentialsError("no method takes this Authorization header")
+        if common_name is not None and TLS in self._providers:
+            return await self._providers[TLS].authenticate(b"", common_name)
+        return self._anonymous("no credentials")
+
+    async def _of_named(self, method: str, authorization: str, common_name: str | None) -> Identity:
+        provider = self._providers.get(method)
+        if provider is None:
+            raise RejectedCredentialsError(f"Unsupported authentication method: [{method[:METHOD_CHARACTERS_MAX]}].")
+        if method == TLS:
+            return await provider.authenticate(b"", common_name)
+        identity = await provider.authenticate_http(authorization)
+        if identity is None:
+            raise RejectedCredentialsError(f"no credentials of the method {method}")
+        return identity
+
+    def _anonymous(self, why: str) -> Identity:
+        if not self._anonymous_role:
+            raise RejectedCredentialsError(f"{why}, and there is no anonymousUserRole")
+        return Identity(self._anonymous_role)

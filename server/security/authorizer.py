@@ -1,0 +1,119 @@
+"""Judges what a role asks for by superuser roles, the tenant's administrators and the namespace's grants.
+
+Source: PulsarAuthorizationProvider, AuthorizationService; facts 9. Behind a proxy both its role and its client's must
+be allowed. Records are read anew for each judgement (they are cached where they are kept), so a change holds at once.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pulsar_proto.names import TopicName
+from server.security.demands import Demand, OnNamespace, OnTopic, Open, Superuser
+from server.security.identity import Principal
+from server.security.permissions import NamespacePermissions
+from server.security.settings import SecuritySettings
+
+Lookup = Callable[[str], Awaitable[Mapping[str, Any] | None]]
+"""A record's JSON by the name of its tenant or namespace; None: it does not exist."""
+
+PARSED_MAX = 1_000
+"""Namespaces whose permissions are kept parsed; beyond it all are parsed again when they are next asked for."""
+
+
+class TenantMissingError(Exception):
+    """There is no such tenant."""
+
+
+class NamespaceMissingError(Exception):
+    """There is no such namespace."""
+
+
+class Authorizer:
+    """`tenant_record` and `namespace_record` read /admin/policies/{tenant} and …/{namespace}; they raise what they
+    raise, and then nobody is allowed anything."""
+
+    def __init__(self, settings: SecuritySettings, tenant_record: Lookup, namespace_record: Lookup) -> None:
+        self._superusers = frozenset(settings.super_user_roles)
+        self._wildcards = settings.authorization_allow_wildcards_matching
+        self._tenant_record = tenant_record
+        self._namespace_record = namespace_record
+        self._parsed: dict[str, tuple[Mapping[str, Any], NamespacePermissions]] = {}
+
+    def is_superuser(self, principal: Principal) -> bool:
+        return all(role in self._superusers for role in principal.roles)
+
+    async def denied(
+        self,
+        principal: Principal,
+        demand: Demand,
+        *,
+        tenant: str = "",
+        namespace: str = "",
+        topic: TopicName | None = None,
+        subscription: str | None = None,
+    ) -> str | None:
+        """None when it is allowed; else why not, for the log, and empty where there is nothing to add. What `demand`
+        is about must be given: a topic with its namespace and tenant. Raises TenantMissingError,
+        NamespaceMissingError, MetadataError."""
+        if isinstance(demand, Open):
+            return None
+        for role in principal.roles:
+            reason = await self._denied_to(role, demand, tenant, namespace, topic, subscription)
+            if reason is not None:
+                return reason
+        return None
+
+    async def _denied_to(
+        self,
+        role: str,
+        demand: Demand,
+        tenant: str,
+        namespace: str,
+        topic: TopicName | None,
+        subscription: str | None,
+    ) -> str | None:
+        if role in self._superusers:
+            return None
+        if isinstance(demand, Superuser):
+            return ""
+        if await self._is_tenant_admin(role, tenant):
+            return None
+        if isinstance(demand, OnTopic):
+            assert topic is not None, "a demand on a topic comes with one"
+            permissions = await self._permissions(namespace)
+            if permissions.allows_on_topic(role, demand.operation, topic, subscription, wildcards=self._wildcards):
+                return None
+            return permissions.fault_of_subscription(role, topic, subscription) or ""
+        if isinstance(demand, OnNamespace):
+            permissions = await self._permissions(namespace)
+            return None if permissions.allows_on_namespace(role, demand.operation, wildcards=self._wildcards) else ""
+        return ""
+
+    async def _is_tenant_admin(self, role: str, tenant: str) -> bool:
+        assert tenant, "what is no superuser's is some tenant's"
+        record = await self._tenant_record(tenant)
+        if record is None:
+            raise TenantMissingError(tenant)
+        admins = record.get("adminRoles")
+        return isinstance(admins, list) and role in admins
+
+    async def _permissions(self, namespace: str) -> NamespacePermissions:
+        record = await self._namespace_record(namespace)
+        if record is None:
+            raise NamespaceMissingError(namespace)
+        known = self._parsed.get(namespace)
+        if known is None or known[0] is not record:
+            if len(self._parsed) >= PARSED_MAX:
+                self._parsed.clear()
+            known = self._parsed[namespace] = (record, NamespacePermissions.of_policies(record))
+        return known[1]
+
+
+def parse_record(value: bytes) -> dict[str, Any]:
+    """A tenant's record; what is no JSON object is empty and names no administrator."""
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}

@@ -1,0 +1,106 @@
+"""The method `basic`: a user's name and password against a `.htpasswd` file.
+
+Sources: AuthenticationProviderBasic; facts 9. Apache takes hashes of `$apr1$` (MD5 crypt) and DES crypt; here the other
+kinds that `htpasswd` writes count too: bcrypt, SHA-1, SHA-256 and SHA-512 crypt. A file in plain text is refused.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+
+from passlib.hash import apr_md5_crypt, bcrypt, des_crypt, ldap_sha1, sha256_crypt, sha512_crypt
+
+from server.security.errors import RejectedCredentialsError, SecurityConfigError
+from server.security.identity import Identity
+from server.security.keys import read_content
+from server.security.settings import SecuritySettings
+
+METHOD = "basic"
+
+HASHES = (apr_md5_crypt, bcrypt, ldap_sha1, sha256_crypt, sha512_crypt, des_crypt)
+
+KNOWN_MAX = 1_000
+"""Passwords that were right lately, as keyed digests: a slow hash is computed once, not for each HTTP call. Beyond it
+the one that was used longest ago is forgotten."""
+
+CREDENTIAL_BYTES_MAX = 4_096
+
+UNKNOWN = "Unknown user or invalid password"
+
+
+def parse_htpasswd(content: bytes) -> dict[str, str]:
+    """Hashes by user. Raises SecurityConfigError, which names a line and never a hash."""
+    users: dict[str, str] = {}
+    for number, raw in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        user, colon, hashed = line.partition(":")
+        if not colon or not user or not any(kind.identify(hashed) for kind in HASHES):
+            raise SecurityConfigError(f"basicAuthConf, line {number}: expected USER:HASH as htpasswd writes it")
+        users[user] = hashed
+    if not users:
+        raise SecurityConfigError("basicAuthConf: there is no user in it")
+    return users
+
+
+class BasicProvider:
+    """Implements `providers.Provider`. Hashes are computed on a thread: bcrypt takes a good part of a second."""
+
+    method = METHOD
+
+    def __init__(self, users: dict[str, str]) -> None:
+        self._users = users
+        self._secret = secrets.token_bytes(32)
+        self._known: OrderedDict[bytes, str] = OrderedDict()
+
+    @classmethod
+    def make(cls, settings: SecuritySettings) -> "BasicProvider":
+        """Raises SecurityConfigError."""
+        if not settings.basic_auth_conf:
+            raise SecurityConfigError("No basic authentication config provided (basicAuthConf)")
+        return cls(parse_htpasswd(read_content(settings.basic_auth_conf, "basicAuthConf")))
+
+    async def authenticate(self, data: bytes, common_name: str | None) -> Identity:
+        """`data` is `user:password`."""
+        if len(data) > CREDENTIAL_BYTES_MAX or b":" not in data or b"\x00" in data:
+            raise RejectedCredentialsError("expected user:password")
+        digest = hmac.digest(self._secret, data, hashlib.sha256)
+        user = self._known.get(digest)
+        if user is None:
+            user = await asyncio.to_thread(self._verify, data)
+            self._known[digest] = user
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(digest)
+        return Identity(user)
+
+    async def authenticate_http(self, authorization: str) -> Identity | None:
+        scheme, _, encoded = authorization.partition(" ")
+        if scheme.lower() != "basic":
+            return None
+        try:
+            data = base64.b64decode(encoded.strip(), validate=True)
+        except (binascii.Error, ValueError):
+            raise RejectedCredentialsError('Authentication token has to be started with "Basic "') from None
+        return await self.authenticate(data, None)
+
+    def _verify(self, data: bytes) -> str:
+        user_bytes, _, password = data.partition(b":")
+        user = user_bytes.decode("utf-8", "replace")
+        hashed = self._users.get(user)
+        if hashed is None:
+            raise RejectedCredentialsError(UNKNOWN)
+        kind = next(kind for kind in HASHES if kind.identify(hashed))
+        try:
+            matches = kind.verify(password[:72] if kind is bcrypt else password, hashed)
+        except (ValueError, TypeError):
+            matches = False
+        if not matches:
+            raise RejectedCredentialsError(UNKNOWN)
+        return user

@@ -1,0 +1,9 @@
+"""What goes wrong in this package."""
+
+
+class SecurityConfigError(Exception):
+    """A key, password file, certificate or provider cannot be used; the text is for the user and holds no secret."""
+
+
+class RejectedCredentialsError(Exception):
+    """A peer's credentials do not prove who it is. The text is for the log: the peer is not told why."""

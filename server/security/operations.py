@@ -1,0 +1,80 @@
+"""What can be asked of a broker, and which grant each operation takes: pure rules.
+
+Names are those of Java's enums TopicOperation and NamespaceOperation: they
+stand in the texts that clients get. Source: PulsarAuthorizationProvider.allowTopicOperationAsync and its siblings.
+"""
+
+from enum import Enum, StrEnum
+
+
+class AuthAction(StrEnum):
+    """What a namespace or topic grants to a role (AuthAction)."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    FUNCTIONS = "functions"
+    SOURCES = "sources"
+    SINKS = "sinks"
+    PACKAGES = "packages"
+
+
+_EITHER = frozenset({AuthAction.PRODUCE, AuthAction.CONSUME})
+_PRODUCE = frozenset({AuthAction.PRODUCE})
+_CONSUME = frozenset({AuthAction.CONSUME})
+_ADMIN: frozenset[AuthAction] = frozenset()
+"""No grant is enough: only the tenant's administrators and superusers."""
+
+
+class TopicOperation(Enum):
+    """Each one's value: (a number that tells members apart, the grants of which one is enough)."""
+
+    LOOKUP = 1, _EITHER
+    GET_STATS = 2, _EITHER
+    GET_METADATA = 3, _EITHER
+    PRODUCE = 4, _PRODUCE
+    CONSUME = 5, _CONSUME
+    SUBSCRIBE = 6, _CONSUME
+    UNSUBSCRIBE = 7, _CONSUME
+    GET_SUBSCRIPTIONS = 8, _CONSUME
+    SKIP = 9, _CONSUME
+    EXPIRE_MESSAGES = 10, _CONSUME
+    PEEK_MESSAGES = 11, _CONSUME
+    RESET_CURSOR = 12, _CONSUME
+    GET_BACKLOG_SIZE = 13, _CONSUME
+    SET_REPLICATED_SUBSCRIPTION_STATUS = 14, _CONSUME
+    GET_REPLICATED_SUBSCRIPTION_STATUS = 15, _CONSUME
+    TERMINATE = 16, _ADMIN
+    COMPACT = 17, _ADMIN
+    OFFLOAD = 18, _ADMIN
+    UNLOAD = 19, _ADMIN
+    TRIM_TOPIC = 20, _ADMIN
+    DELETE_METADATA = 21, _ADMIN
+    UPDATE_METADATA = 22, _ADMIN
+    GET_BUNDLE_RANGE = 23, _ADMIN
+
+    @property
+    def grants(self) -> frozenset[AuthAction]:
+        return self.value[1]
+
+
+class NamespaceOperation(Enum):
+    """Values as in `TopicOperation`."""
+
+    GET_TOPIC = 1, _EITHER
+    GET_TOPICS = 2, _EITHER
+    GET_BUNDLE = 3, _EITHER
+    UNSUBSCRIBE = 4, _CONSUME
+    TRIM_TOPIC = 5, _CONSUME
+    CLEAR_BACKLOG = 6, _CONSUME
+    PACKAGES = 7, frozenset({AuthAction.PACKAGES})
+    CREATE_TOPIC = 8, _ADMIN
+    DELETE_TOPIC = 9, _ADMIN
+    ADD_BUNDLE = 10, _ADMIN
+    DELETE_BUNDLE = 11, _ADMIN
+    GRANT_PERMISSION = 12, _ADMIN
+    GET_PERMISSION = 13, _ADMIN
+    REVOKE_PERMISSION = 14, _ADMIN
+
+    @property
+    def grants(self) -> frozenset[AuthAction]:
+        return self.value[1]

@@ -1,0 +1,35 @@
+"""The method `tls`: the role is the common name of the certificate that the handshake has verified.
+
+Source: AuthenticationProviderTls.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from server.security.errors import RejectedCredentialsError
+from server.security.identity import Identity
+
+METHOD = "tls"
+
+
+def common_name_of(certificate: Mapping[str, Any] | None) -> str | None:
+    """The most specific CN of a certificate as `SSLObject.getpeercert` gives it; None without one."""
+    if not certificate:
+        return None
+    names = [value for parts in certificate.get("subject", ()) for key, value in parts if key == "commonName"]
+    return names[-1] if names and names[-1] else None
+
+
+class TlsProvider:
+    """Implements `providers.Provider`."""
+
+    method = METHOD
+
+    async def authenticate(self, data: bytes, common_name: str | None) -> Identity:
+        if common_name is None:
+            raise RejectedCredentialsError("Client unable to authenticate with TLS certificate")
+        return Identity(common_name)
+
+    async def authenticate_http(self, authorization: str) -> Identity | None:
+        """A header is not this method's."""
+        return None
