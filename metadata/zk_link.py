@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import cast
 
 
 class Link(asyncio.Protocol):
@@ -40,10 +41,9 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         if self.is_gone:
-            transport.abort()
+            self._transport.abort()
             return
         handle = transport.get_extra_info("socket")
         if handle is not None:

@@ -7,9 +7,9 @@ import argparse
 from collections.abc import Sequence
 
 from magnetar import __version__
-from server.commands import standalone
+from server.commands import bookie, standalone
 
-COMMANDS = (standalone,)
+COMMANDS = (standalone, bookie)
 """In the order of `magnetar --help`."""
 
 EXAMPLES = """\

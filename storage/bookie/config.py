@@ -76,6 +76,10 @@ class BookieConfig:
     min_usable_size_for_high_priority_writes: int = 64 * _MIB
     """minUsableSizeForHighPriorityWrites, bytes free for recovery adds while read-only."""
 
+    allow_storage_expansion: bool = False
+    """allowStorageExpansion: ledger directories may be added behind those that the cookies name."""
+    force_read_only_bookie: bool = False
+    """forceReadOnlyBookie: takes no writes, whatever room there is."""
     skip_damaged_journal: bool = False
     """Start despite damage inside the journal: what can still be read is replayed, the rest is given up and logged."""
 

@@ -87,7 +87,8 @@ class BookieDirectories:
     def __init__(self, config: BookieConfig, bookie_id: str, instance_id: str) -> None:
         self.journal = os.path.abspath(config.journal_directory)
         self.ledgers = tuple(map(os.path.abspath, config.ledger_directories))
-        self._cookie = Cookie(bookie_id, (self.journal,), self.ledgers, instance_id)
+        self.cookie = Cookie(bookie_id, (self.journal,), self.ledgers, instance_id)
+        self._may_grow = config.allow_storage_expansion
         self._locks: list[int] = []
 
     @property
@@ -102,12 +103,20 @@ class BookieDirectories:
     def mark(self) -> str:
         return os.path.join(self.ledgers[0], "lastMark")
 
+    def cookies(self) -> dict[str, Cookie | None]:
+        """Each folder's; None where there is none. Raises DirectoryMismatch for one that cannot be read."""
+        return {directory: self._read(directory) for directory in self.all}
+
+    def files(self) -> dict[str, list[str]]:
+        """What each folder holds besides cookie and lock. Raises OSError."""
+        return {directory: _content(directory) for directory in self.all}
+
     def claim(self) -> bool:
         """Locks and checks the folders; makes them when all are new. True when they were new.
 
         Raises DirectoryInUse, DirectoryMismatch (nothing was changed), OSError.
         """
-        found = {directory: self._read(directory) for directory in self.all}
+        found = self.cookies()
         present = {directory: cookie for directory, cookie in found.items() if cookie is not None}
         if present:
             self._check(present)
@@ -136,7 +145,7 @@ class BookieDirectories:
             raise DirectoryMismatch(f"{path} cannot be read: {error}") from None
 
     def _check(self, present: dict[str, Cookie]) -> None:
-        mine = self._cookie
+        mine = self.cookie
         for directory, cookie in present.items():
             if cookie.bookie_id != mine.bookie_id:
                 raise DirectoryMismatch(f"{directory} belongs to bookie {cookie.bookie_id}, this is {mine.bookie_id}")
@@ -144,13 +153,16 @@ class BookieDirectories:
                 raise DirectoryMismatch(
                     f"{directory} belongs to cluster instance {cookie.instance_id!r}, this is {mine.instance_id!r}"
                 )
-            if len(cookie.ledger_directories) != len(mine.ledger_directories):
+            before, now = len(cookie.ledger_directories), len(mine.ledger_directories)
+            if before != now and not (self._may_grow and before < now):
                 raise DirectoryMismatch(
-                    f"{directory} is one of a bookie with {len(cookie.ledger_directories)} ledger directories "
-                    f"({', '.join(cookie.ledger_directories)}), configured are {len(mine.ledger_directories)}"
+                    f"{directory} is one of a bookie with {before} ledger directories "
+                    f"({', '.join(cookie.ledger_directories)}), configured are {now}"
                 )
         missing = [directory for directory in self.all if directory not in present]
-        if missing and any(map(_content, present)):
+        known = {path for cookie in present.values() for path in cookie.ledger_directories + cookie.journal_directories}
+        added = self._may_grow and known.isdisjoint(missing)
+        if missing and not added and any(map(_content, present)):
             raise DirectoryMismatch(
                 f"{missing[0]} has no {FILE_NAME}, but {next(iter(present))} says that it is a folder of this bookie: "
                 "is a disk not mounted?"
@@ -179,9 +191,9 @@ class BookieDirectories:
     def _write(self, present: dict[str, Cookie]) -> None:
         for directory in self.all:
             before = present.get(directory)
-            if before == self._cookie:
+            if before == self.cookie:
                 continue
             if before is not None:
                 log.info("%s was moved here from %s", directory, ", ".join(before.ledger_directories))
-            replace_file(os.path.join(directory, FILE_NAME), self._cookie.format())
+            replace_file(os.path.join(directory, FILE_NAME), self.cookie.format())
             sync_directory(os.path.dirname(directory))

@@ -52,6 +52,7 @@ class DiskRules:
     """Judges a measured usage by the configured thresholds (Apache: LedgerDirsMonitor, DiskChecker)."""
 
     def __init__(self, config: BookieConfig) -> None:
+        self._forced = config.force_read_only_bookie
         self._threshold = config.disk_usage_threshold
         self._low_water = config.disk_usage_lwm_threshold
         self._warn = config.disk_usage_warn_threshold
@@ -63,6 +64,8 @@ class DiskRules:
 
     def is_usable_again(self, usage: Usage) -> bool:
         """Asked while read-only. The low-water mark keeps the mode from swinging."""
+        if self._forced:
+            return False
         return usage.used_share <= self._low_water and usage.free_bytes >= self._min_free
 
     def takes_high_priority(self, usage: Usage) -> bool:

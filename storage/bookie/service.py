@@ -67,7 +67,7 @@ class Bookie:
         self._opened = opened
         self._flush_executor = flush_executor
         self._read_executor = ThreadPoolExecutor(config.num_read_worker_threads, "bookie-read")
-        self._listeners: list[Callable[[bool], None]] = []
+        self._listeners: list[Callable[[Mode], None]] = []
         self._read_ahead = ReadAheadCache(config.read_ahead_cache_bytes)
         self._adds = AddPath(config, opened.states, opened.cache, self._read_ahead)
         self._adds.on_journal_failure = self._storage_failed
@@ -154,6 +154,8 @@ class Bookie:
         self._maintenance = Maintenance(
             config, self, self._flush_executor, self._collector, opened.directories.all, list_ledgers
         )
+        if config.force_read_only_bookie:
+            self._change_mode(Mode.READ_ONLY, "forceReadOnlyBookie=true")
         await self._maintenance.check_disks()
         self._maintenance_task = self._loop.create_task(self._maintenance.run())
         if opened.skipped_damage or opened.cache.active.size > config.write_cache_half_bytes:
@@ -204,8 +206,8 @@ class Bookie:
     def is_writable(self) -> bool:
         return self._adds.mode is Mode.WRITABLE
 
-    def on_mode_change(self, callback: Callable[[bool], None]) -> Callable[[], None]:
-        """`callback(is_writable)` on the loop at each change; returns what ends it."""
+    def on_mode_change(self, callback: Callable[[Mode], None]) -> Callable[[], None]:
+        """`callback(mode)` on the loop at each change; returns what ends it."""
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 
@@ -307,6 +309,5 @@ class Bookie:
         self._adds.mode = mode
         self._maintenance.mode_changed()
         self._adds.admit_waiting()
-        if (before is Mode.WRITABLE) != (mode is Mode.WRITABLE):
-            for listener in list(self._listeners):
-                listener(mode is Mode.WRITABLE)
+        for listener in list(self._listeners):
+            listener(mode)

@@ -41,10 +41,14 @@ class BookieWireServer:
         self._all_gone.set()
         self._full = False
 
-    async def start(self, host: str | None, port: int) -> int:
-        """Listens; returns the port (of `port` 0: the one that was free). Raises OSError."""
+    async def start(self, host: str | None = None, port: int = 0, *, sock: socket.socket | None = None) -> int:
+        """Listens, on a bound socket if one is given; returns the port (of `port` 0: the one that was free). Raises
+        OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+        if sock is None:
+            self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+        else:
+            self._server = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
         actual: int = self._server.sockets[0].getsockname()[1]
         log.info("bookie port %d is open", actual)
         return actual

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pulsar_proto.bookie_wire import AddFlags, BookieRc
+from storage.bookie.disks import Mode
 from storage.bookie.service import Bookie
 from tests.storage.bookie.helpers import add, entries_of, read_all, running, start_add, writable
 
@@ -60,7 +61,7 @@ async def add_until_refused(bookie: Bookie) -> tuple[int, BookieRc]:
 
 
 async def test_a_full_journal_disk_refuses_adds_serves_reads_and_recovers(disk: SmallDisk) -> None:
-    modes: list[bool] = []
+    modes: list[Mode] = []
     async with running(disk.folder, **SETTINGS) as bookie:
         bookie.on_mode_change(modes.append)
         disk.fill(leave_bytes=2 << 20)
@@ -69,11 +70,11 @@ async def test_a_full_journal_disk_refuses_adds_serves_reads_and_recovers(disk: 
         assert count > 100
         assert await add(bookie, 1, range(count, count + 1)) == BookieRc.EREADONLY
         assert await add(bookie, 1, range(count, count + 1), flags=AddFlags.HIGH_PRIORITY) == BookieRc.EREADONLY
-        assert modes == [False]
+        assert modes == [Mode.READ_ONLY]
         assert await read_all(bookie, 1, 0, count - 1) == entries_of(1, range(count), 5000)
         disk.empty()
         await writable(bookie)
-        assert modes == [False, True]
+        assert modes == [Mode.READ_ONLY, Mode.WRITABLE]
         assert await add(bookie, 1, range(count, count + 10), size=5000) == BookieRc.EOK
     async with running(disk.folder, **SETTINGS) as bookie:
         assert await read_all(bookie, 1, 0, count + 9) == entries_of(1, range(count + 10), 5000)

@@ -227,7 +227,7 @@ async def test_a_fenced_and_deleted_ledger_refuses_late_writers(tmp_path: Path) 
 
 async def test_a_failed_sync_fails_all_adds_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     faults = Faults()
-    modes: list[bool] = []
+    modes: list[Mode] = []
     bookie = await open_bookie(tmp_path, open_file=faults.open)
     bookie.on_mode_change(modes.append)
     await add(bookie, 1, range(5))
@@ -236,7 +236,7 @@ async def test_a_failed_sync_fails_all_adds_and_says_so(tmp_path: Path, caplog: 
         assert await add(bookie, 1, range(5, 10)) == BookieRc.EIO
     faults.sync_error = None
     assert await add(bookie, 1, range(10, 15)) == BookieRc.EIO
-    assert (bookie.mode, modes, bookie.is_writable) == (Mode.FAILED, [False], False)
+    assert (bookie.mode, modes, bookie.is_writable) == (Mode.FAILED, [Mode.FAILED], False)
     assert await read_all(bookie, 1, 0, 4) == entries_of(1, range(5))
     assert "failed" in caplog.text
     await bookie.close()

@@ -1,0 +1,253 @@
+"""Builds, starts and stops one bookie of a cluster: storage, port, and its records in ZooKeeper.
+
+Order of a start: reserve the port (bound, not listening), open the session, compare the cookies, open the folders and
+replay the journal, listen, register. So the port is open only when every acknowledged entry can be read, and the
+cluster hears of the bookie only when the port is open.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from magnetar import __version__
+from metadata.errors import MetadataError
+from metadata.service_uri import zookeeper_connect
+from metadata.zookeeper import ZooKeeperStore
+from server.bookie.cluster import ClusterCookie, ClusterError, instance_id
+from server.bookie.config import BookieServerConfig
+from server.bookie.config_keys import BOOKIE_KEYS
+from server.bookie.identity import Identity, IdentityError, bind_hosts, identity_of
+from server.bookie.registration import Registration
+from server.bookie.registration_rules import Wanted
+from server.commands.running import StartError
+from server.config import ConfigError, ServerConfig, load_config
+from server.exclusive import AlreadyInUseError, port_in_use, reserve_port
+from storage.bookie.config import BookieConfig
+from storage.bookie.disks import Mode
+from storage.bookie.errors import BookieStartError
+from storage.bookie.service import Bookie
+from storage.bookie.wire_calls import DiskSpace
+from storage.bookie.wire_limits import WireLimits
+from storage.bookie.wire_server import BookieWireServer
+from storage.ledger.listing import list_ledgers
+
+log = logging.getLogger(__name__)
+
+STOP_DEADLINE_SECONDS = 1.5
+"""A stop that takes longer is cut off: the next start then replays the journal, nothing is lost."""
+THREAD_SWITCH_SECONDS = 0.001
+"""How long the journal thread may wait for the interpreter after an fsync; the default of 5 ms would be the latency."""
+FORMER_SESSIONS_WAITED_FOR = 3
+"""Times the session's timeout that a start waits for the end of a former session; the servers may have granted that
+one more time than this one, and begin anew to count when their leader changes."""
+
+CLUSTER_DEFAULTS: dict[str, Any] = {
+    "gc_wait_time": 900_000,
+    "disk_usage_threshold": 0.95,
+    "disk_usage_lwm_threshold": 0.95,
+}
+"""Apache's bookie's: a collection lists all ledgers in ZooKeeper."""
+
+START_FAULTS = (
+    AlreadyInUseError,
+    ConfigError,
+    ClusterError,
+    IdentityError,
+    BookieStartError,
+    MetadataError,
+    OSError,
+)
+"""What stops a start for a reason outside this program: told to the user in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookieOptions:
+    """The command line."""
+
+    conf: Path | None = None
+    overrides: dict[str, str] = field(default_factory=dict)
+    ready_json: bool = False
+
+
+class BookieApp:
+    """One bookie; `start()` once, then `stop()` once, also after a start that failed."""
+
+    def __init__(self, options: BookieOptions) -> None:
+        self._options = options
+        self._began = time.monotonic()
+        self._closing = AsyncExitStack()
+        self._failed = asyncio.Event()
+        self._failure = ""
+        self._read_only_mode_enabled = True
+        self._registration: Registration | None = None
+        self.bookie: Bookie
+        self.store: ZooKeeperStore
+        self.identity: Identity
+
+    async def start(self) -> None:
+        """Returns when the bookie is registered. Raises StartError."""
+        try:
+            await self._start()
+        except START_FAULTS as error:
+            raise StartError(str(error)) from error
+
+    async def stop(self) -> None:
+        """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS: the record goes first."""
+        try:
+            async with asyncio.timeout(STOP_DEADLINE_SECONDS):
+                await self._closing.aclose()
+        except TimeoutError:
+            log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
+
+    async def failed(self) -> str:
+        """Returns when the bookie cannot go on, with the reason."""
+        await self._failed.wait()
+        return self._failure
+
+    def ready_line(self) -> str:
+        """What programs (JSON) and people read on stdout when the bookie is registered."""
+        identity = self.identity
+        mode = self.bookie.mode.value
+        if self._options.ready_json:
+            return json.dumps(
+                {
+                    "bookieId": identity.bookie_id,
+                    "host": identity.host,
+                    "port": identity.port,
+                    "mode": mode,
+                    "pid": os.getpid(),
+                    "version": __version__,
+                }
+            )
+        seconds = time.monotonic() - self._began
+        return (
+            f"magnetar {__version__} bookie {identity.bookie_id} is ready: {identity.host}:{identity.port} {mode} "
+            f"({seconds:.1f} s, pid {os.getpid()})"
+        )
+
+    async def _start(self) -> None:
+        config = load_config(self._options.conf, self._options.overrides, BOOKIE_KEYS)
+        process = config.fill(BookieServerConfig)
+        connect = zookeeper_of(config, process)
+        storage = storage_config(config, process)
+        self._read_only_mode_enabled = process.read_only_mode_enabled
+        sock = self._reserve_port(process)
+        self.identity = identity_of(process, sock.getsockname()[1])
+        sys.setswitchinterval(THREAD_SWITCH_SECONDS)
+
+        self.store = await ZooKeeperStore.open(connect, session_timeout_ms=process.zk_timeout)
+        self._closing.push_async_callback(self.store.close)
+        await self._open_storage(storage, connect)
+        await self._listen(sock, WireLimits(packet_bytes_max=process.netty_max_frame_size_bytes))
+        await self._register(process)
+
+    def _reserve_port(self, process: BookieServerConfig) -> socket.socket:
+        hosts = bind_hosts(process)
+        for host in hosts:
+            try:
+                sock = reserve_port(host, process.bookie_port)
+            except OSError:
+                if host == hosts[-1]:
+                    raise
+                continue  # a machine without IPv6
+            self._closing.callback(sock.close)
+            return sock
+        raise AssertionError("there is at least one")
+
+    async def _open_storage(self, config: BookieConfig, connect: str) -> None:
+        instance = await instance_id(self.store, connect)
+        cookie = ClusterCookie(self.store, config, self.identity.bookie_id, instance)
+        await cookie.check()
+        self.bookie = await Bookie.open(
+            config,
+            bookie_id=self.identity.bookie_id,
+            instance_id=instance,
+            list_ledgers=self._list_ledgers,
+        )
+        self._closing.push_async_callback(self.bookie.close)
+        self._closing.callback(self.bookie.on_mode_change(self._mode_changed))
+        await cookie.write()
+        self._disk_space = DiskSpace(config.ledger_directories)
+
+    async def _listen(self, sock: socket.socket, limits: WireLimits) -> None:
+        server = BookieWireServer(self.bookie, disk_space=self._disk_space, limits=limits)
+        try:
+            await server.start(sock=sock)
+        except OSError as error:
+            raise port_in_use(self.identity.port) from error
+        self._closing.push_async_callback(server.close)
+
+    async def _register(self, process: BookieServerConfig) -> None:
+        """Raises StartError when an earlier session does not end, MetadataError."""
+        registration = Registration(self.store, self.identity.bookie_id, self.identity.service_info(), self._wanted())
+        self._registration = registration
+        self._closing.push_async_callback(self._unregister)
+        registration.start()
+        seconds = process.zk_timeout * FORMER_SESSIONS_WAITED_FOR / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                await registration.registered()
+        except TimeoutError:
+            if not registration.awaits_former_session:
+                raise StartError(f"could not register in ZooKeeper within {seconds:.0f} s") from None
+            raise StartError(
+                f"bookie {self.identity.bookie_id} is still registered by another session after {seconds:.0f} s: "
+                "is another process of it running?"
+            ) from None
+
+    def _wanted(self) -> Wanted:
+        return Wanted.WRITABLE if self.bookie.is_writable else Wanted.READ_ONLY
+
+    def _mode_changed(self, mode: Mode) -> None:
+        if mode is Mode.FAILED:
+            self._fail("a write of the journal or of an entry log failed, see the log; a restart replays the journal")
+        elif mode is Mode.READ_ONLY and not self._read_only_mode_enabled:
+            self._fail("it cannot take writes, and readOnlyModeEnabled=false")
+        elif mode is not Mode.CLOSED and self._registration is not None:
+            self._registration.want(self._wanted())
+
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or f"bookie {self.identity.bookie_id} ends: {reason}"
+        self._failed.set()
+
+    async def _unregister(self) -> None:
+        assert self._registration is not None
+        await self._registration.close()
+
+    async def _list_ledgers(self) -> set[int]:
+        """A server that lags behind must not hide a ledger that was made just now: its entries would be deleted."""
+        await self.store.sync()
+        return await list_ledgers(self.store)
+
+
+def zookeeper_of(config: ServerConfig, process: BookieServerConfig) -> str:
+    """The connect string. Raises ConfigError."""
+    uri = process.metadata_service_uri
+    if "zk_servers" in config.values and "metadata_service_uri" not in config.values:
+        uri = f"zk+null://{process.zk_servers.replace(',', ';')}{process.zk_ledgers_root_path}"
+    try:
+        return zookeeper_connect(uri)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def storage_config(config: ServerConfig, process: BookieServerConfig) -> BookieConfig:
+    """Defaults that are right for a bookie of a cluster where standalone's are not. Raises ConfigError."""
+    if len(process.journal_directories) > 1:
+        raise ConfigError("journalDirectories: this version takes one")
+    storage = config.bookie(
+        journal_directory=Path(process.journal_directories[0]),
+        ledger_directories=tuple(map(Path, process.ledger_directories)),
+    )
+    defaults = {name: value for name, value in CLUSTER_DEFAULTS.items() if name not in config.values}
+    if "disk_usage_threshold" in config.values:
+        defaults.pop("disk_usage_lwm_threshold", None)
+    return replace(storage, **defaults)

@@ -1,0 +1,37 @@
+"""Settings of the bookie's process: names are the snake_case of bk_server.conf's keys, units as there."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BookieServerConfig:
+    """What concerns the process; its storage's settings are `storage.bookie.config.BookieConfig`."""
+
+    metadata_service_uri: str = "zk+hierarchical://localhost:2181/ledgers"
+    zk_servers: str = ""
+    """The older way to name ZooKeeper, "h1:2181,h2:2181"; used when metadataServiceUri is not set."""
+    zk_ledgers_root_path: str = "/ledgers"
+    """With `zk_servers`."""
+    zk_timeout: int = 10_000
+    """zkTimeout, ms: the session's. A bookie that was killed is in the list of available ones for so long."""
+
+    bookie_port: int = 3181
+    """0 picks a free port; without `bookie_id` the bookie's id then changes with each start."""
+    listening_interface: str = ""
+    """A network interface such as eth0: listen on its address only. Empty: on all."""
+    advertised_address: str = ""
+    """The host that clients connect to, and that the bookie's id is made of."""
+    bookie_id: str = ""
+    """The id in ledgers' records; empty: HOST:PORT."""
+    use_host_name_as_bookie_id: bool = False
+    use_short_host_name: bool = False
+    allow_loopback: bool = False
+    """Without it, a bookie that would make its id of a loopback address does not start (Apache)."""
+
+    journal_directories: tuple[str, ...] = ("data/bookkeeper/journal",)
+    ledger_directories: tuple[str, ...] = ("data/bookkeeper/ledgers",)
+
+    read_only_mode_enabled: bool = True
+    """Off: a bookie whose disk is full ends instead of serving reads."""
+    netty_max_frame_size_bytes: int = 5 * 1024 * 1024 + 10_240
+    """nettyMaxFrameSizeBytes: longest request. Apache's bookie 5 MiB; Pulsar's brokers need 10 KiB more."""

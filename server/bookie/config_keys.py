@@ -1,0 +1,44 @@
+"""The keys of bk_server.conf that `magnetar bookie` honours: its process's, and its storage's."""
+
+from server.config_keys import BOOKIE, MAX_FRAME_BYTES, MAX_INT, Key, Value, _switch, _text, _whole
+
+_HOST = r"[A-Za-z0-9_.:%\-]+"
+_ANY = r".+"
+
+
+def _directories(name: str, field: str) -> Key:
+    def parse(text: str) -> Value:
+        items = tuple(item.strip() for item in text.split(",") if item.strip())
+        if not items or len(set(items)) != len(items):
+            raise ValueError(text)
+        return items
+
+    return Key(name, (field,), parse, "a list of different directories, with commas")
+
+
+PROCESS = (
+    _text("metadataServiceUri", _ANY, "a URI such as zk+hierarchical://host:2181/ledgers"),
+    _text("zkServers", _ANY, "a list of host:port, with commas"),
+    _text("zkLedgersRootPath", r"/.*", "a path"),
+    _whole("zkTimeout", 100, MAX_INT, "milliseconds"),
+    _whole("bookiePort", 0, 65_535),
+    _text("listeningInterface", r"[\w.:@\-]+", "the name of a network interface"),
+    _text("advertisedAddress", _HOST, "a host name or address"),
+    _text("bookieId", _ANY, "a bookie id"),
+    _switch("useHostNameAsBookieID"),
+    _switch("useShortHostName"),
+    _switch("allowLoopback"),
+    _directories("journalDirectory", "journal_directories"),
+    _directories("journalDirectories", "journal_directories"),
+    _directories("ledgerDirectories", "ledger_directories"),
+    _switch("readOnlyModeEnabled"),
+    _whole("nettyMaxFrameSizeBytes", 1024, MAX_FRAME_BYTES, "bytes"),
+)
+
+STORAGE = (
+    *BOOKIE,
+    _switch("allowStorageExpansion"),
+    _switch("forceReadOnlyBookie"),
+)
+
+BOOKIE_KEYS: dict[str, Key] = {key.name: key for section in (PROCESS, STORAGE) for key in section}
