@@ -163,6 +163,7 @@ class BrokerService:
                 on_lost=self._lost,
                 policies=self.policies.of(name, ledger.properties),
             )
+            await self._prepare(topic)
             if self._is_closed:
                 await topic.close()
                 raise ServiceNotReady("The broker is shutting down")
@@ -171,6 +172,15 @@ class BrokerService:
             return topic
         finally:
             del self._loading[name.full]
+
+    async def _prepare(self, topic: Topic) -> None:
+        try:
+            with storage_faults_told():
+                await topic.prepare()
+        except BaseException:
+            await topic.close()
+            raise
+        topic.set_policies(self.policies.of(topic.name, topic.ledger.properties))  # they may have changed meanwhile
 
     def _policies_changed(self, namespace: str) -> None:
         """Its loaded topics follow."""

@@ -17,6 +17,7 @@ from server.topics.stats import ProducerCounters
 from storage.managed.append_queue import AddResult
 
 if TYPE_CHECKING:
+    from server.topics.checked_publish import CheckedPublisher
     from server.topics.producers import TopicProducers
 
 Sends = list[tuple[pb.CommandSend, bytes]]
@@ -26,6 +27,7 @@ class Producer:
     """Made by `Topic.add_producer`; every method is called on the loop's thread."""
 
     __slots__ = (
+        "_checked",
         "_drained",
         "_receipts",
         "_registry",
@@ -65,7 +67,7 @@ class Producer:
         self.metadata = {pair.key: pair.value for pair in command.metadata}
         self.connected_ms = connected_ms
         self.last_sequence_id = -1
-        """Known only with deduplication, which is not supported."""
+        """What its name has published before; known only with deduplication."""
         self.schema_version = b""
         self.topic_epoch: int | None = None
         self.pending = 0
@@ -78,6 +80,7 @@ class Producer:
         self._registry = registry
         self._receipts = ReceiptEncoder(self.producer_id)
         self._drained: Future[None] | None = None
+        self._checked: CheckedPublisher | None = None
 
     def __str__(self) -> str:
         return f"producer {self.producer_id} ({self.name}) of {self._registry}"
@@ -85,6 +88,9 @@ class Producer:
     def publish(self, sends: Sends) -> None:
         """One group, in order, at least one. Answered later, with receipts or by closing this producer."""
         if self.is_closed:
+            return
+        if self._registry.is_checked:
+            self._publish_checked(sends)
             return
         receipts: list[Receipt] = []
         payloads: list[bytes] = []
@@ -96,8 +102,22 @@ class Producer:
             receipts.append((sequence_id, highest if highest and highest >= sequence_id else None))
             payloads.append(payload)
             messages += send.num_messages
-        self.pending += len(receipts)
-        self._registry.publish(_Group(self, receipts, messages, sum(map(len, payloads))), payloads)
+        self.append(Group(self, receipts, messages, sum(map(len, payloads))), payloads)
+
+    def _publish_checked(self, sends: Sends) -> None:
+        """The same where SENDs are looked at one by one."""
+        if self._checked is None:
+            self._checked = self._registry.checked_publisher(self)
+        self._checked.publish(sends)
+
+    def append(self, group: "Group", payloads: list[bytes]) -> None:
+        """SENDs that go to the log."""
+        self.pending += len(payloads)
+        self._registry.publish(group, payloads)
+
+    def answer_unstored(self, receipt: Receipt) -> None:
+        """A receipt without a place in the log, as Java gives it: for a message that was stored before."""
+        self.cnx.write(self._receipts.encode(*receipt, -1, -1))
 
     def close(self) -> Awaitable[None] | None:
         """The client closed it or is gone. Its name is free at once; the awaitable, if there is one, ends when what
@@ -134,7 +154,7 @@ class Producer:
             self._drained.set_result(None)
 
 
-class _Group:
+class Group:
     """SENDs that were appended together."""
 
     __slots__ = ("messages", "producer", "receipts", "size_bytes")
@@ -163,6 +183,3 @@ class _Group:
         else:
             registry.failed(result.error)
         producer.answered(len(receipts))
-
-
-Group = _Group

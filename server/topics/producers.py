@@ -19,11 +19,14 @@ from pulsar_proto.commands import producer_success_frame
 from pulsar_proto.errors import ProducerBusy, ProducerFenced, QuotaExceeded, ServiceNotReady, TopicTerminated
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import EffectivePolicies
+from server.topics.checked_publish import CheckedPublisher
 from server.topics.client import ClientConnection
+from server.topics.deduplication import Deduplication
 from server.topics.faults import storage_faults_told
 from server.topics.producer import Group, Producer
 from server.topics.producer_access import ProducerAccess, Verdict
 from server.topics.publish_fence import FenceState, PublishFence
+from server.topics.send_checks import SendChecks
 from server.topics.stats import ProducerCounters, now_ms
 from storage.managed.errors import ManagedLedgerError, ManagedLedgerTerminated
 from storage.managed.managed_ledger import ManagedLedger
@@ -69,6 +72,10 @@ class TopicProducers:
         self.counters = ProducerCounters()
         self.last_publish_ms = 0
         self.fence = PublishFence()
+        self.is_checked = False
+        """SENDs are looked at one by one, for one of the next two; both change by `check`."""
+        self.dedup: Deduplication | None = None
+        self.checks: SendChecks | None = None
         self.access: ProducerAccess[_Waiter] = ProducerAccess(_stored_epoch(ledger))
         self._topic_name = topic_name
         self._owner = owner
@@ -108,6 +115,9 @@ class TopicProducers:
             producer.close()
             raise ServiceNotReady("The connection was closed while the producer was created")
         producer.topic_epoch = self.access.epoch
+        if self.dedup is not None:
+            self.dedup.table.came(name)
+            producer.last_sequence_id = self.dedup.table.highest_pushed(name)
         log.info("%s connected from %s", producer, cnx.remote_address)
         return producer
 
@@ -143,6 +153,8 @@ class TopicProducers:
         if self.by_name.get(producer.name) is not producer:
             return
         del self.by_name[producer.name]
+        if self.dedup is not None:
+            self.dedup.table.left(producer.name, now_ms())
         log.info("%s disconnected", producer)
         if self.access.exclusive_name == producer.name:
             self.access.exclusive_name = None
@@ -219,6 +231,17 @@ class TopicProducers:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
+    def check(self, dedup: Deduplication | None, checks: SendChecks | None) -> None:
+        """What SENDs are held against from now on; None, None: nothing."""
+        self.dedup, self.checks = dedup, checks
+        self.is_checked = dedup is not None or checks is not None
+        if dedup is not None:
+            for name in self.by_name:
+                dedup.table.came(name)
+
+    def checked_publisher(self, producer: Producer) -> CheckedPublisher:
+        return CheckedPublisher(producer, self)
+
     def publish(self, group: Group, payloads: list[bytes]) -> None:
         self._groups_under_way += 1
         self._ledger.add_entries(payloads, group.stored)
@@ -245,6 +268,8 @@ class TopicProducers:
     def _answered(self) -> None:
         self._groups_under_way -= 1
         if not self._groups_under_way and self.fence.state is FenceState.DRAINING:
+            if self.dedup is not None:
+                self.dedup.table.forget_unconfirmed()
             self.fence.drained()
             self._recovering = self._loop.create_task(self._recover())
 

@@ -37,12 +37,25 @@ class TopicSettings:
     """Shared: no more is sent at all; again below half."""
     acknowledgment_at_batch_index_level_enabled: bool = True
 
+    broker_deduplication_max_number_of_producers: int = 10_000
+    """Names in a snapshot, and remembered of those that left."""
+    broker_deduplication_entries_interval: int = 1_000
+    """A snapshot is taken after so many entries. At least 1."""
+    broker_deduplication_producer_inactivity_timeout_minutes: int = 360
+    """Then a name is forgotten."""
+
     dispatcher_max_read_batch_size: int = 100
     """Entries of one read, and of one turn of sending. At least 1."""
     dispatcher_max_read_size_bytes: int = 5 * 1024 * 1024
     """Bytes of one read, but always at least one entry."""
     dispatcher_max_round_robin_batch_size: int = 20
     """Shared: entries for a consumer before it is the next one's turn. At least 1."""
+    subscription_key_shared_use_consistent_hashing: bool = True
+    """Key_Shared: a ring, else ranges that are split."""
+    subscription_key_shared_consistent_hashing_replica_points: int = 100
+    key_shared_look_ahead_msg_in_replay_threshold_per_consumer: int = 4_000
+    """Key_Shared: entries that may wait for keys that are blocked while others are read. The lesser of both limits."""
+    key_shared_look_ahead_msg_in_replay_threshold_per_subscription: int = 40_000
     dispatcher_read_failure_backoff_initial_time_in_ms: int = 15_000
     dispatcher_read_failure_backoff_max_time_in_ms: int = 60_000
     active_consumer_failover_delay_time_millis: int = 1_000
@@ -104,6 +117,9 @@ class TopicSettings:
 
 
 _LEAST = {
+    "broker_deduplication_max_number_of_producers": 1,
+    "broker_deduplication_entries_interval": 1,
+    "broker_deduplication_producer_inactivity_timeout_minutes": 1,
     "default_num_partitions": 1,
     "default_number_of_namespace_bundles": 1,
     "default_retention_time_in_minutes": -1,
@@ -123,6 +139,7 @@ _LEAST = {
     "dispatcher_max_read_batch_size": 1,
     "dispatcher_max_read_size_bytes": 1,
     "dispatcher_max_round_robin_batch_size": 1,
+    "subscription_key_shared_consistent_hashing_replica_points": 1,
     "dispatcher_read_failure_backoff_initial_time_in_ms": 1,
     "dispatcher_read_failure_backoff_max_time_in_ms": 1,
 }

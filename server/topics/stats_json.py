@@ -90,7 +90,7 @@ def topic_stats(topic: "Topic") -> Json:
         "waitingPublishers": len(publishing.access.waiting),
         "subscriptions": subscriptions,
         "replication": {},
-        "deduplicationStatus": "Disabled",
+        "deduplicationStatus": topic.deduplication.status,
         **({} if publishing.access.epoch is None else {"topicEpoch": publishing.access.epoch}),
         "nonContiguousDeletedMessagesRanges": sum(e.cursor.number_of_holes for e in topic.subscriptions.values()),
         "nonContiguousDeletedMessagesRangesSerializedSize": 0,

@@ -5,24 +5,18 @@ Sources: PersistentTopic; facts 4, 5.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from enum import Enum
+from collections.abc import Awaitable, Callable, Mapping
 
-from pulsar_proto.errors import (
-    ConsumerBusy,
-    MalformedFrame,
-    NotAllowed,
-    ProducerBusy,
-    ServiceNotReady,
-    SubscriptionNotFound,
-)
+from pulsar_proto.errors import MalformedFrame, NotAllowed, ServiceNotReady, SubscriptionNotFound
 from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.names import TopicName
 from pulsar_proto.payload import parse_metadata, publish_time_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.policies.effective import EffectivePolicies, of_broker
+from server.policies.effective import EffectivePolicies
+from server.topics.base_topic import RESERVED_PREFIXES, BaseTopic, TopicState
 from server.topics.client import ClientConnection
 from server.topics.consumer import Consumer, SubType
+from server.topics.dedup_switch import DedupSwitch
 from server.topics.faults import storage_faults_told
 from server.topics.messages import Messages, MessagesMemo, messages_of
 from server.topics.producer import Producer
@@ -38,18 +32,11 @@ from storage.managed.managed_ledger import ManagedLedger
 
 log = logging.getLogger(__name__)
 
-RESERVED_PREFIXES = ("pulsar.repl", "pulsar.dedup")
 SYSTEM_CURSORS = ("__compaction", "transaction.subscription", "__pending_ack_state")
 """Cursors of a topic that are nobody's subscription, beside those with reserved prefixes (facts 6.3)."""
 
 
-class TopicState(Enum):
-    OPEN = "open"
-    CLOSING = "closing"
-    CLOSED = "closed"
-
-
-class Topic:
+class Topic(BaseTopic):
     """Made by `BrokerService`. Every method is called on the loop's thread."""
 
     def __init__(
@@ -63,17 +50,13 @@ class Topic:
         on_lost: Callable[["Topic"], None],
         policies: EffectivePolicies | None = None,
     ) -> None:
-        """`on_lost(topic)`: the log cannot be used any more, the topic must be closed and loaded anew. `policies`: what
-        holds at first, see `set_policies`; by default what `settings` say."""
-        self.name = name
+        """`on_lost(topic)`: the log cannot be used any more, the topic must be closed and loaded anew. `policies`: see
+        `BaseTopic`. `prepare` comes next."""
+        super().__init__(name, settings, policies)
         self.ledger = ledger
-        self.settings = settings
-        self.policies = policies or of_broker(settings)
-        """What holds now; never look at `settings` for what is a policy."""
-        self.state = TopicState.OPEN
-        self.created_ms = now_ms()
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
+        self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
         self._close_ledger = close_ledger
         self._on_lost = on_lost
         self._memo: MessagesMemo | None = None
@@ -83,34 +66,24 @@ class Topic:
             if not cursor_name.startswith(RESERVED_PREFIXES) and cursor_name not in SYSTEM_CURSORS:
                 self.subscriptions[cursor_name] = Subscription(self, cursor_name, cursor)
 
-    def __str__(self) -> str:
-        return self.name.full
-
     @property
-    def is_open(self) -> bool:
-        return self.state is TopicState.OPEN
+    def all_subscriptions(self) -> Mapping[str, Subscription]:
+        return self.subscriptions
 
     @property
     def is_terminated(self) -> bool:
         return self.ledger.terminated is not None
 
-    @property
-    def producers(self) -> dict[str, Producer]:
-        return self.publishing.by_name
-
     # --- policies ----------------------------------------------------------------------------------------------------
 
-    def set_policies(self, new: EffectivePolicies) -> None:
-        """What holds from now on. Does nothing where it holds already."""
-        old, self.policies = self.policies, new
-        if old != new:
-            self.policies_changed(old, new)
+    async def prepare(self) -> None:
+        """Once, before anybody produces. Raises ManagedLedgerError."""
+        self.apply_send_policies()
+        await self.deduplication.begin(self.policies.deduplication_enabled)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
-        """Tells the parts that keep something made of policies; the others read `policies` at each use."""
-        log.info("%s: its policies changed", self)
-        for subscription in self.subscriptions.values():
-            subscription.policies_changed(old, new)
+        super().policies_changed(old, new)
+        self.deduplication.follow(new.deduplication_enabled)
 
     # --- producers and consumers -------------------------------------------------------------------------------------
 
@@ -124,11 +97,11 @@ class Topic:
                     "Could not create the initial subscription due to the auto subscription creation is not allowed."
                 )
             await self.create_subscription(initial, EARLIEST)
-        return await self.publishing.add(cnx, command)
+        return await super().add_producer(cnx, command)
 
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
         """Raises PulsarError."""
-        self._check_subscribe(command)
+        self.check_subscribe(command)
         subscription = await self._subscription_of(command)
         consumer = Consumer(
             subscription,
@@ -148,25 +121,6 @@ class Topic:
             consumer.close()
             raise ServiceNotReady("The connection was closed while the consumer was created")
         return consumer
-
-    def _check_subscribe(self, command: pb.CommandSubscribe) -> None:
-        """Facts 5.1, in its order; a bad name is told with the code of ProducerBusy (facts 1.5)."""
-        if not self.is_open:
-            raise ServiceNotReady("Topic is temporarily unavailable")
-        type_name = SubType.Name(command.subType)
-        if not command.subscription.strip():
-            raise ProducerBusy("Empty subscription name")
-        if command.subscription.startswith(RESERVED_PREFIXES):
-            raise ProducerBusy("Subscription with reserved subscription name attempted")
-        if type_name not in self.policies.subscription_types_enabled:
-            raise NotAllowed(f"Topic[{{{self.name.full}}}] doesn't support {{{type_name}}} sub type!")
-        if command.subType == SubType.Key_Shared:
-            raise NotAllowed("Key_Shared subscriptions are not supported yet")
-        if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
-            raise NotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
-        limit = self.policies.max_consumers_per_topic
-        if 0 < limit <= sum(len(subscription.consumers) for subscription in self.subscriptions.values()):
-            raise ConsumerBusy("Topic reached max consumers limit")
 
     async def _subscription_of(self, command: pb.CommandSubscribe) -> Subscription:
         """The named one, created where it is missing and may be."""
@@ -312,6 +266,7 @@ class Topic:
         self.state = TopicState.CLOSING
         self._stop_listening()
         self.publishing.close()
+        self.deduplication.close()
         for subscription in list(self.subscriptions.values()):
             subscription.close()
         try:
@@ -321,12 +276,6 @@ class Topic:
             log.info("%s: closed", self)
 
     # --- stats -------------------------------------------------------------------------------------------------------
-
-    def roll_rates(self, elapsed_s: float) -> None:
-        """Rates become those of the last `elapsed_s` seconds."""
-        self.publishing.roll_rates(elapsed_s)
-        for subscription in self.subscriptions.values():
-            subscription.roll_rates(elapsed_s)
 
     def stats(self) -> dict[str, object]:
         """As `…/stats` answers it."""

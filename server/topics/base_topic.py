@@ -1,0 +1,164 @@
+"""What persistent and non-persistent topics have in common: names, policies, producers, and who may subscribe.
+
+Sources: AbstractTopic; facts 4.1, 5.1.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from enum import Enum
+from typing import Protocol
+
+from pulsar_proto.errors import ConsumerBusy, MetadataFault, NotAllowed, ProducerBusy, ServiceNotReady
+from pulsar_proto.ids import Position
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.policies.effective import EffectivePolicies, of_broker
+from server.topics.client import ClientConnection
+from server.topics.consumer import Consumer, SubType
+from server.topics.producer import Producer
+from server.topics.producers import TopicProducers
+from server.topics.send_checks import SendChecks
+from server.topics.settings import TopicSettings
+from server.topics.stats import now_ms
+from storage.managed.errors import ManagedLedgerError
+
+log = logging.getLogger(__name__)
+
+RESERVED_PREFIXES = ("pulsar.repl", "pulsar.dedup")
+
+
+class TopicState(Enum):
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class AnySubscription(Protocol):
+    """A subscription as its topic sees it, of either kind."""
+
+    @property
+    def consumers(self) -> list[Consumer]: ...
+
+    def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None: ...
+
+    def roll_rates(self, elapsed_s: float) -> None: ...
+
+
+class BaseTopic(ABC):
+    """Every method is called on the loop's thread. `publishing` is set by the subclass."""
+
+    publishing: TopicProducers
+
+    def __init__(self, name: TopicName, settings: TopicSettings, policies: EffectivePolicies | None) -> None:
+        """`policies`: what holds at first, see `set_policies`; by default what `settings` say."""
+        self.name = name
+        self.settings = settings
+        self.policies = policies or of_broker(settings)
+        """What holds now; never look at `settings` for what is a policy."""
+        self.state = TopicState.OPEN
+        self.created_ms = now_ms()
+
+    def __str__(self) -> str:
+        return self.name.full
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is TopicState.OPEN
+
+    @property
+    def producers(self) -> dict[str, Producer]:
+        return self.publishing.by_name
+
+    @property
+    @abstractmethod
+    def all_subscriptions(self) -> Mapping[str, AnySubscription]: ...
+
+    @property
+    @abstractmethod
+    def is_terminated(self) -> bool: ...
+
+    @property
+    def consumer_count(self) -> int:
+        return sum(len(subscription.consumers) for subscription in self.all_subscriptions.values())
+
+    # --- policies ----------------------------------------------------------------------------------------------------
+
+    def set_policies(self, new: EffectivePolicies) -> None:
+        """What holds from now on. Does nothing where it holds already."""
+        old, self.policies = self.policies, new
+        if old != new:
+            self.policies_changed(old, new)
+
+    def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
+        """Tells the parts that keep something made of policies; the others read `policies` at each use."""
+        log.info("%s: its policies changed", self)
+        self.apply_send_policies()
+        for subscription in self.all_subscriptions.values():
+            subscription.policies_changed(old, new)
+
+    def apply_send_policies(self) -> None:
+        """What SENDs are held against follows the policies."""
+        self.publishing.check(self.publishing.dedup, SendChecks.of(self.policies))
+
+    # --- producers and consumers -------------------------------------------------------------------------------------
+
+    async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
+        """Raises PulsarError. For WaitForExclusive the first, "not ready" answer is written here."""
+        if self.policies.encryption_required and not command.encrypted:
+            raise MetadataFault(f"Encryption is required in {self.name.full}")
+        return await self.publishing.add(cnx, command)
+
+    @abstractmethod
+    async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
+        """Raises PulsarError."""
+
+    def check_subscribe(self, command: pb.CommandSubscribe) -> None:
+        """Facts 5.1, in its order; a bad name is told with the code of ProducerBusy (facts 1.5)."""
+        if not self.is_open:
+            raise ServiceNotReady("Topic is temporarily unavailable")
+        type_name = SubType.Name(command.subType)
+        if not command.subscription.strip():
+            raise ProducerBusy("Empty subscription name")
+        if command.subscription.startswith(RESERVED_PREFIXES):
+            raise ProducerBusy("Subscription with reserved subscription name attempted")
+        if type_name not in self.policies.subscription_types_enabled:
+            raise NotAllowed(f"Topic[{{{self.name.full}}}] doesn't support {{{type_name}}} sub type!")
+        if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
+            raise NotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
+        if 0 < self.policies.max_consumers_per_topic <= self.consumer_count:
+            raise ConsumerBusy("Topic reached max consumers limit")
+
+    @abstractmethod
+    async def last_message_id(self) -> tuple[Position, int]:
+        """(the last message, its last batch index or -1). Raises PulsarError."""
+
+    # --- the whole topic ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def lost_ledger(self, error: ManagedLedgerError) -> None:
+        """The log cannot be used any more."""
+
+    @abstractmethod
+    async def terminate(self) -> Position:
+        """No more messages; the last one's position. Raises PulsarError."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Disconnects everybody (clients come back by themselves) and stores what is not stored. Called once."""
+
+    # --- stats -------------------------------------------------------------------------------------------------------
+
+    def roll_rates(self, elapsed_s: float) -> None:
+        """Rates become those of the last `elapsed_s` seconds."""
+        self.publishing.roll_rates(elapsed_s)
+        for subscription in self.all_subscriptions.values():
+            subscription.roll_rates(elapsed_s)
+
+    @abstractmethod
+    def stats(self) -> dict[str, object]:
+        """As `…/stats` answers it."""
+
+    @abstractmethod
+    def internal_stats(self) -> dict[str, object]:
+        """As `…/internalStats` answers it."""
