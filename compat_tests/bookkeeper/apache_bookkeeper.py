@@ -8,13 +8,13 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from compat_tests import maven_jars
-from compat_tests.harness import PEER_LIB_VARIABLE, read_line
+from compat_tests.bookkeeper.our_bookie import START_SECONDS, OurBookie
+from compat_tests.harness import PEER_LIB_VARIABLE
 
 VERSION = "4.17.2"
 DEPENDENCIES = (
@@ -23,16 +23,12 @@ DEPENDENCIES = (
     ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
     ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
 )
-START_SECONDS = 60
 COMMAND_SECONDS = 120
 POLL_SECONDS = 0.05
 
 OPENED = ("java.nio", "jdk.internal.misc", "sun.nio.ch", "java.io", "java.util.zip")
 JVM = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 JVM += [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
-
-BOOKIE_MODULE = "tests.storage.bookie.bookie_process"
-ROOT = Path(__file__).parents[2]
 
 
 def class_path() -> str:
@@ -58,6 +54,7 @@ class Cluster:
         self.zookeeper = f"127.0.0.1:{free_port()}"
         self.conf = folder / "client.conf"
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._bookies: list[OurBookie] = []
 
     def start(self) -> None:
         data = self.folder / "zookeeper"
@@ -92,11 +89,15 @@ class Cluster:
                 assert time.monotonic() < deadline, f"nothing listens on port {port}"
                 time.sleep(POLL_SECONDS)
 
-    def start_bookie(self, name: str) -> "OurBookie":
-        """One of ours, as a process of its own."""
-        bookie = OurBookie(self.folder / name, self.zookeeper)
-        self._processes.append(bookie.process)
-        return bookie
+    def bookie(self, name: str, **settings: str) -> OurBookie:
+        """One of ours, not started; `settings` are keys of bk_server.conf."""
+        made = OurBookie(self.folder / name, self.zookeeper, settings)
+        self._bookies.append(made)
+        return made
+
+    def start_bookie(self, name: str, **settings: str) -> OurBookie:
+        """One of ours, as a process of its own, registered."""
+        return self.bookie(name, **settings).start()
 
     def start_apache_bookie(self, name: str) -> str:
         """One of Apache's; its bookie id, once it is registered: its port opens before its journal is replayed."""
@@ -142,30 +143,10 @@ class Cluster:
             )
 
     def close(self) -> None:
-        for process in reversed(self._processes):
+        ours = [bookie.process for bookie in self._bookies if hasattr(bookie, "process")]
+        for process in [*ours, *reversed(self._processes)]:
             process.kill()
             process.wait()
-
-
-class OurBookie:
-    def __init__(self, folder: Path, zookeeper: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", BOOKIE_MODULE, str(folder), zookeeper],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-            )
-        assert self.process.stdout is not None
-        self.bookie_id = read_line(self.process.stdout, time.monotonic() + START_SECONDS).decode().strip()
-        assert self.bookie_id, (folder / "log").read_text()[-2000:]
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 @contextlib.contextmanager
