@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,12 +10,15 @@ from urllib.parse import urlsplit
 
 from pulsar_proto.errors import TooManyRequests
 from pulsar_proto.framing import FRAME_PADDING, MAX_MESSAGE_SIZE, READ_SIZE
+from server.handlers import TABLE
+from server.handlers.handler import Handler
 from server.publish_window import PublishBudget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from server.connection import Connection
+    from server.security.service import Security
     from server.topics.broker_service import BrokerService
 
 
@@ -60,13 +63,26 @@ class ConnectionCounters:
 class BrokerContext:
     """Lives on the event loop's thread."""
 
-    def __init__(self, service: "BrokerService", limits: ConnectionLimits, *, cluster: str = "standalone") -> None:
+    def __init__(
+        self,
+        service: "BrokerService",
+        limits: ConnectionLimits,
+        *,
+        cluster: str = "standalone",
+        security: "Security | None" = None,
+    ) -> None:
         self.service = service
         self.limits = limits
         self.cluster = cluster
+        self.security = security
+        """None: authentication is off."""
+        self.commands: Mapping[int, Handler] = TABLE if security is None else security.guarded(TABLE)
         self.broker_url = ""
-        """`pulsar://host:port` that lookups answer; set when the port is known."""
+        """`pulsar://host:port` that lookups answer; set when the port is known. Empty: there is no such port."""
+        self.broker_url_tls = ""
+        """`pulsar+ssl://host:port`."""
         self.web_url = ""
+        self.web_url_tls = ""
         self.proxy_through_service_url = False
         """Clients stay on the address that they dialled: standalone on a loopback address only (facts 3)."""
         self.connections: set[Connection] = set()
@@ -84,7 +100,7 @@ class BrokerContext:
     @property
     def broker_id(self) -> str:
         """`host:webport`, as Pulsar names its brokers."""
-        return urlsplit(self.web_url).netloc
+        return urlsplit(self.web_url or self.web_url_tls).netloc
 
     @property
     def unanswered_publish_bytes(self) -> int:

@@ -10,8 +10,8 @@ task; the commands behind it do not wait for it.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from pulsar_proto.commands import (
     close_consumer_frame,
@@ -25,7 +25,6 @@ from pulsar_proto.framing import Frame, FrameReader
 from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.send_run import PLAIN_SEND_PREFIX
-from server.handlers import TABLE
 from server.handlers.pending import Pending
 from server.handlers.produce import publish_run
 from server.openings import describe_opening
@@ -44,6 +43,8 @@ from server.session import (
 
 if TYPE_CHECKING:
     from server.broker_context import BrokerContext
+    from server.security.identity import Principal
+    from server.security.login import Login
     from server.topics.consumer import Consumer
     from server.topics.producer import Producer
 
@@ -71,6 +72,10 @@ class Connection(asyncio.BufferedProtocol):
         self.publishes = PublishWindow(broker.limits.max_pending_publish_requests_per_connection)
         self.remote_address = ""
         self.remote_ip = ""
+        self.principal: Principal | None = None
+        """Who the peer is; None where authentication is off."""
+        self.login: Login | None = None
+        self._table = broker.commands
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(broker.limits.max_frame_size, broker.read_scratch)
         self._keep_alive = KeepAlive(broker.limits.keep_alive_interval_seconds, broker.now())
@@ -161,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         if command.type == pb.BaseCommand.SEND:
             publish_run(self, [frame], 0)
             return
-        handler = TABLE[command.type]
+        handler = self._table[command.type]
         self._requests.run(handler, getattr(command, handler.field))
 
     def _received_malformed(self, error: MalformedFrame, nbytes: int) -> None:
@@ -258,6 +263,11 @@ class Connection(asyncio.BufferedProtocol):
         self._become_closed(reason, level)
         self._transport.close()
 
+    def peer_certificate(self) -> Mapping[str, Any] | None:
+        """What `SSLObject.getpeercert` tells of a certificate that the handshake has verified."""
+        certificate: Mapping[str, Any] | None = self._transport.get_extra_info("peercert")
+        return certificate
+
     # --- for handlers and the listener -------------------------------------------------------------------------------
 
     def published(self, count: int, size_bytes: int) -> None:
@@ -299,7 +309,8 @@ class Connection(asyncio.BufferedProtocol):
         if action is KeepAliveAction.NOTHING:
             return
         if action is KeepAliveAction.CLOSE:
-            self.close("no CONNECT in time" if self.session.state is State.START else "no answer to PING")
+            connected = self.session.state is State.CONNECTED
+            self.close("no answer to PING" if connected else "no CONNECT in time")
             return
         taken = self._output.taken_bytes
         if not self._output.is_writable and taken == self._taken_at_tick:
@@ -329,6 +340,8 @@ class Connection(asyncio.BufferedProtocol):
                 # One topic's fault must not leave this connection in other topics.
                 log.exception("%s: %s could not be detached", self.remote_address, attached)
         self._requests.cancel()
+        if self.login is not None:
+            self.login.close()
         if self._liveness is not None and not self._liveness.done():
             self._liveness.set_result(False)
         self.broker.waiting_for_budget.discard(self)

@@ -1,8 +1,9 @@
 """Which command is legal when, and what the clock asks of a connection: rules only, no sockets, tasks or clock.
 
-Theory of operation. A client's connection is in one of three states. `Session.judge(command type)` says what the shell
+Theory of operation. A client's connection is in one of four states. `Session.judge(command type)` says what the shell
 must do with a command: hand it to its handler, drop it, or close the connection without an answer. Judging changes
-nothing; the state changes only in `accept` (the CONNECT handler liked what it saw) and `close`. Time comes in as
+nothing; the state changes only in `begin` (CONNECT came, its credentials are being judged), `accept` (the CONNECT
+handler liked what it saw) and `close`. Time comes in as
 seconds of any monotonic clock.
 
 Sources: ServerCnx and PulsarDecoder (any command but CONNECT, AUTH_RESPONSE, PING and PONG before Connected, a second
@@ -27,6 +28,8 @@ it closes the connection, from which clients recover."""
 
 class State(Enum):
     START = "start"
+    AUTHENTICATING = "authenticating"
+    """Only where authentication is on."""
     CONNECTED = "connected"
     CLOSED = "closed"
 
@@ -45,8 +48,11 @@ _Type = pb.BaseCommand
 
 BEFORE_CONNECTED = frozenset({_Type.CONNECT, _Type.PING, _Type.PONG})
 
+WHILE_AUTHENTICATING = frozenset({_Type.PING, _Type.PONG})
+
 CLIENT_COMMANDS = frozenset(
     {
+        _Type.AUTH_RESPONSE,
         _Type.SUBSCRIBE,
         _Type.PRODUCER,
         _Type.SEND,
@@ -83,6 +89,7 @@ FROM_5_0 = frozenset(range(70, 82))
 
 LEGAL: dict[State, frozenset[int]] = {
     State.START: BEFORE_CONNECTED,
+    State.AUTHENTICATING: WHILE_AUTHENTICATING,
     State.CONNECTED: CLIENT_COMMANDS,
     State.CLOSED: frozenset(),
 }
@@ -105,9 +112,15 @@ class Session:
             return Verdict.IGNORE
         return Verdict.CLOSE
 
-    def accept(self, client_version: str, protocol_version: int) -> None:
-        """CONNECT was answered with CONNECTED. Raises IllegalTransitionError outside START."""
+    def begin(self) -> None:
+        """CONNECT came, and its credentials are being judged. Raises IllegalTransitionError outside START."""
         if self.state is not State.START:
+            raise IllegalTransitionError(f"begin in state {self.state.value}")
+        self.state = State.AUTHENTICATING
+
+    def accept(self, client_version: str, protocol_version: int) -> None:
+        """CONNECT was answered with CONNECTED. Raises IllegalTransitionError outside START and AUTHENTICATING."""
+        if self.state not in (State.START, State.AUTHENTICATING):
             raise IllegalTransitionError(f"accept in state {self.state.value}")
         self.state = State.CONNECTED
         self.client_version = client_version
@@ -125,6 +138,8 @@ class Session:
         name = pb.BaseCommand.Type.Name(pb.BaseCommand.Type.ValueType(command_type))
         if self.state is State.START:
             return f"{name} before CONNECT"
+        if self.state is State.AUTHENTICATING:
+            return f"{name} before CONNECTED"
         if command_type == pb.BaseCommand.CONNECT:
             return "a second CONNECT"
         return f"{name} is not for a client to send"
@@ -156,7 +171,7 @@ class KeepAlive:
         """What is to be done now; PING re-arms. While we do not read, silence proves nothing."""
         if now_s < self._due_s or state is State.CLOSED:
             return KeepAliveAction.NOTHING
-        if state is State.START or (self._ping_unanswered and not reading_paused):
+        if state in (State.START, State.AUTHENTICATING) or (self._ping_unanswered and not reading_paused):
             return KeepAliveAction.CLOSE
         self._due_s = now_s + self._interval_s
         self._ping_unanswered = True

@@ -11,6 +11,7 @@ _Type = pb.BaseCommand
 
 TABLE: dict[int, Handler] = {
     _Type.CONNECT: Handler("connect", connect.connect, None),
+    _Type.AUTH_RESPONSE: Handler("authResponse", connect.auth_response, None),
     _Type.PING: Handler("ping", connect.ping, None),
     _Type.PONG: Handler("pong", connect.pong, None),
     _Type.PRODUCER: Handler("producer", produce.create_producer, changes_state=True),

@@ -1,13 +1,15 @@
-"""CONNECT, PING and PONG.
+"""CONNECT, AUTH_RESPONSE, PING and PONG.
 
 Source: ServerCnx.handleConnect; Commands.newConnectedCommand.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from magnetar import __version__
 from pulsar_proto.commands import connected_frame, pong_frame
+from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
@@ -21,15 +23,32 @@ SERVER_VERSION = f"Magnetar Server{__version__}"
 _PONG = pong_frame()
 
 
-def connect(cnx: "Connection", command: pb.CommandConnect) -> None:
-    """Answers CONNECTED with min(our version, the client's). Without authentication any credentials are taken as
-    anonymous. Only what exists is advertised: not topic watchers (4), replication dedup (6) or scalable topics (8).
-    """
+def connect(cnx: "Connection", command: pb.CommandConnect) -> Coroutine[Any, Any, None] | None:
+    """Where authentication is off any credentials are taken, and never looked at."""
+    security = cnx.broker.security
+    if security is None:
+        _connected(cnx, command)
+        return None
+    cnx.session.begin()
+    login = cnx.login = security.login(cnx, SERVER_VERSION)
+    return login.connect(command, lambda: _connected(cnx, command))
+
+
+def _connected(cnx: "Connection", command: pb.CommandConnect) -> None:
+    """Answers CONNECTED with min(our version, the client's). Only what exists is advertised: not topic watchers (4),
+    replication dedup (6) or scalable topics (8)."""
     cnx.session.accept(command.client_version, command.protocol_version)
     log.info("%s: connected, %s, protocol %d", cnx.remote_address, cnx.client_version, cnx.protocol_version)
     flags = pb.FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
     max_size = cnx.broker.limits.max_message_size
     cnx.write(connected_frame(SERVER_VERSION, cnx.protocol_version, max_size, flags))
+
+
+def auth_response(cnx: "Connection", command: pb.CommandAuthResponse) -> Coroutine[Any, Any, None]:
+    """A credential that was asked for anew."""
+    if cnx.login is None:
+        raise MalformedFrame("AUTH_RESPONSE that nothing asked for")
+    return cnx.login.respond(command)
 
 
 def ping(cnx: "Connection", command: pb.CommandPing) -> None:

@@ -37,7 +37,14 @@ async def _lookup(cnx: "Connection", name: TopicName, command: pb.CommandLookupT
     with broker.lookup_permit():
         await check_namespace(broker, name)
         through = broker.proxy_through_service_url
-        cnx.write(lookup_connect_frame(command.request_id, broker.broker_url, through_service_url=through))
+        cnx.write(
+            lookup_connect_frame(
+                command.request_id,
+                broker.broker_url,
+                service_url_tls=broker.broker_url_tls or None,
+                through_service_url=through,
+            )
+        )
 
 
 def refuse_lookup(command: pb.CommandLookupTopic, code: pb.ServerError.ValueType, text: str) -> bytes:

@@ -50,7 +50,16 @@ class TestJudge:
         assert session.judge(pb.BaseCommand.CONNECT) is Verdict.CLOSE
         assert session.why_illegal(pb.BaseCommand.CONNECT) == "a second CONNECT"
 
-    @pytest.mark.parametrize("command_type", sorted(BROKER_ONLY | {pb.BaseCommand.AUTH_RESPONSE}))
+    def test_while_authenticating_only_pings_are_handled(self) -> None:
+        session = Session()
+        session.begin()
+        handled = {kind for kind in ALL_TYPES if session.judge(kind) is Verdict.HANDLE}
+        assert handled == {pb.BaseCommand.PING, pb.BaseCommand.PONG}
+        assert session.why_illegal(pb.BaseCommand.LOOKUP) == "LOOKUP before CONNECTED"
+        session.accept("test", 20)
+        assert session.judge(pb.BaseCommand.LOOKUP) is Verdict.HANDLE
+
+    @pytest.mark.parametrize("command_type", sorted(BROKER_ONLY))
     def test_what_only_brokers_send_closes(self, command_type: int) -> None:
         assert connected().judge(command_type) is Verdict.CLOSE
 
