@@ -32,9 +32,15 @@ from server.broker_context import BrokerContext, ConnectionLimits
 from server.broker_listener import BrokerListener
 from server.commands.running import StartError
 from server.config import ConfigError, ServerConfig, load_config
-from server.exclusive import AlreadyInUseError, DataFolderLock, port_in_use, reserve_port
+from server.exclusive import AlreadyInUseError, DataFolderLock, port_in_use
+from server.ports import PortChoice, Ports, Urls, reserve_ports
+from server.security.errors import SecurityConfigError
+from server.security.settings import SecuritySettings
 from server.topics.broker_service import BrokerService
 from server.topics.settings import TopicSettings
+from server.upkeep.jobs import jobs_of
+from server.upkeep.scheduler import Scheduler
+from server.upkeep.settings import UpkeepSettings
 from server.web.listener import WebListener
 from storage.bookie.errors import BookieStartError
 from storage.bookie.service import Bookie
@@ -191,18 +197,35 @@ class Standalone:
         service = BrokerService(factory, store, config.fill(TopicSettings))
         self._closing.push_async_callback(service.close)
         await service.warm_up()
+        upkeep = Scheduler(
+            lambda: service.all_topics, jobs_of(config.fill(UpkeepSettings), service), clock_ms=wall_clock_ms
+        )
+        self._closing.push_async_callback(upkeep.close)
+        upkeep.start()
         return service
 
-    async def _listen(self, context: BrokerContext, broker_socket: socket.socket, web_socket: socket.socket) -> None:
+    async def _listen(self, context: BrokerContext, ports: Ports) -> None:
         """The last step. A port that another server began to listen on since it was reserved is named."""
-        for listener, sock in ((WebListener(context), web_socket), (BrokerListener(context), broker_socket)):
-            try:
-                await listener.start(sock=sock)
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    raise port_in_use(sock.getsockname()[1]) from None
-                raise
+        web, broker = WebListener(context), BrokerListener(context)
+        for listener, listening in ((web, ports.web), (broker, ports.broker)):
             self._closing.push_async_callback(listener.close)
+            for sock, tls in listening:
+                try:
+                    await listener.start(sock=sock, tls=tls)
+                except OSError as error:
+                    if error.errno == errno.EADDRINUSE:
+                        raise port_in_use(sock.getsockname()[1]) from None
+                    raise
+
+
+def make_security(config: ServerConfig, store: MetadataStore, service: BrokerService) -> "Security | None":
+    """None where authentication is off: then its modules are not even imported. Raises SecurityConfigError."""
+    settings = config.fill(SecuritySettings)
+    if not settings.authentication_enabled:
+        return None
+    from server.security.service import Security, tenant_reader
+
+    return Security(settings, tenant_reader(store), service.policies.namespaces.get)
 
 
 async def prove_storage(bookkeeper: BookKeeper) -> None:

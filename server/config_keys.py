@@ -143,6 +143,11 @@ TOPICS = (
     _whole("dispatcherReadFailureBackoffMaxTimeInMs", 1, MAX_INT, "milliseconds"),
     _whole("activeConsumerFailoverDelayTimeMillis", 0, MAX_INT, "milliseconds"),
     _switch("activeConsumerFailoverConsistentHashing"),
+    _number("messageExpiryCheckIntervalInMinutes", 0.001, YEAR_MINUTES, "minutes"),
+    _switch("backlogQuotaCheckEnabled"),
+    _whole("backlogQuotaCheckIntervalInSeconds", 1, MAX_INT, "seconds"),
+    _number("subscriptionExpiryCheckIntervalInMinutes", 0.001, YEAR_MINUTES, "minutes"),
+    _whole("brokerDeduplicationSnapshotFrequencyInSeconds", 1, MAX_INT, "seconds"),
 )
 
 POLICIES = (

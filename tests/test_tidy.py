@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage/ledger": {"pulsar_proto", "metadata"},
     "storage/bookie": {"pulsar_proto", "metadata"},
     "storage/managed": {"pulsar_proto", "metadata", "storage/ledger"},
+    "storage/repair": {"pulsar_proto", "metadata", "storage/ledger"},
     "server": {"pulsar_proto", "metadata", "storage/ledger", "storage/bookie", "storage/managed", "magnetar"},
     "magnetar": {"server"},
     "compat_tests": set(),
@@ -63,6 +64,10 @@ RULES_WITHOUT_IO = (
     "server/topics/producer_access.py",
     "server/topics/publish_fence.py",
     "server/topics/send_checks.py",
+    "server/topics/ledger_config.py",
+    "server/upkeep/backlog_quota.py",
+    "server/upkeep/inactivity.py",
+    "server/upkeep/settings.py",
     "server/policies/effective.py",
     "server/policies/values.py",
 )

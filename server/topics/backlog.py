@@ -187,3 +187,38 @@ async def message_at(topic: "Topic", position: Position) -> StoredMessage | None
     if not run.entries or (run.ledger_id, run.first_entry_id) != position:
         return None
     return StoredMessage(position, run.entries[0][run.payload_offset :])
+
+
+class OldestMessage:
+    """When the oldest message that some durable subscription did not acknowledge was published; read once for each
+    message that becomes the oldest."""
+
+    __slots__ = ("_position", "_published_ms")
+
+    def __init__(self) -> None:
+        self._position: Position | None = None
+        self._published_ms = 0
+
+    async def published_ms(self, topic: "Topic") -> int | None:
+        """None: everything is acknowledged. Raises ManagedLedgerError."""
+        position = _oldest_unacknowledged(topic)
+        if position is None:
+            return None
+        if position != self._position:
+            run = await topic.ledger.read(position, 1, 1)
+            if not run.entries:
+                return None
+            self._position = position
+            self._published_ms = published_at(run.entries[0][run.payload_offset :])
+        return self._published_ms
+
+    def known_ms(self, topic: "Topic") -> int | None:
+        """The same without reading: None where it is not known."""
+        position = self._position
+        return self._published_ms if position is not None and position == _oldest_unacknowledged(topic) else None
+
+
+def _oldest_unacknowledged(topic: "Topic") -> Position | None:
+    cursors = [each.cursor for each in topic.subscriptions.values() if each.cursor.durable]
+    position = min((cursor.next_unacked(cursor.mark_delete) for cursor in cursors), default=None)
+    return None if position is None or topic.ledger.is_after_last(position) else position

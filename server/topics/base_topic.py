@@ -4,6 +4,7 @@ Sources: AbstractTopic; facts 4.1, 5.1.
 """
 
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum
@@ -21,6 +22,7 @@ from server.topics.producers import TopicProducers
 from server.topics.send_checks import SendChecks
 from server.topics.settings import TopicSettings
 from server.topics.stats import now_ms
+from server.upkeep.inactivity import Use
 from storage.managed.errors import ManagedLedgerError
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,8 @@ class BaseTopic(ABC):
         """What holds now; never look at `settings` for what is a policy."""
         self.state = TopicState.OPEN
         self.created_ms = now_ms()
+        self.last_active_s = time.monotonic()
+        """When it was last seen in use."""
 
     def __str__(self) -> str:
         return self.name.full
@@ -81,6 +85,16 @@ class BaseTopic(ABC):
     @property
     def consumer_count(self) -> int:
         return sum(len(subscription.consumers) for subscription in self.all_subscriptions.values())
+
+    @property
+    def backlog_entries(self) -> int:
+        """Of all durable subscriptions."""
+        return 0
+
+    def use(self) -> Use:
+        """What it is used for now."""
+        producers = len(self.publishing.by_name) + len(self.publishing.access.waiting)
+        return Use(producers, self.consumer_count, len(self.all_subscriptions), self.backlog_entries)
 
     # --- policies ----------------------------------------------------------------------------------------------------
 

@@ -13,17 +13,18 @@ import time
 from functools import partial
 from typing import Any
 
-from metadata import paths
-from metadata.errors import NoNodeError
 from metadata.sequence import broker_instance
 from metadata.store import MetadataStore
-from pulsar_proto.errors import MetadataFault, NotAllowed, ServiceNotReady, TopicNotFound
-from pulsar_proto.names import PERSISTENT, TopicName, decode_local, encode_local
+from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
+from pulsar_proto.names import TopicName
 from server.policies.policies import Policies
+from server.topics.catalog import Catalog
+from server.topics.base_topic import BaseTopic
 from server.topics.faults import storage_faults_told
 from server.topics.settings import TopicSettings
 from server.topics.stats import RATE_PERIOD_SECONDS
 from server.topics.topic import Topic
+from server.upkeep.inactivity import is_active
 from storage.managed.factory import ManagedLedgerFactory
 
 log = logging.getLogger(__name__)
@@ -188,6 +189,11 @@ class BrokerService:
             if topic.name.namespace == namespace:
                 topic.set_policies(self.policies.of(topic.name, topic.ledger.properties))
 
+    @property
+    def all_topics(self) -> list[BaseTopic]:
+        """Those that are loaded, of both domains."""
+        return [*self.topics.values()]
+
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
     async def unload(self, topic: Topic) -> None:
@@ -233,6 +239,23 @@ class BrokerService:
         if self.topics.get(name.full) is not topic:
             raise ServiceNotReady(f"Topic {name.full} is being unloaded")
         await asyncio.shield(self._close_task(topic, delete=True))
+        if not name.is_partition:
+            await self.policies.topics.delete(name)
+
+    def check_unused(self, name: TopicName) -> None:
+        """Raises TopicBusy where producers or consumers are connected."""
+        topic = self.topics.get(name.full)
+        if topic is None:
+            return
+        clients = len(topic.producers) + sum(len(each.consumers) for each in topic.subscriptions.values())
+        if clients:
+            raise TopicBusy(f"Topic has {clients} connected producers/consumers")
+
+    async def delete_unused(self, topic: BaseTopic) -> None:
+        """Deletes it, unless somebody began to use it. Raises PulsarError."""
+        mode = topic.policies.inactive_topic_policies.delete_mode
+        if topic.is_open and not is_active(topic.use(), mode):
+            await self.delete_topic(topic.name, force=True)
 
     async def close(self) -> None:
         """Stores what topics have not stored. Clients are not told: their connections end. Idempotent."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.topics.stats import now_ms
 from storage.managed.appender import AppendState
 from storage.managed.cursor import Cursor
 
@@ -59,6 +60,7 @@ def topic_stats(topic: "Topic") -> Json:
     producers = list(topic.producers.values())
     backlog_size = max((each.cursor.backlog_size for each in topic.subscriptions.values()), default=0)
     outs = [each.counters_out() for each in topic.subscriptions.values()]
+    oldest_ms = topic.oldest_message.known_ms(topic)
     return {
         "msgRateIn": publishing.counters.message_rate.value,
         "msgThroughputIn": publishing.counters.byte_rate.value,
@@ -74,11 +76,11 @@ def topic_stats(topic: "Topic") -> Json:
         "msgChunkPublished": False,
         "storageSize": topic.ledger.total_size,
         "backlogSize": backlog_size,
-        "backlogQuotaLimitSize": -1,
-        "backlogQuotaLimitTime": -1,
-        "oldestBacklogMessageAgeSeconds": -1,
+        "backlogQuotaLimitSize": topic.policies.backlog_quotas.destination_storage.limit,
+        "backlogQuotaLimitTime": topic.policies.backlog_quotas.message_age.limit,
+        "oldestBacklogMessageAgeSeconds": -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000,
         "publishRateLimitedTimes": 0,
-        "earliestMsgPublishTimeInBacklogs": 0,
+        "earliestMsgPublishTimeInBacklogs": oldest_ms or 0,
         "offloadedStorageSize": 0,
         "lastOffloadLedgerId": 0,
         "lastOffloadSuccessTimeStamp": 0,

@@ -7,17 +7,27 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from pulsar_proto.errors import MalformedFrame, NotAllowed, ServiceNotReady, SubscriptionNotFound
+from pulsar_proto.errors import (
+    MalformedFrame,
+    NotAllowed,
+    QuotaExceeded,
+    QuotaExceededHold,
+    ServiceNotReady,
+    SubscriptionNotFound,
+)
 from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.names import TopicName
 from pulsar_proto.payload import parse_metadata, publish_time_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import EffectivePolicies
+from server.policies.values import BacklogAction
+from server.topics.backlog import OldestMessage
 from server.topics.base_topic import RESERVED_PREFIXES, BaseTopic, TopicState
 from server.topics.client import ClientConnection
 from server.topics.consumer import Consumer, SubType
 from server.topics.dedup_switch import DedupSwitch
 from server.topics.faults import storage_faults_told
+from server.topics.ledger_config import ledger_config
 from server.topics.messages import Messages, MessagesMemo, messages_of
 from server.topics.producer import Producer
 from server.topics.producers import TopicProducers
@@ -25,6 +35,7 @@ from server.topics.settings import TopicSettings
 from server.topics.stats import now_ms
 from server.topics.stats_json import internal_stats, topic_stats
 from server.topics.subscription import Subscription
+from server.upkeep.backlog_quota import Excess, excesses
 from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
 from storage.managed.errors import ManagedLedgerError
@@ -56,6 +67,9 @@ class Topic(BaseTopic):
         self.ledger = ledger
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
+        self.oldest_message = OldestMessage()
+        self.excess: Excess | None = None
+        """The quota for the age of messages that it was over at the last look, if that stops producers."""
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
         self._close_ledger = close_ledger
         self._on_lost = on_lost
@@ -74,21 +88,57 @@ class Topic(BaseTopic):
     def is_terminated(self) -> bool:
         return self.ledger.terminated is not None
 
+    @property
+    def backlog_entries(self) -> int:
+        return sum(each.cursor.backlog for each in self.subscriptions.values() if each.cursor.durable)
+
+    @property
+    def backlog_size(self) -> int:
+        """Estimated bytes behind the slowest durable subscription."""
+        return max((each.cursor.backlog_size for each in self.subscriptions.values() if each.cursor.durable), default=0)
+
+    async def oldest_backlog_age_seconds(self, time_ms: int) -> float:
+        """Of the oldest message that some durable subscription did not acknowledge; 0 without one. Raises
+        ManagedLedgerError."""
+        published_ms = await self.oldest_message.published_ms(self)
+        return 0.0 if published_ms is None else (time_ms - published_ms) / 1000
+
     # --- policies ----------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
         """Once, before anybody produces. Raises ManagedLedgerError."""
         self.apply_send_policies()
+        self._configure_ledger()
         await self.deduplication.begin(self.policies.deduplication_enabled)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
         super().policies_changed(old, new)
+        self._configure_ledger()
         self.deduplication.follow(new.deduplication_enabled)
+
+    def _configure_ledger(self) -> None:
+        config = ledger_config(self.ledger.config, self.policies)
+        if config != self.ledger.config:
+            self.ledger.configure(config)
+
+    def _check_quotas(self) -> None:
+        """Facts 4.1: a topic over its backlog quota takes no producer. Raises QuotaExceededHold, QuotaExceeded."""
+        quotas = self.policies.backlog_quotas
+        if quotas.destination_storage.limit < 0 and self.excess is None:
+            return
+        size = self.backlog_size
+        found = [each for each in excesses(quotas, size, 0) if each.stops_producers]
+        if self.excess is not None and size:
+            found.append(self.excess)
+        if found:
+            text = "Cannot create producer on topic with backlog quota exceeded"
+            raise (QuotaExceededHold if found[0].action is BacklogAction.PRODUCER_REQUEST_HOLD else QuotaExceeded)(text)
 
     # --- producers and consumers -------------------------------------------------------------------------------------
 
     async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
         """Raises PulsarError. For WaitForExclusive the first, "not ready" answer is written here."""
+        self._check_quotas()
         initial = command.initial_subscription_name
         if initial and initial not in self.subscriptions:
             # PIP-124: a dead letter topic must not lose what comes before its first consumer.

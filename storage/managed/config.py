@@ -47,6 +47,9 @@ class ManagedLedgerConfig:
     """How long consumed ledgers are kept; -1 = for ever."""
     retention_size_mb: int = 0
     """How many consumed bytes are kept; -1 = all."""
+    message_ttl_seconds: int = 0
+    """When messages that nobody acknowledged expire; 0 = never. It is added to a retention time that is longer, so that
+    an expired message is kept as long as one that was acknowledged."""
 
     retention_check_interval_in_seconds: int = 120
     """Process: how often every managed ledger is rolled over by age and trimmed."""
@@ -84,8 +87,10 @@ class ManagedLedgerConfig:
 
     @property
     def retention_ms(self) -> int:
-        """Negative: for ever."""
-        return self.retention_time_minutes * 60_000
+        """Age at which a consumed ledger may go; negative: never. The life of a message is TTL + retention where the TTL
+        is the shorter one, else the TTL (facts 7: Pulsar's documentation of the two)."""
+        retention_ms, ttl_ms = self.retention_time_minutes * 60_000, self.message_ttl_seconds * 1000
+        return retention_ms + ttl_ms if ttl_ms < retention_ms else retention_ms
 
     @property
     def retention_bytes(self) -> int:
@@ -110,5 +115,6 @@ _LEAST: dict[str, int] = {
     "managed_ledger_cache_eviction_time_threshold_millis": 1,
     "retention_time_minutes": -1,
     "retention_size_mb": -1,
+    "message_ttl_seconds": 0,
     "retention_check_interval_in_seconds": 1,
 }

@@ -14,6 +14,7 @@ from pulsar_proto.ids import EARLIEST, LATEST, Position
 from storage.managed.ack_state import AckState
 from storage.managed.append_queue import AddDone, AddResult
 from storage.managed.appender import AppendState
+from storage.managed.config import ManagedLedgerConfig
 from storage.managed.cursor import Cursor, start_position
 from storage.managed.entry_run import EntryRun
 from storage.managed.errors import ManagedLedgerError, ManagedLedgerTerminated, NoSuchCursor, ReadFault
@@ -75,6 +76,7 @@ class FakeManagedLedger:
         self._waiting: deque[tuple[list[bytes], AddDone]] = deque()
         self._listeners: list[Callable[[], None]] = []
         self.now_ms = 0
+        self.config = ManagedLedgerConfig()
 
     # ---- for tests
 
@@ -259,6 +261,9 @@ class FakeManagedLedger:
 
     def deactivate(self, cursor: Cursor) -> None:
         self.active.discard(cursor)
+
+    def configure(self, config: ManagedLedgerConfig) -> None:
+        self.config = config
 
     async def close(self) -> None:
         await asyncio.sleep(0)

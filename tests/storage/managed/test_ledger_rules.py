@@ -122,3 +122,12 @@ def test_what_holds_the_rest_is_said() -> None:
 def test_settings_out_of_bounds_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be"):
         replace(CONFIG, **change)
+
+
+@pytest.mark.parametrize(("ttl_minutes", "expected"), [(0, 10), (3, 13), (10, 10), (60, 10)])
+def test_a_time_to_live_that_is_shorter_than_the_retention_is_added_to_it(ttl_minutes: int, expected: int) -> None:
+    """An expired message is kept as long as an acknowledged one; a longer one holds the ledger by the cursors."""
+    config = replace(CONFIG, retention_time_minutes=10, message_ttl_seconds=ttl_minutes * 60)
+    assert config.retention_ms == expected * 60_000
+    assert replace(config, retention_time_minutes=-1).retention_ms < 0
+    assert replace(config, retention_time_minutes=0).retention_ms == 0

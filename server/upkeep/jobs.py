@@ -1,0 +1,186 @@
+"""The jobs themselves: what is looked at, and what is done. What decides is in the modules of rules beside this one.
+
+Sources: BrokerService (checkMessageExpiry, monitorBacklogQuota, checkInactiveSubscriptions, checkGC,
+checkDeduplicationSnapshot), BacklogQuotaManager; facts 4.2, 7.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from pulsar_proto.errors import PulsarError
+from pulsar_proto.ids import EARLIEST, Position
+from server.topics import backlog
+from server.topics.base_topic import BaseTopic
+from server.topics.topic import Topic
+from server.upkeep import inactivity
+from server.upkeep.backlog_quota import Excess, Kind, entries_to_cut, excesses
+from server.upkeep.scheduler import Job
+from server.upkeep.settings import UpkeepSettings
+
+log = logging.getLogger(__name__)
+
+
+class Deleter(Protocol):
+    """The broker's service."""
+
+    async def delete_unused(self, topic: BaseTopic) -> None:
+        """Deletes a topic that nobody uses. Raises PulsarError."""
+
+
+def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
+    """All that is done to topics by the clock. Who has another job adds a line."""
+    jobs: list[Job[BaseTopic]] = [
+        Job("message expiry", settings.message_expiry_check_interval_in_minutes * 60, persistent(expire_messages)),
+        Job(
+            "subscription expiry",
+            settings.subscription_expiry_check_interval_in_minutes * 60,
+            persistent(expire_subscriptions),
+        ),
+        Job(
+            "deduplication snapshots",
+            settings.broker_deduplication_snapshot_frequency_in_seconds,
+            persistent(snapshot_deduplication),
+        ),
+        Job(
+            "inactive topics",
+            settings.broker_delete_inactive_topics_frequency_seconds,
+            lambda topic, now_ms: delete_inactive(topic, service, time.monotonic()),
+        ),
+    ]
+    if settings.backlog_quota_check_enabled:
+        interval = settings.backlog_quota_check_interval_in_seconds
+        jobs.append(Job("backlog quotas", interval, persistent(check_quotas)))
+    return jobs
+
+
+def persistent(
+    visit: Callable[[Topic, int], Awaitable[None] | None],
+) -> Callable[[BaseTopic, int], Awaitable[None] | None]:
+    """A visit that has nothing to do with non-persistent topics."""
+
+    def visit_persistent(topic: BaseTopic, now_ms: int) -> Awaitable[None] | None:
+        return visit(topic, now_ms) if isinstance(topic, Topic) and topic.is_open else None
+
+    return visit_persistent
+
+
+# --- expiry -----------------------------------------------------------------------------------------------------------
+
+
+def expire_messages(topic: Topic, now_ms: int) -> Awaitable[None] | None:
+    """By the time to live. Readers' cursors are not touched: what is retained stays readable."""
+    ttl = topic.policies.message_ttl_in_seconds
+    if ttl <= 0 or not any(each.cursor.durable and each.cursor.backlog for each in topic.subscriptions.values()):
+        return None
+    return _expire_messages(topic, ttl, now_ms)
+
+
+async def _expire_messages(topic: Topic, ttl_seconds: float, now_ms: int) -> None:
+    for subscription in list(topic.subscriptions.values()):
+        if subscription.cursor.durable and subscription.cursor.backlog:
+            expired = await backlog.expire_older(subscription, ttl_seconds, now_ms)
+            if expired:
+                log.info("%s: %d messages expired", subscription, expired)
+
+
+def expire_subscriptions(topic: Topic, now_ms: int) -> Awaitable[None] | None:
+    """Those that nobody is connected to, and nobody was for so long."""
+    minutes = topic.policies.subscription_expiration_time_minutes
+    due = [
+        each
+        for each in topic.subscriptions.values()
+        if not each.consumers
+        and each.cursor.durable
+        and inactivity.subscription_is_due(minutes, now_ms - each.cursor.last_active_ms)
+    ]
+    if not due:
+        return None
+
+    async def delete() -> None:
+        for subscription in due:
+            if not subscription.consumers:
+                log.info("%s: deleted, because nobody used it for more than %d minutes", subscription, minutes)
+                await subscription.delete()
+
+    return delete()
+
+
+def snapshot_deduplication(topic: Topic, now_ms: int) -> None:
+    topic.deduplication.tick(now_ms, topic.policies.deduplication_snapshot_interval_seconds)
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------------
+
+
+def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
+    quotas = topic.policies.backlog_quotas
+    if quotas.destination_storage.limit < 0 and quotas.message_age.limit <= 0:
+        topic.excess = None
+        return None
+    return _check_quotas(topic, now_ms)
+
+
+async def _check_quotas(topic: Topic, now_ms: int) -> None:
+    """Producers of a topic over its quota are closed, and the next ones refused; or what is too much goes."""
+    quotas = topic.policies.backlog_quotas
+    age_s = 0.0
+    if quotas.message_age.limit > 0:
+        age_s = await topic.oldest_backlog_age_seconds(now_ms)
+    found = excesses(quotas, topic.backlog_size, age_s)
+    stopping = [excess for excess in found if excess.stops_producers]
+    topic.excess = next((excess for excess in stopping if excess.kind is Kind.AGE), None)
+    for excess in found:
+        if not excess.stops_producers:
+            await _cut(topic, excess, now_ms)
+    if stopping and topic.producers:
+        excess = stopping[0]
+        log.warning(
+            "%s: over its backlog quota of %d (%s): producers are closed", topic, excess.limit, excess.kind.value
+        )
+        topic.publishing.disconnect_all()
+
+
+async def _cut(topic: Topic, excess: Excess, now_ms: int) -> None:
+    ledger = topic.ledger
+    subscriptions = [each for each in topic.subscriptions.values() if each.cursor.durable]
+    upto: Position | None = None
+    if excess.kind is Kind.SIZE:
+        entries = ledger.number_of_entries
+
+        def bytes_behind(count: int) -> int:
+            return ledger.size_after(ledger.entry_at(count - 1) if count else EARLIEST)
+
+        count = entries_to_cut(entries, excess.limit, bytes_behind)
+        upto = ledger.entry_at(count - 1) if count else None
+    for subscription in subscriptions:
+        if excess.kind is Kind.AGE:
+            cut = await backlog.expire_older(subscription, excess.limit, now_ms)
+        elif upto is not None and upto > subscription.cursor.mark_delete:
+            cut = await backlog.expire_upto(subscription, upto)
+        else:
+            continue
+        if cut:
+            log.warning("%s: %d messages skipped for the backlog quota (%s)", subscription, cut, excess.kind.value)
+
+
+# --- what is not used any more ----------------------------------------------------------------------------------------
+
+
+def delete_inactive(topic: BaseTopic, service: Deleter, now_s: float) -> Awaitable[None] | None:
+    rule = topic.policies.inactive_topic_policies
+    if not topic.is_open or inactivity.is_active(topic.use(), rule.delete_mode):
+        topic.last_active_s = now_s
+        return None
+    if not inactivity.is_due(topic.policies, now_s - topic.last_active_s):
+        return None
+    return _delete_inactive(topic, service)
+
+
+async def _delete_inactive(topic: BaseTopic, service: Deleter) -> None:
+    log.info("%s: deleted, because nobody uses it", topic)
+    try:
+        await service.delete_unused(topic)
+    except PulsarError as error:
+        log.warning("%s: not deleted: %s", topic, error)

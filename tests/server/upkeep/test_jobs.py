@@ -1,0 +1,166 @@
+"""What the clock does to topics: expiry, quotas of all three policies, inactive topics and subscriptions."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pulsar_proto.errors import QuotaExceeded, QuotaExceededHold
+from pulsar_proto.ids import EARLIEST, LATEST
+from server.policies.effective import of_broker
+from server.policies.values import BacklogAction, BacklogQuota, BacklogQuotas
+from server.topics.base_topic import BaseTopic
+from server.upkeep import jobs
+from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, payload, payloads, settle
+
+HOLD, EXCEPTION, EVICT = BacklogAction
+
+
+class Deleted:
+    """A service that deletes at once."""
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+
+    async def delete_unused(self, topic: BaseTopic) -> None:
+        self.topics.append(topic.name.full)
+
+
+def scene_with(**policies: Any) -> Scene:
+    scene = Scene()
+    scene.topic.set_policies(replace(of_broker(scene.settings), **policies))
+    return scene
+
+
+async def visit(visiting: Any) -> None:
+    if visiting is not None:
+        await visiting
+
+
+def published(*times_ms: int) -> list[bytes]:
+    return [payload(b"m", publish_time=time_ms) for time_ms in times_ms]
+
+
+@in_virtual_time
+async def test_messages_expire_by_the_time_to_live_but_not_for_readers() -> None:
+    scene = scene_with(message_ttl_in_seconds=5)
+    subscription = await scene.topic.create_subscription("s", EARLIEST)
+    reader = await scene.consumer(FakeConnection(), subscription="reader", durable=False)
+    scene.ledger.append_now(published(1_000, 2_000, 7_000))
+    await visit(jobs.expire_messages(scene.topic, 7_500))
+    assert subscription.cursor.backlog == 1
+    assert reader.subscription.cursor.backlog == 3
+    await visit(jobs.expire_messages(scene.topic, 12_500))
+    assert subscription.cursor.backlog == 0
+    assert jobs.expire_messages(scene.topic, 99_000) is None
+
+
+@in_virtual_time
+async def test_without_a_time_to_live_nothing_is_looked_at() -> None:
+    scene = scene_with()
+    await scene.topic.create_subscription("s", EARLIEST)
+    scene.ledger.append_now(published(1))
+    assert jobs.expire_messages(scene.topic, 10**12) is None
+
+
+@pytest.mark.parametrize(("action", "error"), [(HOLD, QuotaExceededHold), (EXCEPTION, QuotaExceeded)])
+def test_a_full_topic_closes_its_producers_and_refuses_others(action: BacklogAction, error: type[Exception]) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        quotas = BacklogQuotas(BacklogQuota(100, action), BacklogQuota())
+        scene = scene_with(backlog_quotas=quotas)
+        subscription = await scene.topic.create_subscription("s", EARLIEST)
+        cnx = FakeConnection()
+        await scene.producer(cnx, "p")
+        scene.ledger.append_now([b"x" * 60])
+        await visit(jobs.check_quotas(scene.topic, 1_000))
+        assert cnx.kinds == []
+        scene.ledger.append_now([b"x" * 60])
+        await visit(jobs.check_quotas(scene.topic, 1_000))
+        assert cnx.kinds == ["CLOSE_PRODUCER"]
+        with pytest.raises(error, match="Cannot create producer on topic with backlog quota exceeded"):
+            await scene.producer(FakeConnection(), "q")
+        subscription.cursor.ack_cumulative(*scene.ledger.last_confirmed)
+        await scene.producer(FakeConnection(), "q")
+
+    run()
+
+
+@in_virtual_time
+async def test_a_topic_whose_oldest_message_is_too_old_takes_no_producers_until_it_is_consumed() -> None:
+    scene = scene_with(backlog_quotas=BacklogQuotas(BacklogQuota(), BacklogQuota(10, HOLD)))
+    subscription = await scene.topic.create_subscription("s", EARLIEST)
+    cnx = FakeConnection()
+    await scene.producer(cnx, "p")
+    scene.ledger.append_now(published(1_000, 15_000))
+    await visit(jobs.check_quotas(scene.topic, 10_500))
+    assert cnx.kinds == []
+    await visit(jobs.check_quotas(scene.topic, 11_500))
+    assert cnx.kinds == ["CLOSE_PRODUCER"]
+    with pytest.raises(QuotaExceededHold):
+        await scene.producer(FakeConnection(), "q")
+    subscription.cursor.ack([(10, 0, None)])
+    await visit(jobs.check_quotas(scene.topic, 11_500))
+    await scene.producer(FakeConnection(), "q")
+
+
+@in_virtual_time
+async def test_eviction_by_size_moves_only_those_who_are_behind() -> None:
+    scene = scene_with(backlog_quotas=BacklogQuotas(BacklogQuota(1_000, EVICT), BacklogQuota()))
+    slow = await scene.topic.create_subscription("slow", EARLIEST)
+    quick = await scene.topic.create_subscription("quick", EARLIEST)
+    cnx = FakeConnection()
+    await scene.producer(cnx, "p")
+    scene.ledger.append_now([b"x" * 100] * 20)
+    quick.cursor.ack_cumulative(10, 15)
+    await visit(jobs.check_quotas(scene.topic, 1_000))
+    assert (slow.cursor.backlog, quick.cursor.backlog) == (9, 4)
+    assert scene.topic.backlog_size <= 900
+    assert cnx.kinds == []
+
+
+@in_virtual_time
+async def test_eviction_by_age_skips_what_is_older() -> None:
+    scene = scene_with(backlog_quotas=BacklogQuotas(BacklogQuota(), BacklogQuota(10, EVICT)))
+    subscription = await scene.topic.create_subscription("s", EARLIEST)
+    scene.ledger.append_now(published(1_000, 2_000, 30_000))
+    await visit(jobs.check_quotas(scene.topic, 31_000))
+    assert subscription.cursor.backlog == 1
+    await scene.producer(FakeConnection(), "p")
+
+
+@in_virtual_time
+async def test_a_topic_is_deleted_when_it_was_not_used_for_so_long() -> None:
+    scene = scene_with()
+    service = Deleted()
+    cnx = FakeConnection()
+    await scene.producer(cnx, "p")
+    begin = time.monotonic()
+    assert jobs.delete_inactive(scene.topic, service, begin + 1_000) is None
+    cnx.close("gone")
+    assert jobs.delete_inactive(scene.topic, service, begin + 1_059) is None
+    await visit(jobs.delete_inactive(scene.topic, service, begin + 1_060))
+    assert service.topics == [scene.name.full]
+
+
+@in_virtual_time
+async def test_a_subscription_that_nobody_used_for_so_long_is_deleted() -> None:
+    scene = scene_with(subscription_expiration_time_minutes=1)
+    await scene.topic.create_subscription("idle", LATEST)
+    await scene.consumer(FakeConnection(), subscription="used")
+    scene.ledger.now_ms = 50_000
+    scene.ledger.append_now(payloads(b"m"))
+    recent = await scene.topic.create_subscription("recent", EARLIEST)
+    recent.cursor.ack([(10, 0, None)])
+    await visit(jobs.expire_subscriptions(scene.topic, 60_001))
+    assert sorted(scene.topic.subscriptions) == ["recent", "used"]
+
+
+@in_virtual_time
+async def test_retention_and_time_to_live_reach_the_log() -> None:
+    scene = scene_with(retention_time_in_minutes=10, retention_size_in_mb=-1, message_ttl_in_seconds=60)
+    assert scene.ledger.config.retention_ms == 11 * 60_000
+    scene.topic.set_policies(replace(scene.topic.policies, message_ttl_in_seconds=3_600))
+    assert scene.ledger.config.retention_ms == 10 * 60_000
+    await settle()

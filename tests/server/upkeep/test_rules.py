@@ -1,0 +1,77 @@
+"""What decides about quotas and about what is not used: the rules alone."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.policies.effective import EffectivePolicies
+from server.policies.values import (
+    BacklogAction,
+    BacklogQuota,
+    BacklogQuotas,
+    InactiveTopicDeleteMode,
+    InactiveTopicPolicies,
+)
+from server.upkeep.backlog_quota import KEPT_SHARE, Kind, entries_to_cut, excesses
+from server.upkeep.inactivity import Use, is_active, is_due, subscription_is_due
+
+NO_SUBSCRIPTIONS = InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS
+CAUGHT_UP = InactiveTopicDeleteMode.DELETE_WHEN_SUBSCRIPTIONS_CAUGHT_UP
+
+
+@given(st.lists(st.integers(1, 100), max_size=40), st.integers(0, 4_000))
+def test_a_cut_leaves_nine_tenths_of_the_limit_and_takes_no_entry_too_many(sizes: list[int], limit: int) -> None:
+    def bytes_behind(count: int) -> int:
+        return sum(sizes[count:])
+
+    cut = entries_to_cut(len(sizes), limit, bytes_behind)
+    target = int(limit * KEPT_SHARE)
+    assert bytes_behind(cut) <= target
+    assert cut == 0 or bytes_behind(cut - 1) > target
+
+
+def test_a_quota_is_exceeded_at_its_size_and_beyond_its_age() -> None:
+    hold, evict = BacklogAction.PRODUCER_REQUEST_HOLD, BacklogAction.CONSUMER_BACKLOG_EVICTION
+    quotas = BacklogQuotas(BacklogQuota(100, hold), BacklogQuota(10, evict))
+    assert excesses(quotas, 99, 10) == []
+    assert [(each.kind, each.stops_producers) for each in excesses(quotas, 100, 10.5)] == [
+        (Kind.SIZE, True),
+        (Kind.AGE, False),
+    ]
+    assert excesses(BacklogQuotas(BacklogQuota(), BacklogQuota()), 10**12, 10**9) == []
+    assert excesses(BacklogQuotas(BacklogQuota(), BacklogQuota(0, hold)), 10**12, 10**9) == []
+
+
+@pytest.mark.parametrize(
+    ("use", "mode", "expected"),
+    [
+        (Use(0, 0, 0, 0), NO_SUBSCRIPTIONS, False),
+        (Use(1, 0, 0, 0), NO_SUBSCRIPTIONS, True),
+        (Use(0, 0, 1, 0), NO_SUBSCRIPTIONS, True),
+        (Use(0, 0, 1, 0), CAUGHT_UP, False),
+        (Use(0, 0, 1, 3), CAUGHT_UP, True),
+        (Use(0, 1, 1, 0), CAUGHT_UP, True),
+        (Use(1, 0, 0, 0), CAUGHT_UP, True),
+    ],
+)
+def test_what_counts_as_use_depends_on_the_mode(use: Use, mode: InactiveTopicDeleteMode, expected: bool) -> None:
+    assert is_active(use, mode) is expected
+
+
+def test_an_inactive_topic_stays_for_its_time_and_its_retention() -> None:
+    policies = EffectivePolicies(inactive_topic_policies=InactiveTopicPolicies(True, 60))
+    assert not is_due(policies, 59)
+    assert is_due(policies, 60)
+    assert not is_due(replace(policies, inactive_topic_policies=InactiveTopicPolicies(False, 60)), 10**9)
+    kept = replace(policies, retention_time_in_minutes=10, retention_size_in_mb=-1)
+    assert not is_due(kept, 599)
+    assert is_due(kept, 600)
+    assert not is_due(replace(policies, retention_time_in_minutes=-1, retention_size_in_mb=-1), 10**9)
+
+
+def test_a_subscription_expires_only_where_that_is_asked_for() -> None:
+    assert not subscription_is_due(0, 10**12)
+    assert not subscription_is_due(5, 300_000)
+    assert subscription_is_due(5, 300_001)
