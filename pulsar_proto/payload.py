@@ -8,6 +8,7 @@ Source: facts 1.1, Java's `Commands.parseMessageMetadata`. An `offset` says wher
 so that a whole stored entry can be looked at without cutting it (`EntryCodec.payload_offset`).
 """
 
+from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from struct import Struct
 from struct import error as struct_error
@@ -104,6 +105,25 @@ def message_count(payload: bytes, offset: int = 0) -> int:
 def publish_time_of(payload: bytes, offset: int = 0) -> int:
     """Milliseconds since the epoch, by the producer's clock. Raises MalformedFrame."""
     return _metadata(payload, offset).publish_time
+
+
+def sticky_key_of(payload: bytes, offset: int = 0) -> bytes | None:
+    """What Key_Shared goes by: the ordering key, else the partition key, else `producer-sequence id`; of a batch, its
+    own. None where there is not even a producer. Raises MalformedFrame. (Commands.resolveStickyKey; facts 5.5)"""
+    metadata = _metadata(payload, offset)
+    if metadata.HasField("ordering_key"):
+        return metadata.ordering_key
+    if metadata.HasField("partition_key"):
+        key = metadata.partition_key.encode("utf-8", "surrogatepass")
+        if not metadata.partition_key_b64_encoded:
+            return key
+        try:
+            return b64decode(key, validate=True)
+        except ValueError:
+            return key
+    if metadata.HasField("producer_name") and metadata.HasField("sequence_id"):
+        return f"{metadata.producer_name}-{metadata.sequence_id}".encode("utf-8", "surrogatepass")
+    return None
 
 
 def body(payload: bytes, offset: int = 0) -> bytes:

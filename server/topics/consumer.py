@@ -15,6 +15,7 @@ from pulsar_proto.errors import MetadataFault, NotAllowed
 from pulsar_proto.ids import Position
 from pulsar_proto.payload import skip_checksum
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.dispatch.key_shared import KeySharedPolicy
 from server.dispatch.read_plan import EntryAverage
 from server.topics.client import ClientConnection
 from server.topics.faults import storage_faults_told
@@ -51,7 +52,9 @@ class Consumer:
         "consumer_id",
         "counters",
         "epoch",
+        "hash_ranges",
         "is_closed",
+        "key_shared",
         "metadata",
         "name",
         "pending",
@@ -85,6 +88,12 @@ class Consumer:
         self.epoch: int | None = (
             command.consumer_epoch if single_active and command.HasField("consumer_epoch") else None
         )
+        meta = command.keySharedMeta
+        self.key_shared = KeySharedPolicy(
+            is_sticky=meta.keySharedMode == pb.STICKY, allows_disorder=meta.allowOutOfOrderDelivery
+        )
+        """Of a Key_Shared subscription; all of its consumers must agree."""
+        self.hash_ranges = [(each.start, each.end) for each in meta.hashRanges]
         self.permits = 0
         """Messages that it takes; below zero when a batch was larger than what was left."""
         self.pending: PendingAcks | None = None if single_active else PendingAcks()

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.payload import message_count, skip_broker_entry_metadata
+from pulsar_proto.payload import message_count, skip_broker_entry_metadata, sticky_key_of
+from server.dispatch.key_shared import NONE_KEY, hash_of
 from storage.managed.entry_run import EntryRun
 
 _BROKER_ENTRY_METADATA = b"\x0e\x02"
@@ -29,7 +30,7 @@ class AckView(Protocol):
 class Messages:
     """Entries of one ledger in ascending order. Lists may be shared: not to be changed."""
 
-    __slots__ = ("ack_sets", "counts", "entry_ids", "ledger_id", "payloads", "sizes", "total")
+    __slots__ = ("_key_hashes", "ack_sets", "counts", "entry_ids", "ledger_id", "payloads", "sizes", "total")
 
     def __init__(
         self,
@@ -51,6 +52,14 @@ class Messages:
         self.total = sum(self.counts)
         self.ack_sets = ack_sets
         """Entry -> words for MESSAGE.ack_set, of batches that are acknowledged in part."""
+        self._key_hashes: list[int] | None = None
+
+    @property
+    def key_hashes(self) -> list[int]:
+        """Of each entry's key, for Key_Shared (`server.dispatch.key_shared.hash_of`); computed when first asked for."""
+        if self._key_hashes is None:
+            self._key_hashes = [_key_hash(payload) for payload in self.payloads]
+        return self._key_hashes
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -68,12 +77,37 @@ class Messages:
             [self.sizes[index] for index in indexes],
         )
 
+    def part(self, indexes: Sequence[int]) -> "Messages":
+        """Those at `indexes`, ascending, as they are."""
+        if len(indexes) == len(self.payloads):
+            return self
+        part = self.pick(indexes)
+        if self.counts is not self.sizes:
+            part.counts = [self.counts[index] for index in indexes]
+            part.total = sum(part.counts)
+            part.ack_sets = self.ack_sets
+        return part
 
-def messages_of(run: EntryRun) -> Messages:
-    """Cuts and counts. An entry whose metadata does not decode counts as one message: the client must see it, because
-    only the client can say that it is damaged (ACK.validation_error)."""
+
+def _key_hash(payload: bytes) -> int:
+    try:
+        key = sticky_key_of(payload)
+    except MalformedFrame:
+        key = None
+    return hash_of(NONE_KEY if key is None else key)
+
+
+def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> Messages:
+    """Cuts and counts; only the `wanted` entries (ids in the run, ascending) where they are given. An entry whose
+    metadata does not decode counts as one message: the client must see it, because only the client can say that it is
+    damaged (ACK.validation_error)."""
     offset = run.payload_offset
-    payloads = [entry[offset:] for entry in run.entries]
+    first = run.first_entry_id
+    if wanted is None:
+        wanted = range(first, first + len(run.entries))
+        payloads = [entry[offset:] for entry in run.entries]
+    else:
+        payloads = [run.entries[entry_id - first][offset:] for entry_id in wanted]
     counts = []
     for index, payload in enumerate(payloads):
         if payload[:2] == _BROKER_ENTRY_METADATA:
@@ -84,8 +118,7 @@ def messages_of(run: EntryRun) -> Messages:
             counts.append(min(max(1, message_count(payload)), ENTRY_MESSAGES_MAX))
         except MalformedFrame:
             counts.append(1)
-    first = run.first_entry_id
-    return Messages(run.ledger_id, range(first, first + len(payloads)), payloads, counts)
+    return Messages(run.ledger_id, wanted, payloads, counts)
 
 
 def _client_bytes_at(payload: bytes) -> int:

@@ -126,6 +126,23 @@ class ReplayQueue:
             count += 1
         return Position(ledger_id, first), count
 
+    def nearby(self, position: Position, entries_max: int, gap_max: int) -> int:
+        """How many entries from `position` on, which waits, to its last neighbour that waits: no more than
+        `entries_max` in all, and from neighbour to neighbour no more than `gap_max`."""
+        bitmap = self._ledgers[position.ledger_id]
+        last = position.entry_id
+        end = last + entries_max
+        for entry_id in bitmap.iter_equal_or_larger(last + 1):
+            if entry_id >= end or entry_id - last > gap_max:
+                break
+            last = entry_id
+        return last - position.entry_id + 1
+
+    def within(self, ledger_id: int, first: int, end: int) -> list[int]:
+        """The entries from `first` to before `end` that wait, in order."""
+        bitmap = self._ledgers.get(ledger_id)
+        return [] if bitmap is None else list(bitmap & BitMap(range(first, end)))
+
 
 class RedeliveryCounts:
     """How often an entry was asked for again. In memory only; erased when it is acknowledged.

@@ -11,7 +11,7 @@ Sources: PersistentDispatcherMultipleConsumers; facts 5.5.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from server.dispatch.read_plan import entries_within
 from server.dispatch.shared import RoundRobin
@@ -56,7 +56,7 @@ class SharedDispatcher(Dispatcher):
         self.unacked_messages -= consumer.pending.messages
         if len(self._consumers):
             for ledger_id, entry_ids in consumer.pending.drain():
-                self.replay.add(ledger_id, entry_ids)
+                self._wait_again(ledger_id, entry_ids)
             self._unblock_if_drained()
             self._loop.call_soon(self.kick)
         else:
@@ -112,7 +112,7 @@ class SharedDispatcher(Dispatcher):
         else:
             for ledger_id, entry_id in positions:
                 if pending.pop(ledger_id, entry_id) is not None:
-                    self._again(ledger_id, (entry_id,))
+                    self._again(ledger_id, [entry_id])
         count = before - pending.messages
         self.unacked_messages -= count
         if count:
@@ -121,10 +121,13 @@ class SharedDispatcher(Dispatcher):
             self.kick()
         return count
 
-    def _again(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
-        entry_ids = list(entry_ids)
-        self.replay.add(ledger_id, entry_ids)
+    def _again(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        self._wait_again(ledger_id, entry_ids)
         self.redelivery_counts.increment(ledger_id, entry_ids)
+
+    def _wait_again(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """They were out."""
+        self.replay.add(ledger_id, entry_ids)
 
     def _holder_of(self, ledger_id: int, entry_id: int) -> Consumer | None:
         for consumer in self._consumers:
@@ -195,12 +198,15 @@ class SharedDispatcher(Dispatcher):
                 self.replay.discard(ledger_id, messages.entry_ids[at:stop])
             self.unacked_messages += consumer.take(messages, at, stop)
             self._some_are_blocked |= consumer.blocked
-            if 0 < self._unacked_max <= self.unacked_messages:
-                self.blocked = True
-                log.info("%s: blocked at %d unacknowledged messages", self._name, self.unacked_messages)
+            self._block_if_full()
             consumer.write(messages, at, stop, redelivery_counts)
             at = stop
         return at
+
+    def _block_if_full(self) -> None:
+        if 0 < self._unacked_max <= self.unacked_messages and not self.blocked:
+            self.blocked = True
+            log.info("%s: blocked at %d unacknowledged messages", self._name, self.unacked_messages)
 
     def _why_nobody_takes(self) -> str:
         if not len(self._consumers):

@@ -15,6 +15,7 @@ from server.policies.effective import EffectivePolicies
 from server.topics.consumer import Consumer, SubType
 from server.topics.dispatcher import Dispatcher, Source
 from server.topics.faults import storage_faults_told
+from server.topics.key_shared_dispatcher import KeySharedDispatcher
 from server.topics.messages import bits_set
 from server.topics.redelivery import ENTRY_ID_END
 from server.topics.shared_dispatcher import SharedDispatcher
@@ -106,13 +107,23 @@ class Subscription:
                 await asyncio.shield(self._seeking)
                 continue
             self._check_admits(consumer)
-            rival = self.consumers[0] if self.consumers and consumer.sub_type == SubType.Exclusive else None
+            rival = self._rival_of(consumer)
             if rival is None:
                 break
             if await rival.cnx.check_liveness() and rival in self.consumers:
-                raise ConsumerBusy("Exclusive consumer is already connected")
+                if consumer.sub_type == SubType.Exclusive:
+                    raise ConsumerBusy("Exclusive consumer is already connected")
+                break  # the dispatcher says which ranges collide
             self.remove_consumer(rival)
         self._attach(consumer)
+
+    def _rival_of(self, consumer: Consumer) -> Consumer | None:
+        """Who is connected and must be gone for `consumer` to come: its own old connection, often."""
+        if self.consumers and consumer.sub_type == SubType.Exclusive:
+            return self.consumers[0]
+        if isinstance(self.dispatcher, KeySharedDispatcher) and consumer.sub_type == SubType.Key_Shared:
+            return self.dispatcher.rival_of(consumer)
+        return None
 
     def _check_admits(self, consumer: Consumer) -> None:
         if self._deleting or not self.topic.is_open:
@@ -124,29 +135,45 @@ class Subscription:
                 f"Subscription is of different type. Active subscription type of '{self.type_name}' is different than "
                 f"the connecting consumer's type '{SubType.Name(consumer.sub_type)}'."
             )
+        if isinstance(self.dispatcher, KeySharedDispatcher) and self.dispatcher.policy != consumer.key_shared:
+            raise ConsumerBusy(
+                f"Subscription is of different type. Its consumers' Key_Shared policy is {self.dispatcher.policy}, the "
+                f"connecting consumer's is {consumer.key_shared}"
+            )
         limit = self.topic.policies.max_consumers_per_subscription
         if 0 < limit <= len(self.consumers):
             raise ConsumerBusy("Subscription reached max consumers limit")
 
     def _attach(self, consumer: Consumer) -> None:
-        if self.dispatcher is None or self.sub_type != consumer.sub_type:
-            if self.dispatcher is not None:
-                self.dispatcher.close()
-            self.sub_type = consumer.sub_type
-            self.dispatcher = self._new_dispatcher(consumer.sub_type)
-            self.dispatcher.set_policies(self.topic.policies)
+        dispatcher = self._dispatcher_for(consumer)
+        dispatcher.add(consumer)
         if not self.consumers:
             self.topic.ledger.activate(self.cursor)
         self.consumers.append(consumer)
-        self.dispatcher.add(consumer)
         log.info("%s connected", consumer)
         asyncio.get_running_loop().call_soon(self.tell_end_if_reached)
 
-    def _new_dispatcher(self, sub_type: SubType.ValueType) -> Dispatcher:
+    def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
+        """The one that is there, if it is of the consumer's kind; then `_check_admits` has looked that nobody else is
+        on one of another kind."""
+        dispatcher = self.dispatcher
+        sub_type = consumer.sub_type
+        if dispatcher is not None:
+            same_policy = not isinstance(dispatcher, KeySharedDispatcher) or dispatcher.policy == consumer.key_shared
+            if self.sub_type == sub_type and same_policy:
+                return dispatcher
+            dispatcher.close()
+        self.sub_type = sub_type
         if sub_type == SubType.Shared:
-            return SharedDispatcher(self._source)
-        name = self.topic.name
-        return SingleActiveDispatcher(self._source, sub_type, name.full, name.partition_index)
+            dispatcher = SharedDispatcher(self._source)
+        elif sub_type == SubType.Key_Shared:
+            dispatcher = KeySharedDispatcher(self._source, consumer.key_shared)
+        else:
+            name = self.topic.name
+            dispatcher = SingleActiveDispatcher(self._source, sub_type, name.full, name.partition_index)
+        dispatcher.set_policies(self.topic.policies)
+        self.dispatcher = dispatcher
+        return dispatcher
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """What it held goes to others. A cursor that lives only as long as its consumers goes with the last one.

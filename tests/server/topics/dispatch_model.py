@@ -6,6 +6,8 @@
 4. On a Shared subscription a message is out at one consumer at a time, and it says how often it was asked for again.
 5. While somebody can take messages, none waits: it was sent, or a read is under way.
 6. What the broker counts as unacknowledged is what the clients hold.
+7. On a Key_Shared subscription a message comes to its key's owner, while nobody else holds messages of the key, and
+   after all earlier ones of the key that are not acknowledged: they are out at the same consumer.
 """
 
 import asyncio
@@ -14,13 +16,22 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from pulsar_proto.ids import Position
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.dispatch.key_shared import KeySharedPolicy, hash_of
 from server.topics.consumer import Consumer
+from server.topics.key_shared_dispatcher import KeySharedDispatcher
 from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.single_active_dispatcher import SingleActiveDispatcher
 from tests.server.topics.scene import FakeConnection, Received, Scene, payload, settle
 from tests.storage.ledger.virtual_loop import VirtualLoop
 
 T = TypeVar("T")
+
+KEYS = (b"one", b"two", b"three", b"four", b"five")
+EVERYTHING = "last"
+"""The name of a consumer with sticky ranges that takes all that are free."""
+RANGES = ((0, 20_000), (20_001, 50_000), (50_001, 65_535))
+"""That three consumers with sticky ranges choose."""
 
 
 class Client:
@@ -35,10 +46,11 @@ class Client:
 
 
 class Model:
-    def __init__(self, sub_type: str, **settings: Any) -> None:
+    def __init__(self, sub_type: str, key_shared: KeySharedPolicy | None = None, **settings: Any) -> None:
         self.loop = VirtualLoop()
         asyncio.set_event_loop(self.loop)
         self.sub_type = sub_type
+        self.key_shared = key_shared
         self.settings = settings
         self.scene = self.do(self._make_scene())
         self.clients: list[Client] = []
@@ -46,6 +58,7 @@ class Model:
         self.batch: dict[Position, int] = {}
         self.left: dict[Position, int] = {}
         """Messages that are not acknowledged: bits of the indexes that are left."""
+        self.keys: dict[Position, bytes] = {}
         self.asked_again: dict[Position, int] = {}
         self.last: Position | None = None
         """Of a single active consumer: what was delivered last since a rewind."""
@@ -76,7 +89,7 @@ class Model:
 
     @property
     def is_shared(self) -> bool:
-        return self.sub_type == "Shared"
+        return self.sub_type in ("Shared", "Key_Shared")
 
     @property
     def dispatcher(self) -> SharedDispatcher | SingleActiveDispatcher | None:
@@ -96,13 +109,26 @@ class Model:
             self.positions.append(position)
             self.batch[position] = max(size, 1)
             self.left[position] = (1 << max(size, 1)) - 1
-            payloads.append(payload(b"%d:%d" % position, batch=size))
+            key = self.keys[position] = KEYS[len(self.positions) * 7 // 3 % len(KEYS)]
+            payloads.append(payload(b"%d:%d" % position, batch=size, ordering_key=key))
         ledger.append_now(payloads)
         self.call(self.scene.topic._appended)
 
     async def subscribe(self, name: str, priority: int) -> None:
         cnx = FakeConnection(f"/{len(self.clients)}")
-        consumer = await self.scene.consumer(cnx, self.sub_type, consumer_name=name, priority_level=priority)
+        fields: dict[str, Any] = {}
+        if self.key_shared is not None:
+            fields["keySharedMeta"] = meta = pb.KeySharedMeta(
+                keySharedMode=pb.STICKY if self.key_shared.is_sticky else pb.AUTO_SPLIT,
+                allowOutOfOrderDelivery=self.key_shared.allows_disorder,
+            )
+            if self.key_shared.is_sticky:
+                taken = [each for client in self.clients for each in client.consumer.hash_ranges]
+                free = [each for each in RANGES if each not in taken]
+                meta.hashRanges.extend(
+                    pb.IntRange(start=start, end=end) for start, end in (free if name == EVERYTHING else free[:1])
+                )
+        consumer = await self.scene.consumer(cnx, self.sub_type, consumer_name=name, priority_level=priority, **fields)
         self.clients.append(Client(cnx, consumer))
 
     def disconnect(self, client: Client) -> None:
@@ -181,10 +207,26 @@ class Model:
             holders = [each for each in self.clients if position in each.held]
             assert not holders, f"{position} is out already"
             assert received.redelivery_count == self.asked_again.get(position, 0)
+            if self.key_shared is not None:
+                self._delivered_by_key(client, position)
             client.held[position] = left
         else:
             self._delivered_in_order(position)
             assert received.redelivery_count == 0
+
+    def _delivered_by_key(self, client: Client, position: Position) -> None:
+        dispatcher = self.dispatcher
+        assert isinstance(dispatcher, KeySharedDispatcher)
+        assert dispatcher.order.selector.owner(self.slot(position)) is client.consumer
+        if dispatcher.policy.allows_disorder:
+            return
+        same = [each for each in self.left if self.keys[each] == self.keys[position]]
+        assert not [each for other in self.clients if other is not client for each in same if each in other.held]
+        assert all(each in client.held for each in same if each < position), f"{position} came too early"
+
+    def slot(self, position: Position) -> int:
+        assert isinstance(self.dispatcher, KeySharedDispatcher)
+        return self.dispatcher.order.selector.slot_of(hash_of(self.keys[position]))
 
     def _delivered_in_order(self, position: Position) -> None:
         unacked = [each for each in self.positions if each in self.left]
@@ -212,7 +254,9 @@ class Model:
         if dispatcher is None:
             return
         able = [client for client in self.clients if client.consumer.can_take]
-        if isinstance(dispatcher, SharedDispatcher):
+        if isinstance(dispatcher, KeySharedDispatcher):
+            waiting = self._sendable(dispatcher) if able and not dispatcher.blocked else set()
+        elif isinstance(dispatcher, SharedDispatcher):
             out = {position for client in self.clients for position in client.held}
             waiting = set(self.left) - out if able and not dispatcher.blocked else set()
         else:
@@ -221,3 +265,24 @@ class Model:
             waiting = {each for each in self.left if each > last} if active and not dispatcher._switching else set()
         if waiting:
             assert dispatcher.is_reading or dispatcher._retry, f"{sorted(waiting)} wait: {dispatcher.why_idle()}"
+
+    def _sendable(self, dispatcher: KeySharedDispatcher) -> set[Position]:
+        """What waits and could be sent now by its key; of what was not read yet, all, unless as much waits as may."""
+        holder = {self.keys[each]: client.consumer for client in self.clients for each in client.held}
+        out = {position for client in self.clients for position in client.held}
+        waits: set[bytes] = set()
+        found: set[Position] = set()
+        look_ahead = 0
+        for position in (each for each in self.positions if each in self.left and each not in out):
+            key = self.keys[position]
+            if position >= dispatcher.read_position:
+                if look_ahead < dispatcher._look_ahead_max():
+                    found.add(position)
+                continue
+            look_ahead += 1
+            owner = dispatcher.order.selector.owner(self.slot(position))
+            if owner is None or not owner.can_take:
+                waits.add(key)
+            elif dispatcher.policy.allows_disorder or (key not in waits and holder.get(key, owner) is owner):
+                found.add(position)
+        return found

@@ -148,10 +148,10 @@ def received(message: pb.CommandMessage, payload: bytes) -> Received:
     )
 
 
-def payload(body: bytes, *, batch: int = 0, publish_time: int = 1) -> bytes:
-    """As a client sends it; `batch` > 0 says that the body is a batch of so many."""
+def payload(body: bytes, *, batch: int = 0, publish_time: int = 1, **fields: Any) -> bytes:
+    """As a client sends it; `batch` > 0 says that the body is a batch of so many. `fields` of MessageMetadata."""
     metadata = pb.MessageMetadata(
-        producer_name="p", sequence_id=0, publish_time=publish_time, uncompressed_size=len(body)
+        producer_name="p", sequence_id=0, publish_time=publish_time, uncompressed_size=len(body), **fields
     )
     if batch:
         metadata.num_messages_in_batch = batch

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.ids import EARLIEST, Position, unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.dispatch.key_shared import KeySharedPolicy
 from tests.server.topics.dispatch_model import Client, Model
 from tests.server.topics.scene import ack, pass_time, redeliver, seek_command
 
@@ -20,11 +21,18 @@ SIZES = st.lists(st.sampled_from([0, 0, 0, 1, 3, 5]), min_size=1, max_size=7)
 class Histories(RuleBasedStateMachine):
     sub_type = ""
     consumers_max = 3
+    key_shared: KeySharedPolicy | None = None
+    consistent_hashing = True
 
     def __init__(self) -> None:
         super().__init__()
         self.model = Model(
             self.sub_type,
+            self.key_shared,
+            subscription_key_shared_use_consistent_hashing=self.consistent_hashing,
+            subscription_key_shared_consistent_hashing_replica_points=5,
+            key_shared_look_ahead_msg_in_replay_threshold_per_consumer=4,
+            key_shared_look_ahead_msg_in_replay_threshold_per_subscription=9,
             name="persistent://public/default/t-partition-1",
             dispatcher_max_read_batch_size=3,
             dispatcher_max_round_robin_batch_size=2,
@@ -228,6 +236,23 @@ class SharedHistories(Histories):
     sub_type = "Shared"
 
 
+class RingHistories(Histories):
+    sub_type = "Key_Shared"
+    key_shared = KeySharedPolicy()
+
+
+class AutoSplitHistories(RingHistories):
+    consistent_hashing = False
+
+
+class StickyHistories(RingHistories):
+    key_shared = KeySharedPolicy(is_sticky=True)
+
+
+class DisorderHistories(RingHistories):
+    key_shared = KeySharedPolicy(allows_disorder=True)
+
+
 class FailoverHistories(Histories):
     sub_type = "Failover"
 
@@ -249,6 +274,14 @@ class ExclusiveHistories(Histories):
 LIMITS = settings(max_examples=30, stateful_step_count=40, deadline=None)
 TestSharedHistories = SharedHistories.TestCase
 TestSharedHistories.settings = LIMITS
+TestRingHistories = RingHistories.TestCase
+TestRingHistories.settings = LIMITS
+TestAutoSplitHistories = AutoSplitHistories.TestCase
+TestAutoSplitHistories.settings = LIMITS
+TestStickyHistories = StickyHistories.TestCase
+TestStickyHistories.settings = LIMITS
+TestDisorderHistories = DisorderHistories.TestCase
+TestDisorderHistories.settings = LIMITS
 TestFailoverHistories = FailoverHistories.TestCase
 TestFailoverHistories.settings = LIMITS
 TestExclusiveHistories = ExclusiveHistories.TestCase

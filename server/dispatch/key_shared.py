@@ -1,0 +1,258 @@
+"""Which consumer of a Key_Shared subscription a key belongs to.
+
+A key is hashed to a slot, and three ways say who owns a slot: consistent hashing (a ring of points), auto-split ranges
+(a newcomer takes half of the biggest range), and sticky ranges, which consumers choose themselves. A selector only
+answers who owns what; that a key's messages stay in order while owners change is `key_order.KeyOrder`'s.
+
+Pure. Source: StickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector,
+HashRangeAutoSplitStickyKeyConsumerSelector, HashRangeExclusiveStickyKeyConsumerSelector; facts 5.5.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Generic, NamedTuple, TypeVar
+
+from mmh3 import mmh3_32_uintdigest
+
+from pulsar_proto.errors import ConsumerAssignFault
+
+SLOTS = 65_536
+"""Slots are 1 to SLOTS - 1."""
+
+NONE_KEY = b"NONE_KEY"
+"""Of an entry that has neither a key nor a producer, or cannot be understood."""
+
+_NON_NEGATIVE = 0x7FFF_FFFF
+_SEPARATOR = "\0"
+
+Range = tuple[int, int]
+"""First and last slot."""
+
+T = TypeVar("T")
+
+
+class KeySharedPolicy(NamedTuple):
+    """What the consumers of one subscription must agree about (KeySharedMeta)."""
+
+    is_sticky: bool = False
+    """Consumers choose their ranges themselves."""
+    allows_disorder: bool = False
+    """allowOutOfOrderDelivery."""
+
+
+def hash_of(key: bytes) -> int:
+    """31 bits (Murmur3_32Hash.makeHash: seed 0, the sign bit cleared)."""
+    return int(mmh3_32_uintdigest(key, 0) & _NON_NEGATIVE)
+
+
+def ring_slot(key_hash: int) -> int:
+    """1 to 65,535, for consistent hashing (StickyKeyConsumerSelectorUtils.makeStickyKeyHash)."""
+    return key_hash % (SLOTS - 1) + 1
+
+
+def range_slot(key_hash: int) -> int:
+    """1 to 65,535, for ranges: what falls on 0 goes to 1."""
+    return key_hash % SLOTS or 1
+
+
+class Selector(ABC, Generic[T]):
+    """Members are compared by identity."""
+
+    @staticmethod
+    @abstractmethod
+    def slot_of(key_hash: int) -> int:
+        """Of a `hash_of` a key."""
+
+    @abstractmethod
+    def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
+        """Raises ConsumerAssignFault, and nothing has changed then."""
+
+    @abstractmethod
+    def remove(self, member: T) -> None: ...
+
+    @abstractmethod
+    def owner(self, slot: int) -> T | None:
+        """None: nobody's."""
+
+    @abstractmethod
+    def ranges_of(self, member: T) -> list[Range]:
+        """What it owns, in order, for stats."""
+
+
+class _Boundaries(Selector[T]):
+    """Slots up to and including `_ends[i]`, and above the end before it, belong to `_owners[i]`."""
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._owners: list[T] = []
+
+    def ranges_of(self, member: T) -> list[Range]:
+        ranges: list[Range] = []
+        start = 1
+        for end, owner in zip(self._ends, self._owners, strict=True):
+            last = min(end, SLOTS - 1)
+            if owner is member and start <= last:
+                if ranges and ranges[-1][1] == start - 1:
+                    ranges[-1] = (ranges[-1][0], last)
+                else:
+                    ranges.append((start, last))
+            start = end + 1
+        return ranges
+
+
+class AutoSplit(_Boundaries[T]):
+    """A newcomer takes the lower half of the biggest range; who goes leaves its range to its neighbour above, and the
+    topmost one to its neighbour below. `subscriptionKeySharedUseConsistentHashing=false`."""
+
+    slot_of = staticmethod(range_slot)
+
+    def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
+        if not self._ends:
+            self._ends, self._owners = [SLOTS], [member]
+            return
+        biggest = width = 0
+        start = 0
+        for index, end in enumerate(self._ends):
+            if end - start > width:
+                biggest, width = index, end - start
+            start = end
+        if width <= 1:
+            raise ConsumerAssignFault(
+                f"No more range can assigned to new consumer, assigned consumers {len(self._ends)}"
+            )
+        self._ends.insert(biggest, self._ends[biggest] - (width >> 1))
+        self._owners.insert(biggest, member)
+
+    def remove(self, member: T) -> None:
+        index = next(i for i, owner in enumerate(self._owners) if owner is member)
+        if index == len(self._ends) - 1 and index > 0:
+            self._ends[index - 1] = SLOTS
+        del self._ends[index], self._owners[index]
+
+    def owner(self, slot: int) -> T | None:
+        return self._owners[bisect_left(self._ends, slot)] if self._ends else None
+
+
+class ConsistentHashing(_Boundaries[T]):
+    """Each member has `points` on a ring of slots and owns what lies before each up to the next point. A point that is
+    taken stays its owner's; who came later owns it when the ones before are gone."""
+
+    slot_of = staticmethod(ring_slot)
+
+    def __init__(self, points: int) -> None:
+        """`subscriptionKeySharedConsistentHashingReplicaPoints`, at least 1."""
+        super().__init__()
+        self._points = points
+        self._queues: dict[int, list[T]] = {}
+        self._places: list[tuple[T, str, int]] = []
+        """(member, name, its number among members of that name)."""
+
+    def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
+        taken = {number for _, other, number in self._places if other == name}
+        number = next(free for free in range(len(taken) + 1) if free not in taken)
+        self._places.append((member, name, number))
+        for slot in self._slots_of(name, number):
+            queue = self._queues.setdefault(slot, [])
+            if not any(other is member for other in queue):
+                queue.append(member)
+        self._settle()
+
+    def remove(self, member: T) -> None:
+        index = next(i for i, place in enumerate(self._places) if place[0] is member)
+        _, name, number = self._places.pop(index)
+        for slot in self._slots_of(name, number):
+            queue = [other for other in self._queues.get(slot, ()) if other is not member]
+            if queue:
+                self._queues[slot] = queue
+            else:
+                self._queues.pop(slot, None)
+        self._settle()
+
+    def owner(self, slot: int) -> T | None:
+        if not self._ends:
+            return None
+        index = bisect_left(self._ends, slot)
+        return self._owners[index if index < len(self._ends) else 0]
+
+    def ranges_of(self, member: T) -> list[Range]:
+        ranges = super().ranges_of(member)
+        if self._ends and self._owners[0] is member and self._ends[-1] < SLOTS - 1:
+            ranges.append((self._ends[-1] + 1, SLOTS - 1))
+        return ranges
+
+    def _slots_of(self, name: str, number: int) -> list[int]:
+        head = f"{name}{_SEPARATOR}{number}{_SEPARATOR}"
+        return [ring_slot(hash_of(f"{head}{point}".encode("utf-8", "surrogatepass"))) for point in range(self._points)]
+
+    def _settle(self) -> None:
+        self._ends = sorted(self._queues)
+        self._owners = [self._queues[end][0] for end in self._ends]
+
+
+class Sticky(Selector[T]):
+    """Members say which ranges are theirs; they must not overlap. What nobody claims waits for somebody who does."""
+
+    slot_of = staticmethod(range_slot)
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int, int]] = []
+        """(first slot, last slot, number of the member), in order."""
+        self._members: dict[int, T] = {}
+        self._next = 0
+
+    def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
+        if not ranges:
+            raise ConsumerAssignFault("Ranges for KeyShared policy must not be empty.")
+        claimed: list[tuple[int, int, int]] = []
+        for first, last in ranges:
+            if not 0 <= first <= last < SLOTS:
+                raise ConsumerAssignFault(
+                    f"Ranges must be within 0 to {SLOTS - 1}, first to last: [{first}, {last}] is not"
+                )
+            insort(claimed, (first, last, self._next))
+        for before, after in pairwise(claimed):
+            if before[1] >= after[0]:
+                raise ConsumerAssignFault(f"Ranges of one consumer overlap: {_text(before)} and {_text(after)}")
+        for each in claimed:
+            rival = self._overlapping(each[0], each[1])
+            if rival is not None:
+                raise ConsumerAssignFault(f"Range conflict with consumer {self._members[rival]}: {_text(each)}")
+        self._ranges = sorted(self._ranges + claimed)
+        self._members[self._next] = member
+        self._next += 1
+
+    def rivals(self, ranges: Sequence[Range]) -> list[T]:
+        """Members that own any part of `ranges`."""
+        numbers = {
+            number for first, last, number in self._ranges for low, high in ranges if low <= last and first <= high
+        }
+        return [self._members[number] for number in sorted(numbers)]
+
+    def remove(self, member: T) -> None:
+        number = next(number for number, other in self._members.items() if other is member)
+        del self._members[number]
+        self._ranges = [each for each in self._ranges if each[2] != number]
+
+    def owner(self, slot: int) -> T | None:
+        number = self._overlapping(slot, slot)
+        return None if number is None else self._members[number]
+
+    def ranges_of(self, member: T) -> list[Range]:
+        return [(first, last) for first, last, number in self._ranges if self._members[number] is member]
+
+    def _overlapping(self, first: int, last: int) -> int | None:
+        index = bisect_left(self._ranges, (last + 1,)) - 1
+        return self._ranges[index][2] if index >= 0 and self._ranges[index][1] >= first else None
+
+
+def _text(each: tuple[int, int, int]) -> str:
+    return f"[{each[0]}, {each[1]}]"
+
+
+def selector_for(policy: KeySharedPolicy, *, consistent_hashing: bool, points: int) -> Selector[T]:
+    """Of a new subscription; `points` are those of the ring."""
+    if policy.is_sticky:
+        return Sticky()
+    return ConsistentHashing(points) if consistent_hashing else AutoSplit()
