@@ -62,10 +62,10 @@ class Steps:
 class StoredLedger:
     """A ledger as bookies and metadata hold it."""
 
-    def __init__(self, ledger_id: int, custom_metadata: Mapping[str, bytes]) -> None:
+    def __init__(self, ledger_id: int, custom_metadata: Mapping[str, bytes], digest_type: DigestType) -> None:
         self.ledger_id = ledger_id
         self.custom_metadata = dict(custom_metadata)
-        self.codec = EntryCodec(ledger_id, DigestType.CRC32C)
+        self.codec = EntryCodec(ledger_id, digest_type)
         self.entries: list[bytes] = []
         self.unconfirmed: list[list[bytes]] = []
         """Groups that are on the bookies and of which the writer does not know it."""
@@ -133,9 +133,15 @@ class FakeBookKeeper:
     def metadata(self) -> MetadataStore:
         return SteppedStore(self.world, self.steps)
 
-    async def create_ledger(self, *, custom_metadata: Mapping[str, bytes], **quorums: int) -> "FakeWriteHandle":
+    async def create_ledger(
+        self,
+        *,
+        custom_metadata: Mapping[str, bytes],
+        digest_type: DigestType = DigestType.CRC32C,
+        **quorums: int,
+    ) -> "FakeWriteHandle":
         async def effect() -> StoredLedger:
-            ledger = StoredLedger(next(self.world.ids), custom_metadata)
+            ledger = StoredLedger(next(self.world.ids), custom_metadata, digest_type)
             self.world.ledgers[ledger.ledger_id] = ledger
             return ledger
 
@@ -239,6 +245,19 @@ class FakeWriteHandle:
         if not self._client.world.hold_appends:
             self.confirm_later()
         return append
+
+    async def add(self, payload: bytes) -> int:
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(append: Append) -> None:
+            if append.error is None:
+                outcome.set_result(None)
+            else:
+                outcome.set_exception(append.error)
+
+        append = self.append([payload], done)
+        await outcome
+        return append.first_entry_id
 
     def confirm_later(self) -> None:
         if not self._scheduled and self._in_flight:
