@@ -186,17 +186,31 @@ async def _missing(store: MetadataStore, wanted: Mapping[str, bytes]) -> dict[st
 
 
 async def publish_cluster_urls(
-    store: MetadataStore, cluster: str, *, broker_service_url: str, web_service_url: str
+    store: MetadataStore,
+    cluster: str,
+    *,
+    broker_service_url: str,
+    web_service_url: str,
+    broker_service_url_tls: str = "",
+    web_service_url_tls: str = "",
 ) -> None:
     """Makes the cluster's record name these addresses, as Apache's standalone does at each start; its other keys stay.
-    Writes nothing when they are named already. Raises MetadataError."""
+    An address that is empty is named no more. Writes nothing when they are named already. Raises MetadataError."""
+    urls = {
+        "brokerServiceUrl": broker_service_url,
+        "brokerServiceUrlTls": broker_service_url_tls,
+        "serviceUrl": web_service_url,
+        "serviceUrlTls": web_service_url_tls,
+    }
     path = paths.cluster_path(cluster)
     for _ in range(ATTEMPTS_MAX):
         record = await store.get(path)
         if record is None:
             raise NoNodeError(path)
         known = json.loads(record.value)
-        data = known | {"brokerServiceUrl": broker_service_url, "serviceUrl": web_service_url}
+        data = known | urls
+        for name in [name for name, url in urls.items() if not url]:
+            del data[name]
         if data == known:
             return
         try:

@@ -12,13 +12,13 @@ import json
 import logging
 import os
 import random
-import socket
 import sys
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magnetar import __version__
 from metadata import paths
@@ -50,6 +50,9 @@ from storage.ledger.errors import LedgerError
 from storage.ledger.listing import list_ledgers
 from storage.managed.factory import ManagedLedgerFactory
 
+if TYPE_CHECKING:
+    from server.security.service import Security
+
 log = logging.getLogger(__name__)
 
 BOOKIE_ID = "127.0.0.1:3181"
@@ -61,7 +64,16 @@ STOP_DEADLINE_SECONDS = 1.5
 THREAD_SWITCH_SECONDS = 0.001
 """How long the journal thread may wait for the interpreter after an fsync; the default of 5 ms would be the latency."""
 
-START_FAULTS = (AlreadyInUseError, ConfigError, BookieStartError, MetadataError, LedgerError, PulsarError, OSError)
+START_FAULTS = (
+    AlreadyInUseError,
+    ConfigError,
+    SecurityConfigError,
+    BookieStartError,
+    MetadataError,
+    LedgerError,
+    PulsarError,
+    OSError,
+)
 """What stops a start for a reason outside this program: told to the user in one sentence."""
 
 
@@ -72,10 +84,16 @@ class StandaloneOptions:
     data_dir: Path
     host: str | None = None
     broker_port: int | None = None
+    broker_port_tls: int | None = None
     web_port: int | None = None
+    web_port_tls: int | None = None
     conf: Path | None = None
     overrides: dict[str, str] = field(default_factory=dict)
     ready_json: bool = False
+
+    @property
+    def port_choice(self) -> PortChoice:
+        return PortChoice(self.broker_port, self.broker_port_tls, self.web_port, self.web_port_tls)
 
 
 class Standalone:
@@ -85,8 +103,7 @@ class Standalone:
         self._options = options
         self._began = time.monotonic()
         self._closing = AsyncExitStack()
-        self.broker_url = ""
-        self.web_url = ""
+        self.urls = Urls()
 
     async def start(self) -> None:
         """Returns when clients can produce and consume. Raises StartError."""
@@ -103,6 +120,14 @@ class Standalone:
         except TimeoutError:
             log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
 
+    @property
+    def broker_url(self) -> str:
+        return self.urls.broker
+
+    @property
+    def web_url(self) -> str:
+        return self.urls.web
+
     async def failed(self) -> str:
         """Never returns: what breaks while it runs is answered to clients, and named in the log."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -111,61 +136,68 @@ class Standalone:
     def ready_line(self) -> str:
         """What programs (JSON) and people read on stdout when the server is ready."""
         if self._options.ready_json:
+            urls = self.urls
+            tls = {"brokerServiceUrlTls": urls.broker_tls, "webServiceUrlTls": urls.web_tls}
             return json.dumps(
                 {
-                    "brokerServiceUrl": self.broker_url,
-                    "webServiceUrl": self.web_url,
+                    "brokerServiceUrl": urls.broker,
+                    "webServiceUrl": urls.web,
+                    **{name: url for name, url in tls.items() if url},
                     "dataDir": str(self._options.data_dir),
                     "pid": os.getpid(),
                     "version": __version__,
                 }
             )
         seconds = time.monotonic() - self._began
+        listed = " ".join(url for url in self.urls if url)
         return (
-            f"magnetar {__version__} is ready: {self.broker_url} {self.web_url} data {self._options.data_dir} "
+            f"magnetar {__version__} is ready: {listed} data {self._options.data_dir} "
             f"({seconds:.1f} s, pid {os.getpid()})"
         )
 
     async def _start(self) -> None:
         config = load_config(self._options.conf, self._options.overrides)
         host = self._options.host or config.broker.bind_address
-        broker_socket, web_socket = self._reserve_ports(config, host)
+        advertised = advertised_host(config.broker.advertised_address or host)
+        ports = reserve_ports(config, self._options.port_choice, host, advertised)
+        self._closing.callback(ports.close)
+        urls = ports.urls
         lock = DataFolderLock(self._options.data_dir)
         self._closing.callback(lock.release)
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)
 
-        advertised = advertised_host(config.broker.advertised_address or host)
-        broker_url = f"pulsar://{advertised}:{broker_socket.getsockname()[1]}"
-        web_url = f"http://{advertised}:{web_socket.getsockname()[1]}"
-        store = await self._open_metadata(config, broker_url, web_url)
+        store = await self._open_metadata(config, urls)
         bookkeeper = await self._open_storage(config, store)
         service = await self._open_broker(config, store, bookkeeper)
         await prove_storage(bookkeeper)
 
-        context = BrokerContext(service, config.fill(ConnectionLimits), cluster=config.broker.cluster_name)
-        context.broker_url, context.web_url = broker_url, web_url
+        context = BrokerContext(
+            service,
+            config.fill(ConnectionLimits),
+            cluster=config.broker.cluster_name,
+            security=make_security(config, store, service),
+        )
+        context.broker_url, context.broker_url_tls, context.web_url, context.web_url_tls = urls
         context.proxy_through_service_url = is_loopback(advertised)
-        await self._listen(context, broker_socket, web_socket)
-        self.broker_url, self.web_url = broker_url, web_url
+        await self._listen(context, ports)
+        self.urls = urls
         # What lives now lives to the end: the collector need not look at it again.
         gc.collect()
         gc.freeze()
 
-    def _reserve_ports(self, config: ServerConfig, host: str) -> tuple[socket.socket, socket.socket]:
-        given = (self._options.broker_port, self._options.web_port)
-        configured = (config.broker.broker_service_port, config.broker.web_service_port)
-        reserved = []
-        for asked, default in zip(given, configured, strict=True):
-            reserved.append(reserve_port(host, default if asked is None else asked))
-            self._closing.callback(reserved[-1].close)
-        return reserved[0], reserved[1]
-
-    async def _open_metadata(self, config: ServerConfig, broker_url: str, web_url: str) -> EmbeddedStore:
+    async def _open_metadata(self, config: ServerConfig, urls: Urls) -> EmbeddedStore:
         store = await EmbeddedStore.open(self._options.data_dir / "metadata.sqlite")
         self._closing.push_async_callback(store.close)
         cluster = config.broker.cluster_name
-        await initialize_cluster(store, cluster, broker_service_url=broker_url, web_service_url=web_url)
-        await publish_cluster_urls(store, cluster, broker_service_url=broker_url, web_service_url=web_url)
+        await initialize_cluster(store, cluster, broker_service_url=urls.broker, web_service_url=urls.web)
+        await publish_cluster_urls(
+            store,
+            cluster,
+            broker_service_url=urls.broker,
+            broker_service_url_tls=urls.broker_tls,
+            web_service_url=urls.web,
+            web_service_url_tls=urls.web_tls,
+        )
         return store
 
     async def _open_storage(self, config: ServerConfig, store: MetadataStore) -> BookKeeper:

@@ -3,9 +3,14 @@
 import asyncio
 import logging
 import socket
+from typing import TYPE_CHECKING
 
 from server.broker_context import BrokerContext
 from server.connection import Connection
+from server.ports import listen
+
+if TYPE_CHECKING:
+    import ssl
 
 log = logging.getLogger(__name__)
 
@@ -21,23 +26,26 @@ CLOSE_SECONDS = 1.0
 
 
 class BrokerListener:
-    """`start` once, then `close` once."""
+    """`start` once for each port, then `close` once."""
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_seconds = min(SWEEP_SECONDS_MAX, broker.limits.keep_alive_interval_seconds / SWEEPS_PER_KEEP_ALIVE)
 
-    async def start(self, host: str | None = None, port: int = 0, *, sock: socket.socket | None = None) -> int:
+    async def start(
+        self,
+        host: str | None = None,
+        port: int = 0,
+        *,
+        sock: socket.socket | None = None,
+        tls: "ssl.SSLContext | None" = None,
+    ) -> int:
         """Listens; returns the actual port. `sock`: bound already, then host and port are not used. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        if sock is not None:
-            self._server = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
-        else:
-            self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
-        actual: int = self._server.sockets[0].getsockname()[1]
-        log.info("listening for clients on port %d", actual)
+        server, actual = await listen(self._accept, host, port, sock=sock, tls=tls, backlog=BACKLOG)
+        self._servers.append(server)
+        log.info("listening for clients on port %d%s", actual, " with TLS" if tls is not None else "")
         return actual
 
     def _accept(self) -> Connection:
@@ -68,9 +76,10 @@ class BrokerListener:
 
     async def close(self) -> None:
         """Stops listening, closes every connection, and waits up to CLOSE_SECONDS for what is under way."""
-        if self._server is None:
+        if not self._servers:
             return
-        self._server.close()
+        for server in self._servers:
+            server.close()
         connections = list(self._broker.connections)
         for connection in connections:
             connection.close("the broker stops")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from server.config_file import Assignment, parse_properties
-from server.config_keys import KEYS, NOT_ABOVE, UNSAFE_TO_IGNORE, Key, Value
+from server.config_keys import KEYS, NOT_ABOVE, PORT_OFF, UNSAFE_TO_IGNORE, Key, Value
 from storage.bookie.config import BookieConfig
 from storage.managed.config import ManagedLedgerConfig
 
@@ -33,11 +33,16 @@ class BrokerConfig:
 
     cluster_name: str = "standalone"
     broker_service_port: int = 6650
-    """Binary protocol; 0 picks a free port."""
+    """Binary protocol; 0 picks a free port, PORT_OFF (set to nothing) opens none."""
+    broker_service_port_tls: int = PORT_OFF
+    """The same over TLS: usually 6651."""
     web_service_port: int = 8080
-    """HTTP; 0 picks a free port."""
+    """HTTP; as above."""
+    web_service_port_tls: int = PORT_OFF
+    """HTTPS: usually 8443."""
     bind_address: str = "127.0.0.1"
-    """Apache listens on 0.0.0.0. Ours does so when it is told to: it lets every client in."""
+    """Apache listens on 0.0.0.0. Ours does so when it is told to: unless authentication is on, every client may come
+    in."""
     advertised_address: str = ""
     """The host that clients are told to connect to; empty: the one they can reach us at, by `bind_address`."""
 
@@ -118,12 +123,14 @@ def load_config(
                 faults.append(f"{place}: {name}={text}: this version does not have that yet: {UNSAFE_TO_IGNORE[name]}")
             elif text:
                 without_effect.append(name)
-        elif text:
+        elif text or key.empty is not None:
+            shown = "(hidden)" if key.is_secret else text
             try:
-                values |= dict.fromkeys(key.fields, key.parse(text))
-                places |= dict.fromkeys(key.fields, f"{place}: {name}={text}")
+                value = key.empty if not text and key.empty is not None else key.parse(text)
+                values |= dict.fromkeys(key.fields, value)
+                places |= dict.fromkeys(key.fields, f"{place}: {name}={shown}")
             except ValueError:
-                faults.append(f"{place}: {name}={text}: expected {key.expected}")
+                faults.append(f"{place}: {name}={shown}: expected {key.expected}")
     faults += _contradictions(values, places)
     if faults:
         raise ConfigError("\n".join(faults))

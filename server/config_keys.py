@@ -6,7 +6,7 @@ names, in whichever settings class has it; defaults stay with these classes. Ran
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_INT = 2**31 - 1
 """Java's Integer.MAX_VALUE."""
@@ -18,6 +18,9 @@ YEAR_MINUTES = 366 * 24 * 60
 TEBIBYTE = 1 << 40
 
 Value = int | float | bool | str | tuple[str, ...]
+
+PORT_OFF = -1
+"""A port on which nobody listens."""
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
 
@@ -35,6 +38,10 @@ class Key:
     fields: tuple[str, ...]
     parse: Callable[[str], Value]
     expected: str
+    empty: Value | None = None
+    """What a key that is set to nothing means; None: its default."""
+    is_secret: bool = False
+    """The value is never printed."""
 
 
 def _whole(name: str, least: int, most: int, unit: str = "", fields: tuple[str, ...] = ()) -> Key:
@@ -81,6 +88,22 @@ def _choice(name: str, *choices: str) -> Key:
     return _text(name, "|".join(choices), f"one of {', '.join(choices)}")
 
 
+def _port(name: str) -> Key:
+    """Set to nothing it means that there is no such port, as in Apache's."""
+    return replace(_whole(name, 0, 65_535), empty=PORT_OFF)
+
+
+def _any_text(name: str, *, is_secret: bool = False) -> Key:
+    return Key(name, (snake_case(name),), str, "a text", is_secret=is_secret)
+
+
+def _names(name: str) -> Key:
+    def parse(text: str) -> tuple[str, ...]:
+        return tuple(item.strip() for item in text.split(",") if item.strip())
+
+    return Key(name, (snake_case(name),), parse, "a list with commas")
+
+
 def _list_of(name: str, *choices: str) -> Key:
     def parse(text: str) -> tuple[str, ...]:
         items = tuple(item.strip() for item in text.split(",") if item.strip())
@@ -99,8 +122,10 @@ _HOST = r"[A-Za-z0-9_.:%\-]+"
 
 SERVER = (
     _text("clusterName", r"[-=:.\w]+", "a name of letters, digits and -=:._"),
-    _whole("brokerServicePort", 0, 65_535),
-    _whole("webServicePort", 0, 65_535),
+    _port("brokerServicePort"),
+    _port("brokerServicePortTls"),
+    _port("webServicePort"),
+    _port("webServicePortTls"),
     _text("bindAddress", _HOST, "a host name or address"),
     _text("advertisedAddress", _HOST, "a host name or address"),
 )
@@ -209,6 +234,38 @@ POLICIES = (
 )
 """What holds where neither a topic nor its namespace has a policy of its own, and what namespaces and topics may be."""
 
+SECURITY = (
+    _switch("authenticationEnabled"),
+    _names("authenticationProviders"),
+    _whole("authenticationRefreshCheckSeconds", 1, DAY_SECONDS, "seconds"),
+    _any_text("anonymousUserRole"),
+    _switch("authenticateOriginalAuthData"),
+    _switch("authenticateMetricsEndpoint"),
+    _switch("authorizationEnabled"),
+    _any_text("authorizationProvider"),
+    _switch("authorizationAllowWildcardsMatching"),
+    _names("superUserRoles"),
+    _names("proxyRoles"),
+    _any_text("tokenSecretKey", is_secret=True),
+    _any_text("tokenPublicKey"),
+    _text("tokenPublicAlg", "(RS|PS|ES)(256|384|512)", "RS256, RS384, RS512, PS…, or ES…"),
+    _any_text("tokenAuthClaim"),
+    _any_text("tokenAudienceClaim"),
+    _any_text("tokenAudience"),
+    _whole("tokenAllowedClockSkewSeconds", 0, DAY_SECONDS, "seconds"),
+    _any_text("basicAuthConf", is_secret=True),
+    _any_text("tlsCertificateFilePath"),
+    _any_text("tlsKeyFilePath"),
+    _any_text("tlsTrustCertsFilePath"),
+    _switch("tlsAllowInsecureConnection"),
+    _switch("tlsRequireTrustedClientCertOnConnect"),
+    _names("tlsProtocols"),
+    _names("tlsCiphers"),
+    _names("webServiceTlsProtocols"),
+    _names("webServiceTlsCiphers"),
+    _whole("tlsCertRefreshCheckDurationSec", 0, MAX_INT, "seconds"),
+)
+
 MANAGED_LEDGERS = (
     _whole("managedLedgerDefaultEnsembleSize", 1, 255, "bookies"),
     _whole("managedLedgerDefaultWriteQuorum", 1, 255, "bookies"),
@@ -270,7 +327,7 @@ LEDGER_CLIENT = (
 
 KEYS: dict[str, Key] = {
     key.name: key
-    for section in (SERVER, CONNECTIONS, TOPICS, POLICIES, MANAGED_LEDGERS, BOOKIE, LEDGER_CLIENT)
+    for section in (SERVER, CONNECTIONS, SECURITY, TOPICS, POLICIES, MANAGED_LEDGERS, BOOKIE, LEDGER_CLIENT)
     for key in section
 }
 
@@ -284,7 +341,6 @@ NOT_ABOVE = (
 """The first of each pair must not exceed the second."""
 
 UNSAFE_TO_IGNORE = {
-    "authenticationEnabled": "every client would be let in",
-    "authorizationEnabled": "every client could do everything",
+    "tlsEnabledWithKeyStore": "certificates are read from PEM files, not from key stores",
 }
 """Switches of features that are missing here and that nobody may believe to be on."""

@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from server.config_keys import PORT_OFF
+
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
     """What `ArgumentParser.add_subparsers` returns."""
@@ -13,6 +15,11 @@ def port_number(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"'{text}' is not a port (0 to 65535)")
     return int(text)
+
+
+def port_or_off(text: str) -> int:
+    """PORT_OFF for "off"."""
+    return PORT_OFF if text == "off" else port_number(text)
 
 
 def assignment(text: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from server.commands.arguments import add_command, add_server_options, port_number
+from server.commands.arguments import add_command, add_server_options, port_or_off
 
 if TYPE_CHECKING:
     from server.commands.arguments import Commands
@@ -14,6 +14,8 @@ examples:
   magnetar standalone                                  # ports 6650 and 8080, data in ./data
   magnetar standalone --data-dir /srv/pulsar --broker-port 0 --web-port 0 --ready-json
   magnetar standalone --conf standalone.conf --set managedLedgerCacheSizeMB=128
+  magnetar standalone --broker-port off --broker-port-tls 6651 --web-port off --web-port-tls 8443 \\
+      --set tlsCertificateFilePath=broker.cert.pem --set tlsKeyFilePath=broker.key-pk8.pem
 """
 
 DAMAGE_HELP = """\
@@ -34,8 +36,13 @@ def add_parser(commands: "Commands") -> None:
         epilog=EXAMPLES + "\n" + DAMAGE_HELP,
     )
     standalone.add_argument("--data-dir", type=Path, default=Path("data"), metavar="DIR", help="default: ./data")
-    standalone.add_argument("--broker-port", type=port_number, metavar="N", help="binary protocol; 0 = any free port")
-    standalone.add_argument("--web-port", type=port_number, metavar="N", help="HTTP; 0 = any free port")
+    for option, what in (
+        ("--broker-port", "binary protocol; 0 = any free port, off = none"),
+        ("--broker-port-tls", "binary protocol over TLS (off unless it is set)"),
+        ("--web-port", "HTTP; 0 = any free port, off = none"),
+        ("--web-port-tls", "HTTPS (off unless it is set)"),
+    ):
+        standalone.add_argument(option, type=port_or_off, metavar="N", help=what)
     standalone.add_argument("--host", metavar="H", help="address to listen on (default 127.0.0.1)")
     add_server_options(standalone, conf="broker.conf or standalone.conf")
     standalone.set_defaults(run=run)
@@ -49,7 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
         data_dir=arguments.data_dir.absolute(),
         host=arguments.host,
         broker_port=arguments.broker_port,
+        broker_port_tls=arguments.broker_port_tls,
         web_port=arguments.web_port,
+        web_port_tls=arguments.web_port_tls,
         conf=arguments.conf,
         overrides=dict(arguments.set),
         ready_json=arguments.ready_json,

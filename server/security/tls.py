@@ -15,12 +15,6 @@ from server.security.settings import TlsSettings
 
 log = logging.getLogger(__name__)
 
-HANDSHAKE_SECONDS_MAX = 10.0
-"""A peer that has not shaken hands by then is cut off."""
-
-SHUTDOWN_SECONDS_MAX = 1.0
-"""How long a closed connection waits for the peer's own end of TLS."""
-
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 _Signature = tuple[tuple[int, int, int], ...]

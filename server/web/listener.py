@@ -8,7 +8,11 @@ import socket
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from server.ports import listen
+
 if TYPE_CHECKING:
+    import ssl
+
     from aiohttp import web
 
     from server.broker_context import BrokerContext
@@ -29,31 +33,35 @@ CLOSE_SECONDS = 0.2
 
 
 class WebListener:
-    """`start` once, then `close` once."""
+    """`start` once for each port, then `close` once."""
 
     def __init__(self, broker: "BrokerContext") -> None:
         self._broker = broker
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._web: web.Server | None = None
         self._loading: asyncio.Task[None] | None = None
         self._doors: set[_Door] = set()
 
-    async def start(self, host: str | None = None, port: int = 0, *, sock: socket.socket | None = None) -> int:
+    async def start(
+        self,
+        host: str | None = None,
+        port: int = 0,
+        *,
+        sock: socket.socket | None = None,
+        tls: "ssl.SSLContext | None" = None,
+    ) -> int:
         """Listens; returns the actual port. `sock`: bound already, then host and port are not used. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        if sock is not None:
-            self._server = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
-        else:
-            self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
-        actual: int = self._server.sockets[0].getsockname()[1]
-        log.info("listening for HTTP on port %d", actual)
+        server, actual = await listen(self._accept, host, port, sock=sock, tls=tls, backlog=BACKLOG)
+        self._servers.append(server)
+        log.info("listening for %s on port %d", "HTTPS" if tls is not None else "HTTP", actual)
         return actual
 
     async def close(self) -> None:
         """Stops listening and ends every connection."""
-        if self._server is None:
+        if not self._servers:
             return
-        self._server.close()
+        for server in self._servers:
+            server.close()
         if self._loading is not None:
             self._loading.cancel()
         for door in list(self._doors):

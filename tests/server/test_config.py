@@ -9,13 +9,23 @@ import pytest
 from server.broker_context import ConnectionLimits
 from server.config import BrokerConfig, ConfigError, load_config
 from server.config_file import parse_properties
-from server.config_keys import KEYS, snake_case
+from server.config_keys import KEYS, PORT_OFF, snake_case
+from server.security.settings import SecuritySettings, TlsSettings
 from server.topics.settings import TopicSettings
 from storage.bookie.config import BookieConfig
 from storage.ledger.config import LedgerConfig
 from storage.managed.config import ManagedLedgerConfig
 
-SETTINGS = (BrokerConfig, ConnectionLimits, TopicSettings, ManagedLedgerConfig, BookieConfig, LedgerConfig)
+SETTINGS = (
+    BrokerConfig,
+    ConnectionLimits,
+    SecuritySettings,
+    TlsSettings,
+    TopicSettings,
+    ManagedLedgerConfig,
+    BookieConfig,
+    LedgerConfig,
+)
 
 APACHE_STANDALONE = """\
 ### --- General broker settings --- ###
@@ -98,7 +108,7 @@ def test_apaches_standalone_file_starts_ours(conf: Path, caplog: pytest.LogCaptu
     config.fill(TopicSettings)
     assert config.fill(LedgerConfig).read_entry_timeout_sec == 30
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    for name in ("journalSyncData", "zooKeeperSessionTimeoutMillis", "ledgerStorageClass", "authenticationEnabled"):
+    for name in ("journalSyncData", "zooKeeperSessionTimeoutMillis", "ledgerStorageClass", "tlsEnabled"):
         assert caplog.text.count(name) == 1
     for name in ("brokerServicePort", "metadataStoreUrl", "numIOThreads", "flushInterval"):
         assert name not in caplog.text
@@ -112,7 +122,7 @@ def test_overrides_outrank_the_file(conf: Path) -> None:
 
 
 def test_an_empty_value_means_the_default(conf: Path) -> None:
-    conf.write_text("brokerServicePort=\nclusterName=\nallowAutoTopicCreation=\n")
+    conf.write_text("topicLoadTimeoutSeconds=\nclusterName=\nallowAutoTopicCreation=\n")
     assert load_config(conf).broker == BrokerConfig()
 
 
@@ -191,10 +201,27 @@ def test_quorums_of_a_cluster_are_cut_down_to_the_bookies_there_are(caplog: pyte
     assert config.managed_ledgers(bookies=3).quorums == (2, 2, 2)
 
 
-@pytest.mark.parametrize("key", ["authenticationEnabled", "authorizationEnabled"])
+@pytest.mark.parametrize("key", ["tlsEnabledWithKeyStore"])
 def test_a_missing_protection_is_not_silently_ignored(key: str) -> None:
     with pytest.raises(ConfigError, match=f"--set: {key}=true: this version does not have that"):
         load_config(None, {key: "true"})
+
+
+def test_a_port_that_is_set_to_nothing_is_off_and_one_that_is_not_set_has_its_default() -> None:
+    assert load_config(None, {"brokerServicePort": ""}).broker.broker_service_port == PORT_OFF
+    assert load_config(None, {}).broker.broker_service_port == 6650
+    assert load_config(None, {}).broker.broker_service_port_tls == PORT_OFF
+
+
+def test_a_secret_is_not_shown() -> None:
+    config = load_config(None, {"tokenSecretKey": "s3cret", "basicAuthConf": "s3cret"})
+    assert "s3cret" not in repr(config.places)
+    assert "s3cret" not in repr(config.fill(SecuritySettings))
+
+
+def test_authorization_without_authentication_is_refused_with_the_key() -> None:
+    with pytest.raises(ConfigError, match="authorizationEnabled=true: authorization_enabled needs authentication"):
+        load_config(None, {"authorizationEnabled": "true"}).fill(SecuritySettings)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -233,6 +260,8 @@ def test_defaults_are_within_the_ranges_of_their_keys() -> None:
     defaults = {field.name: field.default for settings in SETTINGS for field in fields(settings)}
     for key in KEYS.values():
         default = defaults[key.fields[0]]
+        if default == key.empty:
+            continue
         if isinstance(default, bool):
             text = str(default).lower()
         else:
