@@ -179,6 +179,7 @@ class BookieApp:
 
     async def _listen(self, sock: socket.socket, limits: WireLimits) -> None:
         server = BookieWireServer(self.bookie, disk_space=self._disk_space, limits=limits)
+        self.bookie.on_ledgers_deleted(server.ledgers_deleted)
         try:
             await server.start(sock=sock)
         except OSError as error:

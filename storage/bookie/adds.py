@@ -20,8 +20,15 @@ from storage.bookie.checkpoint import Checkpointer
 from storage.bookie.config import BookieConfig
 from storage.bookie.disks import Mode
 from storage.bookie.journal import Committed, Journal
-from storage.bookie.journal_format import JournalPosition, fence_record, ledger_key_record
-from storage.bookie.ledger_state import MASTER_KEY_SIZE_MAX, LedgerState, LedgerStates
+from storage.bookie.journal_format import JournalPosition, explicit_lac_record, fence_record, ledger_key_record
+from storage.bookie.ledger_state import (
+    EXPLICIT_LAC_BYTES_MAX,
+    EXPLICIT_LAC_BYTES_MIN,
+    MASTER_KEY_SIZE_MAX,
+    LedgerState,
+    LedgerStates,
+    explicit_lac_of,
+)
 from storage.bookie.read_ahead import ReadAheadCache
 from storage.bookie.write_cache import WriteCache
 
@@ -125,7 +132,7 @@ class AddPath:
             if not (flags & AddFlags.HIGH_PRIORITY and self.takes_high_priority):
                 return BookieRc.EREADONLY
         if state is None:
-            if ledger_id in self._deleted_fenced:
+            if ledger_id in self._deleted_fenced and not flags & AddFlags.RECOVERY_ADD:
                 return BookieRc.EFENCED
             return BookieRc.EBADREQ if ledger_id < 0 or len(master_key) > MASTER_KEY_SIZE_MAX else None
         if state.master_key != master_key:
@@ -152,6 +159,8 @@ class AddPath:
     ) -> None:
         if state is None:
             state = self._states.create(ledger_id, master_key)
+            # A copy that comes back after this bookie gave it up; its writer is still refused.
+            state.fenced = ledger_id in self._deleted_fenced
         self._cache.active.put(ledger_id, entry_ids, entries, size)
         if ledger_id in self._read_ahead:
             self._read_ahead.replaced(ledger_id, min(entry_ids), max(entry_ids))
@@ -159,7 +168,9 @@ class AddPath:
         if state.key_durable:
             self._journal.submit((entries, lengths, size, (), (entry_ids, done, None)))
         else:
-            controls = (ledger_key_record(ledger_id, master_key),)
+            controls: tuple[bytes, ...] = (ledger_key_record(ledger_id, master_key),)
+            if state.fenced and not state.fence_durable:
+                controls += (fence_record(ledger_id),)
             self._journal.submit((entries, lengths, size, controls, (entry_ids, done, state)))
         self._checkpointer.touch()
 
@@ -256,15 +267,7 @@ class AddPath:
         A ledger that was never seen is created. Raises BookieError EUA for a missing or wrong key, EIO when the record
         could not be written (the next request tries again).
         """
-        state = self._states.get(ledger_id)
-        if not master_key or (state is not None and state.master_key != master_key):
-            raise BookieError(BookieRc.EUA, f"wrong master key for ledger {ledger_id}")
-        if ledger_id < 0 or len(master_key) > MASTER_KEY_SIZE_MAX:
-            raise BookieError(BookieRc.EBADREQ, f"ledger {ledger_id}, key of {len(master_key)} bytes")
-        if self.mode in (Mode.FAILED, Mode.CLOSED):
-            raise BookieError(BookieRc.EIO, f"bookie is {self.mode.value}")
-        if state is None:
-            state = self._states.create(ledger_id, master_key)
+        state = self._state_for_record(ledger_id, master_key)
         if state.fenced and state.fence_durable:
             return
         future = self._fences.get(ledger_id)
@@ -289,10 +292,49 @@ class AddPath:
         state.fenced = True
         self._states.changed.add(ledger_id)
         self._fences[ledger_id] = future
-        controls = (ledger_key_record(ledger_id, state.master_key), fence_record(ledger_id))
+        self._write_record(state, fence_record(ledger_id), done)
+        return future
+
+    async def write_explicit_lac(self, ledger_id: int, master_key: bytes, packet: bytes) -> None:
+        """See `WireBookie`. One that says less than the durable one is answered without being written."""
+        if not EXPLICIT_LAC_BYTES_MIN <= len(packet) <= EXPLICIT_LAC_BYTES_MAX:
+            raise BookieError(BookieRc.EBADREQ, f"an explicit LAC of {len(packet)} bytes")
+        if self.mode is Mode.READ_ONLY:
+            raise BookieError(BookieRc.EREADONLY)
+        if ledger_id in self._deleted_fenced and ledger_id not in self._states:
+            raise BookieError(BookieRc.EFENCED, f"ledger {ledger_id} was deleted")
+        state = self._state_for_record(ledger_id, master_key)
+        known = state.explicit_lac
+        if known is not None and explicit_lac_of(packet) < explicit_lac_of(known):
+            return
+        durable: asyncio.Future[int] = self._loop.create_future()
+
+        def done(_: Sequence[int], rc: int) -> None:
+            if rc == BookieRc.EOK and state.raise_explicit_lac(packet) and self._states.get(ledger_id) is state:
+                self._states.changed.add(ledger_id)
+            if not durable.done():
+                durable.set_result(rc)
+
+        self._write_record(state, explicit_lac_record(ledger_id, packet), done)
+        if (rc := await durable) != BookieRc.EOK:
+            raise BookieError(BookieRc(rc), f"the explicit LAC of ledger {ledger_id} is not durable")
+
+    def _state_for_record(self, ledger_id: int, master_key: bytes) -> LedgerState:
+        """The ledger's state, made when it was never seen. Raises BookieError EUA, EBADREQ, EIO."""
+        state = self._states.get(ledger_id)
+        if not master_key or (state is not None and state.master_key != master_key):
+            raise BookieError(BookieRc.EUA, f"wrong master key for ledger {ledger_id}")
+        if ledger_id < 0 or len(master_key) > MASTER_KEY_SIZE_MAX:
+            raise BookieError(BookieRc.EBADREQ, f"ledger {ledger_id}, key of {len(master_key)} bytes")
+        if self.mode in (Mode.FAILED, Mode.CLOSED):
+            raise BookieError(BookieRc.EIO, f"bookie is {self.mode.value}")
+        return state or self._states.create(ledger_id, master_key)
+
+    def _write_record(self, state: LedgerState, record: bytes, done: AddDone) -> None:
+        """`done((), rc)` when the record is durable, or cannot be."""
+        controls = (record,) if state.key_durable else (ledger_key_record(state.ledger_id, state.master_key), record)
         self._journal.submit(([], [], 0, controls, ((), done, state)))
         self._checkpointer.touch()
-        return future
 
     def ledger_deleted(self, ledger_id: int) -> None:
         state = self._states.remove(ledger_id)

@@ -1,10 +1,12 @@
 """Reads runs of entries from the logs: index, one read of adjacent blocks, checksum, slices. For executor threads."""
 
+from contextlib import suppress
+
 from storage.bookie.entry_index import EntryIndex
 from storage.bookie.entry_log import EntryLogs
 from storage.bookie.entry_log_format import Block
 from storage.bookie.errors import EntryLogDamaged, EntryLogGone
-from storage.bookie.index_runs import Run
+from storage.bookie.index_runs import Run, ranges_of
 
 
 class EntryReader:
@@ -39,6 +41,19 @@ class EntryReader:
             return list(self._logs.read_block(run.log_id, run.offset, run.length).ids)
         except (EntryLogDamaged, EntryLogGone):
             return list(range(run.first, run.last + 1))
+
+    def id_runs(self, ledger_id: int) -> list[range]:
+        """The ids of all entries in the logs, ascending. Blocks that cannot be read have none. Raises IndexFailure,
+        OSError."""
+        found: list[range] = []
+        for run in self._index.overlapping(ledger_id, -(1 << 63), (1 << 63) - 1):
+            if run.dense:
+                found.append(range(run.first, run.last + 1))
+                continue
+            with suppress(EntryLogDamaged, EntryLogGone):
+                ids = self._logs.read_block(run.log_id, run.offset, run.length).ids
+                found += ranges_of([entry_id for entry_id in ids if run.first <= entry_id <= run.last])
+        return found
 
     def _read(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
         runs = self._index.lookup(ledger_id, first_entry_id, span_bytes)

@@ -7,7 +7,7 @@ re-replication or an entry added again, splits them: `overlay`.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -72,3 +72,25 @@ def _cut(run: Run, new_ids: Sequence[int], ids_of: IdsOf) -> list[Run]:
     if high > low:
         pieces.append(run.part(ids[low], ids[high - 1], high - low))
     return pieces
+
+
+def ranges_of(ids: Iterable[int]) -> list[range]:
+    """Ascending ids as ranges of consecutive ones."""
+    found: list[range] = []
+    for entry_id in ids:
+        if found and found[-1].stop == entry_id:
+            found[-1] = range(found[-1].start, entry_id + 1)
+        else:
+            found.append(range(entry_id, entry_id + 1))
+    return found
+
+
+def union_of(ranges: Iterable[range]) -> list[range]:
+    """Ranges in any order, which may overlap, as ascending ones that neither overlap nor touch."""
+    found: list[range] = []
+    for each in sorted(ranges, key=lambda one: one.start):
+        if found and each.start <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, each.stop))
+        else:
+            found.append(each)
+    return found

@@ -42,6 +42,7 @@ _KEY_RECORD = struct.Struct(">qqI")
 
 LEDGER_KEY = -0x1000
 FENCE = -0x2000
+EXPLICIT_LAC = -0x8000
 
 _JOINED_PIECE_BYTES = 64 << 10
 _LARGE_ENTRY_BYTES = 32 << 10
@@ -72,7 +73,8 @@ class BatchHeader(NamedTuple):
 
 
 class ControlRecord(NamedTuple):
-    """`data`: the master key of LEDGER_KEY, empty for FENCE. Other kinds are for later versions: skip them."""
+    """`data`: the master key of LEDGER_KEY, the packet of EXPLICIT_LAC, empty for FENCE. Other kinds are for later
+    versions: skip them."""
 
     ledger_id: int
     kind: int
@@ -163,6 +165,10 @@ def ledger_key_record(ledger_id: int, master_key: bytes) -> bytes:
 
 def fence_record(ledger_id: int) -> bytes:
     return _IDS.pack(ledger_id, FENCE)
+
+
+def explicit_lac_record(ledger_id: int, packet: bytes) -> bytes:
+    return _KEY_RECORD.pack(ledger_id, EXPLICIT_LAC, len(packet)) + packet
 
 
 def parse_control(record: bytes) -> ControlRecord:

@@ -17,7 +17,7 @@ Wake = Callable[["Watch"], None]
 
 
 class Watch:
-    """One wait for a LAC above `previous_lac`, or for the fence of the ledger."""
+    """One wait for a LAC above `previous_lac`, or for an end: the ledger's fence or deletion, the bookie's close."""
 
     __slots__ = ("ledger_id", "previous_lac", "wake")
 
@@ -62,6 +62,20 @@ class LacTable:
         self._fenced.move_to_end(ledger_id)
         if len(self._fenced) > self._ledgers_max:
             self._fenced.popitem(last=False)
+        self._wake_all(ledger_id)
+
+    def deleted(self, ledger_id: int) -> None:
+        """Nothing is known of it any more, and nobody needs to wait."""
+        self._lacs.pop(ledger_id, None)
+        self._fenced.pop(ledger_id, None)
+        self._wake_all(ledger_id)
+
+    def close(self) -> None:
+        """The bookie ends: nobody needs to wait."""
+        for ledger_id in list(self._watches):
+            self._wake_all(ledger_id)
+
+    def _wake_all(self, ledger_id: int) -> None:
         for watch in self._watches.pop(ledger_id, ()):
             self.watching -= 1
             watch.wake(watch)

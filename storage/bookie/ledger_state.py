@@ -1,4 +1,5 @@
-"""What a bookie knows of a ledger besides its entries: the master key that admits writers, and whether it is fenced.
+"""What a bookie knows of a ledger besides its entries: the master key that admits writers, whether it is fenced, and
+the explicit LAC that its writer left.
 
 Every ledger's state is in memory (as in Java's LedgerMetadataIndex), so that an add decides at once. A change is
 written to the journal when it happens and to the index at the next checkpoint.
@@ -10,9 +11,14 @@ MASTER_KEY_SIZE_MAX = 255
 _RECORD = struct.Struct(">BB")
 _FENCED = 1
 
+EXPLICIT_LAC_BYTES_MIN = 16
+EXPLICIT_LAC_BYTES_MAX = 255
+"""A LAC packet: i64 ledger id, i64 LAC, digest (20 bytes at most today)."""
+_LAC_PACKET = struct.Struct(">qq")
+
 
 class LedgerState:
-    __slots__ = ("fence_durable", "fenced", "key_durable", "ledger_id", "master_key")
+    __slots__ = ("explicit_lac", "fence_durable", "fenced", "key_durable", "ledger_id", "master_key")
 
     def __init__(self, ledger_id: int, master_key: bytes, *, fenced: bool = False, key_durable: bool = False) -> None:
         self.ledger_id = ledger_id
@@ -24,17 +30,38 @@ class LedgerState:
         self.key_durable = key_durable
         """The journal or the index holds the key. Until then every group of adds brings the key record along, so that
         no entry can be durable without it."""
+        self.explicit_lac: bytes | None = None
+        """The packet with the highest LAC of those that are durable."""
+
+    def raise_explicit_lac(self, packet: bytes) -> bool:
+        """Takes a durable packet unless it says less than the known one, so that a reader's LAC never goes back (Apache
+        takes any; facts 12.9). True when it was taken."""
+        known = self.explicit_lac
+        if known is not None and explicit_lac_of(packet) < explicit_lac_of(known):
+            return False
+        self.explicit_lac = packet
+        return True
 
     def encode(self) -> bytes:
-        """The index record: u8 flags (1 fenced), u8 length of the key, the key."""
-        return _RECORD.pack(_FENCED if self.fenced else 0, len(self.master_key)) + self.master_key
+        """The index record: u8 flags (1 fenced), u8 length of the key, the key, the explicit LAC's packet if any."""
+        head = _RECORD.pack(_FENCED if self.fenced else 0, len(self.master_key))
+        return head + self.master_key + (self.explicit_lac or b"")
 
     @classmethod
     def decode(cls, ledger_id: int, data: bytes) -> "LedgerState":
         """Raises ValueError."""
-        if len(data) < _RECORD.size or len(data) != _RECORD.size + data[1]:
+        end = _RECORD.size + data[1] if len(data) >= _RECORD.size else _RECORD.size
+        if len(data) != end and not EXPLICIT_LAC_BYTES_MIN <= len(data) - end <= EXPLICIT_LAC_BYTES_MAX:
             raise ValueError(f"state of ledger {ledger_id} has {len(data)} bytes")
-        return cls(ledger_id, data[_RECORD.size :], fenced=bool(data[0] & _FENCED), key_durable=True)
+        state = cls(ledger_id, data[_RECORD.size : end], fenced=bool(data[0] & _FENCED), key_durable=True)
+        state.explicit_lac = data[end:] or None
+        return state
+
+
+def explicit_lac_of(packet: bytes) -> int:
+    """The LAC of a packet of EXPLICIT_LAC_BYTES_MIN or more."""
+    lac: int = _LAC_PACKET.unpack_from(packet)[1]
+    return lac
 
 
 class LedgerStates:

@@ -13,7 +13,7 @@ from storage.bookie.entry_log import EntryLogs
 from storage.bookie.entry_log_writer import EntryLogWriter
 from storage.bookie.entry_reader import EntryReader
 from storage.bookie.errors import IndexDamaged, MarkDamaged
-from storage.bookie.journal_format import FENCE, LEDGER_KEY, ControlRecord, JournalPosition
+from storage.bookie.journal_format import EXPLICIT_LAC, FENCE, LEDGER_KEY, ControlRecord, JournalPosition
 from storage.bookie.journal_replay import JournalReplay, list_journals
 from storage.bookie.ledger_state import LedgerStates
 from storage.bookie.write_cache import WriteCache
@@ -121,6 +121,8 @@ class ReplayApplier:
             state.key_durable = True
         elif control.kind == FENCE and state is not None:
             state.fenced = state.fence_durable = True
+            self._states.changed.add(control.ledger_id)
+        elif control.kind == EXPLICIT_LAC and state is not None and state.raise_explicit_lac(control.data):
             self._states.changed.add(control.ledger_id)
 
 

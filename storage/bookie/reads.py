@@ -10,6 +10,7 @@ from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, BookieRc
 from storage.bookie.config import BookieConfig
 from storage.bookie.entry_reader import EntryReader
 from storage.bookie.errors import EntryLogDamaged, IndexFailure
+from storage.bookie.index_runs import ranges_of, union_of
 from storage.bookie.ledger_state import LedgerStates
 from storage.bookie.read_ahead import ReadAheadCache, within_bytes
 from storage.bookie.write_cache import WriteCache
@@ -70,6 +71,13 @@ class ReadPath:
             span = max(self._read_ahead_bytes, max_bytes) if max_entries > 1 else 0
             found = await self._stored(ledger_id, first_entry_id, min(span, 2 * self._read_ahead_bytes))
         return within_bytes(found[:max_entries], max_bytes)
+
+    async def id_runs(self, ledger_id: int) -> list[range]:
+        """The ids of all entries, ascending. The cache is asked before and after, as for the last entry."""
+        self._check_ledger(ledger_id)
+        before = ranges_of(self._cache.entry_ids(ledger_id))
+        stored = await self._on_disk(self._reader.id_runs, ledger_id)
+        return union_of([*before, *stored, *ranges_of(self._cache.entry_ids(ledger_id))])
 
     def _check_ledger(self, ledger_id: int) -> None:
         if ledger_id not in self._states:

@@ -68,6 +68,7 @@ class Bookie:
         self._flush_executor = flush_executor
         self._read_executor = ThreadPoolExecutor(config.num_read_worker_threads, "bookie-read")
         self._listeners: list[Callable[[Mode], None]] = []
+        self._deletion_listeners: list[Callable[[set[int]], None]] = []
         self._read_ahead = ReadAheadCache(config.read_ahead_cache_bytes)
         self._adds = AddPath(config, opened.states, opened.cache, self._read_ahead)
         self._adds.on_journal_failure = self._storage_failed
@@ -194,6 +195,24 @@ class Bookie:
         self._check_open()
         return await self._reads.entries(ledger_id, first_entry_id, max_entries, max_bytes)
 
+    async def write_explicit_lac(self, ledger_id: int, master_key: bytes, body: bytes) -> None:
+        """See WireBookie."""
+        await self._adds.write_explicit_lac(ledger_id, master_key, body)
+
+    def explicit_lac(self, ledger_id: int) -> bytes | None:
+        """See WireBookie."""
+        state = self._opened.states.get(ledger_id)
+        return None if state is None else state.explicit_lac
+
+    async def entry_id_runs(self, ledger_id: int) -> list[range]:
+        """See WireBookie."""
+        self._check_open()
+        return await self._reads.id_runs(ledger_id)
+
+    def on_ledgers_deleted(self, callback: Callable[[set[int]], None]) -> None:
+        """`callback(ledger ids)` on the loop when ledgers are forgotten, before their space is given back."""
+        self._deletion_listeners.append(callback)
+
     def _check_open(self) -> None:
         if self.mode is Mode.CLOSED:
             raise BookieError(BookieRc.EIO, "the bookie is closed")
@@ -299,6 +318,8 @@ class Bookie:
             self._adds.ledger_deleted(ledger_id)
             self._opened.cache.drop(ledger_id)
             self._read_ahead.replaced(ledger_id, -(1 << 63), 1 << 63)
+        for callback in self._deletion_listeners:
+            callback(ledger_ids)
 
     def _change_mode(self, mode: Mode, why: str) -> None:
         before = self.mode

@@ -1,7 +1,6 @@
 """The rarer requests of v3: long poll, explicit LAC, bookie info, force, list of entries. One function an operation.
 
-What the storage does not offer (`LedgerRecords`) is answered EBADREQ, as by a bookie without it. Facts: bookkeeper.md
-1.4 and 12.7 to 12.10.
+Facts: bookkeeper.md 1.4 and 12.7 to 12.10.
 """
 
 import asyncio
@@ -28,7 +27,10 @@ _LAC_PACKET_BYTES_MIN = 16
 
 
 class WireBookie(Protocol):
-    """What the wire needs of `Bookie`. `done` must be called once for a group, with all its ids."""
+    """What the wire needs of `Bookie`: entries and fences as in BookieChannel, and what else it keeps of a ledger.
+
+    `done` must be called once for a group, with all its ids. The others raise BookieError.
+    """
 
     def add_entries(
         self,
@@ -46,16 +48,12 @@ class WireBookie(Protocol):
         self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int
     ) -> list[bytes]: ...
 
-
-class LedgerRecords(Protocol):
-    """What a bookie keeps of a ledger besides entries and fence. All raise BookieError."""
-
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, body: bytes) -> None:
-        """Replaces the body, a lower LAC too (12.9); creates the ledger; returns when it is durable.
-        EREADONLY, EUA, EIO; a fence is no obstacle."""
+        """Keeps the packet with the highest LAC (Apache the last one, 12.9); creates the ledger; returns when it is
+        durable. EREADONLY, EUA, EIO, EBADREQ; a fence is no obstacle."""
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
-        """The body as last written; None also for an unknown ledger."""
+        """The packet that is durable; None also for an unknown ledger."""
 
     async def entry_id_runs(self, ledger_id: int) -> list[range]:
         """The ids of all entries, ascending. ENOLEDGER."""
@@ -84,12 +82,9 @@ class DiskSpace:
 class WireCalls:
     """One for all connections of a bookie's port. `lacs` is fed by them and read here."""
 
-    def __init__(
-        self, bookie: WireBookie, disk_space: Callable[[], tuple[int, int]], records: LedgerRecords | None
-    ) -> None:
+    def __init__(self, bookie: WireBookie, disk_space: Callable[[], tuple[int, int]]) -> None:
         self._bookie = bookie
         self._disk_space = disk_space
-        self._records = records
         self._loop = asyncio.get_running_loop()
         self.lacs = LacTable()
         self._table: dict[int, Callable[[pb.Request], Awaitable[bytes]]] = {
@@ -168,12 +163,10 @@ class WireCalls:
             self.lacs.unwatch(watch)
 
     async def _write_lac(self, request: pb.Request) -> bytes:
-        if self._records is None:
-            raise BookieError(BookieRc.EBADREQ, "explicit LACs are not stored")
         write = request.writeLacRequest
         if len(write.body) < _LAC_PACKET_BYTES_MIN or _LAC.unpack_from(write.body)[0] != write.ledgerId:
             raise BookieError(BookieRc.EBADREQ, "the body is no LAC packet of this ledger")
-        await self._records.write_explicit_lac(write.ledgerId, write.masterKey, write.body)
+        await self._bookie.write_explicit_lac(write.ledgerId, write.masterKey, write.body)
         self.lacs.raise_to(write.ledgerId, write.lac)
         response = v3.response_to(request, BookieRc.EOK)
         response.writeLacResponse.CopyFrom(pb.WriteLacResponse(status=pb.EOK, ledgerId=write.ledgerId))
@@ -182,7 +175,7 @@ class WireCalls:
     async def _read_lac(self, request: pb.Request) -> bytes:
         """ENOENTRY when there is neither, EIO together with an explicit LAC when there is no entry (12.9)."""
         ledger_id = request.readLacRequest.ledgerId
-        body = self._records.explicit_lac(ledger_id) if self._records is not None else None
+        body = self._bookie.explicit_lac(ledger_id)
         entry, rc = None, BookieRc.EOK
         try:
             entry = await self._bookie.read_entry(ledger_id, LAST_ENTRY)
@@ -224,10 +217,8 @@ class WireCalls:
         return v3.frame(response)
 
     async def _list_of_entries(self, request: pb.Request) -> bytes:
-        if self._records is None:
-            raise BookieError(BookieRc.EBADREQ, "lists of entries are not offered")
         ledger_id = request.getListOfEntriesOfLedgerRequest.ledgerId
-        runs = await self._records.entry_id_runs(ledger_id)
+        runs = await self._bookie.entry_id_runs(ledger_id)
         response = v3.response_to(request, BookieRc.EOK)
         answer = response.getListOfEntriesOfLedgerResponse
         answer.status = pb.EOK

@@ -255,6 +255,8 @@ class Connection(asyncio.BufferedProtocol):
             entry_id = first + len(entries)
             if entry_id == LAST_ENTRY or (fencing and not entries):
                 found = [await self._bookie.read_entry(ledger_id, entry_id, request.flags, request.master_key)]
+                if fencing:
+                    self._calls.lacs.fenced(ledger_id)
             else:
                 found = await self._bookie.read_entries(ledger_id, entry_id, most - len(entries), max(room, 1))
             for entry in found:

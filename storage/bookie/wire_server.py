@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pulsar_proto.packets import READ_BYTES
-from storage.bookie.wire_calls import LedgerRecords, WireBookie, WireCalls
+from storage.bookie.wire_calls import WireBookie, WireCalls
 from storage.bookie.wire_connection import Connection
 from storage.bookie.wire_limits import Budget, WireLimits
 
@@ -25,14 +25,12 @@ class BookieWireServer:
         bookie: WireBookie,
         *,
         disk_space: Callable[[], tuple[int, int]],
-        records: LedgerRecords | None = None,
         limits: WireLimits | None = None,
     ) -> None:
-        """`disk_space()`: total and free bytes (`wire_calls.DiskSpace`). `records`: what explicit LACs and lists of
-        entries need; without it these are refused."""
+        """`disk_space()`: total and free bytes (`wire_calls.DiskSpace`)."""
         self._bookie = bookie
         self._limits = limits or WireLimits()
-        self._calls = WireCalls(bookie, disk_space, records)
+        self._calls = WireCalls(bookie, disk_space)
         self._budget = Budget(self._limits.inflight_bytes_max)
         self._scratch = bytearray(READ_BYTES)
         self._connections: set[Connection] = set()
@@ -70,12 +68,19 @@ class BookieWireServer:
     def connections(self) -> frozenset[Connection]:
         return frozenset(self._connections)
 
+    def ledgers_deleted(self, ledger_ids: Iterable[int]) -> None:
+        """Who waits for their LAC hears at once that they are gone."""
+        for ledger_id in ledger_ids:
+            self._calls.lacs.deleted(ledger_id)
+
     async def close(self) -> None:
         """Closes the port and then each connection, after the answers that are ready. Idempotent."""
         if self._server is not None:
             self._server.close()
             self._server = None
             log.info("bookie port is closed, %d connections open", len(self._connections))
+        self._calls.lacs.close()
+        await asyncio.sleep(0)  # long polls that wait are answered
         for connection in list(self._connections):
             connection.close("the bookie is closing", logging.DEBUG)
         try:

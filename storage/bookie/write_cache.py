@@ -115,6 +115,11 @@ class WriteCache:
         ]
         return max(lasts, default=None)
 
+    def entry_ids(self, ledger_id: int) -> list[int]:
+        """The ids that stand here, ascending."""
+        tables = [half.ledgers.get(ledger_id) for half in (self.active, self.flushing) if half is not None]
+        return sorted({entry_id for ledger in tables if ledger is not None for entry_id in ledger.entries})
+
     def touches(self, ledger_id: int, first: int, last: int) -> bool:
         """True when ids between `first` and `last` may stand here, newer than what was read from a log."""
         for half in (self.active, self.flushing):

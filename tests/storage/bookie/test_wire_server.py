@@ -16,7 +16,6 @@ from storage.bookie import wire_limits
 from storage.bookie.wire_calls import DiskSpace
 from storage.bookie.wire_connection import Connection
 from storage.bookie.wire_limits import WireLimits
-from storage.bookie.wire_server import BookieWireServer
 from tests.storage.bookie.helpers import entries_of, entry_of
 from tests.storage.bookie.wire_support import FREE_BYTES, TOTAL_BYTES, MemoryBookie, Served, until
 
@@ -398,8 +397,8 @@ async def test_parked_long_polls_hold_up_no_other_call(served: Served) -> None:
     await until(lambda: served.server.parked_long_polls == 0)
 
 
-async def test_an_explicit_lac_may_go_back_and_is_eio_without_an_entry(served: Served) -> None:
-    """12.9."""
+async def test_an_explicit_lac_never_goes_back_and_is_eio_without_an_entry(served: Served) -> None:
+    """12.9, where Apache lets it go back."""
 
     codec = EntryCodec(5, DigestType.CRC32C, b"")
     seven, two, nine = (codec.pack_lac(lac) for lac in (7, 2, 9))
@@ -421,7 +420,7 @@ async def test_an_explicit_lac_may_go_back_and_is_eio_without_an_entry(served: S
     assert await read() == (pb.EIO, seven, b"")
     await (await served.peer()).ask(adds(5, range(1)))
     assert await write(2, two) == pb.EOK
-    assert await read() == (pb.EOK, two, entry_of(5, 0))
+    assert await read() == (pb.EOK, seven, entry_of(5, 0))
     assert await write(9, nine, OTHER) == pb.EUA
     served.bookie.ledgers[5].fenced = True
     assert await write(9, nine) == pb.EOK
@@ -448,17 +447,29 @@ async def test_lists_of_entries_name_all_of_them(served: Served) -> None:
     assert (await ask_v3(served, request)).getListOfEntriesOfLedgerResponse.status == pb.ENOLEDGER
 
 
-async def test_what_the_storage_does_not_keep_is_refused_not_lost() -> None:
-    bookie = MemoryBookie()
-    server = BookieWireServer(bookie, disk_space=lambda: (0, 0))
-    served = Served(bookie, server, await server.start("127.0.0.1", 0))
+async def test_a_body_that_is_no_lac_packet_is_refused(served: Served) -> None:
     write = v3.new_request(pb.WRITE_LAC, 1)
     write.writeLacRequest.CopyFrom(pb.WriteLacRequest(ledgerId=5, lac=0, masterKey=KEY, body=b"x"))
     assert (await ask_v3(served, write)).writeLacResponse.status == pb.EBADREQ
-    listing = v3.new_request(pb.GET_LIST_OF_ENTRIES_OF_LEDGER, 1)
-    listing.getListOfEntriesOfLedgerRequest.ledgerId = 5
-    assert (await ask_v3(served, listing)).getListOfEntriesOfLedgerResponse.status == pb.EBADREQ
-    await server.close()
+
+
+async def test_long_polls_end_with_their_ledger_and_with_the_bookie(served: Served) -> None:
+    polls = {}
+    for ledger_id in (5, 6):
+        await (await served.peer()).ask(adds(ledger_id, range(1)))
+        request = v3.new_request(pb.READ_ENTRY, ledger_id)
+        read = request.readRequest
+        read.ledgerId, read.entryId, read.previousLAC, read.timeOut = ledger_id, LAST_ENTRY, 0, 60_000
+        read.flag = pb.ReadRequest.ENTRY_PIGGYBACK
+        polls[ledger_id] = await served.peer()
+        polls[ledger_id].writer.write(v3.frame(request))
+    await until(lambda: served.server.parked_long_polls == 2)
+    del served.bookie.ledgers[5]
+    served.server.ledgers_deleted([5])
+    assert v3.parse_response((await polls[5].answer())[4:]).readResponse.status == pb.ENOLEDGER
+    assert served.server.parked_long_polls == 1
+    await served.server.close()
+    assert v3.parse_response((await polls[6].answer())[4:]).readResponse.maxLAC == -1
 
 
 def test_each_file_system_is_counted_once(tmp_path: object) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pulsar_proto.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
+from storage.bookie.ledger_state import explicit_lac_of
 from storage.bookie.wire_limits import WireLimits
 from storage.bookie.wire_server import BookieWireServer
 
@@ -23,7 +24,7 @@ class MemoryLedger:
 
 
 class MemoryBookie:
-    """Keeps the contract of `WireBookie` and `LedgerRecords`. `hold()` keeps the answers to adds until `release()`."""
+    """Keeps the contract of `WireBookie`. `hold()` keeps the answers to adds until `release()`."""
 
     def __init__(self) -> None:
         self.ledgers: dict[int, MemoryLedger] = {}
@@ -128,7 +129,8 @@ class MemoryBookie:
         ledger = self.ledgers.setdefault(ledger_id, MemoryLedger(master_key))
         if ledger.master_key != master_key:
             raise BookieError(BookieRc.EUA)
-        ledger.explicit_lac = body
+        if ledger.explicit_lac is None or explicit_lac_of(body) >= explicit_lac_of(ledger.explicit_lac):
+            ledger.explicit_lac = body
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
         ledger = self.ledgers.get(ledger_id)
@@ -149,7 +151,7 @@ class Served:
     @classmethod
     async def start(cls, limits: WireLimits | None = None) -> "Served":
         bookie = MemoryBookie()
-        server = BookieWireServer(bookie, disk_space=lambda: (TOTAL_BYTES, FREE_BYTES), records=bookie, limits=limits)
+        server = BookieWireServer(bookie, disk_space=lambda: (TOTAL_BYTES, FREE_BYTES), limits=limits)
         return cls(bookie, server, await server.start("127.0.0.1", 0))
 
     async def peer(self) -> "Peer":
