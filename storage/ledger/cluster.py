@@ -8,22 +8,33 @@ from random import Random
 from metadata.sequence import LedgerIdGenerator
 from metadata.store import MetadataStore
 from storage.ledger.bookie_registry import BookieRegistry
+from storage.ledger.channels import ChannelOf
 from storage.ledger.client import BookKeeper
 from storage.ledger.config import LedgerConfig
 from storage.ledger.metadata_driver import LedgerMetadataDriver
-from storage.ledger.wire_channel import WireChannels
+from storage.ledger.wire_channel import WireChannel, WireChannels
 from storage.ledger.wire_connection import WireConfig
 
 
 class BookKeeperCluster:
     """Made by `connect`. The store stays the caller's."""
 
-    def __init__(self, store: MetadataStore, config: LedgerConfig, wire: WireConfig, rng: Random) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        config: LedgerConfig,
+        rng: Random,
+        wire: WireConfig | None = None,
+        channel_of: ChannelOf | None = None,
+    ) -> None:
+        """`channel_of`: another way to the bookies than TCP."""
         self.store = store
         self.config = config
         self.rng = rng
         self.registry = BookieRegistry(store)
-        self.channels = WireChannels(self.registry.address_of, wire)
+        self._wire = WireChannels(self.registry.address_of, wire)
+        self.channels: ChannelOf = channel_of or self._wire
         # One id at a time: a tool that draws a block would throw most of it away.
         self._ids = LedgerIdGenerator(store, block_ids=1)
         self.driver = LedgerMetadataDriver(store, self._ids.next_id)
@@ -36,6 +47,10 @@ class BookKeeperCluster:
             config=config,
         )
 
+    def wire_channel(self, bookie_id: str) -> WireChannel:
+        """The bookie's channel with all that the protocol has. Raises LookupError."""
+        return self._wire(bookie_id)
+
     @classmethod
     async def connect(
         cls,
@@ -46,11 +61,11 @@ class BookKeeperCluster:
         rng: Random | None = None,
     ) -> "BookKeeperCluster":
         """Raises MetadataError."""
-        cluster = cls(store, config or LedgerConfig(), wire or WireConfig(), rng or Random())
+        cluster = cls(store, config=config or LedgerConfig(), wire=wire, rng=rng or Random())
         await cluster.registry.start()
         return cluster
 
     async def close(self) -> None:
         await self.registry.stop()
         await self.bookkeeper.close()
-        await self.channels.close()
+        await self._wire.close()

@@ -1,0 +1,126 @@
+"""Auto-recovery of one process: it stands for auditor and heals ledgers, until it is stopped.
+
+When the ZooKeeper session is lost, votes and locks are gone with it: everything stops where it is (each step may be
+left and done again) and begins anew in the next session. Apache's daemon ends its process instead. Source:
+AutoRecoveryMain of BookKeeper 4.17.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from metadata.errors import MetadataError
+from metadata.store import CancelWatch
+from metadata.zk_config import SessionEvent
+from metadata.zookeeper import ZooKeeperStore
+from pulsar_proto.errors import MalformedRecord
+from storage.ledger.cluster import BookKeeperCluster
+from storage.repair.auditor import Auditor
+from storage.repair.auditor_election import AuditorElection
+from storage.repair.config import AutoRecoveryConfig
+from storage.repair.underreplication import Underreplication
+from storage.repair.worker import ReplicationWorker
+
+log = logging.getLogger(__name__)
+
+RESTART_SECONDS = 1.0
+"""Pause after a part failed, for a metadata store that does not answer."""
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class AutoRecovery:
+    """`start` once, `stop` once. The cluster (and its store) stays the caller's; inside a bookie it is the bookie's
+    own session."""
+
+    def __init__(
+        self,
+        cluster: BookKeeperCluster,
+        config: AutoRecoveryConfig,
+        bookie_id: str,
+        *,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        """`bookie_id` stands in the vote and the locks."""
+        self._cluster = cluster
+        self._config = config
+        self._bookie_id = bookie_id
+        self._now_ms = now_ms
+        self._book = Underreplication(cluster.store, now_ms=now_ms)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cancel_session: CancelWatch | None = None
+        self._election: AuditorElection | None = None
+        self.worker: ReplicationWorker | None = None
+        self.auditor: Auditor | None = None
+        """While this process is the cluster's auditor."""
+
+    async def start(self) -> None:
+        """Raises MetadataError, MalformedRecord (a layout of the records that is not known)."""
+        await self._book.prepare()
+        if isinstance(self._cluster.store, ZooKeeperStore):
+            self._cancel_session = self._cluster.store.on_session(self._on_session)
+        self._begin()
+
+    async def stop(self) -> None:
+        """Gives its vote and locks back. Idempotent."""
+        if self._cancel_session is not None:
+            self._cancel_session()
+        tasks, self._tasks = self._tasks, []
+        await _end(tasks)
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is SessionEvent.EXPIRED:
+            log.warning("auto-recovery of %s: the ZooKeeper session is lost, stopping until the next", self._bookie_id)
+            if self._election is not None:
+                self._election.session_ended()
+            if self.worker is not None:
+                self.worker.session_ended()
+            for task in self._tasks:
+                task.cancel()
+        elif event is SessionEvent.NEW_SESSION:
+            former, self._tasks = self._tasks, []
+            self._begin(former)
+
+    def _begin(self, former: list[asyncio.Task[None]] | None = None) -> None:
+        self._tasks = [
+            asyncio.create_task(self._keep_up(part, name, former or []))
+            for part, name in ((self._stand, "the auditor's election"), (self._heal, "the replication worker"))
+        ]
+
+    async def _keep_up(
+        self, part: Callable[[], Coroutine[Any, Any, None]], name: str, former: list[asyncio.Task[None]]
+    ) -> None:
+        await _end(former)
+        while True:
+            try:
+                await part()
+            except (MetadataError, MalformedRecord, OSError) as error:
+                log.warning("%s failed, beginning again: %s: %s", name, type(error).__name__, error)
+            except Exception:
+                log.exception("%s failed, beginning again", name)
+            await asyncio.sleep(RESTART_SECONDS)
+
+    async def _stand(self) -> None:
+        self._election = AuditorElection(self._cluster.store, self._bookie_id, self._audit)
+        await self._election.run()
+
+    async def _audit(self) -> None:
+        self.auditor = Auditor(self._cluster, self._book, self._config, now_ms=self._now_ms)
+        try:
+            await self.auditor.run()
+        finally:
+            self.auditor = None
+
+    async def _heal(self) -> None:
+        self.worker = ReplicationWorker(self._cluster, self._book, self._config, holder=self._bookie_id)
+        await self.worker.run()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,56 @@
+"""Settings of auto-recovery: names are the snake_case of bk_server.conf's keys, units as there."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoRecoveryConfig:
+    """Validated when it is made; raises ValueError that names the field. An interval of 0 turns its check off."""
+
+    lost_bookie_recovery_delay: int = 0
+    """lostBookieRecoveryDelay, s: how long a single lost bookie may take to come back. Only the first auditor of a
+    cluster writes it; from then on the cluster's record counts."""
+    auditor_periodic_bookie_check_interval: int = 86_400
+    """auditorPeriodicBookieCheckInterval, s."""
+    auditor_periodic_check_interval: int = 604_800
+    """auditorPeriodicCheckInterval, s: reads of every ledger on every bookie."""
+    auditor_periodic_placement_policy_check_interval: int = 0
+    """auditorPeriodicPlacementPolicyCheckInterval, s."""
+    auditor_ledger_verification_percentage: int = 0
+    """auditorLedgerVerificationPercentage: how many entries of a fragment are read besides its first and last."""
+    auditor_max_number_of_concurrent_open_ledger_operations: int = 64
+    """auditorMaxNumberOfConcurrentOpenLedgerOperations: ledgers that are looked at at once. Apache 500."""
+    min_num_racks_per_write_quorum: int = 2
+    """minNumRacksPerWriteQuorum: what the placement check expects."""
+
+    ledgers_at_once: int = 4
+    """Ledgers that one worker heals at the same time (Apache's worker: 1)."""
+    open_ledger_rereplication_grace_period: int = 30_000
+    """openLedgerRereplicationGracePeriod, ms: how long the writer of an open ledger may take to replace a lost bookie.
+    After that the ledger is recovered, which ends its writer."""
+    rw_rereplicate_backoff_ms: int = 5_000
+    """rwRereplicateBackoffMs: pause before the next look for work, and after the first failure of a ledger."""
+    lock_release_of_failed_ledger_grace_period: int = 300_000
+    """lockReleaseOfFailedLedgerGracePeriod, ms: longest pause of a ledger that fails again and again."""
+    rereplication_entry_batch_size: int = 256
+    """rereplicationEntryBatchSize: entries that are copied at once. Apache 10, which reads them one by one."""
+    replication_rate_by_bytes: int = -1
+    """replicationRateByBytes: bytes a second that one worker copies; -1: no limit."""
+
+    def __post_init__(self) -> None:
+        may_be_zero = {
+            "lost_bookie_recovery_delay",
+            "auditor_periodic_bookie_check_interval",
+            "auditor_periodic_check_interval",
+            "auditor_periodic_placement_policy_check_interval",
+            "auditor_ledger_verification_percentage",
+            "open_ledger_rereplication_grace_period",
+        }
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if name == "replication_rate_by_bytes" and value == -1:
+                continue
+            if value < 0 or (value == 0 and name not in may_be_zero):
+                raise ValueError(f"{name} must be positive, not {value}")
+        if self.auditor_ledger_verification_percentage > 100:
+            raise ValueError("auditor_ledger_verification_percentage must be at most 100")

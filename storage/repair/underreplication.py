@@ -1,0 +1,218 @@
+"""The cluster's book of under-replicated ledgers: marks, locks, switches and times, shared with Apache's auto-recovery.
+
+Records and paths: `pulsar_proto.underreplication_record`. Source: ZkLedgerUnderreplicationManager of BookKeeper 4.17
+(facts 7). Methods raise MetadataError, and MalformedRecord for a record that does not decode.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from random import Random
+from typing import NamedTuple
+
+from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError, NotEmptyError
+from metadata.store import CancelWatch, MetadataStore, WatchCallback
+from pulsar_proto import underreplication_record as records
+from pulsar_proto.underreplication_record import Mark
+
+ATTEMPTS_MAX = 100
+"""Compare-and-set rounds lost in a row on one mark."""
+
+
+class ReplicationDisabled(Exception):
+    """Auto-recovery is switched off in this cluster (`magnetar bk autorecovery --enable` switches it on)."""
+
+
+class Locked(NamedTuple):
+    """A ledger that we heal. The mark goes away only in the version that it had when it was locked."""
+
+    ledger_id: int
+    mark_version: int
+
+
+class Underreplication:
+    """`now_ms` dates marks and checks: milliseconds since the epoch."""
+
+    def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._now_ms = now_ms
+
+    async def prepare(self) -> None:
+        """Makes the records that must exist. Raises MalformedRecord when the layout is not known."""
+        for path, value in (
+            (records.ROOT, b""),
+            (records.LAYOUT, records.LAYOUT_VALUE),
+            (records.LEDGERS, b""),
+            (records.LOCKS, b""),
+            (records.ELECTION, b""),
+        ):
+            with contextlib.suppress(NodeExistsError):
+                await self._store.create(path, value, make_parents=True)
+        layout = await self._store.get(records.LAYOUT)
+        if layout is not None:
+            records.check_layout(layout.value)
+
+    def watch(self, callback: WatchCallback) -> CancelWatch:
+        """Calls back for every change of marks, locks, switches and votes."""
+        return self._store.watch(records.ROOT, callback, recursive=True)
+
+    # Marks
+
+    async def mark(self, ledger_id: int, replicas: Iterable[str]) -> None:
+        """The ledger lacks copies on these bookies. A mark that is there grows; a worker that heals it at this moment
+        then leaves it."""
+        path = records.mark_path(ledger_id)
+        replicas = tuple(replicas)
+        for _ in range(ATTEMPTS_MAX):
+            record = await self._store.get(path)
+            known = Mark(()) if record is None else Mark.parse(record.value)
+            value = known.merged(replicas, self._now_ms()).serialize()
+            try:
+                if record is None:
+                    await self._store.create(path, value, make_parents=True)
+                else:
+                    await self._store.put(path, value, record.stat.version)
+                return
+            except (NodeExistsError, BadVersionError, NoNodeError):
+                continue
+        raise MetadataError(path, f"lost {ATTEMPTS_MAX} rounds to others that mark the ledger")
+
+    async def get(self, ledger_id: int) -> Mark | None:
+        record = await self._store.get(records.mark_path(ledger_id))
+        return None if record is None else Mark.parse(record.value)
+
+    async def marked(self, rng: Random | None = None) -> AsyncIterator[int]:
+        """All ledgers with a mark, while they are found: in order of their ids, or with `rng` in any."""
+        pending = [records.LEDGERS]
+        while pending:
+            path = pending.pop()
+            names = await self._children(path)
+            if rng is None:
+                names.reverse()
+            else:
+                rng.shuffle(names)
+            for name in names:
+                ledger_id = records.ledger_id_of_name(name)
+                if ledger_id is None:
+                    pending.append(f"{path}/{name}")
+                else:
+                    yield ledger_id
+
+    async def forget(self, ledger_id: int, mark_version: int | None = None) -> None:
+        """Takes a mark away, with the parents that this leaves empty. One that has changed since stays."""
+        path = records.mark_path(ledger_id)
+        try:
+            await self._store.delete(path, mark_version)
+        except (BadVersionError, NoNodeError):
+            return
+        parent = path.rpartition("/")[0]
+        while len(parent) > len(records.LEDGERS):
+            try:
+                await self._store.delete(parent)
+            except NotEmptyError:
+                return
+            except NoNodeError:
+                pass
+            parent = parent.rpartition("/")[0]
+
+    # Locks
+
+    async def lock_any(self, holder: str, rng: Random) -> Locked | None:
+        """Locks one of the marked ledgers, whichever is free; None when there is none."""
+        held = set(await self.locks())
+        async for ledger_id in self.marked(rng):
+            if ledger_id not in held and (locked := await self.lock(ledger_id, holder)) is not None:
+                return locked
+        return None
+
+    async def lock(self, ledger_id: int, holder: str) -> Locked | None:
+        """None when somebody else heals it, or it needs no healing any more."""
+        stat = await self._store.exists(records.mark_path(ledger_id))
+        if stat is None:
+            return None
+        try:
+            await self._store.create(
+                records.lock_path(ledger_id), records.lock_value(holder), ephemeral=True, make_parents=True
+            )
+        except NodeExistsError:
+            return None
+        return Locked(ledger_id, stat.version)
+
+    async def release(self, locked: Locked) -> None:
+        with contextlib.suppress(NoNodeError):
+            await self._store.delete(records.lock_path(locked.ledger_id))
+
+    async def locks(self) -> list[int]:
+        """The ledgers that are being healed, or wait for it under a lock."""
+        names = await self._children(records.LOCKS)
+        return [ledger_id for name in names if (ledger_id := records.ledger_id_of_name(name)) is not None]
+
+    async def lock_holder(self, ledger_id: int) -> str | None:
+        record = await self._store.get(records.lock_path(ledger_id))
+        return None if record is None else records.lock_holder(record.value)
+
+    # Switches
+
+    async def is_enabled(self) -> bool:
+        return await self._store.exists(records.DISABLE) is None
+
+    async def enable(self) -> bool:
+        """False: it was enabled."""
+        try:
+            await self._store.delete(records.DISABLE)
+        except NoNodeError:
+            return False
+        return True
+
+    async def disable(self) -> bool:
+        """False: it was disabled."""
+        try:
+            await self._store.create(records.DISABLE, make_parents=True)
+        except NodeExistsError:
+            return False
+        return True
+
+    async def recovery_delay(self) -> int | None:
+        """lostBookieRecoveryDelay in seconds; None when no auditor has set it yet."""
+        record = await self._store.get(records.LOST_BOOKIE_RECOVERY_DELAY)
+        return None if record is None else records.delay_of(record.value)
+
+    async def set_recovery_delay(self, seconds: int) -> None:
+        """Setting the value that it has asks the auditor for an audit at once."""
+        value = records.delay_value(seconds)
+        try:
+            await self._store.create(records.LOST_BOOKIE_RECOVERY_DELAY, value, make_parents=True)
+        except NodeExistsError:
+            await self._store.put(records.LOST_BOOKIE_RECOVERY_DELAY, value)
+
+    async def prepare_recovery_delay(self, seconds: int) -> int:
+        """What it is, after it was set to `seconds` if nobody has before."""
+        with contextlib.suppress(NodeExistsError):
+            await self._store.create(
+                records.LOST_BOOKIE_RECOVERY_DELAY, records.delay_value(seconds), make_parents=True
+            )
+        known = await self.recovery_delay()
+        return seconds if known is None else known
+
+    async def trigger_audit(self) -> None:
+        """Asks the auditor to look for lost bookies' ledgers now. Raises ReplicationDisabled."""
+        if not await self.is_enabled():
+            raise ReplicationDisabled("auto-recovery is disabled in this cluster: nothing would be audited")
+        await self.set_recovery_delay(await self.recovery_delay() or 0)
+
+    async def check_time(self, path: str) -> int | None:
+        """When the check with that record last ended, milliseconds since the epoch."""
+        record = await self._store.get(path)
+        return None if record is None else records.check_time(record.value)
+
+    async def set_check_time(self, path: str) -> None:
+        value = records.check_time_value(self._now_ms())
+        try:
+            await self._store.create(path, value, make_parents=True)
+        except NodeExistsError:
+            await self._store.put(path, value)
+
+    async def _children(self, path: str) -> list[str]:
+        try:
+            return await self._store.children(path)
+        except NoNodeError:
+            return []
