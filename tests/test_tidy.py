@@ -83,6 +83,13 @@ RULES_WITHOUT_IO = (
     "server/upkeep/settings.py",
     "server/policies/effective.py",
     "server/policies/values.py",
+    "server/schema/types.py",
+    "server/schema/avro_schema.py",
+    "server/schema/avro_resolution.py",
+    "server/schema/key_value.py",
+    "server/schema/protobuf_native.py",
+    "server/schema/validation.py",
+    "server/schema/compatibility.py",
 )
 SEEDED_RANDOM = "random.Random"
 """Rules may name the type of the generator that they are given."""

@@ -1,0 +1,221 @@
+"""Whether data written with one Avro schema can be read with another: the rules of Java's SchemaValidator.
+
+No Python library decides this as Apache's broker does. `avro.compatibility` follows Java's other checker,
+SchemaCompatibility, which refuses a record of another name and an enum that lost a symbol; the validators that the
+broker uses accept both (they look for errors in the resolving grammar). Source: org.apache.avro.Resolver and
+io.parsing.Symbol.hasErrors, 1.11; its verdicts are in `tests/vectors/avro_resolution.json`.
+"""
+
+from typing import Any
+
+from server.schema.avro_schema import DEPTH_MAX, AvroField, AvroSchema, Kind, Missing, same_schema
+
+_PROMOTIONS = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+
+
+def can_read(writer: AvroSchema, reader: AvroSchema) -> bool:
+    """Whether every datum of `writer` can be read as `reader`."""
+    resolution = _Resolution()
+    if not same_schema(writer, reader):
+        resolution.collect_aliases(reader, set())
+    return resolution.resolves(writer, reader)
+
+
+class _Resolution:
+    """One question. The pairs of records under way are taken for good, so that recursion ends."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], bool] = {}
+        self._type_aliases: dict[str, str] = {}
+        self._field_aliases: dict[str, dict[str, str]] = {}
+
+    def resolves(self, writer: AvroSchema, reader: AvroSchema) -> bool:
+        if writer.kind is Kind.UNION:
+            if _equivalent(writer, reader, {}):
+                pairs = zip(writer.branches, reader.branches, strict=True)
+                return all(self.resolves(branch, counterpart) for branch, counterpart in pairs)
+            return all(self.resolves(branch, reader) for branch in writer.branches)
+        if reader.kind is Kind.UNION:
+            branch = self._branch_for(writer, reader)
+            return branch is not None and self.resolves(writer, branch)
+        if writer.is_record and reader.is_record:
+            return self._record_resolves(writer, reader)
+        if writer.kind is not reader.kind:
+            return False
+        if writer.kind is Kind.PRIMITIVE:
+            return writer.name == reader.name or reader.name in _PROMOTIONS.get(writer.name, ())
+        if writer.inner is not None and reader.inner is not None:
+            return self.resolves(writer.inner, reader.inner)
+        if self._name_of(writer) != reader.full_name:
+            return False
+        # An enum's symbols do not count: one that the reader lacks fails when it comes, not before.
+        return writer.kind is Kind.ENUM or writer.size == reader.size
+
+    def _record_resolves(self, writer: AvroSchema, reader: AvroSchema) -> bool:
+        """Names do not count here."""
+        pair = id(writer), id(reader)
+        known = self._seen.get(pair)
+        if known is None:
+            self._seen[pair] = True
+            known = self._seen[pair] = self._fields_resolve(writer, reader)
+        return known
+
+    def _fields_resolve(self, writer: AvroSchema, reader: AvroSchema) -> bool:
+        written = self._written_fields(writer)
+        for each in reader.fields:
+            counterpart = written.get(each.name)
+            if counterpart is None:
+                if each.default is Missing.MISSING or not is_valid_default(each.schema, each.default):
+                    return False
+            elif not self.resolves(counterpart.schema, each.schema):
+                return False
+        return True
+
+    def _branch_for(self, writer: AvroSchema, reader: AvroSchema) -> AvroSchema | None:
+        """Which branch of the reader's union takes what `writer`, no union, wrote."""
+        of_same_structure: AvroSchema | None = None
+        name = self._name_of(writer)
+        for branch in reader.branches:
+            if branch.kind is not writer.kind or (branch.kind is Kind.PRIMITIVE and branch.name != writer.name):
+                continue
+            if not writer.is_named or name == branch.full_name:
+                return branch
+            same_name = name.rpartition(".")[2] == branch.name
+            if writer.is_record and (of_same_structure is None or same_name) and self._matches(writer, branch):
+                of_same_structure = branch
+        if of_same_structure is not None:
+            return of_same_structure
+        promotions = _PROMOTIONS.get(writer.name, ()) if writer.kind is Kind.PRIMITIVE else ()
+        for branch in reader.branches:
+            if branch.kind is Kind.PRIMITIVE and branch.name in promotions:
+                return branch
+        return None
+
+    def _matches(self, writer: AvroSchema, branch: AvroSchema) -> bool:
+        """Whether a record of another name would do, looking no deeper than its fields."""
+        return _Shallow(self).fields_match(writer, branch)
+
+    # --- aliases -----------------------------------------------------------------------------------------------------
+
+    def collect_aliases(self, reader: AvroSchema, seen: set[int]) -> None:
+        if id(reader) in seen:
+            return
+        seen.add(id(reader))
+        if reader.is_named:
+            self._type_aliases.update(dict.fromkeys(reader.aliases, reader.full_name))
+        for each in reader.fields:
+            if each.aliases:
+                of_record = self._field_aliases.setdefault(reader.full_name, {})
+                of_record.update(dict.fromkeys(each.aliases, each.name))
+            self.collect_aliases(each.schema, seen)
+        for inner in (reader.inner, *reader.branches):
+            if inner is not None:
+                self.collect_aliases(inner, seen)
+
+    def _name_of(self, writer: AvroSchema) -> str:
+        """The writer's full name, as the reader calls it."""
+        return self._type_aliases.get(writer.full_name, writer.full_name)
+
+    def _written_fields(self, writer: AvroSchema) -> dict[str, AvroField]:
+        """By the names that the reader has for them."""
+        aliases = self._field_aliases.get(self._name_of(writer), {})
+        return {aliases.get(each.name, each.name): each for each in writer.fields}
+
+
+class _Shallow:
+    """Java's hasMatchError: only a field that itself cannot be resolved speaks against a record, not what is wrong
+    within a field's own record, array or map."""
+
+    def __init__(self, resolution: _Resolution) -> None:
+        self._resolution = resolution
+
+    def fields_match(self, writer: AvroSchema, branch: AvroSchema) -> bool:
+        written = self._resolution._written_fields(writer)
+        for each in branch.fields:
+            counterpart = written.get(each.name)
+            if counterpart is None:
+                if each.default is Missing.MISSING:
+                    return False
+            elif not self._may_resolve(counterpart.schema, each.schema):
+                return False
+        return True
+
+    def _may_resolve(self, writer: AvroSchema, reader: AvroSchema) -> bool:
+        if writer.kind is Kind.UNION or (writer.inner is not None and writer.kind is reader.kind):
+            return True
+        if reader.kind is Kind.UNION:
+            return self._resolution._branch_for(writer, reader) is not None
+        return self._resolution.resolves(writer, reader)
+
+
+def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], bool]) -> bool:
+    """Whether two unions (or types within) have the same shape, so that branches pair by their places."""
+    if one.kind is not other.kind or (one.is_named and one.name != other.name):
+        return False
+    match one.kind:
+        case Kind.PRIMITIVE:
+            return one.name == other.name
+        case Kind.ENUM:
+            return one.symbols == other.symbols
+        case Kind.FIXED:
+            return one.size == other.size
+        case Kind.ARRAY | Kind.MAP:
+            assert one.inner is not None
+            assert other.inner is not None
+            return _equivalent(one.inner, other.inner, seen)
+        case Kind.UNION:
+            return len(one.branches) == len(other.branches) and all(
+                _equivalent(mine, its, seen) for mine, its in zip(one.branches, other.branches, strict=True)
+            )
+    pair = id(one), id(other)
+    if pair not in seen:
+        seen[pair] = True
+        seen[pair] = [each.name for each in one.fields] == [each.name for each in other.fields] and all(
+            _equivalent(mine.schema, its.schema, seen) for mine, its in zip(one.fields, other.fields, strict=True)
+        )
+    return seen[pair]
+
+
+def is_valid_default(schema: AvroSchema, value: Any, depth: int = 0) -> bool:
+    """Whether a JSON value can be the default of a field of that type; of a union, of its first branch. One that never
+    ends, because a record's default lacks a field whose default is that of the record again, cannot."""
+    if depth > DEPTH_MAX:
+        return False
+    depth += 1
+    match schema.kind:
+        case Kind.UNION:
+            return bool(schema.branches) and is_valid_default(schema.branches[0], value, depth)
+        case Kind.ENUM:
+            return value in schema.symbols
+        case Kind.FIXED:
+            return isinstance(value, str) and len(value) == schema.size
+        case Kind.ARRAY:
+            assert schema.inner is not None
+            inner = schema.inner
+            return isinstance(value, list) and all(is_valid_default(inner, item, depth) for item in value)
+        case Kind.MAP:
+            assert schema.inner is not None
+            inner = schema.inner
+            return isinstance(value, dict) and all(is_valid_default(inner, item, depth) for item in value.values())
+        case Kind.PRIMITIVE:
+            return _is_valid_primitive(schema.name, value)
+    return isinstance(value, dict) and all(
+        is_valid_default(each.schema, value.get(each.name, each.default), depth) for each in schema.fields
+    )
+
+
+def _is_valid_primitive(name: str, value: Any) -> bool:
+    match name:
+        case "null":
+            return value is None
+        case "boolean":
+            return isinstance(value, bool)
+        case "string" | "bytes":
+            return isinstance(value, str)
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,172 @@
+"""What a schema is: its type, its definition, its properties; and the strategies by which versions follow each other.
+
+Sources: SchemaType, SchemaData, SchemaCompatibilityStrategy; facts 1.4 (CommandSchema), 6.4.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Protocol
+
+from pulsar_proto.pb import managed_ledger_pb2 as records
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+
+class SchemaType(IntEnum):
+    """Java's names with the wire's numbers; a stored number is one more. Types that only clients have are not here but
+    AUTO_CONSUME, which consumers announce."""
+
+    NONE = 0
+    STRING = 1
+    JSON = 2
+    PROTOBUF = 3
+    AVRO = 4
+    BOOLEAN = 5
+    INT8 = 6
+    INT16 = 7
+    INT32 = 8
+    INT64 = 9
+    FLOAT = 10
+    DOUBLE = 11
+    DATE = 12
+    TIME = 13
+    TIMESTAMP = 14
+    KEY_VALUE = 15
+    INSTANT = 16
+    LOCAL_DATE = 17
+    LOCAL_TIME = 18
+    LOCAL_DATE_TIME = 19
+    PROTOBUF_NATIVE = 20
+    AUTO_CONSUME = 21
+    EXTERNAL = 22
+
+
+AVRO_BASED = frozenset((SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF))
+"""Their definitions are Avro schemas (SchemaRegistryServiceImpl.isUsingAvroSchemaParser)."""
+
+STRUCTURED = AVRO_BASED | {SchemaType.KEY_VALUE, SchemaType.PROTOBUF_NATIVE, SchemaType.EXTERNAL}
+
+_NAMES = {"BYTES": SchemaType.NONE, "KEYVALUE": SchemaType.KEY_VALUE} | {each.name: each for each in SchemaType}
+
+STORED_EXTERNAL = 22
+"""The one stored number that is not the wire's plus one (facts 6.4)."""
+
+
+class CompatibilityStrategy(Enum):
+    """What a new version must be able to do with the data of older ones. UNDEFINED: what the broker's default says."""
+
+    UNDEFINED = "UNDEFINED"
+    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
+    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
+    BACKWARD = "BACKWARD"
+    FORWARD = "FORWARD"
+    FULL = "FULL"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @property
+    def is_transitive(self) -> bool:
+        return self.value.endswith("_TRANSITIVE")
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`data` is the definition: JSON text, a FileDescriptorSet within JSON, both halves of a key-value, or nothing."""
+
+    type: SchemaType
+    data: bytes = b""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    timestamp_ms: int = 0
+    """When it was stored."""
+    deleted: bool = False
+    """A tombstone: no schema from here on, until another version follows."""
+
+    @property
+    def hash(self) -> bytes:
+        """SHA-256 of the definition."""
+        return hashlib.sha256(self.data).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchema:
+    version: int
+    """From 0 on."""
+    schema: Schema
+
+
+class SchemaFault(Exception):
+    """Base of what is wrong with a schema; the text is for the user."""
+
+
+class InvalidSchema(SchemaFault):
+    """The definition is none of its type (InvalidSchemaDataException)."""
+
+
+class SchemaConflict(SchemaFault):
+    """The topic's schemas do not admit this one (IncompatibleSchemaException)."""
+
+
+class KeyAndValue(Protocol):
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+
+
+def type_named(name: str) -> SchemaType:
+    """By the name that REST bodies have, in any case. Raises InvalidSchema."""
+    found = _NAMES.get(name.upper())
+    if found is None:
+        raise InvalidSchema(f"Unknown schema type: {name}")
+    return found
+
+
+def schema_of_command(schema: pb.Schema, user: str = "") -> Schema | None:
+    """What a client says of its schema; None for bytes, which are no schema."""
+    schema_type = SchemaType(schema.type)
+    if schema_type is SchemaType.NONE:
+        return None
+    return Schema(schema_type, schema.schema_data, _mapping(schema.properties), user)
+
+
+def schema_to_command(name: str, schema: Schema) -> pb.Schema:
+    """`name` is the schema's id: "tenant/namespace/topic"."""
+    return pb.Schema(
+        name=name,
+        schema_data=schema.data,
+        type=pb.Schema.Type.ValueType(schema.type.value),
+        properties=[pb.KeyValue(key=key, value=value) for key, value in schema.properties.items()],
+    )
+
+
+def schema_of_record(data: bytes) -> Schema:
+    """From a stored SchemaInfo. Raises DecodeError."""
+    info = records.SchemaInfo.FromString(data)
+    number = SchemaType.EXTERNAL if info.type == STORED_EXTERNAL else max(info.type - 1, 0)
+    return Schema(SchemaType(number), info.schema, _mapping(info.props), info.user, info.timestamp, info.deleted)
+
+
+def schema_to_record(schema_id: str, schema: Schema) -> bytes:
+    """A SchemaInfo, with every field set as Java sets it."""
+    number = STORED_EXTERNAL if schema.type is SchemaType.EXTERNAL else schema.type.value + 1
+    return records.SchemaInfo(
+        schema_id=schema_id,
+        user=schema.user,
+        type=records.SchemaInfo.SchemaType.ValueType(number),
+        schema=schema.data,
+        timestamp=schema.timestamp_ms,
+        deleted=schema.deleted,
+        props=[records.KeyValue(key=key, value=value) for key, value in schema.properties.items()],
+    ).SerializeToString()
+
+
+def version_bytes(version: int) -> bytes:
+    """As messages and answers carry it."""
+    return version.to_bytes(8, "big", signed=True)
+
+
+def _mapping(pairs: Iterable[KeyAndValue]) -> dict[str, str]:
+    return {pair.key: pair.value for pair in pairs}

@@ -1,0 +1,75 @@
+"""Whether a schema's definition is one of its type. Source: SchemaDataValidator and its parts, 4.0.7."""
+
+import json
+
+from server.schema.avro_schema import AvroParseError, AvroSchema, Kind, parse_avro
+from server.schema.key_value import split_key_value
+from server.schema.protobuf_native import root_message_name
+from server.schema.types import AVRO_BASED, InvalidSchema, Schema, SchemaType
+
+DATA_BYTES_MAX = 1 << 20
+"""Of a definition: it is one entry of a ledger, and is parsed on the loop. Apache has no limit but the frame's."""
+
+PY_NONE = b"null"
+"""What old Python clients send as the definition of STRING."""
+
+
+def validate(schema: Schema) -> None:
+    """Raises InvalidSchema."""
+    if len(schema.data) > DATA_BYTES_MAX:
+        raise InvalidSchema(f"Schema definition of {len(schema.data)} bytes, at most {DATA_BYTES_MAX} are allowed")
+    match schema.type:
+        case _ if schema.type in AVRO_BASED:
+            _validate_avro_based(schema)
+        case SchemaType.PROTOBUF_NATIVE:
+            root_message_name(schema.data)
+        case SchemaType.KEY_VALUE:
+            for half in split_key_value(schema):
+                validate(half)
+        case SchemaType.STRING:
+            if schema.data not in (b"", PY_NONE):
+                text = schema.data.decode(errors="replace")
+                raise InvalidSchema(f"Invalid schema definition data for string schema : '{text}'")
+        case SchemaType.NONE | SchemaType.EXTERNAL:
+            pass
+        case SchemaType.AUTO_CONSUME:
+            raise InvalidSchema(f"Schema {schema.type.name} is a client-side schema type")
+        case _ if schema.data:
+            raise InvalidSchema(
+                "Invalid schema definition data for primitive schemas :length of schema data should be zero, but "
+                f"{len(schema.data)} bytes is found"
+            )
+
+
+def _validate_avro_based(schema: Schema) -> None:
+    avro = avro_of(schema)
+    if avro is None:
+        if schema.type is SchemaType.JSON and is_json_schema(schema):
+            return
+        raise InvalidSchema(f"Invalid schema definition data for {schema.type.name} schema")
+    if schema.type is SchemaType.AVRO and avro.kind is Kind.UNION:
+        raise InvalidSchema("Avro schema typed [UNION] is not supported")
+
+
+def avro_of(schema: Schema) -> AvroSchema | None:
+    """The definition as an Avro schema; None where it is none."""
+    try:
+        return parse_avro(schema.data)
+    except AvroParseError:
+        return None
+
+
+def is_json_schema(schema: Schema) -> bool:
+    """Whether the definition may be a JSON schema, as clients before 2.1 sent for the type JSON: an object that names
+    a type (Jackson's JsonSchema)."""
+    try:
+        tree = json.loads(schema.data)
+    except ValueError:
+        return False
+    return isinstance(tree, dict) and isinstance(tree.get("type"), str)
+
+
+def json_schema_id(schema: Schema) -> str | None:
+    tree = json.loads(schema.data)
+    found = tree.get("id") if isinstance(tree, dict) else None
+    return found if isinstance(found, str) else None
