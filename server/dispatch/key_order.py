@@ -52,6 +52,7 @@ class KeyOrder(Generic[T]):
         self.waiting = 0
         self.cleared: dict[T, int] = {}
         """How many draining slots each member has given free."""
+        self.cleared_total = 0
         self._slots: dict[int, dict[int, int]] = {}
         self._queues: dict[int, list[tuple[int, int]]] = {}
         self._holds: dict[int, _Hold[T]] = {}
@@ -236,6 +237,7 @@ class KeyOrder(Generic[T]):
             return False
         self._draining.discard(slot)
         self.cleared[hold.member] += 1
+        self.cleared_total += 1
         self._offer(slot)
         return slot in self._queues
 

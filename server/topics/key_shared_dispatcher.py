@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pulsar_proto.ids import Position
 from server.dispatch.key_order import KeyOrder
 from server.dispatch.key_shared import KeySharedPolicy, Range, Sticky, selector_for
+from server.topics import key_shared_stats
 from server.topics.consumer import Consumer
 from server.topics.dispatcher import Read, Source
 from server.topics.messages import Messages, messages_of, unacknowledged
@@ -60,6 +61,12 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def ranges_of(self, consumer: Consumer) -> list[Range]:
         return self.order.selector.ranges_of(consumer)
+
+    def stats(self) -> dict[str, object]:
+        return key_shared_stats.of_subscription(self)
+
+    def stats_of(self, consumer: Consumer) -> dict[str, object]:
+        return {} if consumer.is_closed else key_shared_stats.of_consumer(self, consumer)
 
     # --- acknowledgements and redelivery -----------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ Sources: PersistentDispatcherMultipleConsumers; facts 5.5.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from server.dispatch.read_plan import entries_within
 from server.dispatch.shared import RoundRobin
@@ -44,6 +44,10 @@ class SharedDispatcher(Dispatcher):
         self.blocked = 0 < self._unacked_max <= self.unacked_messages
         self._some_are_blocked = True
         self.kick()
+
+    @property
+    def consumers(self) -> Iterator[Consumer]:
+        return iter(self._consumers)
 
     def add(self, consumer: Consumer) -> None:
         if not len(self._consumers):

@@ -47,6 +47,12 @@ NEITHER_FILTERED_NOR_THROTTLED: Json = {
     "dispatchThrottledMsgEventsByBrokerLimit": 0,
     "dispatchThrottledBytesEventsByBrokerLimit": 0,
 }
+NOTHING_DRAINS: Json = {
+    "drainingHashesCount": 0,
+    "drainingHashesClearedTotal": 0,
+    "drainingHashesUnackedMessages": 0,
+}
+"""Of Key_Shared, where it is none."""
 
 
 def iso_time(time_ms: int) -> str:
@@ -158,11 +164,10 @@ def subscription_stats(subscription: "Subscription") -> Json:
         "consumers": [consumer_stats(consumer) for consumer in subscription.consumers],
         "isDurable": cursor.durable,
         "isReplicated": False,
-        "allowOutOfOrderDelivery": False,
         "consumersAfterMarkDeletePosition": {},
-        "drainingHashesCount": 0,
-        "drainingHashesClearedTotal": 0,
-        "drainingHashesUnackedMessages": 0,
+        "allowOutOfOrderDelivery": False,
+        **NOTHING_DRAINS,
+        **({} if dispatcher is None else dispatcher.stats()),
         "nonContiguousDeletedMessagesRanges": cursor.number_of_holes,
         "nonContiguousDeletedMessagesRangesSerializedSize": 0,
         "delayedMessageIndexSizeInBytes": 0,
@@ -176,6 +181,7 @@ def subscription_stats(subscription: "Subscription") -> Json:
 
 def consumer_stats(consumer: "Consumer") -> Json:
     counters = consumer.counters
+    dispatcher = consumer.subscription.dispatcher
     return {
         "msgRateOut": counters.message_rate.value,
         "msgThroughputOut": counters.byte_rate.value,
@@ -189,9 +195,8 @@ def consumer_stats(consumer: "Consumer") -> Json:
         "unackedMessages": consumer.unacked_messages,
         "avgMessagesPerEntry": round(consumer.average.value),
         "blockedConsumerOnUnackedMsgs": consumer.blocked,
-        "drainingHashesCount": 0,
-        "drainingHashesClearedTotal": 0,
-        "drainingHashesUnackedMessages": 0,
+        **NOTHING_DRAINS,
+        **({} if dispatcher is None else dispatcher.stats_of(consumer)),
         "address": consumer.cnx.remote_address,
         "connectedSince": iso_time(consumer.connected_ms),
         "clientVersion": consumer.cnx.client_version,
