@@ -34,7 +34,7 @@ TABLE: dict[int, Handler] = {
     _Type.WATCH_TOPIC_LIST_CLOSE: Handler("watchTopicListClose", topic_list.watch_topic_list_close),
     _Type.GET_SCHEMA: Handler("getSchema", schema.get_schema, schema.refuse_get_schema),
     _Type.GET_OR_CREATE_SCHEMA: Handler(
-        "getOrCreateSchema", schema.get_or_create_schema, schema.refuse_get_or_create_schema
+        "getOrCreateSchema", schema.get_or_create_schema, schema.refuse_get_or_create_schema, changes_state=True
     ),
     _Type.NEW_TXN: Handler("newTxn", transactions.not_enabled),
     _Type.ADD_PARTITION_TO_TXN: Handler("addPartitionToTxn", transactions.not_enabled),

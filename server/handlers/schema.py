@@ -1,54 +1,89 @@
-"""GET_SCHEMA and GET_OR_CREATE_SCHEMA on a broker that stores no schemas yet.
+"""GET_SCHEMA and GET_OR_CREATE_SCHEMA.
 
 Source: ServerCnx.handleGetSchema, handleGetOrCreateSchema.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from pulsar_proto.commands import simple_frame
-from pulsar_proto.errors import IncompatibleSchema, TopicNotFound
+from pulsar_proto.errors import IncompatibleSchema, MetadataFault, TopicNotFound
+from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.handlers.names import topic_name
+from server.schema.storage import SchemaStorageFault
+from server.schema.types import schema_to_command, version_bytes
 
 if TYPE_CHECKING:
     from server.connection import Connection
 
+VERSION_BYTES = 8
+"""What counts of a version; clients before 2.4 sent 64 bytes that begin with it."""
 
-def get_schema(cnx: "Connection", command: pb.CommandGetSchema) -> None:
+
+def get_schema(cnx: "Connection", command: pb.CommandGetSchema) -> Coroutine[Any, Any, None]:
+    """The newest version, or the one that is asked for. What was deleted is not found."""
     name = topic_name(command.topic)
-    if command.HasField("schema_version") and not command.schema_version:
-        raise IncompatibleSchema("Empty schema version")
-    raise TopicNotFound(f"Topic not found or no-schema {name.full}")
+    version: int | None = None
+    if command.HasField("schema_version"):
+        if not command.schema_version:
+            raise IncompatibleSchema("Empty schema version")
+        if len(command.schema_version) < VERSION_BYTES:
+            raise IncompatibleSchema(f"Schema version of {len(command.schema_version)} bytes")
+        version = int.from_bytes(command.schema_version[:VERSION_BYTES], "big", signed=True)
+    return _get_schema(cnx, command, name, version)
+
+
+async def _get_schema(cnx: "Connection", command: pb.CommandGetSchema, name: TopicName, version: int | None) -> None:
+    registry = cnx.broker.service.schemas.registry
+    try:
+        stored = await (
+            registry.latest(name.schema_id) if version is None else registry.version(name.schema_id, version)
+        )
+    except SchemaStorageFault as error:
+        raise MetadataFault(str(error)) from error
+    if stored is None:
+        raise TopicNotFound(f"Topic not found or no-schema {command.topic}")
+    answer = pb.CommandGetSchemaResponse(
+        request_id=command.request_id,
+        schema=schema_to_command(name.schema_id, stored.schema),
+        schema_version=version_bytes(stored.version),
+    )
+    cnx.write(_get_frame(answer))
 
 
 def refuse_get_schema(command: pb.CommandGetSchema, code: pb.ServerError.ValueType, text: str) -> bytes:
-    return simple_frame(
-        pb.BaseCommand(
-            type=pb.BaseCommand.GET_SCHEMA_RESPONSE,
-            getSchemaResponse=pb.CommandGetSchemaResponse(
-                request_id=command.request_id, error_code=code, error_message=text
-            ),
-        )
-    )
+    return _get_frame(pb.CommandGetSchemaResponse(request_id=command.request_id, error_code=code, error_message=text))
 
 
-def get_or_create_schema(cnx: "Connection", command: pb.CommandGetOrCreateSchema) -> None:
-    """The empty version is what a topic without schema answers (a capture of 4.0.7 holds it)."""
-    name = topic_name(command.topic)
-    if cnx.broker.service.loaded(name) is None:
-        raise TopicNotFound(f"Topic not found {name.full}")
-    cnx.write(_frame(pb.CommandGetOrCreateSchemaResponse(request_id=command.request_id, schema_version=b"")))
+def get_or_create_schema(cnx: "Connection", command: pb.CommandGetOrCreateSchema) -> Coroutine[Any, Any, None]:
+    """What a producer asks that sends a message with another schema than its own."""
+    return _get_or_create_schema(cnx, command, topic_name(command.topic))
+
+
+async def _get_or_create_schema(cnx: "Connection", command: pb.CommandGetOrCreateSchema, name: TopicName) -> None:
+    service = cnx.broker.service
+    try:
+        topic = await service.get_topic(name, create=False)
+    except TopicNotFound as error:
+        raise TopicNotFound(f"Topic not found {command.topic}") from error
+    version = await service.schemas.admit_producer(topic, command.schema)
+    cnx.write(_create_frame(pb.CommandGetOrCreateSchemaResponse(request_id=command.request_id, schema_version=version)))
 
 
 def refuse_get_or_create_schema(
     command: pb.CommandGetOrCreateSchema, code: pb.ServerError.ValueType, text: str
 ) -> bytes:
-    return _frame(
+    return _create_frame(
         pb.CommandGetOrCreateSchemaResponse(request_id=command.request_id, error_code=code, error_message=text)
     )
 
 
-def _frame(answer: pb.CommandGetOrCreateSchemaResponse) -> bytes:
+def _get_frame(answer: pb.CommandGetSchemaResponse) -> bytes:
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=answer))
+
+
+def _create_frame(answer: pb.CommandGetOrCreateSchemaResponse) -> bytes:
     return simple_frame(
         pb.BaseCommand(type=pb.BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, getOrCreateSchemaResponse=answer)
     )

@@ -15,6 +15,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import EffectivePolicies, of_broker
+from server.schema.topic_schemas import TopicSchemas
 from server.topics.client import ClientConnection
 from server.topics.consumer import Consumer, SubType
 from server.topics.producer import Producer
@@ -51,6 +52,8 @@ class BaseTopic(ABC):
     """Every method is called on the loop's thread. `publishing` is set by the subclass."""
 
     publishing: TopicProducers
+    schemas: TopicSchemas | None = None
+    """Set by the broker's service; None: schemas are neither stored nor checked."""
 
     def __init__(self, name: TopicName, settings: TopicSettings, policies: EffectivePolicies | None) -> None:
         """`policies`: what holds at first, see `set_policies`; by default what `settings` say."""
@@ -87,6 +90,17 @@ class BaseTopic(ABC):
         return sum(len(subscription.consumers) for subscription in self.all_subscriptions.values())
 
     @property
+    def consumers_with_schema(self) -> int:
+        """Connected consumers but those that take any schema."""
+        subscriptions = self.all_subscriptions.values()
+        return sum(not consumer.takes_any_schema for each in subscriptions for consumer in each.consumers)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of its messages."""
+        return 0
+
+    @property
     def backlog_entries(self) -> int:
         """Of all durable subscriptions."""
         return 0
@@ -121,7 +135,18 @@ class BaseTopic(ABC):
         """Raises PulsarError. For WaitForExclusive the first, "not ready" answer is written here."""
         if self.policies.encryption_required and not command.encrypted:
             raise MetadataFault(f"Encryption is required in {self.name.full}")
-        return await self.publishing.add(cnx, command)
+        schema_version = b""
+        if self.schemas is not None:
+            schema = command.schema if command.HasField("schema") else None
+            schema_version = await self.schemas.admit_producer(self, schema)
+        producer = await self.publishing.add(cnx, command)
+        producer.schema_version = schema_version
+        return producer
+
+    async def admit_schema_of(self, command: pb.CommandSubscribe) -> None:
+        """Before a subscription is made. Raises PulsarError."""
+        if self.schemas is not None and command.HasField("schema"):
+            await self.schemas.admit_consumer(self, command.schema)
 
     @abstractmethod
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:

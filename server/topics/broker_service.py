@@ -18,6 +18,9 @@ from metadata.store import MetadataStore
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
 from pulsar_proto.names import TopicName
 from server.policies.policies import Policies
+from server.schema.registry import SchemaRegistry
+from server.schema.storage import SchemaStorage
+from server.schema.topic_schemas import TopicSchemas
 from server.topics.catalog import Catalog
 from server.topics.base_topic import BaseTopic
 from server.topics.faults import storage_faults_told
@@ -47,6 +50,8 @@ class BrokerService:
         self.policies = Policies(metadata, settings, self._policies_changed)
         self._metadata = metadata
         self._factory = factory
+        storage = SchemaStorage(metadata, factory.bookkeeper, factory.config.quorums)
+        self.schemas = TopicSchemas(SchemaRegistry(storage, factory.clock_ms))
         self._loading: dict[str, asyncio.Task[Topic]] = {}
         self._closing: dict[str, asyncio.Task[None]] = {}
         self._partition_counts: dict[str, int] = {}
@@ -164,6 +169,7 @@ class BrokerService:
                 on_lost=self._lost,
                 policies=self.policies.of(name, ledger.properties),
             )
+            topic.schemas = self.schemas
             await self._prepare(topic)
             if self._is_closed:
                 await topic.close()

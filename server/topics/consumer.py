@@ -62,6 +62,7 @@ class Consumer:
         "priority",
         "sub_type",
         "subscription",
+        "takes_any_schema",
         "told_end",
     )
 
@@ -104,6 +105,8 @@ class Consumer:
         self.counters = ConsumerCounters()
         self.is_closed = False
         self.told_end = False
+        self.takes_any_schema: bool = command.schema.type == pb.Schema.AutoConsume
+        """It asks for each message's schema, and has none of its own."""
         self._framer = MessageFramer(self.consumer_id, partition)
         self._unacked_max = unacked_max
         self._blocked_permits = 0

@@ -89,6 +89,10 @@ class Topic(BaseTopic):
         return self.ledger.terminated is not None
 
     @property
+    def stored_bytes(self) -> int:
+        return self.ledger.total_size
+
+    @property
     def backlog_entries(self) -> int:
         return sum(each.cursor.backlog for each in self.subscriptions.values() if each.cursor.durable)
 
@@ -151,6 +155,7 @@ class Topic(BaseTopic):
 
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
         """Raises PulsarError."""
+        await self.admit_schema_of(command)
         self.check_subscribe(command)
         subscription = await self._subscription_of(command)
         consumer = Consumer(

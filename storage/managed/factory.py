@@ -47,6 +47,8 @@ class ManagedLedgerFactory:
     ) -> None:
         """With `tick_seconds` None there is no timer: somebody calls `tick`."""
         self.config = config
+        self.bookkeeper = bookkeeper
+        self.clock_ms = clock_ms
         self.cache = TailCache(config.managed_ledger_cache_size_mb * MEBIBYTE)
         self.reaper = LedgerReaper(bookkeeper)
         self.ledgers: dict[str, ManagedLedger] = {}

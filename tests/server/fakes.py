@@ -12,8 +12,13 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.broker_context import BrokerContext, ConnectionLimits
 from server.connection import Connection
+from server.policies.effective import EffectivePolicies
+from server.schema.registry import SchemaRegistry
+from server.schema.storage import SchemaStorage
+from server.schema.topic_schemas import TopicSchemas
 from server.topics.client import ClientConnection
 from server.topics.settings import TopicSettings
+from tests.storage.managed.fake_bookkeeper import World
 
 
 class FakeTransport(asyncio.Transport):
@@ -270,6 +275,9 @@ class FakeTopic:
     def __init__(self, service: "FakeService", name: TopicName) -> None:
         self.service = service
         self.name = name
+        self.policies = EffectivePolicies()
+        self.consumers_with_schema = 0
+        self.stored_bytes = 0
         self.producers: list[FakeProducer] = []
         self.consumers: list[FakeConsumer] = []
 
@@ -293,6 +301,8 @@ class FakeService:
 
     def __init__(self) -> None:
         self.settings = TopicSettings()
+        stored = World().session()
+        self.schemas = TopicSchemas(SchemaRegistry(SchemaStorage(stored.metadata(), stored.as_client(), (1, 1, 1)), int))
         self.topics: dict[str, FakeTopic] = {}
         self.stored: set[str] = set()
         self.partitions: dict[str, int] = {}

@@ -189,10 +189,12 @@ class TestSchemasAndTheRest:
     async def test_get_or_create_schema(self) -> None:
         peer, _ = await producing()
         schema = pb.Schema(name="s", schema_data=b"", type=pb.Schema.String)
+        given = []
         for topic in (TOPIC, "persistent://public/default/notloaded"):
             peer.say(command("GET_OR_CREATE_SCHEMA", "getOrCreateSchema", request_id=31, topic=topic, schema=schema))
-        loaded, missing = (each.getOrCreateSchemaResponse for each in await peer.answers())
-        assert (loaded.schema_version, loaded.HasField("error_code")) == (b"", False)
+            given.append((await peer.answer()).getOrCreateSchemaResponse)
+        loaded, missing = given
+        assert (loaded.schema_version, loaded.HasField("error_code")) == (bytes(8), False)
         assert (missing.error_code, missing.error_message) == (
             pb.TopicNotFound,
             "Topic not found persistent://public/default/notloaded",

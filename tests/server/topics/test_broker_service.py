@@ -14,6 +14,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.broker_service import BrokerService, TopicBusy
 from server.topics.settings import TopicSettings
 from server.topics.topic import Topic
+from storage.managed.config import ManagedLedgerConfig
 from storage.managed.errors import AppendFault, ManagedLedgerFenced
 from storage.managed.errors import MetadataFault as StoreFault
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
@@ -27,6 +28,9 @@ class FakeFactory:
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
+        self.bookkeeper = None
+        self.config = ManagedLedgerConfig()
+        self.clock_ms = int
         self.opened: list[str] = []
         self.closed: list[str] = []
         self.gate: asyncio.Event | None = None
