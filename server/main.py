@@ -7,9 +7,9 @@ import argparse
 from collections.abc import Sequence
 
 from magnetar import __version__
-from server.commands import bookie, standalone
+from server.commands import bookie, standalone, tokens
 
-COMMANDS = (standalone, bookie)
+COMMANDS = (standalone, bookie, tokens)
 """In the order of `magnetar --help`."""
 
 EXAMPLES = """\
