@@ -40,7 +40,7 @@ GROUPS_IN_WINDOW = 10
 
 async def serve(folder: str) -> None:
     """The child: prints its port, ends with its standard input."""
-    config = BookieConfig(journal_directory=f"{folder}/journal", ledger_directories=(f"{folder}/ledgers",))
+    config = BookieConfig(journal_directories=(f"{folder}/journal",), ledger_directories=(f"{folder}/ledgers",))
 
     async def ledgers() -> set[int]:
         return {LEDGER_ID}

@@ -206,7 +206,7 @@ class Standalone:
         assert instance is not None, "initialize_cluster made it"
         folder = self._options.data_dir
         bookie = await Bookie.open(
-            config.bookie(journal_directory=folder / "journal", ledger_directories=(folder / "ledgers",)),
+            config.bookie(journal_directories=(folder / "journal",), ledger_directories=(folder / "ledgers",)),
             bookie_id=BOOKIE_ID,
             instance_id=instance.value.decode(),
             list_ledgers=partial(list_ledgers, store),

@@ -66,11 +66,11 @@ class ServerConfig:
             places = sorted({self.places[name] for name in chosen if name in str(error)})
             raise ConfigError(f"{', '.join(places) or 'configuration'}: {error}") from error
 
-    def bookie(self, *, journal_directory: Path, ledger_directories: tuple[Path, ...]) -> BookieConfig:
+    def bookie(self, *, journal_directories: tuple[Path, ...], ledger_directories: tuple[Path, ...]) -> BookieConfig:
         """Raises ConfigError."""
         fixed: dict[str, object] = {
-            "journal_directory": os.fspath(journal_directory),
-            "ledger_directories": tuple(os.fspath(directory) for directory in ledger_directories),
+            "journal_directories": tuple(map(os.fspath, journal_directories)),
+            "ledger_directories": tuple(map(os.fspath, ledger_directories)),
         }
         threshold = self.values.get("disk_usage_threshold")
         if isinstance(threshold, float) and "disk_usage_lwm_threshold" not in self.values:

@@ -242,10 +242,8 @@ def zookeeper_of(config: ServerConfig, process: BookieServerConfig) -> str:
 
 def storage_config(config: ServerConfig, process: BookieServerConfig) -> BookieConfig:
     """Defaults that are right for a bookie of a cluster where standalone's are not. Raises ConfigError."""
-    if len(process.journal_directories) > 1:
-        raise ConfigError("journalDirectories: this version takes one")
     storage = config.bookie(
-        journal_directory=Path(process.journal_directories[0]),
+        journal_directories=tuple(map(Path, process.journal_directories)),
         ledger_directories=tuple(map(Path, process.ledger_directories)),
     )
     defaults = {name: value for name, value in CLUSTER_DEFAULTS.items() if name not in config.values}

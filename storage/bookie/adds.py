@@ -59,7 +59,7 @@ class Waiting(NamedTuple):
 
 
 class AddPath:
-    """`mode` is set by the service; `start` must have been called with the opened journal."""
+    """`mode` is set by the service; `start` must have been called with the opened journals."""
 
     def __init__(
         self, config: BookieConfig, states: LedgerStates, cache: WriteCache, read_ahead: ReadAheadCache
@@ -71,13 +71,13 @@ class AddPath:
         self._queue_bytes = config.journal_queue_bytes
         self._waiting_bytes_max = config.waiting_adds_bytes
         self._throttle_seconds = config.db_storage_max_throttle_time_ms / 1000
-        self._journal: Journal
+        self._journals: Sequence[Journal] = ()
         self._checkpointer: Checkpointer
         self.mode = Mode.WRITABLE
         self.takes_high_priority = False
         """While read-only: recovery adds are taken still."""
-        self.position: JournalPosition
-        """Behind the last durable batch, as far as the loop knows."""
+        self.positions: list[JournalPosition] = []
+        """Of each journal, behind its last durable batch, as far as the loop knows."""
         self.pending_bytes = 0
         self._waiting: deque[Waiting] = deque()
         self.waiting_bytes = 0
@@ -89,8 +89,8 @@ class AddPath:
         self.added_bytes = 0
         self.rejected_groups = 0
 
-    def start(self, journal: Journal, checkpointer: Checkpointer) -> None:
-        self._journal = journal
+    def start(self, journals: Sequence[Journal], checkpointer: Checkpointer) -> None:
+        self._journals = journals
         self._checkpointer = checkpointer
 
     def add(
@@ -165,18 +165,19 @@ class AddPath:
         if ledger_id in self._read_ahead:
             self._read_ahead.replaced(ledger_id, min(entry_ids), max(entry_ids))
         self.pending_bytes += size
+        journal = self._journals[ledger_id % len(self._journals)]
         if state.key_durable:
-            self._journal.submit((entries, lengths, size, (), (entry_ids, done, None)))
+            journal.submit((entries, lengths, size, (), (entry_ids, done, None)))
         else:
             controls: tuple[bytes, ...] = (ledger_key_record(ledger_id, master_key),)
             if state.fenced and not state.fence_durable:
                 controls += (fence_record(ledger_id),)
-            self._journal.submit((entries, lengths, size, controls, (entry_ids, done, state)))
+            journal.submit((entries, lengths, size, controls, (entry_ids, done, state)))
         self._checkpointer.touch()
 
-    def committed(self, result: Committed) -> None:
-        """One fsync of the journal is over: answers all of its groups."""
-        self.position = result.position
+    def committed(self, journal: int, result: Committed) -> None:
+        """One fsync of a journal (by its place in the configuration) is over: answers all of its groups."""
+        self.positions[journal] = result.position
         if result.error is None:
             self._answer_durable(result)
         else:
@@ -333,7 +334,8 @@ class AddPath:
     def _write_record(self, state: LedgerState, record: bytes, done: AddDone) -> None:
         """`done((), rc)` when the record is durable, or cannot be."""
         controls = (record,) if state.key_durable else (ledger_key_record(state.ledger_id, state.master_key), record)
-        self._journal.submit(([], [], 0, controls, ((), done, state)))
+        journal = self._journals[state.ledger_id % len(self._journals)]
+        journal.submit(([], [], 0, controls, ((), done, state)))
         self._checkpointer.touch()
 
     def ledger_deleted(self, ledger_id: int) -> None:

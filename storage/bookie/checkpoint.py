@@ -9,7 +9,7 @@ import asyncio
 import logging
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from enum import Enum
 from typing import NamedTuple
@@ -27,23 +27,32 @@ from storage.bookie.write_cache import CacheHalf, WriteCache
 
 log = logging.getLogger(__name__)
 
-_MARK = struct.Struct(">4sIQQQQ")
+_MARK_HEAD = struct.Struct(">4sI")
+_COUNT = struct.Struct(">I")
+_POSITION = struct.Struct(">QQQ")
+_SEQUENCE = struct.Struct(">Q")
 _CRC = struct.Struct(">I")
 _MARK_MAGIC = b"MGMK"
-_MARK_VERSION = 1
+_ONE_JOURNAL = 1
+_SEVERAL_JOURNALS = 2
 _RELEASED_AT_ONCE = 1024
 
 
-class Mark(NamedTuple):
-    """From where the journal is to be replayed, and what the index must at least contain."""
+Positions = tuple[JournalPosition, ...]
+"""One for each journal, in the order of the configuration."""
 
-    position: JournalPosition
+
+class Mark(NamedTuple):
+    """From where the journals are to be replayed, and what the index must at least contain."""
+
+    positions: Positions
     index_sequence: int
 
 
 class MarkFile:
-    """The mark on disk: "MGMK", u32 version 1, u64 journal id, u64 offset, u64 sequence of the next batch, u64 index
-    sequence, u32 CRC32C of all before. Replaced as a whole."""
+    """The mark on disk: "MGMK", u32 version, for each journal u64 journal id, u64 offset and u64 sequence of the next
+    batch, then u64 index sequence, u32 CRC32C of all before. Version 1: one journal; version 2: a u32 number of
+    journals follows the version. Replaced as a whole."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -56,25 +65,47 @@ class MarkFile:
                 data = file.read()
         except FileNotFoundError:
             return None
-        if len(data) != _MARK.size + _CRC.size or _CRC.unpack_from(data, _MARK.size)[0] != crc32c(data[: _MARK.size]):
+        if len(data) < _CRC.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32c(data[: -_CRC.size]):
             raise MarkDamaged(f"{self._path} is damaged; restore it from a copy")
-        magic, version, journal_id, offset, sequence, index_sequence = _MARK.unpack_from(data)
-        if magic != _MARK_MAGIC or version != _MARK_VERSION:
-            raise MarkDamaged(f"{self._path} is not a mark that this program knows")
-        self._last = Mark(JournalPosition(journal_id, offset, sequence), index_sequence)
+        try:
+            self._last = _parse_mark(data[: -_CRC.size])
+        except (struct.error, ValueError):
+            raise MarkDamaged(f"{self._path} is not a mark that this program knows") from None
         return self._last
 
     def save(self, mark: Mark) -> None:
         """Durably. Raises OSError; AssertionError for a mark that would move back."""
         if mark == self._last:
             return
-        assert self._last is None or mark.position >= self._last.position, f"mark would move back: {mark}"
-        position = mark.position
-        data = _MARK.pack(
-            _MARK_MAGIC, _MARK_VERSION, position.journal_id, position.offset, position.sequence, mark.index_sequence
-        )
+        before = self._last.positions if self._last is not None else mark.positions
+        pairs = zip(mark.positions, before, strict=True)
+        assert all(new >= old for new, old in pairs), f"mark would move back: {mark}"
+        data = _format_mark(mark)
         replace_file(self._path, data + _CRC.pack(crc32c(data)))
         self._last = mark
+
+
+def _format_mark(mark: Mark) -> bytes:
+    count = len(mark.positions)
+    head = _MARK_HEAD.pack(_MARK_MAGIC, _ONE_JOURNAL if count == 1 else _SEVERAL_JOURNALS)
+    if count > 1:
+        head += _COUNT.pack(count)
+    return head + b"".join([_POSITION.pack(*each) for each in mark.positions]) + _SEQUENCE.pack(mark.index_sequence)
+
+
+def _parse_mark(data: bytes) -> Mark:
+    """Raises ValueError, struct.error."""
+    magic, version = _MARK_HEAD.unpack_from(data)
+    if magic != _MARK_MAGIC or version not in (_ONE_JOURNAL, _SEVERAL_JOURNALS):
+        raise ValueError(version)
+    start, count = _MARK_HEAD.size, 1
+    if version == _SEVERAL_JOURNALS:
+        count, start = _COUNT.unpack_from(data, start)[0], start + _COUNT.size
+    end = start + count * _POSITION.size
+    if len(data) != end + _SEQUENCE.size:
+        raise ValueError(len(data))
+    positions = tuple(JournalPosition(*each) for each in _POSITION.iter_unpack(data[start:end]))
+    return Mark(positions, _SEQUENCE.unpack_from(data, end)[0])
 
 
 class FlushJob:
@@ -82,7 +113,7 @@ class FlushJob:
 
     __slots__ = ("half", "index_failed", "mark", "placed", "states")
 
-    def __init__(self, half: CacheHalf, states: list[tuple[int, bytes]], mark: JournalPosition) -> None:
+    def __init__(self, half: CacheHalf, states: list[tuple[int, bytes]], mark: Positions) -> None:
         self.half = half
         self.states = states
         self.mark = mark
@@ -99,14 +130,14 @@ class Flusher:
         index: EntryIndex,
         reader: EntryReader,
         marks: MarkFile,
-        journal_directory: str,
+        journal_directories: Sequence[str],
         journal_backups: int,
     ) -> None:
         self._writer = writer
         self._index = index
         self._reader = reader
         self._marks = marks
-        self._journal_directory = journal_directory
+        self._journal_directories = journal_directories
         self._journal_backups = journal_backups
 
     def flush(self, job: FlushJob) -> None:
@@ -115,16 +146,18 @@ class Flusher:
             job.placed = self._write_entries(job)
         self._write_index(job)
         self._marks.save(Mark(job.mark, self._index.sequence))
-        drop_journals(self._journal_directory, job.mark, self._journal_backups)
+        for directory, position in zip(self._journal_directories, job.mark, strict=True):
+            drop_journals(directory, position, self._journal_backups)
 
     def _write_entries(self, job: FlushJob) -> list[tuple[int, list[PlacedBlock]]]:
         placed: list[tuple[int, list[PlacedBlock]]] = []
+        generation = sum(position.sequence for position in job.mark)
         try:
             for ledger_id in sorted(job.half.ledgers):
                 table = job.half.ledgers[ledger_id].entries
                 ids = sorted(table)
                 entries = list(map(table.__getitem__, ids))
-                placed.append((ledger_id, self._writer.append(job.mark.sequence, ledger_id, ids, entries)))
+                placed.append((ledger_id, self._writer.append(generation, ledger_id, ids, entries)))
             self._writer.finish()
         except OSError:
             self._writer.abort()
@@ -173,20 +206,20 @@ class Checkpointer:
         flusher: Flusher,
         cache: WriteCache,
         states: LedgerStates,
-        position: Callable[[], JournalPosition],
+        positions: Callable[[], Positions],
         *,
         flush_interval_ms: int,
         on_flushed: Callable[[], None],
         on_failed: Callable[[Exception, bool], None],
     ) -> None:
-        """`position`: the journal position behind what was last made durable. `on_failed(error, fatal)`: not fatal
+        """`positions`: the journals' positions behind what was last made durable. `on_failed(error, fatal)`: not fatal
         means for want of room; `retry` is to be called when there is some."""
         self._loop = asyncio.get_running_loop()
         self._executor = executor
         self._flusher = flusher
         self._cache = cache
         self._states = states
-        self._position = position
+        self._positions = positions
         self._flush_interval = flush_interval_ms / 1000
         self._on_flushed = on_flushed
         self._on_failed = on_failed
@@ -212,7 +245,7 @@ class Checkpointer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        mark = self._position()
+        mark = self._positions()
         half = self._cache.swap()
         self._run(FlushJob(half, self._states.take_changed(), mark))
         return True

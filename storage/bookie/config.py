@@ -12,8 +12,8 @@ _MIB = 1 << 20
 class BookieConfig:
     """Validated when it is made; raises ValueError that names the field."""
 
-    journal_directory: str
-    """journalDirectories; one, created when missing."""
+    journal_directories: tuple[str, ...]
+    """journalDirectories; each has a thread of its own, and a ledger's id says which journal its adds go to."""
     ledger_directories: tuple[str, ...]
     """ledgerDirectories; entry logs go to the one with the most room, the index and the mark live in the first."""
 
@@ -84,10 +84,12 @@ class BookieConfig:
     """Start despite damage inside the journal: what can still be read is replayed, the rest is given up and logged."""
 
     def __post_init__(self) -> None:
-        if not self.journal_directory or not self.ledger_directories or not all(self.ledger_directories):
-            raise ValueError("journal_directory and ledger_directories must be named")
-        if len(set(self.ledger_directories)) != len(self.ledger_directories):
-            raise ValueError("ledger_directories names a directory twice")
+        for name in ("journal_directories", "ledger_directories"):
+            directories = getattr(self, name)
+            if not directories or not all(directories):
+                raise ValueError(f"{name} must be named")
+            if len(set(directories)) != len(directories):
+                raise ValueError(f"{name} names a directory twice")
         may_be_zero = {"journal_max_backups", "minor_compaction_threshold", "major_compaction_threshold"}
         for name in self.__dataclass_fields__:
             value = getattr(self, name)

@@ -85,15 +85,15 @@ class BookieDirectories:
     """The folders of a bookie, locked against other processes from `claim` to `release`."""
 
     def __init__(self, config: BookieConfig, bookie_id: str, instance_id: str) -> None:
-        self.journal = os.path.abspath(config.journal_directory)
+        self.journals = tuple(map(os.path.abspath, config.journal_directories))
         self.ledgers = tuple(map(os.path.abspath, config.ledger_directories))
-        self.cookie = Cookie(bookie_id, (self.journal,), self.ledgers, instance_id)
+        self.cookie = Cookie(bookie_id, self.journals, self.ledgers, instance_id)
         self._may_grow = config.allow_storage_expansion
         self._locks: list[int] = []
 
     @property
     def all(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.journal, *self.ledgers)))
+        return tuple(dict.fromkeys((*self.journals, *self.ledgers)))
 
     @property
     def index(self) -> str:
@@ -152,6 +152,11 @@ class BookieDirectories:
             if cookie.instance_id != mine.instance_id:
                 raise DirectoryMismatch(
                     f"{directory} belongs to cluster instance {cookie.instance_id!r}, this is {mine.instance_id!r}"
+                )
+            if len(cookie.journal_directories) != len(mine.journal_directories):
+                raise DirectoryMismatch(
+                    f"{directory} is one of a bookie with {len(cookie.journal_directories)} journal directories "
+                    f"({', '.join(cookie.journal_directories)}), configured are {len(mine.journal_directories)}"
                 )
             before, now = len(cookie.ledger_directories), len(mine.ledger_directories)
             if before != now and not (self._may_grow and before < now):

@@ -9,7 +9,8 @@
                            then u64 offset of the footer, "MGEE"
 
 A block holds entries of one ledger, in ascending order of ids, and is read and checked as a whole. The generation is
-the journal's sequence number at the checkpoint that first wrote the block; compaction keeps it. Of two copies of an
+the journal's sequence number (the sum of several journals') at the checkpoint that first wrote the block; compaction
+keeps it. Of two copies of an
 entry the one of the higher generation is the newer. All integers are big-endian.
 
 A log that was never closed ends with the last bytes of an entry, which a client chose. The salt, random and different

@@ -12,9 +12,9 @@ from storage.bookie.entry_index import EntryIndex
 from storage.bookie.entry_log import EntryLogs
 from storage.bookie.entry_log_writer import EntryLogWriter
 from storage.bookie.entry_reader import EntryReader
-from storage.bookie.errors import IndexDamaged, MarkDamaged
+from storage.bookie.errors import IndexDamaged, JournalMissing, MarkDamaged
 from storage.bookie.journal_format import EXPLICIT_LAC, FENCE, LEDGER_KEY, ControlRecord, JournalPosition
-from storage.bookie.journal_replay import JournalReplay, list_journals
+from storage.bookie.journal_replay import FIRST_POSITION, JournalReplay, journal_path, list_journals
 from storage.bookie.ledger_state import LedgerStates
 from storage.bookie.write_cache import WriteCache
 
@@ -38,7 +38,7 @@ class Opened:
         self.writer = EntryLogWriter(
             self.logs, log_size_limit=config.log_size_limit, block_bytes=config.entry_block_bytes, open_file=open_file
         )
-        self.journal_end = JournalPosition(1, 0, 1)
+        self.journal_ends: list[JournalPosition] = []
         self.skipped_damage = False
 
     def recover(self, skip_damaged_journal: bool) -> None:
@@ -52,19 +52,31 @@ class Opened:
             )
         for state in self.index.ledger_states():
             self.states.load(state)
-        if mark is None and not list_journals(self.directories.journal) and (len(self.states) or self.logs.ids()):
+        directories = self.directories.journals
+        missing = [directory for directory in directories if not list_journals(directory)]
+        if mark is None and missing == list(directories) and (len(self.states) or self.logs.ids()):
             raise MarkDamaged(f"{self.directories.mark} and all journals are missing, but there are entry logs")
+        if mark is not None and len(mark.positions) != len(directories):
+            raise MarkDamaged(
+                f"{self.directories.mark} is one of {len(mark.positions)} journals, configured are {len(directories)}"
+            )
+        positions = mark.positions if mark is not None else (None,) * len(directories)
         applier = ReplayApplier(self.cache, self.states)
-        position = mark.position if mark is not None else None
-        replay = JournalReplay(self.directories.journal, position, applier.apply, skip_damaged_journal)
-        replay.run()
-        self.journal_end = replay.end
-        self.skipped_damage = replay.skipped
-        if replay.batches:
+        batches = 0
+        for directory, position in zip(directories, positions, strict=True):
+            replay = JournalReplay(directory, position, applier.apply, skip_damaged_journal)
+            replay.run()
+            self.journal_ends.append(replay.end)
+            self.skipped_damage |= replay.skipped
+            batches += replay.batches
+        if mark is None and missing and batches and not skip_damaged_journal:
+            # All were there before the first add was taken.
+            raise JournalMissing(journal_path(missing[0], FIRST_POSITION.journal_id), "the other journals hold batches")
+        if batches:
             log.info(
                 "journal: replayed %d entries in %d batches in %.3f s, %d of deleted ledgers skipped",
                 applier.entries,
-                replay.batches,
+                batches,
                 time.perf_counter() - started,
                 applier.skipped,
             )

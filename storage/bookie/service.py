@@ -1,6 +1,6 @@
 """One bookie: opens its folders, wires its parts, and answers the calls of a BookieChannel.
 
-Threads: the loop's owns all state; the journal's writes and syncs the journal; one flush thread does checkpoints and
+Threads: the loop's owns all state; each journal's writes and syncs its journal; one flush thread does checkpoints and
 garbage collection; a few executor threads read the logs. Each hands its results to the loop with one call.
 """
 
@@ -72,13 +72,13 @@ class Bookie:
         self._read_ahead = ReadAheadCache(config.read_ahead_cache_bytes)
         self._adds = AddPath(config, opened.states, opened.cache, self._read_ahead)
         self._adds.on_journal_failure = self._storage_failed
-        self._adds.position = opened.journal_end
+        self._adds.positions = list(opened.journal_ends)
         flusher = Flusher(
             opened.writer,
             opened.index,
             opened.reader,
             opened.marks,
-            opened.directories.journal,
+            opened.directories.journals,
             config.journal_max_backups,
         )
         self._checkpointer = Checkpointer(
@@ -86,7 +86,7 @@ class Bookie:
             flusher,
             opened.cache,
             opened.states,
-            lambda: self._adds.position,
+            lambda: tuple(self._adds.positions),
             flush_interval_ms=config.flush_interval,
             on_flushed=self._flushed,
             on_failed=self._storage_failed,
@@ -100,7 +100,7 @@ class Bookie:
             opened.reader,
             lambda: self._checkpointer.completed,
         )
-        self._journal: Journal
+        self._journals: list[Journal] = []
         self._collector = GarbageCollector(opened.index, opened.logs, opened.writer, opened.states.__contains__)
         self._maintenance: Maintenance
         self._maintenance_task: asyncio.Task[None]
@@ -140,18 +140,19 @@ class Bookie:
         self, config: BookieConfig, list_ledgers: Callable[[], Awaitable[set[int]]], open_file: OpenFile
     ) -> None:
         opened = self._opened
-        make_journal = partial(
-            Journal,
-            opened.directories.journal,
-            opened.journal_end,
-            self._hand_over,
-            max_file_bytes=config.journal_file_bytes,
-            max_batch_bytes=config.journal_batch_bytes,
-            open_file=open_file,
-        )
-        self._journal = await self._loop.run_in_executor(self._flush_executor, make_journal)
-        self._adds.position = self._journal.start_position
-        self._adds.start(self._journal, self._checkpointer)
+        for number, directory in enumerate(opened.directories.journals):
+            make_journal = partial(
+                Journal,
+                directory,
+                opened.journal_ends[number],
+                partial(self._hand_over, number),
+                max_file_bytes=config.journal_file_bytes,
+                max_batch_bytes=config.journal_batch_bytes,
+                open_file=open_file,
+            )
+            self._journals.append(await self._loop.run_in_executor(self._flush_executor, make_journal))
+        self._adds.positions = [journal.start_position for journal in self._journals]
+        self._adds.start(self._journals, self._checkpointer)
         self._maintenance = Maintenance(
             config, self, self._flush_executor, self._collector, opened.directories.all, list_ledgers
         )
@@ -164,10 +165,10 @@ class Bookie:
         elif self._checkpointer.is_dirty():
             self._checkpointer.touch()
 
-    def _hand_over(self, result: Committed) -> None:
+    def _hand_over(self, journal: int, result: Committed) -> None:
         """On the journal's thread."""
         try:
-            self._loop.call_soon_threadsafe(self._adds.committed, result)
+            self._loop.call_soon_threadsafe(self._adds.committed, journal, result)
         except RuntimeError:
             log.warning("the event loop was closed before the bookie: %d groups go unanswered", len(result.groups))
 
@@ -253,7 +254,8 @@ class Bookie:
         self._maintenance_task.cancel()
         await asyncio.gather(self._maintenance_task, return_exceptions=True)
         run = partial(self._loop.run_in_executor, self._flush_executor)
-        await run(self._journal.close)
+        for journal in self._journals:
+            await run(journal.close)
         try:
             await self._checkpointer.checkpoint()
         except Exception as error:
@@ -265,16 +267,16 @@ class Bookie:
         self._flush_executor.shutdown(wait=False)
 
     def stats(self) -> BookieStats:
-        adds, journal, opened, usage = self._adds, self._journal, self._opened, self._maintenance.usage
+        adds, journals, opened, usage = self._adds, self._journals, self._opened, self._maintenance.usage
         return BookieStats(
             mode=self.mode.value,
             ledgers=len(opened.states),
             added_entries=adds.added_entries,
             added_bytes=adds.added_bytes,
             rejected_groups=adds.rejected_groups,
-            journal_batches=journal.batches,
-            journal_bytes=journal.bytes_written,
-            journal_busy_seconds=journal.busy_seconds,
+            journal_batches=sum(journal.batches for journal in journals),
+            journal_bytes=sum(journal.bytes_written for journal in journals),
+            journal_busy_seconds=sum(journal.busy_seconds for journal in journals),
             journal_queue_bytes=adds.pending_bytes,
             write_cache_bytes=opened.cache.size,
             waiting_adds_bytes=adds.waiting_bytes,

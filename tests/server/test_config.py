@@ -90,8 +90,8 @@ def test_without_a_file_everything_has_its_default() -> None:
     assert config.fill(TopicSettings) == TopicSettings()
     assert config.fill(ConnectionLimits) == ConnectionLimits()
     assert config.managed_ledgers(bookies=1) == ManagedLedgerConfig()
-    bookie = config.bookie(journal_directory=Path("/j"), ledger_directories=(Path("/a"), Path("/b")))
-    assert bookie == BookieConfig(journal_directory="/j", ledger_directories=("/a", "/b"))
+    bookie = config.bookie(journal_directories=(Path("/j"),), ledger_directories=(Path("/a"), Path("/b")))
+    assert bookie == BookieConfig(journal_directories=("/j",), ledger_directories=("/a", "/b"))
 
 
 def test_apaches_standalone_file_starts_ours(conf: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -101,7 +101,7 @@ def test_apaches_standalone_file_starts_ours(conf: Path, caplog: pytest.LogCaptu
     managed = config.managed_ledgers(bookies=1)
     assert managed.managed_ledger_default_mark_delete_rate_limit == 0.1
     assert managed.managed_ledger_cache_size_mb == ManagedLedgerConfig().managed_ledger_cache_size_mb
-    bookie = config.bookie(journal_directory=Path("/j"), ledger_directories=(Path("/l"),))
+    bookie = config.bookie(journal_directories=(Path("/j"),), ledger_directories=(Path("/l"),))
     assert (bookie.flush_interval, bookie.gc_wait_time, bookie.disk_usage_warn_threshold) == (60_000, 300_000, 0.99)
     assert bookie.db_storage_write_cache_max_size_mb > 0
     config.fill(ConnectionLimits)
@@ -183,13 +183,13 @@ def test_what_only_the_settings_class_can_see_is_refused_with_its_place() -> Non
         config.managed_ledgers()
     with pytest.raises(ConfigError, match="--set: diskUsageLwmThreshold=1"):
         load_config(None, {"diskUsageLwmThreshold": "1"}).bookie(
-            journal_directory=Path("/j"), ledger_directories=(Path("/l"),)
+            journal_directories=(Path("/j"),), ledger_directories=(Path("/l"),)
         )
 
 
 def test_a_lower_disk_threshold_lowers_its_low_water_mark() -> None:
     config = load_config(None, {"diskUsageThreshold": "0.5"})
-    bookie = config.bookie(journal_directory=Path("/j"), ledger_directories=(Path("/l"),))
+    bookie = config.bookie(journal_directories=(Path("/j"),), ledger_directories=(Path("/l"),))
     assert (bookie.disk_usage_threshold, bookie.disk_usage_lwm_threshold) == (0.5, 0.5)
 
 
@@ -240,8 +240,10 @@ def test_every_field_named_like_a_java_key_can_be_set() -> None:
     settable = {field for key in KEYS.values() for field in key.fields}
     unset = {field.name for settings in SETTINGS for field in fields(settings)} - settable
     assert unset == {
-        "journal_directory",
+        "journal_directories",
         "ledger_directories",
+        "allow_storage_expansion",
+        "force_read_only_bookie",
         "journal_batch_max_kb",
         "journal_queue_max_mb",
         "read_ahead_kb",

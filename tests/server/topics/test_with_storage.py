@@ -95,7 +95,7 @@ class Process:
 @asynccontextmanager
 async def process(folder: Path, store: MemoryStore) -> AsyncIterator[Process]:
     bookie = await Bookie.open(
-        BookieConfig(journal_directory=str(folder / "journal"), ledger_directories=(str(folder / "ledgers"),)),
+        BookieConfig(journal_directories=(str(folder / "journal"),), ledger_directories=(str(folder / "ledgers"),)),
         bookie_id="bookie",
         list_ledgers=partial(list_ledgers, store),
     )
@@ -252,4 +252,4 @@ async def test_seek_and_the_last_message_id_find_what_is_stored(tmp_path: Path) 
         await consumer.subscription.reset(Position(-1, -1))
         assert consumer.subscription.cursor.backlog == 120
         await broker.service.delete_topic(NAME, force=True)
-        assert not await broker.service.topic_exists(NAME)
+        assert not await broker.service.catalog.topic_exists(NAME)

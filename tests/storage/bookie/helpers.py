@@ -26,7 +26,7 @@ def entries_of(ledger_id: int, entry_ids: Sequence[int], size: int = 0) -> list[
 
 def config_in(folder: Path, **values: Any) -> BookieConfig:
     defaults: dict[str, Any] = {
-        "journal_directory": str(folder / "journal"),
+        "journal_directories": (str(folder / "journal"),),
         "ledger_directories": (str(folder / "ledgers"),),
         "disk_usage_threshold": 0.999,
         "disk_usage_lwm_threshold": 0.999,

@@ -26,7 +26,7 @@ from tests.storage.bookie.helpers import (
 
 
 def mark(journal_id: int, offset: int) -> Mark:
-    return Mark(JournalPosition(journal_id, offset, 10), 5)
+    return Mark((JournalPosition(journal_id, offset, 10),), 5)
 
 
 def test_the_mark_reads_back_and_never_moves_back(tmp_path: Path) -> None:

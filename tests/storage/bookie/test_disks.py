@@ -13,7 +13,7 @@ MB = 1 << 20
 def rules() -> DiskRules:
     return DiskRules(
         BookieConfig(
-            journal_directory="j",
+            journal_directories=("j",),
             ledger_directories=("l",),
             disk_usage_threshold=0.95,
             disk_usage_lwm_threshold=0.9,
@@ -63,12 +63,12 @@ def test_measuring_reads_the_fullest_disk(tmp_path: Path) -> None:
         ("journal_max_size_mb", 0),
         ("flush_interval", -1),
         ("disk_usage_threshold", 1.5),
-        ("journal_directory", ""),
+        ("journal_directories", ("",)),
         ("ledger_directories", ("l", "l")),
         ("disk_usage_lwm_threshold", 0.995),
     ],
 )
 def test_a_bad_setting_is_named(field: str, value: object) -> None:
-    settings: dict[str, object] = {"journal_directory": "j", "ledger_directories": ("l",)}
+    settings: dict[str, object] = {"journal_directories": ("j",), "ledger_directories": ("l",)}
     with pytest.raises(ValueError, match=field.rsplit("_", 1)[0]):
         BookieConfig(**settings | {field: value})  # type: ignore[arg-type]

@@ -32,7 +32,9 @@ async def channel(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     async def known() -> set[int]:
         return {7}
 
-    config = BookieConfig(journal_directory=str(tmp_path / "journal"), ledger_directories=(str(tmp_path / "ledgers"),))
+    config = BookieConfig(
+        journal_directories=(str(tmp_path / "journal"),), ledger_directories=(str(tmp_path / "ledgers"),)
+    )
     bookie = await Bookie.open(config, bookie_id="b0", list_ledgers=known)
     try:
         yield bookie

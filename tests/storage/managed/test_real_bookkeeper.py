@@ -44,7 +44,7 @@ class Server:
 async def server(folder: Path, store: MemoryStore) -> AsyncIterator[Server]:
     """Ends as a process that dies would, as far as ledgers and cursors are concerned: nothing of them is closed."""
     bookie = await Bookie.open(
-        BookieConfig(journal_directory=str(folder / "journal"), ledger_directories=(str(folder / "ledgers"),)),
+        BookieConfig(journal_directories=(str(folder / "journal"),), ledger_directories=(str(folder / "ledgers"),)),
         bookie_id="bookie",
         list_ledgers=partial(list_ledgers, store),
     )
