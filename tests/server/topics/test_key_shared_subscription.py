@@ -12,7 +12,7 @@ from server.topics.consumer import Consumer
 from server.topics.key_shared_dispatcher import KeySharedDispatcher
 from tests.server.topics.scene import FakeConnection, Scene, ack, payload, settle
 
-SPLIT = {"subscription_key_shared_use_consistent_hashing": False}
+SPLIT: dict[str, Any] = {"subscription_key_shared_use_consistent_hashing": False}
 
 
 async def sticky(scene: Scene, cnx: FakeConnection, *ranges: tuple[int, int], name: str = "c") -> Consumer:
