@@ -54,6 +54,8 @@ RULES_WITHOUT_IO = (
     "metadata/zk_answers.py",
     "storage/ledger/quorum.py",
     "storage/ledger/placement.py",
+    "storage/ledger/rack_placement.py",
+    "storage/ledger/bookie_health.py",
     "storage/ledger/append.py",
     "storage/ledger/read.py",
     "storage/ledger/recover.py",

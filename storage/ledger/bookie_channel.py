@@ -5,7 +5,7 @@ BookKeeper's v2 protocol (`pulsar_proto.bookie_wire.BookieRc`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 AddDone = Callable[[Sequence[int], int], None]
 """(entry ids, return code). Called on the loop's thread, never from inside add_entries. May come in several calls
@@ -34,3 +34,30 @@ class BookieChannel(Protocol):
         """Stored entries from `first_entry_id` on without a gap: at least one, fewer than asked at a limit, at the end
         or before an unreadable entry. Does not stop at the LAC: the caller clips. Raises BookieError when the first
         cannot be read."""
+
+
+class LacAnswer(NamedTuple):
+    """READ_LAC: the body of the last WRITE_LAC, and the bookie's last entry; either may be missing."""
+
+    explicit: bytes | None
+    last_entry: bytes | None
+
+
+class Polled(NamedTuple):
+    """A long poll's answer."""
+
+    last_add_confirmed: int
+    entry_id: int
+    """-1 without an entry: nothing new, or another bookie has it."""
+    entry: bytes | None
+
+
+@runtime_checkable
+class LacChannel(Protocol):
+    """What only protocol v3 has. Methods raise BookieError, ConnectionError, TimeoutError."""
+
+    async def read_lac(self, ledger_id: int) -> LacAnswer: ...
+
+    async def write_lac(self, ledger_id: int, lac: int, master_key: bytes, body: bytes) -> None: ...
+
+    async def long_poll(self, ledger_id: int, previous_lac: int, timeout_ms: int) -> Polled: ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class LedgerConfig:
     """Field names follow BookKeeper's client keys.
 
-    Both deadlines are seconds, > 0. BookKeeper's default is 5, a Pulsar broker sets both to
+    Times are seconds. BookKeeper's default of both deadlines is 5, a Pulsar broker sets them to
     `bookkeeperClientTimeoutInSeconds` = 30.
     """
 
@@ -16,6 +16,20 @@ class LedgerConfig:
 
     read_entry_timeout_sec: float = 30.0
     """readEntryTimeoutSec: a read left unanswered this long goes to the next replica."""
+
+    speculative_read_timeout_sec: float = 2.0
+    """speculativeReadTimeout: the next replica is asked as well when the first is silent so long, then after twice as
+    long; 0: only after a failure (a Pulsar broker's default)."""
+
+    explicit_lac_interval_sec: float = 0.0
+    """explicitLacInterval: how often an idle writer tells its bookies its LAC, for readers that tail the ledger; 0:
+    never. Needs bookies that speak v3."""
+
+    bookie_errors_max: int = 5
+    """bookieErrorThresholdPerInterval, in a minute: more put the bookie into quarantine; 0 turns that off."""
+
+    bookie_quarantine_time_sec: float = 1800.0
+    """bookieQuarantineTimeSeconds: so long it gets no new ledgers while there are others."""
 
     lagging_bytes_max: int = 64 * 1024 * 1024
     """With an ack quorum below the write quorum: a bookie further behind the last add than this is replaced. Without
@@ -32,5 +46,9 @@ class LedgerConfig:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive, is {getattr(self, name)}")
+            value = getattr(self, name)
+            if value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
+                raise ValueError(f"{name} must be positive, is {value}")
+
+
+_MAY_BE_ZERO = {"speculative_read_timeout_sec", "explicit_lac_interval_sec", "bookie_errors_max"}

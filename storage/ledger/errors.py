@@ -100,6 +100,10 @@ class AddQuorumTimeout(LedgerError, code=-21, retriable=True):
     """The ack quorum was not reached in time."""
 
 
+class DuplicateEntryId(LedgerError, code=-22):
+    """An entry of that id was added before."""
+
+
 class BookieTimeout(BookieFault, code=-23, retriable=True):
     """The bookie did not answer before the deadline."""
 

@@ -4,16 +4,29 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from pulsar_proto.bookie_wire import BookieError
 from pulsar_proto.entry_digest import EntryCodec, entry_length
 from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
 from storage.ledger.append import Append, Phase
-from storage.ledger.channels import ChannelOf
+from storage.ledger.bookie_channel import LacChannel
+from storage.ledger.channels import ChannelOf, find_channel
 from storage.ledger.config import LedgerConfig
-from storage.ledger.errors import ClientClosed, IncorrectParameter, LedgerClosed, LedgerError, ReadFault
+from storage.ledger.errors import (
+    BookieHandleNotAvailable,
+    ClientClosed,
+    IllegalOperation,
+    IncorrectParameter,
+    LedgerClosed,
+    LedgerError,
+    ReadFault,
+    error_class,
+)
 from storage.ledger.fragments import last_fragment, writer_closed, writer_ensemble
 from storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
 from storage.ledger.placement import ReplaceFailed
+from storage.ledger.quorum import write_set
 from storage.ledger.reader import EntryReader
+from storage.ledger.watch import NO_WATCH, BookieWatch
 from storage.ledger.writer import EntryWriter
 
 logger = logging.getLogger(__name__)
@@ -53,12 +66,15 @@ class WriteHandle:
 
     __slots__ = (
         "__weakref__",
+        "_channel_of",
         "_closing",
         "_codec",
         "_end_error",
         "_ensembles",
+        "_lac_told",
         "_loop",
         "_machine",
+        "_master_key",
         "_on_end",
         "_reader",
         "_writer",
@@ -75,8 +91,13 @@ class WriteHandle:
         channel_of: ChannelOf,
         config: LedgerConfig,
         on_end: Callable[["WriteHandle"], None],
+        watch: BookieWatch = NO_WATCH,
     ) -> None:
         metadata = ensembles.ledger.metadata
+        self._channel_of = channel_of
+        self._master_key = master_key
+        self._lac_told = -1
+        """The LAC that the bookies know: of the last entry sent, or told by itself."""
         self.ledger_id = metadata.ledger_id
         self.payload_offset = codec.payload_offset
         """Bytes before the payload in each stored entry."""
@@ -84,7 +105,7 @@ class WriteHandle:
         self._codec = codec
         self._ensembles = ensembles
         self._on_end = on_end
-        self._reader = EntryReader(metadata.ledger_id, master_key, codec, channel_of, config)
+        self._reader = EntryReader(metadata.ledger_id, master_key, codec, channel_of, config, watch)
         self._writer = EntryWriter(
             metadata.ledger_id,
             master_key,
@@ -93,6 +114,7 @@ class WriteHandle:
             channel_of=channel_of,
             keeper=ensembles,
             config=config,
+            watch=watch,
             on_end=self._ended,
         )
         self._machine = self._writer.machine
@@ -135,7 +157,8 @@ class WriteHandle:
         if machine.phase is Phase.ENDED:
             return self._refuse(payloads, done)
         first = machine.last_add_pushed + 1
-        entries = self._codec.pack_run(first, machine.last_add_confirmed, machine.length, payloads)
+        lac = self._lac_told = machine.last_add_confirmed
+        entries = self._codec.pack_run(first, lac, machine.length, payloads)
         append = Append(first, entries, entry_length(entries[-1]), done)
         self._writer.submit(append)
         return append
@@ -162,6 +185,38 @@ class WriteHandle:
         """As `ReadHandle.read`, of confirmed entries."""
         check_range(self.ledger_id, first, last, self.last_add_confirmed)
         return await self._reader.read(self.metadata, first, last, max_bytes)
+
+    async def tell_lac(self) -> None:
+        """Writes the LAC to the bookies of its entry (explicit LAC), so that readers who tail the ledger see the last
+        entries before another is added. Nothing to do when an entry told it already, or the handle has ended.
+
+        Raises IllegalOperation for bookies without protocol v3, else the LedgerError of the bookie that kept it from
+        the ack quorum.
+        """
+        lac = self.last_add_confirmed
+        if not self.is_open or lac <= self._lac_told:
+            return
+        metadata = self.metadata
+        members = self._machine.ensemble
+        asks = [
+            self._tell_lac(members[index], lac)
+            for index in write_set(lac, metadata.ensemble_size, metadata.write_quorum)
+        ]
+        results = await asyncio.gather(*asks, return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if len(results) - len(failures) < metadata.ack_quorum:
+            raise failures[0]
+        self._lac_told = max(lac, self._lac_told)
+
+    async def _tell_lac(self, bookie: str, lac: int) -> None:
+        channel = find_channel(self._channel_of, bookie)
+        if not isinstance(channel, LacChannel):
+            raise IllegalOperation(f"bookie {bookie} takes no LAC by itself")
+        try:
+            await channel.write_lac(self.ledger_id, lac, self._master_key, self._codec.pack_lac(lac))
+        except (BookieError, OSError) as error:  # TimeoutError is an OSError
+            rc = int(error.rc) if isinstance(error, BookieError) else BookieHandleNotAvailable.code
+            raise error_class(rc, reading=False)(f"ledger {self.ledger_id}, bookie {bookie}: {error}") from error
 
     async def close(self) -> None:
         """Ends the writer and closes the ledger at its LAC; unconfirmed appends fail with LedgerClosed first.
@@ -249,6 +304,12 @@ class ReadHandle:
     @property
     def is_closed(self) -> bool:
         return self.metadata.state is LedgerState.CLOSED
+
+    async def read_unconfirmed(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
+        """As `read`, also beyond the LAC: such entries may yet turn out not to be part of the ledger, or be missing
+        (NoSuchEntry)."""
+        check_range(self.ledger_id, first, last, last)
+        return await self._reader.read(self.metadata, first, last, max_bytes)
 
     async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
         """Whole stored entries from `first` on, ids and digests verified, in order without a gap.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError, NotEmptyError
-from metadata.store import MetadataStore
+from metadata.store import CancelWatch, MetadataStore
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ledger_record import LEDGERS_ROOT, LedgerMetadata, ledger_path
 from storage.ledger.errors import LedgerExists, MetadataDamaged, MetadataFault, MetadataVersion, NoSuchLedger
@@ -60,17 +60,35 @@ class LedgerMetadataDriver:
         for _ in range(CREATE_ATTEMPTS_MAX):
             with _as_ledger_errors("new ledger id"):
                 ledger_id = await self._next_id()
-            metadata = replace(draft, ledger_id=ledger_id, ctoken=ctoken)
-            path = self.path(ledger_id)
-            with _as_ledger_errors("create"):
-                try:
-                    created = await self._store.create(path, metadata.serialize(), make_parents=True)
-                    return Versioned(metadata, created.stat.version)
-                except NodeExistsError:
-                    record = await self._store.get(path)
-                if record is not None and LedgerMetadata.parse(ledger_id, record.value).ctoken == ctoken:
-                    return Versioned(metadata, record.stat.version)
+            created = await self._create(replace(draft, ledger_id=ledger_id, ctoken=ctoken))
+            if created is not None:
+                return created
         raise LedgerExists(f"{CREATE_ATTEMPTS_MAX} new ledger ids in a row were taken")
+
+    async def create_as(self, draft: LedgerMetadata, ctoken: int) -> Versioned:
+        """Writes a new ledger's record under the draft's own id. Raises LedgerExists."""
+        metadata = replace(draft, ctoken=ctoken)
+        created = await self._create(metadata)
+        if created is None:
+            raise LedgerExists(f"ledger {draft.ledger_id}")
+        return created
+
+    async def _create(self, metadata: LedgerMetadata) -> Versioned | None:
+        """None when another ledger has the id."""
+        path = self.path(metadata.ledger_id)
+        with _as_ledger_errors("create"):
+            try:
+                created = await self._store.create(path, metadata.serialize(), make_parents=True)
+                return Versioned(metadata, created.stat.version)
+            except NodeExistsError:
+                record = await self._store.get(path)
+            if record is None or LedgerMetadata.parse(metadata.ledger_id, record.value).ctoken != metadata.ctoken:
+                return None
+            return Versioned(metadata, record.stat.version)
+
+    def watch(self, ledger_id: int, changed: Callable[[], None]) -> CancelWatch:
+        """Calls back on the loop after each change of the ledger's record; the callback must not raise or block."""
+        return self._store.watch(self.path(ledger_id), lambda event: changed())
 
     async def read(self, ledger_id: int) -> Versioned:
         """Raises NoSuchLedger."""

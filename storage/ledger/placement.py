@@ -1,13 +1,27 @@
 """Which bookies make an ensemble, and which one replaces a failed member. No I/O; randomness is an argument.
 
-Any choice is compatible with Apache's clients: they read the ensemble from the metadata. A rack-aware choice will take
-the place of `rng.sample` here.
+Any choice is compatible with Apache's clients: they read the ensemble from the metadata. `Placement` is the place for
+another policy; `rack_placement` has one.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
+from typing import Protocol
 
 from storage.ledger.errors import NotEnoughBookies
+from storage.ledger.fragments import Members
+
+
+class Placement(Protocol):
+    """What a ledger client asks for bookies. Bookies to `avoid` are taken only when there are not enough others."""
+
+    def choose(self, ensemble_size: int, write_quorum: int, avoid: Collection[str]) -> Members:
+        """Raises NotEnoughBookies."""
+
+    def replace(
+        self, members: Members, failed: Mapping[int, str], write_quorum: int, avoid: Collection[str]
+    ) -> Members:
+        """As `replace_failed`. Raises NotEnoughBookies."""
 
 
 def choose_ensemble(
@@ -49,23 +63,43 @@ def replace_failed(
     return tuple(changed)
 
 
-ReplaceFailed = Callable[[tuple[str, ...], Mapping[int, str]], tuple[str, ...]]
+class AnyBookies:
+    """The placement that knows of no racks: any writable bookies."""
+
+    def __init__(self, writable: Callable[[], Sequence[str]], rng: Random) -> None:
+        self._writable = writable
+        self._rng = rng
+
+    def choose(self, ensemble_size: int, write_quorum: int, avoid: Collection[str]) -> Members:
+        return choose_ensemble(self._writable(), ensemble_size, self._rng, avoid=avoid)
+
+    def replace(
+        self, members: Members, failed: Mapping[int, str], write_quorum: int, avoid: Collection[str]
+    ) -> Members:
+        return replace_failed(members, failed, self._writable(), self._rng, avoid=avoid)
+
+
+ReplaceFailed = Callable[[Members, Mapping[int, str]], Members]
 """(members, failed: index -> bookie) -> members with at least one replaced. Raises NotEnoughBookies."""
 
 
 class SpareBookies:
     """`ReplaceFailed` for one handle: bookies that failed it before come back only when no other is left."""
 
-    __slots__ = ("_failed", "_rng", "_writable")
+    __slots__ = ("_avoid", "_failed", "_placement", "_write_quorum")
 
-    def __init__(self, writable: Callable[[], Sequence[str]], rng: Random) -> None:
-        self._writable = writable
-        self._rng = rng
+    def __init__(
+        self, placement: Placement, write_quorum: int, avoid: Callable[[], Collection[str]] = frozenset
+    ) -> None:
+        """`avoid()`: bookies that the client as a whole has quarantined."""
+        self._placement = placement
+        self._write_quorum = write_quorum
+        self._avoid = avoid
         self._failed: set[str] = set()
 
-    def __call__(self, members: tuple[str, ...], failed: Mapping[int, str]) -> tuple[str, ...]:
+    def __call__(self, members: Members, failed: Mapping[int, str]) -> Members:
         self._failed.update(failed.values())
-        return replace_failed(members, failed, self._writable(), self._rng, avoid=self._failed)
+        return self._placement.replace(members, failed, self._write_quorum, self._failed.union(self._avoid()))
 
 
 def _pick(bookies: Sequence[str], count: int, rng: Random, avoid: Collection[str]) -> list[str]:

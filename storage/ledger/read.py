@@ -3,10 +3,25 @@
 Source: bookkeeper.md 5 "Reads", PendingReadOp and the distribution schedule of Apache's client.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from enum import IntEnum
 
 from storage.ledger.errors import BookieHandleNotAvailable, LedgerError, NoSuchEntry, NoSuchLedgerOnBookie
 from storage.ledger.quorum import write_set
+
+
+class Standing(IntEnum):
+    """How likely a bookie answers a read well; the lower, the sooner it is asked (reorderReadSequenceEnabled)."""
+
+    AVAILABLE = 0
+    READ_ONLY = 1
+    FAILED_LATELY = 2
+    UNAVAILABLE = 3
+
+
+def always_available(_: str) -> Standing:
+    return Standing.AVAILABLE
+
 
 _NOTHING_THERE = (NoSuchEntry, NoSuchLedgerOnBookie)
 
@@ -18,8 +33,10 @@ def replica_order(
     *,
     sticky: int | None = None,
     demoted: Collection[str] = (),
+    standing: Callable[[str], Standing] = always_available,
 ) -> tuple[int, ...]:
-    """Ensemble indices to ask for an entry, in order: its write set, with demoted bookies (lately failed) last.
+    """Ensemble indices to ask for an entry: its write set, ordered by the bookies' standing; `demoted` ones failed this
+    reader lately.
 
     `sticky` starts the order at that index for every entry, so that a sequential reader stays with one bookie and its
     read-ahead. It counts only where every bookie has every entry.
@@ -27,9 +44,14 @@ def replica_order(
     size = len(ensemble)
     start = sticky if sticky is not None and size == write_quorum else entry_id
     order = write_set(start, size, write_quorum)
-    if not demoted:
+    if write_quorum == 1 or (not demoted and standing is always_available):
         return order
-    return tuple(sorted(order, key=lambda index: ensemble[index] in demoted))
+
+    def rank(index: int) -> Standing:
+        bookie = ensemble[index]
+        return max(standing(bookie), Standing.FAILED_LATELY if bookie in demoted else Standing.AVAILABLE)
+
+    return tuple(sorted(order, key=rank))
 
 
 def worse(first: LedgerError | None, new: LedgerError) -> LedgerError:

@@ -1,17 +1,20 @@
 """The shell that reads entries from bookies: one replica after the other, each with a deadline, digests checked.
 
-Which replica comes next, and which error counts, is decided in `read`. Everything returned was verified: ledger id,
-entry id and digest. A bookie that failed is asked last from then on.
+Which replica comes next, and which error counts, is decided in `read`; when a silent one is joined by the next, in
+`hedge`. Everything returned was verified: ledger id, entry id and digest. A bookie that failed is asked last from then
+on.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError
 from pulsar_proto.entry_digest import DigestError, EntryCodec, entry_ids, entry_lac, entry_length
 from pulsar_proto.ledger_record import LedgerMetadata
+from storage.ledger.bookie_channel import LacChannel
 from storage.ledger.channels import ChannelOf, find_channel
 from storage.ledger.config import LedgerConfig
 from storage.ledger.errors import (
@@ -23,7 +26,10 @@ from storage.ledger.errors import (
     error_class,
 )
 from storage.ledger.fragments import Fragment, fragment_of
-from storage.ledger.read import demotes, replica_order, worse
+from storage.ledger.hedge import first_good
+from storage.ledger.read import demotes, replica_order
+from storage.ledger.recover import LastConfirmed
+from storage.ledger.watch import NO_WATCH, BookieWatch
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +48,15 @@ class EntryReader:
     """Reads of one ledger."""
 
     def __init__(
-        self, ledger_id: int, master_key: bytes, codec: EntryCodec, channel_of: ChannelOf, config: LedgerConfig
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        codec: EntryCodec,
+        channel_of: ChannelOf,
+        config: LedgerConfig,
+        watch: BookieWatch = NO_WATCH,
     ) -> None:
+        self._watch = watch
         self._ledger_id = ledger_id
         self._master_key = master_key
         self._codec = codec
@@ -85,24 +98,54 @@ class EntryReader:
         self._verify(bookie, entry, entry_id)
         return LastEntry(entry_id, entry_lac(entry), entry_length(entry))
 
+    async def last_confirmed_of(self, bookie: str) -> LastConfirmed:
+        """The LAC that the bookie knows, by READ_LAC where the channel has it. Raises as `last_entry_of`."""
+        channel = find_channel(self._channel_of, bookie)
+        if not isinstance(channel, LacChannel):
+            last = await self.last_entry_of(bookie)
+            return LastConfirmed(last.lac, last.length)
+        answer = await self._ask(bookie, channel.read_lac(self._ledger_id))
+        lac, length = -1, 0
+        if answer.last_entry is not None and len(answer.last_entry) >= self._codec.payload_offset:
+            self._verify(bookie, answer.last_entry, entry_ids(answer.last_entry)[1])
+            lac, length = entry_lac(answer.last_entry), entry_length(answer.last_entry)
+        if answer.explicit:
+            try:
+                lac = max(lac, self._codec.verify_lac(answer.explicit))
+            except DigestError as error:
+                raise DigestMismatch(f"ledger {self._ledger_id}, from bookie {bookie}: {error}") from error
+        return LastConfirmed(lac, length)
+
+    async def poll(self, bookie: str, previous_lac: int, timeout_sec: float) -> int | None:
+        """The bookie's LAC once it exceeds `previous_lac`, or when the time is over; None from a channel that cannot
+        wait for it. Raises LedgerError."""
+        channel = find_channel(self._channel_of, bookie)
+        if not isinstance(channel, LacChannel):
+            return None
+        asked = channel.long_poll(self._ledger_id, previous_lac, int(timeout_sec * 1000))
+        return (await self._ask(bookie, asked, more_seconds=timeout_sec)).last_add_confirmed
+
     async def _read_run(
         self, metadata: LedgerMetadata, fragment: Fragment, first: int, count: int, max_bytes: int
     ) -> list[bytes]:
         """Every bookie holds every entry: one request brings many, and the reader stays with one bookie."""
-        failure: LedgerError | None = None
         sticky = self._ledger_id % metadata.ensemble_size
-        for index in replica_order(
-            first, fragment.members, metadata.write_quorum, sticky=sticky, demoted=self._demoted
-        ):
-            bookie = fragment.members[index]
+        order = replica_order(
+            first,
+            fragment.members,
+            metadata.write_quorum,
+            sticky=sticky,
+            demoted=self._demoted,
+            standing=self._watch.standing,
+        )
+
+        async def ask(bookie: str) -> list[bytes]:
             channel = find_channel(self._channel_of, bookie)
-            try:
-                entries = await self._ask(bookie, channel.read_entries(self._ledger_id, first, count, max_bytes))
-                return self._valid_prefix(bookie, first, entries[:count])
-            except LedgerError as error:
-                failure = worse(failure, error)
-        assert failure is not None
-        raise failure
+            entries = await self._ask(bookie, channel.read_entries(self._ledger_id, first, count, max_bytes))
+            return self._valid_prefix(bookie, first, entries[:count])
+
+        questions = [partial(ask, fragment.members[index]) for index in order]
+        return await first_good(questions, self._config.speculative_read_timeout_sec)
 
     async def _read_striped(
         self, metadata: LedgerMetadata, fragment: Fragment, first: int, last: int, max_bytes: int
@@ -127,20 +170,21 @@ class EntryReader:
         return entries
 
     async def _read_entry(self, metadata: LedgerMetadata, fragment: Fragment, entry_id: int) -> bytes:
-        failure: LedgerError | None = None
-        for index in replica_order(entry_id, fragment.members, metadata.write_quorum, demoted=self._demoted):
-            try:
-                return await self.entry_of(fragment.members[index], entry_id)
-            except LedgerError as error:
-                failure = worse(failure, error)
-        assert failure is not None
-        raise failure
+        order = replica_order(
+            entry_id,
+            fragment.members,
+            metadata.write_quorum,
+            demoted=self._demoted,
+            standing=self._watch.standing,
+        )
+        questions = [partial(self.entry_of, fragment.members[index], entry_id) for index in order]
+        return await first_good(questions, self._config.speculative_read_timeout_sec)
 
-    async def _ask(self, bookie: str, answer: Awaitable[T]) -> T:
+    async def _ask(self, bookie: str, answer: Awaitable[T], more_seconds: float = 0.0) -> T:
         """One request with its deadline; every failure becomes a LedgerError that names the bookie."""
         failure: LedgerError
         try:
-            async with asyncio.timeout(self._config.read_entry_timeout_sec):
+            async with asyncio.timeout(self._config.read_entry_timeout_sec + more_seconds):
                 result = await answer
         except BookieError as error:
             failure = error_class(int(error.rc), reading=True)(f"ledger {self._ledger_id}, bookie {bookie}: {error}")
@@ -155,7 +199,10 @@ class EntryReader:
         raise failure
 
     def _note(self, bookie: str, failure: LedgerError) -> None:
-        if demotes(failure) and bookie not in self._demoted:
+        if not demotes(failure):
+            return
+        self._watch.failed(bookie)
+        if bookie not in self._demoted:
             self._demoted.add(bookie)
             logger.warning("%s: %s; asked last from now on", type(failure).__name__, failure)
 

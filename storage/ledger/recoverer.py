@@ -26,10 +26,12 @@ from storage.ledger.channels import ChannelOf
 from storage.ledger.config import LedgerConfig
 from storage.ledger.errors import LedgerClosed, LedgerError
 from storage.ledger.fragments import Members, last_fragment, mark_in_recovery, recovered
+from storage.ledger.lac import ask_last_entries
 from storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
 from storage.ledger.placement import ReplaceFailed
 from storage.ledger.reader import EntryReader
-from storage.ledger.recover import LastConfirmed, LastEntryRound, RecoveryRead, Verdict, recovery_error
+from storage.ledger.recover import LastConfirmed, RecoveryRead, Verdict, recovery_error
+from storage.ledger.watch import NO_WATCH, BookieWatch
 from storage.ledger.writer import EntryWriter
 
 logger = logging.getLogger(__name__)
@@ -37,36 +39,6 @@ logger = logging.getLogger(__name__)
 _FENCE = int(ReadFlags.FENCING)
 _RECOVERY_READ = int(ReadFlags.FENCING | ReadFlags.HIGH_PRIORITY)
 _RECOVERY_ADD = int(AddFlags.RECOVERY_ADD | AddFlags.HIGH_PRIORITY)
-
-
-async def ask_last_entries(reader: EntryReader, metadata: LedgerMetadata, flags: int) -> LastConfirmed:
-    """Asks all bookies of the last ensemble for their last entry until the answers cover it; the LAC.
-
-    Raises the LedgerError that kept the round from being covered.
-    """
-    fragment = last_fragment(metadata)
-    outcome = LastEntryRound(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
-
-    async def ask(index: int, bookie: str) -> None:
-        try:
-            last = await reader.last_entry_of(bookie, flags)
-        except LedgerError as error:
-            outcome.failed(index, error)
-        else:
-            outcome.answered(index, last.lac, last.length)
-
-    questions = [asyncio.create_task(ask(index, bookie)) for index, bookie in enumerate(fragment.members)]
-    try:
-        left = set(questions)
-        while outcome.verdict is Verdict.OPEN:
-            answered, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-            for question in answered:
-                question.result()
-    finally:
-        await _cancel(questions)
-    if outcome.verdict is Verdict.FAILED:
-        raise outcome.error()
-    return outcome.result(fragment.first)
 
 
 class Recoverer:
@@ -82,7 +54,9 @@ class Recoverer:
         channel_of: ChannelOf,
         replace_failed: ReplaceFailed,
         config: LedgerConfig,
+        watch: BookieWatch = NO_WATCH,
     ) -> None:
+        self._watch = watch
         self._ledger_id = ledger_id
         self._master_key = master_key
         self._driver = driver
@@ -181,6 +155,7 @@ class _CopyForward:
             config=recovery._config,
             flags=_RECOVERY_ADD,
             last_add_confirmed=lac,
+            watch=recovery._watch,
         )
 
     async def run(self) -> tuple[int, int]:

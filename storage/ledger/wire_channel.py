@@ -12,7 +12,7 @@ from pulsar_proto import bookie_wire_v3 as v3
 from pulsar_proto import entry_availability
 from pulsar_proto.bookie_wire import BookieError
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from storage.ledger.bookie_channel import AddDone
+from storage.ledger.bookie_channel import AddDone, LacAnswer, Polled
 from storage.ledger.wire_connection import BookieConnection, WireConfig
 from storage.ledger.wire_link import Address, WireLink
 
@@ -22,22 +22,6 @@ BATCH_STRIKES_MAX = 2
 """A bookie older than 4.17 ends the connection at a batch read: after so many in a row none is sent any more."""
 
 _NO_ENTRY = -1
-
-
-class LacAnswer(NamedTuple):
-    """READ_LAC: the body of the last WRITE_LAC, and the bookie's last entry; either may be missing."""
-
-    explicit: bytes | None
-    last_entry: bytes | None
-
-
-class Polled(NamedTuple):
-    """A long poll's answer."""
-
-    last_add_confirmed: int
-    entry_id: int
-    """-1 without an entry: nothing new, or another bookie has it."""
-    entry: bytes | None
 
 
 class BookieInfo(NamedTuple):

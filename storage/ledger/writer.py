@@ -14,6 +14,7 @@ from storage.ledger.bookie_channel import BookieChannel
 from storage.ledger.channels import ChannelOf, find_channel
 from storage.ledger.config import LedgerConfig
 from storage.ledger.errors import LedgerError, WriteFault
+from storage.ledger.watch import NO_WATCH, BookieWatch
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class EntryWriter:
         "_on_end",
         "_period",
         "_timer",
+        "_watch",
         "machine",
     )
 
@@ -58,6 +60,7 @@ class EntryWriter:
         config: LedgerConfig,
         flags: int = 0,
         last_add_confirmed: int = -1,
+        watch: BookieWatch = NO_WATCH,
         on_end: Callable[[LedgerError], None] = lambda error: None,
     ) -> None:
         """`quorums` are (Wq, Aq)."""
@@ -67,6 +70,7 @@ class EntryWriter:
         self._channel_of = channel_of
         self._keeper = keeper
         self._flags = flags
+        self._watch = watch
         self._on_end = on_end
         self._period = config.add_entry_timeout_sec / ANSWER_TICKS
         self._timer: asyncio.TimerHandle | None = None
@@ -141,6 +145,8 @@ class EntryWriter:
     def _start_change(self) -> None:
         failures = {self.machine.ensemble[index]: rc for index, rc in self.machine.failures().items()}
         logger.warning("ledger %d: replacing bookies that failed with %s", self._ledger_id, failures)
+        for bookie in failures:
+            self._watch.failed(bookie)
         self.machine.begin_change()
         self._change = self._loop.create_task(self._run_change())
 

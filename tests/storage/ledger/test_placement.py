@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.ledger.errors import NotEnoughBookies
-from storage.ledger.placement import SpareBookies, choose_ensemble, replace_failed
+from storage.ledger.placement import AnyBookies, SpareBookies, choose_ensemble, replace_failed
 
 names = st.lists(st.sampled_from([f"b{i}" for i in range(8)]), unique=True)
 
@@ -63,7 +63,7 @@ def test_every_spare_bookie_gets_its_turn() -> None:
 
 
 def test_a_bookie_that_failed_this_handle_comes_back_last() -> None:
-    spare = SpareBookies(lambda: ["a", "b", "c"], Random(3))
+    spare = SpareBookies(AnyBookies(lambda: ["a", "b", "c"], Random(3)), 1)
     members = spare(("a",), {0: "a"})
     assert members in {("b",), ("c",)}
     again = spare(members, {0: members[0]})

@@ -1,0 +1,130 @@
+"""A ledger that somebody else is writing, followed as it grows.
+
+Nothing is ever read beyond the last add confirmed that the bookies know, so what is returned stays: a recovery cannot
+take it away. The writer's LAC travels inside the next entry, or by itself when the writer has an explicit LAC interval;
+until then the bookies, and so this reader, do not know of the last entries.
+
+Source: ReadLastConfirmedAndEntryOp, LedgerHandle.asyncReadLastConfirmed (bookkeeper.md 5).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
+from storage.ledger.config import LedgerConfig
+from storage.ledger.errors import LedgerError
+from storage.ledger.fragments import last_fragment
+from storage.ledger.handle import READ_BYTES_MAX, ReadHandle
+from storage.ledger.lac import ask_last_confirmed
+from storage.ledger.metadata_driver import LedgerMetadataDriver
+from storage.ledger.quorum import write_set
+from storage.ledger.reader import EntryReader
+from storage.ledger.recover import LastConfirmed
+
+POLL_SECONDS = 10.0
+"""The longest wait at one bookie; then another look at the record and the next bookie's turn."""
+RETRY_SECONDS = 0.2
+"""Between questions to bookies that cannot wait, or that failed."""
+TAIL_ENTRIES_MAX = 1000
+
+
+class TailHandle(ReadHandle):
+    """`last_add_confirmed`, `length` and `metadata` move on with `refresh` and `wait`; one task at a time."""
+
+    __slots__ = ("_driver", "_poll_seconds")
+
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        confirmed: LastConfirmed,
+        reader: EntryReader,
+        payload_offset: int,
+        driver: LedgerMetadataDriver,
+        config: LedgerConfig,
+    ) -> None:
+        super().__init__(metadata, confirmed.entry_id, confirmed.length, reader, payload_offset)
+        self._driver = driver
+        self._poll_seconds = min(POLL_SECONDS, config.read_entry_timeout_sec)
+
+    async def refresh(self) -> int:
+        """Asks the record and the bookies; the LAC, which never goes back.
+
+        Raises NoSuchLedger when the ledger was deleted, MetadataFault, the bookies' errors when too few answered.
+        """
+        await self._look_at_record()
+        if not self.is_closed:
+            self._advance(*await ask_last_confirmed(self._reader, self.metadata))
+        return self.last_add_confirmed
+
+    async def wait(self, timeout: float) -> bool:
+        """Returns True as soon as `last_add_confirmed` has grown, False when the ledger is closed (all of it can be
+        read then) or after `timeout` seconds. Raises as `refresh`."""
+        loop = asyncio.get_running_loop()
+        before, deadline = self.last_add_confirmed, loop.time() + timeout
+        changed = asyncio.Event()
+        cancel = self._driver.watch(self.ledger_id, changed.set)
+        record = asyncio.ensure_future(changed.wait())
+        replica = 0
+        try:
+            await self.refresh()
+            while self.last_add_confirmed == before and not self.is_closed:
+                left = deadline - loop.time()
+                if left <= 0:
+                    return False
+                poll = asyncio.create_task(self._poll(replica, min(left, self._poll_seconds)))
+                try:
+                    await asyncio.wait([poll, record], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    poll.cancel()
+                    await asyncio.gather(poll, return_exceptions=True)
+                replica += 1
+                if record.done():
+                    changed.clear()
+                    record = asyncio.ensure_future(changed.wait())
+                    await self.refresh()
+                elif self.last_add_confirmed == before:
+                    await self._look_at_record()
+            return self.last_add_confirmed > before
+        finally:
+            record.cancel()
+            cancel()
+
+    async def tail(self, first: int = 0) -> AsyncIterator[bytes]:
+        """Stored entries from `first` on, each as soon as it is known to be confirmed, until the ledger is closed.
+
+        Raises as `read` and `refresh`."""
+        while True:
+            while first <= self.last_add_confirmed:
+                last = min(self.last_add_confirmed, first + TAIL_ENTRIES_MAX - 1)
+                for entry in await self.read(first, last, READ_BYTES_MAX):
+                    first += 1
+                    yield entry
+            if self.is_closed:
+                return
+            await self.wait(self._poll_seconds)
+
+    async def _look_at_record(self) -> None:
+        self.metadata = (await self._driver.read(self.ledger_id)).metadata
+        if self.metadata.state is LedgerState.CLOSED:
+            self._advance(self.metadata.last_entry_id, self.metadata.length)
+
+    async def _poll(self, replica: int, seconds: float) -> None:
+        """Waits at one bookie that will have the next entry."""
+        metadata = self.metadata
+        members = last_fragment(metadata).members
+        holders = write_set(self.last_add_confirmed + 1, metadata.ensemble_size, metadata.write_quorum)
+        try:
+            lac = await self._reader.poll(members[holders[replica % len(holders)]], self.last_add_confirmed, seconds)
+        except LedgerError:
+            await asyncio.sleep(min(seconds, RETRY_SECONDS))
+            return
+        if lac is None:
+            await asyncio.sleep(min(seconds, RETRY_SECONDS))
+            self._advance(*await ask_last_confirmed(self._reader, metadata))
+        else:
+            self._advance(lac, self.length)
+
+    def _advance(self, lac: int, length: int) -> None:
+        if lac > self.last_add_confirmed:
+            self.last_add_confirmed = lac
+        self.length = max(self.length, length)
