@@ -11,9 +11,9 @@ from pulsar_proto.entry_digest import DigestType, EntryCodec, master_key
 from pulsar_proto.ledger_record import LedgerMetadata
 from storage.ledger.cluster import BookKeeperCluster
 from storage.ledger.errors import LedgerError
+from storage.ledger.lac import ask_last_entries
 from storage.ledger.metadata_driver import Versioned
 from storage.ledger.reader import EntryReader
-from storage.ledger.recoverer import ask_last_entries
 from storage.repair.rules import Damaged, Part, entries_to_verify, parts_of
 
 log = logging.getLogger(__name__)
