@@ -183,14 +183,16 @@ def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], 
 
 
 def is_valid_default(schema: AvroSchema, value: Any, depth: int = 0) -> bool:
-    """Whether a JSON value can be the default of a field of that type; of a union, of its first branch. One that never
-    ends, because a record's default lacks a field whose default is that of the record again, cannot."""
+    """Whether a JSON value can be the default of a field of that type; of a union, of any branch: the Python client
+    makes `["null", "string"]` with a default of "" (Java's validator throws AvroTypeException there, which is neither
+    yes nor no). One that never ends, because a record's default lacks a field whose default is that of the record
+    again, cannot."""
     if depth > DEPTH_MAX:
         return False
     depth += 1
     match schema.kind:
         case Kind.UNION:
-            return bool(schema.branches) and is_valid_default(schema.branches[0], value, depth)
+            return any(is_valid_default(branch, value, depth) for branch in schema.branches)
         case Kind.ENUM:
             return value in schema.symbols
         case Kind.FIXED:

@@ -1,0 +1,134 @@
+"""Schemas with the official client: registered, evolved, refused, and found again after a kill."""
+
+from typing import Any
+
+import pulsar
+import pytest
+from pulsar.schema import AvroSchema, Integer, JsonSchema, Record, String, StringSchema
+
+from compat_tests.conftest import ClientFactory, ServerFactory
+from compat_tests.harness import Server
+
+INCOMPATIBLE = (pulsar.IncompatibleSchema,)
+
+
+class User(Record):  # type: ignore[misc]
+    name = String()
+    age = Integer()
+
+
+class UserWithCity(Record):  # type: ignore[misc]
+    """One more field, which may lack: both ways compatible."""
+
+    name = String()
+    age = Integer()
+    city = String(default="", required_default=True)
+
+
+class Other(Record):  # type: ignore[misc]
+    key = Integer(required=True)
+
+
+UserWithCity.__name__ = "User"
+
+
+@pytest.mark.parametrize("schema", [AvroSchema, JsonSchema], ids=["avro", "json"])
+def test_records_arrive(client: pulsar.Client, topic: str, schema: Any) -> None:
+    consumer = client.subscribe(topic, "s", schema=schema(User))
+    producer = client.create_producer(topic, schema=schema(User))
+    producer.send(User(name="ada", age=36))
+    value = consumer.receive(10_000).value()
+    assert (value.name, value.age) == ("ada", 36)
+
+
+@pytest.mark.parametrize("schema", [AvroSchema, JsonSchema], ids=["avro", "json"])
+def test_a_compatible_schema_becomes_the_next_version_and_both_are_read(
+    client: pulsar.Client, topic: str, schema: Any
+) -> None:
+    old = client.create_producer(topic, schema=schema(User))
+    consumer = client.subscribe(
+        topic, "s", schema=schema(UserWithCity), initial_position=pulsar.InitialPosition.Earliest
+    )
+    old.send(User(name="ada", age=36))
+    new = client.create_producer(topic, schema=schema(UserWithCity))
+    new.send(UserWithCity(name="bob", age=40, city="paris"))
+    names = [consumer.receive(10_000).value().name for _ in range(2)]
+    assert names == ["ada", "bob"]
+
+
+def test_an_incompatible_schema_is_refused(client: pulsar.Client, topic: str) -> None:
+    client.create_producer(topic, schema=AvroSchema(User))
+    with pytest.raises(INCOMPATIBLE):
+        client.create_producer(topic, schema=AvroSchema(Other))
+    with pytest.raises(INCOMPATIBLE):
+        client.create_producer(topic, schema=StringSchema())
+    with pytest.raises(INCOMPATIBLE):
+        client.subscribe(topic, "s", schema=AvroSchema(Other))
+    with pytest.raises(INCOMPATIBLE):
+        client.subscribe(topic, "s", schema=JsonSchema(User))
+    client.create_producer(topic).send(b"bytes are always taken")
+    client.subscribe(topic, "s")
+    client.subscribe(topic, "s2", schema=AvroSchema(User))
+
+
+def test_a_schema_cannot_be_put_on_bytes(client: pulsar.Client, topic: str) -> None:
+    client.create_producer(topic).send(b"x")
+    with pytest.raises(INCOMPATIBLE):
+        client.subscribe(topic, "s", schema=AvroSchema(User))
+
+
+def test_schemas_survive_a_kill(own_server: Server, make_client: ClientFactory, topic: str) -> None:
+    make_client(own_server.broker_url).create_producer(topic, schema=AvroSchema(User))
+    own_server.kill()
+    own_server.start()
+    client = make_client(own_server.broker_url)
+    with pytest.raises(INCOMPATIBLE):
+        client.create_producer(topic, schema=AvroSchema(Other))
+    producer = client.create_producer(topic, schema=AvroSchema(User))
+    consumer = client.subscribe(topic, "s", schema=AvroSchema(User))
+    producer.send(User(name="ada", age=36))
+    assert consumer.receive(10_000).value().age == 36
+
+
+@pytest.mark.parametrize(
+    ("settings", "may_evolve", "may_be_other"),
+    [
+        ({"schemaCompatibilityStrategy": "ALWAYS_COMPATIBLE"}, True, True),
+        ({"schemaCompatibilityStrategy": "ALWAYS_INCOMPATIBLE"}, False, False),
+        ({"schemaCompatibilityStrategy": "FORWARD_TRANSITIVE"}, True, False),
+    ],
+    ids=["always", "never", "forward"],
+)
+def test_broker_conf_says_what_may_follow(
+    make_server: ServerFactory,
+    make_client: ClientFactory,
+    topic: str,
+    settings: dict[str, str],
+    may_evolve: bool,
+    may_be_other: bool,
+) -> None:
+    server = make_server(settings=settings)
+    server.start()
+    client = make_client(server.broker_url)
+
+    def admitted(schema: Any) -> bool:
+        try:
+            client.create_producer(topic, schema=schema).close()
+        except pulsar.IncompatibleSchema:
+            return False
+        return True
+
+    assert admitted(AvroSchema(User))
+    assert admitted(AvroSchema(User))
+    assert admitted(AvroSchema(UserWithCity)) == may_evolve
+    assert admitted(AvroSchema(Other)) == may_be_other
+
+
+def test_schemas_can_be_demanded(make_server: ServerFactory, make_client: ClientFactory, topic: str) -> None:
+    server = make_server(settings={"isSchemaValidationEnforced": "true"})
+    server.start()
+    client = make_client(server.broker_url)
+    client.create_producer(topic + "-plain").send(b"a topic without schema needs none")
+    client.create_producer(topic, schema=AvroSchema(User))
+    with pytest.raises(INCOMPATIBLE):
+        client.create_producer(topic)
