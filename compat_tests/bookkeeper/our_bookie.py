@@ -36,6 +36,7 @@ class OurBookie:
             "ledgerDirectories": f"{folder}/ledgers",
             "zkTimeout": str(SESSION_MS),
             "diskUsageThreshold": "0.99",
+            "autoRecoveryDaemonEnabled": "false",
             **(settings or {}),
         }
         self.ready: dict[str, Any] = {}

@@ -21,6 +21,7 @@ from magnetar import __version__
 from metadata.errors import MetadataError
 from metadata.service_uri import zookeeper_connect
 from metadata.zookeeper import ZooKeeperStore
+from pulsar_proto.errors import MalformedRecord
 from server.bookie.cluster import ClusterCookie, ClusterError, instance_id
 from server.bookie.config import BookieServerConfig
 from server.bookie.config_keys import BOOKIE_KEYS
@@ -30,6 +31,7 @@ from server.bookie.registration_rules import Wanted
 from server.commands.running import StartError
 from server.config import ConfigError, ServerConfig, load_config
 from server.exclusive import AlreadyInUseError, port_in_use, reserve_port
+from server.repair.settings import AutoRecoverySettings, autorecovery_settings
 from storage.bookie.config import BookieConfig
 from storage.bookie.disks import Mode
 from storage.bookie.errors import BookieStartError
@@ -37,7 +39,9 @@ from storage.bookie.service import Bookie
 from storage.bookie.wire_calls import DiskSpace
 from storage.bookie.wire_limits import WireLimits
 from storage.bookie.wire_server import BookieWireServer
+from storage.ledger.cluster import BookKeeperCluster
 from storage.ledger.listing import list_ledgers
+from storage.repair.auto_recovery import AutoRecovery
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +67,7 @@ START_FAULTS = (
     IdentityError,
     BookieStartError,
     MetadataError,
+    MalformedRecord,
     OSError,
 )
 """What stops a start for a reason outside this program: told to the user in one sentence."""
@@ -148,6 +153,8 @@ class BookieApp:
         await self._open_storage(storage, connect)
         await self._listen(sock, WireLimits(packet_bytes_max=process.netty_max_frame_size_bytes))
         await self._register(process)
+        if process.auto_recovery_daemon_enabled:
+            await self._start_auto_recovery(autorecovery_settings(config))
 
     def _reserve_port(self, process: BookieServerConfig) -> socket.socket:
         hosts = bind_hosts(process)
@@ -203,6 +210,14 @@ class BookieApp:
                 f"bookie {self.identity.bookie_id} is still registered by another session after {seconds:.0f} s: "
                 "is another process of it running?"
             ) from None
+
+    async def _start_auto_recovery(self, settings: AutoRecoverySettings) -> None:
+        """In the bookie's own session. Raises MetadataError, MalformedRecord."""
+        cluster = await BookKeeperCluster.connect(self.store, config=settings.ledger, wire=settings.wire)
+        self._closing.push_async_callback(cluster.close)
+        recovery = AutoRecovery(cluster, settings.recovery, self.identity.bookie_id)
+        self._closing.push_async_callback(recovery.stop)
+        await recovery.start()
 
     def _wanted(self) -> Wanted:
         return Wanted.WRITABLE if self.bookie.is_writable else Wanted.READ_ONLY

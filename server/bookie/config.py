@@ -31,7 +31,12 @@ class BookieServerConfig:
     journal_directories: tuple[str, ...] = ("data/bookkeeper/journal",)
     ledger_directories: tuple[str, ...] = ("data/bookkeeper/ledgers",)
 
+    gc_overreplicated_ledger_wait_time: int = 86_400_000
+    """gcOverreplicatedLedgerWaitTime, ms, between two looks for ledgers that this bookie need not have any more."""
+
     read_only_mode_enabled: bool = True
     """Off: a bookie whose disk is full ends instead of serving reads."""
+    auto_recovery_daemon_enabled: bool = True
+    """Stand for auditor and heal ledgers in this process too."""
     netty_max_frame_size_bytes: int = 5 * 1024 * 1024 + 10_240
     """nettyMaxFrameSizeBytes: longest request. Apache's bookie 5 MiB; Pulsar's brokers need 10 KiB more."""

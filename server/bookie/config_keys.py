@@ -1,6 +1,7 @@
 """The keys of bk_server.conf that `magnetar bookie` honours: its process's, and its storage's."""
 
 from server.config_keys import BOOKIE, MAX_FRAME_BYTES, MAX_INT, Key, Value, _switch, _text, _whole
+from server.repair.config_keys import CLIENT, REPAIR
 
 _HOST = r"[A-Za-z0-9_.:%\-]+"
 _ANY = r".+"
@@ -32,6 +33,8 @@ PROCESS = (
     _directories("journalDirectories", "journal_directories"),
     _directories("ledgerDirectories", "ledger_directories"),
     _switch("readOnlyModeEnabled"),
+    _switch("autoRecoveryDaemonEnabled"),
+    _whole("gcOverreplicatedLedgerWaitTime", 1, MAX_INT, "milliseconds"),
     _whole("nettyMaxFrameSizeBytes", 1024, MAX_FRAME_BYTES, "bytes"),
 )
 
@@ -41,4 +44,4 @@ STORAGE = (
     _switch("forceReadOnlyBookie"),
 )
 
-BOOKIE_KEYS: dict[str, Key] = {key.name: key for section in (PROCESS, STORAGE) for key in section}
+BOOKIE_KEYS: dict[str, Key] = {key.name: key for section in (PROCESS, STORAGE, REPAIR, CLIENT) for key in section}
