@@ -20,6 +20,7 @@ from server.topics.client import ClientConnection
 from server.topics.consumer import Consumer, SubType
 from server.topics.producer import Producer
 from server.topics.producers import TopicProducers
+from server.topics.publish_limiter import PublishLimiter
 from server.topics.send_checks import SendChecks
 from server.topics.settings import TopicSettings
 from server.topics.stats import now_ms
@@ -63,6 +64,8 @@ class BaseTopic(ABC):
         """What holds now; never look at `settings` for what is a policy."""
         self.state = TopicState.OPEN
         self.created_ms = now_ms()
+        self.broker_limiter: PublishLimiter | None = None
+        """Of all topics together."""
         self.last_active_s = time.monotonic()
         """When it was last seen in use."""
 
@@ -128,6 +131,7 @@ class BaseTopic(ABC):
     def apply_send_policies(self) -> None:
         """What SENDs are held against follows the policies."""
         self.publishing.check(self.publishing.dedup, SendChecks.of(self.policies))
+        self.publishing.limit(self.policies.publish_rate, self.broker_limiter)
 
     # --- producers and consumers -------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ Sources: Consumer.sendMessages, flowPermits, individualAckNormal, redeliverUnack
 
 import logging
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING
 
 from pulsar_proto.commands import MessageFramer, active_consumer_change_frame, reached_end_of_topic_frame
 from pulsar_proto.errors import MetadataFault, NotAllowed
@@ -18,14 +17,12 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.dispatch.key_shared import KeySharedPolicy
 from server.dispatch.read_plan import EntryAverage
 from server.topics.client import ClientConnection
+from server.topics.consumer_owner import ConsumerOwner
 from server.topics.faults import storage_faults_told
 from server.topics.messages import Messages
 from server.topics.redelivery import PendingAcks
 from server.topics.stats import ConsumerCounters
 from server.topics.stats_json import client_consumer_stats
-
-if TYPE_CHECKING:
-    from server.topics.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +65,7 @@ class Consumer:
 
     def __init__(
         self,
-        subscription: "Subscription",
+        subscription: ConsumerOwner,
         cnx: ClientConnection,
         command: pb.CommandSubscribe,
         *,

@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from pulsar_proto.commands import Receipt, ReceiptEncoder
+from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.client import ClientConnection
 from server.topics.stats import ProducerCounters
@@ -183,3 +184,14 @@ class Group:
         else:
             registry.failed(result.error)
         producer.answered(len(receipts))
+
+    def delivered(self, place: Position) -> None:
+        """All of it reached whoever took it, and is kept nowhere: every message has the same id."""
+        producer = self.producer
+        if not producer.is_disconnected:
+            encode, (ledger_id, entry_id) = producer._receipts.encode, place
+            producer.cnx.write(b"".join([encode(*receipt, ledger_id, entry_id) for receipt in self.receipts]))
+        producer.counters.messages_in += self.messages
+        producer.counters.bytes_in += self.size_bytes
+        producer._registry.stored(self.messages, self.size_bytes)
+        producer.answered(len(self.receipts))

@@ -12,13 +12,14 @@ Sources: AbstractTopic.addProducer, internalAddProducer, incrementTopicEpochIfNe
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from pulsar_proto.commands import producer_success_frame
 from pulsar_proto.errors import ProducerBusy, ProducerFenced, QuotaExceeded, ServiceNotReady, TopicTerminated
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import EffectivePolicies
+from server.policies.values import PublishRate
 from server.topics.checked_publish import CheckedPublisher
 from server.topics.client import ClientConnection
 from server.topics.deduplication import Deduplication
@@ -26,10 +27,11 @@ from server.topics.faults import storage_faults_told
 from server.topics.producer import Group, Producer
 from server.topics.producer_access import ProducerAccess, Verdict
 from server.topics.publish_fence import FenceState, PublishFence
+from server.topics.publish_limiter import PublishLimiter
 from server.topics.send_checks import SendChecks
 from server.topics.stats import ProducerCounters, now_ms
+from storage.managed.append_queue import AddDone
 from storage.managed.errors import ManagedLedgerError, ManagedLedgerTerminated
-from storage.managed.managed_ledger import ManagedLedger
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,21 @@ class Owner(Protocol):
         """The log cannot be used any more by this topic: somebody else owns it, or it is closed."""
 
 
+class Log(Protocol):
+    """Where a topic's messages go: a managed ledger, or nowhere."""
+
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+
+    def add_entries(self, payloads: list[bytes], done: AddDone) -> None: ...
+
+    async def set_properties(self, updates: Mapping[str, str | None]) -> None:
+        """Raises ManagedLedgerError."""
+
+    async def open_ledger(self) -> None:
+        """Whether entries are taken again. Raises ManagedLedgerError."""
+
+
 class _Waiter(NamedTuple):
     producer: Producer
     granted: "asyncio.Future[None]"
@@ -65,7 +82,7 @@ class TopicProducers:
         self,
         topic_name: str,
         owner: Owner,
-        ledger: ManagedLedger,
+        ledger: Log,
         new_name: Callable[[], str],
     ) -> None:
         self.by_name: dict[str, Producer] = {}
@@ -76,6 +93,8 @@ class TopicProducers:
         """SENDs are looked at one by one, for one of the next two; both change by `check`."""
         self.dedup: Deduplication | None = None
         self.checks: SendChecks | None = None
+        self.limiters: tuple[PublishLimiter, ...] = ()
+        """Of the topic, and of the broker."""
         self.access: ProducerAccess[_Waiter] = ProducerAccess(_stored_epoch(ledger))
         self._topic_name = topic_name
         self._owner = owner
@@ -244,7 +263,32 @@ class TopicProducers:
 
     def publish(self, group: Group, payloads: list[bytes]) -> None:
         self._groups_under_way += 1
+        if self.limiters:
+            self._spend(group)
         self._ledger.add_entries(payloads, group.stored)
+
+    def began(self, group: Group) -> None:
+        """A group is under way elsewhere than in the log; `stored` or `failed` ends that."""
+        self._groups_under_way += 1
+        self._spend(group)
+
+    def _spend(self, group: Group) -> None:
+        for limiter in self.limiters:
+            limiter.took(group.producer.cnx, group.messages, group.size_bytes)
+
+    def limit(self, rate: PublishRate, of_broker: PublishLimiter | None) -> None:
+        """How fast may be published from now on, to this topic and to all of the broker."""
+        own = [limiter for limiter in self.limiters if limiter is not of_broker]
+        if not own or own[0].rate != rate:
+            for limiter in own:
+                limiter.close()
+            own = [PublishLimiter(rate)] if rate.is_limited else []
+        self.limiters = (*own,) if of_broker is None else (*own, of_broker)
+
+    @property
+    def rate_limited_times(self) -> int:
+        """For stats: how often somebody published too fast."""
+        return sum(limiter.times for limiter in self.limiters)
 
     def stored(self, messages: int, size_bytes: int) -> None:
         """A group was confirmed."""
@@ -300,11 +344,12 @@ class TopicProducers:
 
     def close(self) -> None:
         """The topic closes: nobody is let in any more."""
+        self.limit(PublishRate(), None)
         if self._recovering is not None:
             self._recovering.cancel()
         self.disconnect_all()
 
 
-def _stored_epoch(ledger: ManagedLedger) -> int | None:
+def _stored_epoch(ledger: Log) -> int | None:
     text = ledger.properties.get(TOPIC_EPOCH)
     return int(text) if text is not None and text.isdecimal() else None

@@ -37,6 +37,11 @@ class TopicSettings:
     """Shared: no more is sent at all; again below half."""
     acknowledgment_at_batch_index_level_enabled: bool = True
 
+    enable_non_persistent_topics: bool = True
+    broker_publisher_throttling_max_message_rate: int = 0
+    """Messages a second of all topics together; 0: no limit."""
+    broker_publisher_throttling_max_byte_rate: int = 0
+
     broker_deduplication_max_number_of_producers: int = 10_000
     """Names in a snapshot, and remembered of those that left."""
     broker_deduplication_entries_interval: int = 1_000

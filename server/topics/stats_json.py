@@ -85,7 +85,7 @@ def topic_stats(topic: "Topic") -> Json:
         "backlogQuotaLimitSize": topic.policies.backlog_quotas.destination_storage.limit,
         "backlogQuotaLimitTime": topic.policies.backlog_quotas.message_age.limit,
         "oldestBacklogMessageAgeSeconds": -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000,
-        "publishRateLimitedTimes": 0,
+        "publishRateLimitedTimes": publishing.rate_limited_times,
         "earliestMsgPublishTimeInBacklogs": oldest_ms or 0,
         "offloadedStorageSize": 0,
         "lastOffloadLedgerId": 0,
@@ -181,7 +181,6 @@ def subscription_stats(subscription: "Subscription") -> Json:
 
 def consumer_stats(consumer: "Consumer") -> Json:
     counters = consumer.counters
-    dispatcher = consumer.subscription.dispatcher
     return {
         "msgRateOut": counters.message_rate.value,
         "msgThroughputOut": counters.byte_rate.value,
@@ -196,7 +195,7 @@ def consumer_stats(consumer: "Consumer") -> Json:
         "avgMessagesPerEntry": round(consumer.average.value),
         "blockedConsumerOnUnackedMsgs": consumer.blocked,
         **NOTHING_DRAINS,
-        **({} if dispatcher is None else dispatcher.stats_of(consumer)),
+        **consumer.subscription.stats_of(consumer),
         "address": consumer.cnx.remote_address,
         "connectedSince": iso_time(consumer.connected_ms),
         "clientVersion": consumer.cnx.client_version,

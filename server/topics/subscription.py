@@ -5,7 +5,7 @@ Sources: PersistentSubscription; facts 5.1, 5.4 to 5.6.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
@@ -85,6 +85,10 @@ class Subscription:
         for consumer in self.consumers:
             result.add(consumer.counters)
         return result
+
+    def stats_of(self, consumer: Consumer) -> Mapping[str, object]:
+        """What the subscription's type adds to a consumer's stats."""
+        return {} if self.dispatcher is None else self.dispatcher.stats_of(consumer)
 
     def roll_rates(self, elapsed_s: float) -> None:
         for consumer in self.consumers:

@@ -24,7 +24,7 @@ from server.policies.values import BacklogAction
 from server.topics.backlog import OldestMessage
 from server.topics.base_topic import RESERVED_PREFIXES, BaseTopic, TopicState
 from server.topics.client import ClientConnection
-from server.topics.consumer import Consumer, SubType
+from server.topics.consumer import Consumer
 from server.topics.dedup_switch import DedupSwitch
 from server.topics.faults import storage_faults_told
 from server.topics.ledger_config import ledger_config

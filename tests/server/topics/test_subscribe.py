@@ -48,7 +48,6 @@ def message_id(ledger_id: int, entry_id: int, batch_index: int | None = None) ->
         ({"subscription": "  "}, ProducerBusy, "Empty subscription name"),
         ({"subscription": "pulsar.dedup"}, ProducerBusy, "Subscription with reserved subscription name attempted"),
         ({"subscription": "pulsar.repl.x"}, ProducerBusy, "Subscription with reserved subscription name attempted"),
-        ({"sub_type": "Key_Shared"}, NotAllowed, "not supported yet"),
         ({"sub_type": "Failover"}, NotAllowed, "doesn't support {Failover} sub type"),
         (
             {"sub_type": "Shared", "read_compacted": True},

@@ -1,0 +1,154 @@
+"""Who of a subscription's consumers gets a message that is not stored: now, or nobody does.
+
+A consumer without permits, or whose connection takes no more bytes, gets nothing: what would be its is dropped, so that
+the producer is never held up. Who the receiver is follows the rules of persistent subscriptions.
+
+Sources: NonPersistentDispatcherSingleActiveConsumer, NonPersistentDispatcherMultipleConsumers,
+NonPersistentStickyKeyDispatcherMultipleConsumers.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from server.dispatch.key_shared import KeySharedPolicy, Selector, selector_for
+from server.dispatch.read_plan import entries_within
+from server.dispatch.shared import RoundRobin
+from server.dispatch.single_active import Candidate, choose_active
+from server.topics.consumer import Consumer, SubType
+from server.topics.messages import Messages
+from server.topics.settings import TopicSettings
+
+
+class Receivers(ABC):
+    """The consumers of one subscription."""
+
+    @abstractmethod
+    def add(self, consumer: Consumer) -> None:
+        """Raises ConsumerAssignFault."""
+
+    @abstractmethod
+    def remove(self, consumer: Consumer) -> None: ...
+
+    @abstractmethod
+    def send(self, messages: Messages) -> int:
+        """Returns how many messages nobody took."""
+
+    @property
+    def active(self) -> Consumer | None:
+        """Where only one gets anything."""
+        return None
+
+
+class OneActive(Receivers):
+    """Exclusive and Failover."""
+
+    def __init__(self, sub_type: SubType.ValueType, topic: str, partition_index: int, settings: TopicSettings) -> None:
+        self._is_failover = sub_type == SubType.Failover
+        self._topic = topic
+        self._partition_index = partition_index
+        self._always_hash = settings.active_consumer_failover_consistent_hashing
+        self._consumers: list[Consumer] = []
+        self._active: Consumer | None = None
+
+    @property
+    def active(self) -> Consumer | None:
+        return self._active
+
+    def add(self, consumer: Consumer) -> None:
+        self._consumers.append(consumer)
+        self._choose(consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        self._consumers.remove(consumer)
+        self._choose(None)
+
+    def _choose(self, newcomer: Consumer | None) -> None:
+        """Everybody is told of a change, a newcomer always."""
+        previous = self._active
+        if self._consumers:
+            candidates = [Candidate(each.name, each.priority) for each in self._consumers]
+            index = choose_active(candidates, self._topic, self._partition_index, always_hash=self._always_hash)
+            self._active = self._consumers[index]
+        else:
+            self._active = None
+        if self._is_failover:
+            told = self._consumers if self._active is not previous else [newcomer] if newcomer is not None else []
+            for consumer in told:
+                consumer.tell_active(consumer is self._active)
+
+    def send(self, messages: Messages) -> int:
+        active = self._active
+        if active is None or not active.can_take:
+            return messages.total
+        return give(active, messages)
+
+
+class InTurns(Receivers):
+    """Shared: entry by entry, whose turn it is."""
+
+    def __init__(self) -> None:
+        self._consumers: RoundRobin[Consumer] = RoundRobin()
+
+    def add(self, consumer: Consumer) -> None:
+        self._consumers.add(consumer, consumer.priority)
+
+    def remove(self, consumer: Consumer) -> None:
+        self._consumers.remove(consumer)
+
+    def send(self, messages: Messages) -> int:
+        if len(self._consumers) == 1:
+            consumer = self._consumers.pick()
+            return messages.total if consumer is None else give(consumer, messages)
+        dropped = 0
+        for index in range(len(messages)):
+            consumer = self._consumers.pick()
+            if consumer is None:
+                return dropped + sum(messages.counts[index:])
+            dropped += give(consumer, messages.pick(range(index, index + 1)))
+        return dropped
+
+
+class ByKey(Receivers):
+    """Key_Shared: the owner of an entry's key."""
+
+    def __init__(self, policy: KeySharedPolicy, settings: TopicSettings) -> None:
+        self.policy = policy
+        self._selector: Selector[Consumer] = selector_for(
+            policy,
+            consistent_hashing=settings.subscription_key_shared_use_consistent_hashing,
+            points=settings.subscription_key_shared_consistent_hashing_replica_points,
+        )
+
+    def add(self, consumer: Consumer) -> None:
+        self._selector.add(consumer, consumer.name, consumer.hash_ranges)
+
+    def remove(self, consumer: Consumer) -> None:
+        self._selector.remove(consumer)
+
+    def send(self, messages: Messages) -> int:
+        slot_of, owner = self._selector.slot_of, self._selector.owner
+        shares: dict[int, tuple[Consumer, list[int]]] = {}
+        dropped = 0
+        for index, key_hash in enumerate(messages.key_hashes):
+            consumer = owner(slot_of(key_hash))
+            if consumer is None or not consumer.can_take:
+                dropped += messages.counts[index]
+            else:
+                shares.setdefault(id(consumer), (consumer, []))[1].append(index)
+        for consumer, indexes in shares.values():
+            dropped += give(consumer, _part(messages, indexes))
+        return dropped
+
+
+def _part(messages: Messages, indexes: Sequence[int]) -> Messages:
+    return messages if len(indexes) == len(messages) else messages.pick(indexes)
+
+
+def give(consumer: Consumer, messages: Messages) -> int:
+    """As many as it has permits for, in one write. Returns how many messages are left over."""
+    count = entries_within(messages.counts, messages.total, 0, consumer.permits)
+    taken = 0
+    if count:
+        taken = consumer.take(messages, 0, count)
+        consumer.write(messages, 0, count)
+    return messages.total - taken

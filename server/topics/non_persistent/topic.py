@@ -1,0 +1,196 @@
+"""A non-persistent topic: producers at one end, subscriptions at the other, nothing in between.
+
+A group of SENDs is given to every subscription and then answered, in the same turn of the loop: at no time anything is
+pending, so the broker's limit of messages in flight on a connection (`maxConcurrentNonPersistentMessagePerConnection`)
+is never reached. All messages have the id 0:0, as Java's have.
+
+Sources: NonPersistentTopic; facts 3.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from pulsar_proto.errors import (
+    MalformedFrame,
+    MetadataFault,
+    NotAllowed,
+    ServiceNotReady,
+    SubscriptionNotFound,
+)
+from pulsar_proto.ids import Position
+from pulsar_proto.names import TopicName
+from pulsar_proto.payload import message_count
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.policies.effective import EffectivePolicies
+from server.topics.base_topic import BaseTopic, TopicState
+from server.topics.client import ClientConnection
+from server.topics.consumer import Consumer
+from server.topics.messages import ENTRY_MESSAGES_MAX, Messages
+from server.topics.non_persistent.stats import internal_stats, topic_stats
+from server.topics.non_persistent.subscription import NonPersistentSubscription
+from server.topics.producer import Group
+from server.topics.producers import Log, TopicProducers
+from server.topics.settings import TopicSettings
+from server.topics.stats import now_ms
+from storage.managed.append_queue import AddDone, AddResult
+from storage.managed.errors import ManagedLedgerError
+
+log = logging.getLogger(__name__)
+
+NO_PLACE = Position(0, 0)
+"""The id of every message."""
+
+
+class NoLog:
+    """What stands where the producers of a persistent topic have their log: it keeps the epoch of exclusive producers
+    as long as the topic is loaded."""
+
+    def __init__(self) -> None:
+        self.properties: Mapping[str, str] = {}
+
+    def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
+        """`NonPersistentProducers` gives nothing to it."""
+        done(AddResult([], None))
+
+    async def set_properties(self, updates: Mapping[str, str | None]) -> None:
+        merged = {**self.properties, **updates}
+        self.properties = {key: value for key, value in merged.items() if value is not None}
+
+    async def open_ledger(self) -> None:
+        """It always takes messages."""
+
+
+class NonPersistentProducers(TopicProducers):
+    def __init__(self, topic: "NonPersistentTopic", log: Log, new_name: Callable[[], str]) -> None:
+        super().__init__(topic.name.full, topic, log, new_name)
+        self._topic = topic
+
+    def publish(self, group: Group, payloads: list[bytes]) -> None:
+        self.began(group)
+        self._topic.send(payloads)
+        group.delivered(NO_PLACE)
+
+
+class NonPersistentTopic(BaseTopic):
+    """Made by `BrokerService`; lives in its memory alone."""
+
+    def __init__(
+        self,
+        name: TopicName,
+        settings: TopicSettings,
+        *,
+        new_producer_name: Callable[[], str],
+        policies: EffectivePolicies | None = None,
+    ) -> None:
+        super().__init__(name, settings, policies)
+        self.subscriptions: dict[str, NonPersistentSubscription] = {}
+        self.publishing = NonPersistentProducers(self, NoLog(), new_producer_name)
+        self.dropped = 0
+        """Messages that came while nobody was subscribed."""
+        self.apply_send_policies()
+
+    @property
+    def all_subscriptions(self) -> Mapping[str, NonPersistentSubscription]:
+        return self.subscriptions
+
+    @property
+    def is_terminated(self) -> bool:
+        return False
+
+    # --- consumers ---------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
+        await self.admit_schema_of(command)
+        self.check_subscribe(command)
+        subscription = self._subscription_of(command)
+        consumer = Consumer(
+            subscription, cnx, command, partition=self.name.partition_index, unacked_max=0, connected_ms=now_ms()
+        )
+        try:
+            await subscription.add_consumer(consumer)
+        except BaseException:
+            if not subscription.consumers and not subscription.durable:
+                self.forget(subscription)
+            raise
+        if not cnx.is_open:
+            consumer.close()
+            raise ServiceNotReady("The connection was closed while the consumer was created")
+        return consumer
+
+    def _subscription_of(self, command: pb.CommandSubscribe) -> NonPersistentSubscription:
+        existing = self.subscriptions.get(command.subscription)
+        if existing is not None:
+            return existing
+        if command.durable and not self.policies.allow_auto_subscription_creation:
+            raise SubscriptionNotFound(f"Subscription {command.subscription} does not exist")
+        properties = {pair.key: pair.value for pair in command.subscription_properties}
+        return self.add_subscription(command.subscription, durable=command.durable, properties=properties)
+
+    def add_subscription(
+        self, name: str, *, durable: bool = True, properties: dict[str, str] | None = None
+    ) -> NonPersistentSubscription:
+        """The existing one, or a new one. Raises NotAllowed."""
+        existing = self.subscriptions.get(name)
+        if existing is not None:
+            return existing
+        limit = self.policies.max_subscriptions_per_topic
+        if 0 < limit <= len(self.subscriptions):
+            raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name.full}")
+        made = NonPersistentSubscription(self, name, durable=durable, properties=properties or {})
+        self.subscriptions[name] = made
+        log.info("%s: created", made)
+        return made
+
+    def forget(self, subscription: NonPersistentSubscription) -> None:
+        """The subscription is gone. Idempotent."""
+        if self.subscriptions.get(subscription.name) is subscription:
+            del self.subscriptions[subscription.name]
+            subscription.disconnect_all()
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def send(self, payloads: list[bytes]) -> None:
+        """To every subscription; whoever does not take it now does not get it."""
+        subscriptions = list(self.subscriptions.values())
+        sizes = [_messages_in(payload) for payload in payloads]
+        if not subscriptions:
+            self.dropped += sum(sizes)
+            return
+        ledger_id, entry_id = NO_PLACE
+        messages = Messages(ledger_id, [entry_id] * len(payloads), payloads, sizes)
+        for subscription in subscriptions:
+            subscription.send(messages)
+
+    async def last_message_id(self) -> tuple[Position, int]:
+        raise MetadataFault("getLastMessageId is not supported on non-persistent topic")
+
+    # --- the whole topic ---------------------------------------------------------------------------------------------
+
+    def lost_ledger(self, error: ManagedLedgerError) -> None:
+        raise AssertionError("a non-persistent topic has no log to lose")
+
+    async def terminate(self) -> Position:
+        raise NotAllowed("Termination of a non-persistent topic is not allowed")
+
+    async def close(self) -> None:
+        self.state = TopicState.CLOSING
+        self.publishing.close()
+        for subscription in list(self.subscriptions.values()):
+            subscription.disconnect_all()
+        self.state = TopicState.CLOSED
+        log.info("%s: closed", self)
+
+    # --- stats -------------------------------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, object]:
+        return topic_stats(self)
+
+    def internal_stats(self) -> dict[str, object]:
+        return internal_stats()
+
+
+def _messages_in(payload: bytes) -> int:
+    try:
+        return min(max(1, message_count(payload)), ENTRY_MESSAGES_MAX)
+    except MalformedFrame:
+        return 1

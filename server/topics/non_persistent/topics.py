@@ -1,0 +1,78 @@
+"""The non-persistent topics of this broker: in its memory, made when somebody uses them.
+
+Sources: BrokerService.createNonPersistentTopic; facts 3.
+"""
+
+import logging
+from collections.abc import Callable
+
+from pulsar_proto.errors import NotAllowed, TopicNotFound
+from pulsar_proto.names import TopicName
+from server.policies.policies import Policies
+from server.topics.catalog import Catalog
+from server.topics.non_persistent.topic import NonPersistentTopic
+from server.topics.settings import TopicSettings
+
+log = logging.getLogger(__name__)
+
+
+class NonPersistentTopics:
+    """Lives on the event loop's thread."""
+
+    def __init__(
+        self,
+        settings: TopicSettings,
+        policies: Policies,
+        catalog: Catalog,
+        new_producer_name: Callable[[], str],
+        prepare: Callable[[NonPersistentTopic], None],
+    ) -> None:
+        """`prepare(topic)`: what the broker gives to each of its topics."""
+        self.by_name: dict[str, NonPersistentTopic] = {}
+        """By full name."""
+        self._settings = settings
+        self._policies = policies
+        self._catalog = catalog
+        self._new_producer_name = new_producer_name
+        self._prepare = prepare
+
+    async def get(self, name: TopicName, *, create: bool) -> NonPersistentTopic:
+        """Raises PulsarError: TopicNotFound, also for a namespace that does not exist; NotAllowed."""
+        topic = self.by_name.get(name.full)
+        if topic is not None:
+            return topic
+        if not self._settings.enable_non_persistent_topics:
+            raise NotAllowed("Broker is unable to load non-persistent topic")
+        await self._catalog.check_namespace(name.namespace)
+        if not create:
+            raise TopicNotFound(f"Topic {name.full} not found")
+        await self._catalog.check_room(name)
+        await self._policies.load(name)
+        topic = self.by_name.get(name.full)
+        if topic is not None:
+            return topic  # somebody was faster
+        topic = NonPersistentTopic(
+            name,
+            self._settings,
+            new_producer_name=self._new_producer_name,
+            policies=self._policies.of(name, {}),
+        )
+        self._prepare(topic)
+        self.by_name[name.full] = topic
+        log.info("%s: created", topic)
+        return topic
+
+    def policies_changed(self, namespace: str) -> None:
+        for topic in list(self.by_name.values()):
+            if topic.name.namespace == namespace:
+                topic.set_policies(self._policies.of(topic.name, {}))
+
+    async def close(self, topic: NonPersistentTopic) -> None:
+        """It is gone; clients come back and make it anew."""
+        if self.by_name.get(topic.name.full) is topic:
+            del self.by_name[topic.name.full]
+            await topic.close()
+
+    async def close_all(self) -> None:
+        for topic in list(self.by_name.values()):
+            await self.close(topic)
