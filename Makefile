@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check test bench proto clean
+.PHONY: help install run check test compat bench proto clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -31,6 +32,14 @@ test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, the official 
 	$(BIN)/mypy
 	$(BIN)/pytest -q
 
+$(CLIENT_STAMP):
+	$(PYTHON) -m venv .venv-client
+	.venv-client/bin/python -m pip install --quiet --disable-pip-version-check 'pulsar-client[all]==3.13.0' requests
+	@touch $@
+
+compat: $(STAMP) $(CLIENT_STAMP)  ## the official Python client's own suite (PULSAR_CLIENT_SUITE=its folder, ARGS="-k text --runs 3")
+	PULSAR_CLIENT_PYTHON=$(abspath .venv-client/bin/python) $(BIN)/python -m compat_tests.official $(ARGS)
+
 bench: $(STAMP)  ## measure (PEER=folder of Apache Pulsar's jars measures both side by side)
 	$(BIN)/python -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
 
@@ -38,4 +47,4 @@ proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pulsar_proto.pb.generate
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-client build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

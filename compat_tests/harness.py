@@ -39,14 +39,17 @@ class Address:
     broker_url: str
     web_url: str
     pid: int
+    broker_url_tls: str = ""
+    """Empty: it has no such port."""
+    web_url_tls: str = ""
 
     @property
     def broker_port(self) -> int:
-        return int(self.broker_url.rpartition(":")[2])
+        return int((self.broker_url or self.broker_url_tls).rpartition(":")[2])
 
     @property
     def web_port(self) -> int:
-        return int(self.web_url.rpartition(":")[2])
+        return int((self.web_url or self.web_url_tls).rpartition(":")[2])
 
 
 class Product(Protocol):
@@ -87,7 +90,13 @@ class Magnetar:
         if not line.endswith(b"\n"):
             return None
         ready = json.loads(line)
-        return Address(ready["brokerServiceUrl"], ready["webServiceUrl"], ready["pid"])
+        return Address(
+            ready["brokerServiceUrl"],
+            ready["webServiceUrl"],
+            ready["pid"],
+            ready.get("brokerServiceUrlTls", ""),
+            ready.get("webServiceUrlTls", ""),
+        )
 
 
 def read_line(stream: IO[bytes], deadline: float) -> bytes:
