@@ -26,6 +26,7 @@ from server.bookie.cluster import ClusterCookie, ClusterError, instance_id
 from server.bookie.config import BookieServerConfig
 from server.bookie.config_keys import BOOKIE_KEYS
 from server.bookie.identity import Identity, IdentityError, bind_hosts, identity_of
+from server.bookie.over_replicated import OverReplicatedLedgers
 from server.bookie.registration import Registration
 from server.bookie.registration_rules import Wanted
 from server.commands.running import StartError
@@ -153,6 +154,7 @@ class BookieApp:
         await self._open_storage(storage, connect)
         await self._listen(sock, WireLimits(packet_bytes_max=process.netty_max_frame_size_bytes))
         await self._register(process)
+        self._start_looks(process)
         if process.auto_recovery_daemon_enabled:
             await self._start_auto_recovery(autorecovery_settings(config))
 
@@ -219,6 +221,13 @@ class BookieApp:
         self._closing.push_async_callback(recovery.stop)
         await recovery.start()
 
+    def _start_looks(self, process: BookieServerConfig) -> None:
+        """What the bookie does by the clock and in the cluster."""
+        looks = OverReplicatedLedgers(self.store, self.store.sync, self.bookie, self.identity.bookie_id)
+        seconds = process.gc_overreplicated_ledger_wait_time / 1000
+        task = asyncio.get_running_loop().create_task(looks.run(seconds))
+        self._closing.push_async_callback(cancelled, task)
+
     def _wanted(self) -> Wanted:
         return Wanted.WRITABLE if self.bookie.is_writable else Wanted.READ_ONLY
 
@@ -242,6 +251,12 @@ class BookieApp:
         """A server that lags behind must not hide a ledger that was made just now: its entries would be deleted."""
         await self.store.sync()
         return await list_ledgers(self.store)
+
+
+async def cancelled(task: "asyncio.Task[None]") -> None:
+    """Returns when it has ended."""
+    task.cancel()
+    await asyncio.wait((task,))
 
 
 def zookeeper_of(config: ServerConfig, process: BookieServerConfig) -> str:

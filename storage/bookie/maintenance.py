@@ -111,13 +111,21 @@ class Maintenance:
             local = self._owner.ledger_ids()
             doomed = local - await self._list_ledgers() if local else set()
             if doomed:
-                self._owner.forget_ledgers(doomed)
-                await self._on_thread(self._collector.forget, sorted(doomed))
+                await self._drop(doomed)
                 log.info("garbage collection: %d ledgers were deleted, %d remain", len(doomed), len(local - doomed))
             threshold = self._due_threshold() if compaction_threshold is None else compaction_threshold
             usages = await self._on_thread(self._collector.delete_dead_logs, threshold)
             for usage in logs_to_compact(usages, threshold):
                 await self._compact(usage)
+
+    async def drop_ledgers(self, ledger_ids: set[int]) -> None:
+        """Forgets ledgers that others have all copies of, durably. Raises IndexFailure."""
+        async with self._collecting:
+            await self._drop(ledger_ids & self._owner.ledger_ids())
+
+    async def _drop(self, ledger_ids: set[int]) -> None:
+        self._owner.forget_ledgers(ledger_ids)
+        await self._on_thread(self._collector.forget, sorted(ledger_ids))
 
     def _due_threshold(self) -> float:
         """Major compaction needs room for its copies and pauses on a disk that fills up."""

@@ -242,6 +242,10 @@ class Bookie:
         """See Maintenance.collect_garbage."""
         await self._maintenance.collect_garbage(compaction_threshold)
 
+    async def drop_ledgers(self, ledger_ids: set[int]) -> None:
+        """See Maintenance.drop_ledgers."""
+        await self._maintenance.drop_ledgers(ledger_ids)
+
     async def close(self) -> None:
         """Commits what was taken, flushes, and releases the folders. Idempotent."""
         if self._closing is None:
