@@ -1,0 +1,91 @@
+"""A bookie's id and address as Apache makes them of the configuration."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_proto.pb import bookkeeper_pb2 as pb
+from server.bookie.app import storage_config, zookeeper_of
+from server.bookie.config import BookieServerConfig
+from server.bookie.config_keys import BOOKIE_KEYS
+from server.bookie.identity import Identity, IdentityError, bind_hosts, identity_of
+from server.config import ConfigError, load_config
+
+
+def config(**values: Any) -> BookieServerConfig:
+    return BookieServerConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"advertised_address": "10.0.0.7"}, Identity("10.0.0.7:3181", "10.0.0.7", 3181)),
+        ({"advertised_address": "bk.example"}, Identity("bk.example:3181", "bk.example", 3181)),
+        ({"advertised_address": "127.0.0.1"}, Identity("127.0.0.1:3181", "127.0.0.1", 3181)),
+        ({"advertised_address": "h", "bookie_id": "rack1-a"}, Identity("rack1-a", "h", 3181)),
+        ({"listening_interface": "lo", "allow_loopback": True}, Identity("127.0.0.1:3181", "127.0.0.1", 3181)),
+    ],
+)
+def test_the_id_is_the_advertised_address_unless_it_is_set(values: dict[str, Any], expected: Identity) -> None:
+    assert identity_of(config(**values), 3181) == expected
+
+
+def test_a_host_name_is_used_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getfqdn", lambda address: "bk1.example.org")
+    values = {"listening_interface": "lo", "allow_loopback": True, "use_host_name_as_bookie_id": True}
+    assert identity_of(config(**values), 1).bookie_id == "bk1.example.org:1"
+    assert identity_of(config(**values, use_short_host_name=True), 1).bookie_id == "bk1:1"
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"listening_interface": "lo"}, "loopback one, 127.0.0.1.*allowLoopback=true"),
+        ({"listening_interface": "nosuch0", "advertised_address": ""}, "'nosuch0' has no IPv4 address.*there are: "),
+        ({"advertised_address": "h", "bookie_id": "a b"}, "'a b' is not a valid bookie id"),
+        ({"advertised_address": "h", "bookie_id": "readonly"}, "'readonly' is not a valid bookie id"),
+    ],
+)
+def test_what_cannot_be_an_id_is_refused(values: dict[str, Any], reason: str) -> None:
+    with pytest.raises(IdentityError, match=reason):
+        identity_of(config(**values), 3181)
+
+
+def test_an_interface_narrows_where_the_port_is_open() -> None:
+    assert bind_hosts(config(listening_interface="lo")) == ("127.0.0.1",)
+    assert bind_hosts(config())[-1] == "0.0.0.0"
+
+
+def test_clients_find_the_port_in_the_registered_record() -> None:
+    info = pb.BookieServiceInfoFormat.FromString(Identity("b", "h", 3181).service_info(8080))
+    rpc, http = info.endpoints
+    assert (rpc.id, rpc.host, rpc.port, rpc.protocol) == ("bookie", "h", 3181, "bookie-rpc")
+    assert (http.id, http.port, http.protocol) == ("httpserver", 8080, "http")
+    golden = "32220a06626f6f6b696510ed181a093132372e302e302e31220a626f6f6b69652d727063"
+    assert Identity("x", "127.0.0.1", 3181).service_info().hex() == golden
+
+
+def test_apaches_file_configures_ours(tmp_path: Path) -> None:
+    conf = tmp_path / "bk_server.conf"
+    conf.write_text(
+        "bookiePort=3182\nadvertisedAddress=\njournalDirectories=/j1, /j2\nledgerDirectories=/a,/b\n"
+        "zkServers=zk1:2181,zk2:2181\nzkLedgersRootPath=/chroot/ledgers\ndiskUsageThreshold=0.9\n"
+        "forceReadOnlyBookie=true\nnumAddWorkerThreads=1\n"
+    )
+    loaded = load_config(conf, {"allowLoopback": "true"}, BOOKIE_KEYS)
+    process = loaded.fill(BookieServerConfig)
+    assert (process.bookie_port, process.allow_loopback) == (3182, True)
+    assert zookeeper_of(loaded, process) == "zk1:2181,zk2:2181/chroot"
+    storage = storage_config(loaded, process)
+    assert storage.journal_directories == ("/j1", "/j2")
+    assert storage.ledger_directories == ("/a", "/b")
+    assert (storage.disk_usage_threshold, storage.disk_usage_lwm_threshold) == (0.9, 0.9)
+    assert storage.force_read_only_bookie
+    assert storage.gc_wait_time == 900_000
+    other = load_config(None, {"metadataServiceUri": "zk+hierarchical://h:1/other"}, BOOKIE_KEYS)
+    with pytest.raises(ConfigError, match="must end in /ledgers"):
+        zookeeper_of(other, other.fill(BookieServerConfig))
+    with pytest.raises(ConfigError, match="a list of different directories"):
+        load_config(None, {"ledgerDirectories": "/a,/a"}, BOOKIE_KEYS)
