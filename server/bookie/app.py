@@ -118,6 +118,11 @@ class BookieApp:
         await self._failed.wait()
         return self._failure
 
+    @property
+    def awaits_former_session(self) -> bool:
+        """Whether the start waits until ZooKeeper ends a session of this bookie from before."""
+        return self._registration is not None and self._registration.awaits_former_session
+
     def ready_line(self) -> str:
         """What programs (JSON) and people read on stdout when the bookie is registered."""
         identity = self.identity
