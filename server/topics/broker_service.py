@@ -13,15 +13,16 @@ import time
 from functools import partial
 from typing import Any
 
+from metadata import paths
+from metadata.errors import NoNodeError
 from metadata.sequence import broker_instance
 from metadata.store import MetadataStore
-from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
-from pulsar_proto.names import TopicName
+from pulsar_proto.errors import MetadataFault, NotAllowed, ServiceNotReady, TopicNotFound
+from pulsar_proto.names import PERSISTENT, TopicName, decode_local, encode_local
 from server.policies.policies import Policies
 from server.schema.registry import SchemaRegistry
 from server.schema.storage import SchemaStorage
 from server.schema.topic_schemas import TopicSchemas
-from server.topics.catalog import Catalog
 from server.topics.base_topic import BaseTopic
 from server.topics.faults import storage_faults_told
 from server.topics.settings import TopicSettings
@@ -245,17 +246,6 @@ class BrokerService:
         if self.topics.get(name.full) is not topic:
             raise ServiceNotReady(f"Topic {name.full} is being unloaded")
         await asyncio.shield(self._close_task(topic, delete=True))
-        if not name.is_partition:
-            await self.policies.topics.delete(name)
-
-    def check_unused(self, name: TopicName) -> None:
-        """Raises TopicBusy where producers or consumers are connected."""
-        topic = self.topics.get(name.full)
-        if topic is None:
-            return
-        clients = len(topic.producers) + sum(len(each.consumers) for each in topic.subscriptions.values())
-        if clients:
-            raise TopicBusy(f"Topic has {clients} connected producers/consumers")
 
     async def delete_unused(self, topic: BaseTopic) -> None:
         """Deletes it, unless somebody began to use it. Raises PulsarError."""
