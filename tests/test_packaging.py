@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -31,6 +32,21 @@ def test_wheel_claims_only_our_own_names(wheel: Path) -> None:
         names = set(archive.namelist())
     assert {top for top in tops if not top.endswith(".dist-info")} == PRODUCT_PACKAGES
     assert {"magnetar/server/main.py", "magnetar/storage/bookie/service.py", "magnetar/metadata/store.py"} <= names
+
+
+@pytest.mark.process
+def test_every_import_in_the_wheel_is_of_an_installed_name(wheel: Path) -> None:
+    """Also where nothing runs it: a module that says `from storage…` would be the user's own `storage`."""
+    general = re.compile(
+        r"^\s*(?:from|import) (?:server|storage|metadata|spark|tests|bench|compat_tests)\b", re.MULTILINE
+    )
+    with zipfile.ZipFile(wheel) as archive:
+        wrong = [
+            name
+            for name in archive.namelist()
+            if name.endswith(".py") and general.search(archive.read(name).decode("utf-8"))
+        ]
+    assert wrong == []
 
 
 @pytest.mark.process

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "storage/repair",
         "magnetar",
     },
-    "magnetar": {"server"},
+    "magnetar": {"server", "pulsar_proto", "metadata", "storage/ledger"},
     "compat_tests": set(),
 }
 """What each part may import of ours, beside itself. `bench` and `tests` may import anything."""

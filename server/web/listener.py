@@ -87,7 +87,7 @@ class WebListener:
 
     async def _load(self) -> None:
         try:
-            app = await asyncio.to_thread(import_module, "server.web.app")
+            app = await asyncio.to_thread(import_module, ".app", __package__)
             self._web = app.make_server(self._broker)
             for door in list(self._doors):
                 door.open(cast(asyncio.Protocol, self._web()))

@@ -12,6 +12,8 @@ from storage.ledger.channels import ChannelOf
 from storage.ledger.client import BookKeeper
 from storage.ledger.config import LedgerConfig
 from storage.ledger.metadata_driver import LedgerMetadataDriver
+from storage.ledger.rack_placement import RackAwareBookies
+from storage.ledger.rack_table import RackTable
 from storage.ledger.wire_channel import WireChannel, WireChannels
 from storage.ledger.wire_connection import WireConfig
 
@@ -33,6 +35,7 @@ class BookKeeperCluster:
         self.config = config
         self.rng = rng
         self.registry = BookieRegistry(store)
+        self._racks = RackTable(store)
         self._wire = WireChannels(self.registry.address_of, wire)
         self.channels: ChannelOf = channel_of or self._wire
         # One id at a time: a tool that draws a block would throw most of it away.
@@ -45,6 +48,14 @@ class BookKeeperCluster:
             next_ledger_id=self._ids.next_id,
             rng=rng,
             config=config,
+            read_only_bookies=lambda: self.registry.bookies.read_only,
+            placement=RackAwareBookies(
+                self.registry.writable,
+                self._racks.rack_of,
+                rng,
+                min_racks=config.min_num_racks_per_write_quorum,
+                enforce=config.enforce_min_num_racks_per_write_quorum,
+            ),
         )
 
     def wire_channel(self, bookie_id: str) -> WireChannel:
@@ -63,9 +74,11 @@ class BookKeeperCluster:
         """Raises MetadataError."""
         cluster = cls(store, config=config or LedgerConfig(), wire=wire, rng=rng or Random())
         await cluster.registry.start()
+        await cluster._racks.start()
         return cluster
 
     async def close(self) -> None:
         await self.registry.stop()
+        await self._racks.stop()
         await self.bookkeeper.close()
         await self._wire.close()

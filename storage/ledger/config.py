@@ -31,6 +31,10 @@ class LedgerConfig:
     bookie_quarantine_time_sec: float = 1800.0
     """bookieQuarantineTimeSeconds: so long it gets no new ledgers while there are others."""
 
+    min_num_racks_per_write_quorum: int = 2
+    enforce_min_num_racks_per_write_quorum: bool = False
+    """Whether a ledger that cannot span so many racks is refused rather than placed as well as can be."""
+
     lagging_bytes_max: int = 64 * 1024 * 1024
     """With an ack quorum below the write quorum: a bookie further behind the last add than this is replaced. Without
     that, a slow bookie would hold all unanswered entries in memory until its deadline."""
@@ -51,4 +55,9 @@ class LedgerConfig:
                 raise ValueError(f"{name} must be positive, is {value}")
 
 
-_MAY_BE_ZERO = {"speculative_read_timeout_sec", "explicit_lac_interval_sec", "bookie_errors_max"}
+_MAY_BE_ZERO = {
+    "speculative_read_timeout_sec",
+    "explicit_lac_interval_sec",
+    "bookie_errors_max",
+    "enforce_min_num_racks_per_write_quorum",
+}

@@ -1,5 +1,6 @@
 """Ensembles over racks."""
 
+import asyncio
 import json
 from collections import Counter
 from random import Random
@@ -8,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metadata.memory import MemoryStore
+from metadata.paths import BOOKIE_RACKS
 from storage.ledger.errors import NotEnoughBookies
 from storage.ledger.rack_placement import DEFAULT_RACK, RackAwareBookies, racks_in_record
+from storage.ledger.rack_table import RackTable
 
 RACKS = {f"b{rack}{number}": f"/rack-{rack}" for rack in range(4) for number in range(3)}
 
@@ -99,3 +103,24 @@ def test_pulsars_record_of_racks_is_read() -> None:
     for wrong in (b"[1]", b"{", b'{"default": 3}'):
         with pytest.raises(ValueError):
             racks_in_record(wrong)
+
+
+async def test_the_table_of_racks_follows_the_operators_record() -> None:
+    store = MemoryStore()
+    table = RackTable(store)
+    await table.start()
+    assert table.rack_of("b") == DEFAULT_RACK
+    await store.create(BOOKIE_RACKS, b'{"default": {"b": {"rack": "/r1"}}}')
+    await until_rack(table, "/r1")
+    await store.put(BOOKIE_RACKS, b"not JSON")
+    await store.put(BOOKIE_RACKS, b'{"default": {"b": {"rack": "/r2"}}}')
+    await until_rack(table, "/r2")
+    await store.delete(BOOKIE_RACKS)
+    await until_rack(table, DEFAULT_RACK)
+    await table.stop()
+
+
+async def until_rack(table: RackTable, rack: str) -> None:
+    async with asyncio.timeout(10):
+        while table.rack_of("b") != rack:
+            await asyncio.sleep(0)  # noqa: ASYNC110 - the table tells nobody

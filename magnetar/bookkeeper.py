@@ -1,0 +1,88 @@
+"""A client for BookKeeper clusters, ours or Apache's: replicated, fenced, append-only ledgers.
+
+    async with connect("zk+hierarchical://127.0.0.1:2181/ledgers") as bookkeeper:
+        ledger = await bookkeeper.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+        entry_id = await ledger.add(b"hello")
+        await ledger.close()
+
+docs/BOOKKEEPER_CLIENT.md tells the rest.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from metadata.service_uri import parse_service_uri
+from metadata.zookeeper import ZooKeeperStore
+from pulsar_proto.entry_digest import DigestType
+from storage.ledger.adv import WriteAdvHandle
+from storage.ledger.client import BookKeeper
+from storage.ledger.cluster import BookKeeperCluster
+from storage.ledger.config import LedgerConfig
+from storage.ledger.errors import (
+    BookieTimeout,
+    DigestMismatch,
+    DuplicateEntryId,
+    IncorrectParameter,
+    LedgerClosed,
+    LedgerError,
+    LedgerExists,
+    LedgerFenced,
+    LedgerRecoveryFailed,
+    NoSuchEntry,
+    NoSuchLedger,
+    NotEnoughBookies,
+    UnauthorizedAccess,
+)
+from storage.ledger.handle import ReadHandle, WriteHandle
+from storage.ledger.tailing import TailHandle
+from storage.ledger.wire_connection import WireConfig
+
+__all__ = [
+    "BookKeeper",
+    "BookieTimeout",
+    "DigestMismatch",
+    "DigestType",
+    "DuplicateEntryId",
+    "IncorrectParameter",
+    "LedgerClosed",
+    "LedgerConfig",
+    "LedgerError",
+    "LedgerExists",
+    "LedgerFenced",
+    "LedgerRecoveryFailed",
+    "NoSuchEntry",
+    "NoSuchLedger",
+    "NotEnoughBookies",
+    "ReadHandle",
+    "TailHandle",
+    "UnauthorizedAccess",
+    "WireConfig",
+    "WriteAdvHandle",
+    "WriteHandle",
+    "connect",
+]
+
+
+@asynccontextmanager
+async def connect(
+    metadata_service_uri: str,
+    *,
+    config: LedgerConfig | None = None,
+    wire: WireConfig | None = None,
+    session_timeout_ms: int = 30_000,
+) -> AsyncIterator[BookKeeper]:
+    """A client of the cluster whose records are at `zk+hierarchical://host:port[;host:port]/ledgers`.
+
+    Ledgers that are open at the end stay open: their next reader recovers them. Raises ValueError for a URI that is
+    none, metadata.errors.MetadataError when ZooKeeper cannot be reached.
+    """
+    uri = parse_service_uri(metadata_service_uri)
+    store = await ZooKeeperStore.open(uri.connect, session_timeout_ms=session_timeout_ms)
+    try:
+        cluster = await BookKeeperCluster.connect(store, config=config, wire=wire)
+        try:
+            yield cluster.bookkeeper
+        finally:
+            await cluster.close()
+    finally:
+        await store.close()

@@ -1,0 +1,55 @@
+"""Which rack a bookie stands in, as the operator says in the record `/bookies` (facts 4), kept up to date."""
+
+import asyncio
+import logging
+
+from metadata import paths
+from metadata.errors import MetadataError
+from metadata.store import CancelWatch, Event, MetadataStore
+from storage.ledger.rack_placement import DEFAULT_RACK, racks_in_record
+
+log = logging.getLogger(__name__)
+
+
+class RackTable:
+    """Without a record everybody stands in the default rack; one that cannot be read leaves the last known racks."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._racks: dict[str, str] = {}
+        self._cancel_watch: CancelWatch | None = None
+        self._look: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Raises MetadataError."""
+        self._cancel_watch = self._store.watch(paths.BOOKIE_RACKS, self._heard)
+        await self._refresh()
+
+    async def stop(self) -> None:
+        """Idempotent."""
+        if self._cancel_watch is not None:
+            self._cancel_watch()
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.wait([self._look])
+
+    def rack_of(self, bookie_id: str) -> str:
+        return self._racks.get(bookie_id, DEFAULT_RACK)
+
+    def _heard(self, _: Event) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        self._look = asyncio.create_task(self._try_refresh())
+
+    async def _try_refresh(self) -> None:
+        try:
+            await self._refresh()
+        except MetadataError as error:
+            log.warning("%s cannot be read, the bookies' racks stay as they were: %s", paths.BOOKIE_RACKS, error)
+
+    async def _refresh(self) -> None:
+        record = await self._store.get(paths.BOOKIE_RACKS)
+        try:
+            self._racks = racks_in_record(record.value) if record is not None else {}
+        except ValueError as error:
+            log.warning("%s: %s; the bookies' racks stay as they were", paths.BOOKIE_RACKS, error)
