@@ -1,0 +1,83 @@
+"""Deduplication with the official client: sent again after a kill, with and without a snapshot, in chunks."""
+
+from concurrent.futures import Future
+
+import pulsar
+import pytest
+
+from compat_tests.conftest import ClientFactory, ServerFactory
+from compat_tests.python.support import assert_silent, bodies, incompressible, receive_bodies, settle
+
+DEDUPLICATION = {"brokerDeduplicationEnabled": "true"}
+CHUNKED_MESSAGE_SIZE = 100_000
+
+
+def send_numbered(producer: pulsar.Producer, first: int, last: int) -> None:
+    """Messages first .. last - 1, each with its number as sequence id."""
+    futures = []
+    for number in range(first, last):
+        future: Future[object] = Future()
+        futures.append(future)
+        producer.send_async(f"m-{number}".encode(), settle(future), sequence_id=number)
+    producer.flush()
+    for future in futures:
+        future.result(10)
+
+
+@pytest.mark.parametrize("entries_interval", ["1000", "3"], ids=["replayed", "from-snapshots"])
+def test_what_is_sent_again_after_a_kill_is_stored_once(
+    make_server: ServerFactory, topic: str, make_client: ClientFactory, is_peer: bool, entries_interval: str
+) -> None:
+    server = make_server(settings={**DEDUPLICATION, "brokerDeduplicationEntriesInterval": entries_interval})
+    server.start()
+    client = make_client(server.broker_url)
+    client.subscribe(topic, "s").close()
+    producer = client.create_producer(topic, producer_name="p")
+    assert producer.last_sequence_id() == -1
+    send_numbered(producer, 0, 20)
+    send_numbered(producer, 10, 15)
+    for generation in range(1, 3):
+        client.close()
+        server.kill()
+        server.start()
+        client = make_client(server.broker_url)
+        producer = client.create_producer(topic, producer_name="p")
+        assert producer.last_sequence_id() == 10 * generation + 9
+        send_numbered(producer, 10 * generation - 5, 10 * generation + 20)
+    consumer = client.subscribe(topic, "s")
+    assert receive_bodies(consumer, 40) == bodies(40)
+    assert_silent(consumer)
+
+
+def test_messages_in_chunks_are_one_message_each(
+    make_server: ServerFactory, topic: str, make_client: ClientFactory
+) -> None:
+    server = make_server(settings={**DEDUPLICATION, "maxMessageSize": "20000"})
+    server.start()
+    client = make_client(server.broker_url)
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic, producer_name="p", chunking_enabled=True)
+    contents = [incompressible(CHUNKED_MESSAGE_SIZE, seed) for seed in range(3)]
+    for number, content in enumerate(contents):
+        producer.send(content, sequence_id=number)
+    producer.send(contents[1], sequence_id=1)
+    assert receive_bodies(consumer, 3) == contents
+    assert_silent(consumer)
+    client.close()
+    server.kill()
+    server.start()
+    client = make_client(server.broker_url)
+    assert client.create_producer(topic, producer_name="p").last_sequence_id() == 2
+
+
+def test_without_deduplication_everything_is_stored(
+    make_server: ServerFactory, topic: str, make_client: ClientFactory
+) -> None:
+    server = make_server()
+    server.start()
+    client = make_client(server.broker_url)
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic, producer_name="p")
+    send_numbered(producer, 0, 3)
+    send_numbered(producer, 0, 3)
+    assert receive_bodies(consumer, 6) == bodies(3) * 2
