@@ -12,6 +12,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from struct import Struct
 from struct import error as struct_error
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -100,6 +101,47 @@ def message_count(payload: bytes, offset: int = 0) -> int:
     except (DecodeError, struct_error):
         pass
     return _metadata(payload, offset).num_messages_in_batch
+
+
+class Special(NamedTuple):
+    """What makes a message one that is not just sent on."""
+
+    deliver_at_ms: int
+    """Not before; 0: at once."""
+    is_marker: bool
+    """A broker wrote it for brokers: a transaction's end, a replicated subscription's snapshot."""
+
+
+def is_single_and_plain(payload: bytes) -> bool:
+    """Whether it is certainly one message that is no batch and nothing special, without parsing it: most metadata of
+    such messages have neither the tag of num_messages_in_batch nor a byte 01, in which the tags of deliver_at_time and
+    marker_type end."""
+    try:
+        magic, _, size = _unpack_magic_crc_size(payload)
+    except struct_error:
+        return False
+    end = 10 + size
+    return (
+        magic == MAGIC_CRC32C
+        and end <= len(payload)
+        and payload.find(_NUM_MESSAGES_TAG, 10, end) < 0
+        and payload.find(1, 10, end) < 0
+    )
+
+
+def count_and_special(payload: bytes) -> tuple[int, Special | None]:
+    """(`message_count`, what is special about it: facts 5.3, 5.6). Raises MalformedFrame."""
+    try:
+        magic, _, size = _unpack_magic_crc_size(payload)
+        if magic == MAGIC_CRC32C and 10 + size <= len(payload):
+            metadata = _parse_metadata(payload[10 : 10 + size])
+        else:
+            metadata = _metadata(payload, 0)
+    except (DecodeError, struct_error):
+        metadata = _metadata(payload, 0)
+    deliver_at_ms, marker_type = metadata.deliver_at_time, metadata.marker_type
+    special = Special(max(0, deliver_at_ms), marker_type != 0) if deliver_at_ms > 0 or marker_type else None
+    return metadata.num_messages_in_batch, special
 
 
 def publish_time_of(payload: bytes, offset: int = 0) -> int:

@@ -17,12 +17,14 @@ readEntriesComplete, readEntriesFailed); facts 5.2, 11.6.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pulsar_proto.ids import Position
+from pulsar_proto.payload import Special
 from server.policies.effective import EffectivePolicies
 from server.topics.consumer import Consumer
+from server.topics.delayed_delivery import DelayedDelivery
 from server.topics.messages import Messages, unacknowledged
 from server.topics.settings import TopicSettings
 from storage.managed.cursor import Cursor
@@ -54,6 +56,8 @@ class Source(NamedTuple):
     cursor: Cursor
     settings: TopicSettings
     messages_of: Callable[[EntryRun], Messages]
+    delayed: DelayedDelivery
+    """The topic's."""
 
 
 class Dispatcher(ABC):
@@ -238,10 +242,22 @@ class Dispatcher(ABC):
         if run.entries:
             messages = unacknowledged(self._messages_of(run), 0, self.cursor)
             self.read_position = Position(run.ledger_id, run.first_entry_id + len(run.entries))
+            if messages.specials is not None:
+                messages = self._ordinary(messages, messages.specials)
             self._send_new(messages)
         else:
             # Nothing is there although the position is not beyond the last: what stood there was deleted.
             self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
+
+    def _ordinary(self, messages: Messages, specials: Mapping[int, Special]) -> Messages:
+        """What is to be sent of `messages` now. What brokers wrote for brokers is acknowledged
+        (AbstractBaseDispatcher.filterEntriesForConsumer)."""
+        entry_ids = messages.entry_ids
+        markers = [each for each in entry_ids if each in specials and specials[each].is_marker]
+        if not markers:
+            return messages
+        self.cursor.ack([(messages.ledger_id, entry_id, None) for entry_id in markers])
+        return messages.part([index for index, each in enumerate(entry_ids) if each not in markers])
 
     def _send_new(self, messages: Messages) -> None:
         self._held = None

@@ -19,6 +19,7 @@ from server.topics import key_shared_stats
 from server.topics.consumer import Consumer
 from server.topics.dispatcher import Read, Source
 from server.topics.messages import Messages, messages_of, unacknowledged
+from server.topics.redelivery import ReplayQueue
 from server.topics.shared_dispatcher import SharedDispatcher
 from storage.managed.entry_run import EntryRun
 
@@ -40,6 +41,8 @@ class KeySharedDispatcher(SharedDispatcher):
         )
         self._slot_of = self.order.selector.slot_of
         self._may_go_on = False
+        self._due = ReplayQueue()
+        """Delayed entries whose time has come. Their keys are known when they are read."""
 
     def add(self, consumer: Consumer) -> None:
         """Raises ConsumerAssignFault."""
@@ -51,6 +54,7 @@ class KeySharedDispatcher(SharedDispatcher):
         super().remove(consumer)
         if not len(self._consumers):
             self.order.clear()
+            self._due.clear()
         self.order.remove(consumer)
 
     def rival_of(self, consumer: Consumer) -> Consumer | None:
@@ -85,6 +89,9 @@ class KeySharedDispatcher(SharedDispatcher):
         super()._wait_again(ledger_id, entry_ids)
         self.order.given_back(ledger_id, entry_ids)
 
+    def _became_due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        self._due.add(ledger_id, [each for each in entry_ids if not self.replay.contains(ledger_id, each)])
+
     # --- Dispatcher --------------------------------------------------------------------------------------------------
 
     def _room(self) -> int:
@@ -100,20 +107,27 @@ class KeySharedDispatcher(SharedDispatcher):
 
     @property
     def _has_replays(self) -> bool:
-        """Whether something waits that may be sent now."""
+        """Whether something waits that may be sent, or routed, now."""
+        if self._due and len(self.replay) < self._look_ahead_max():
+            return True
         return bool(self.replay) and self._first_replay() is not None
 
     def _first_replay(self) -> Position | None:
         return self.order.first(consumer for consumer in self._consumers if consumer.can_take)
 
     def _next_replay(self, room: int) -> Read:
-        first = self._first_replay()
-        assert first is not None
+        first = self._first_replay() if self.replay else None
+        if first is None:
+            position, count = self._due.first_run(room)
+            return Read(position, count, True)
         return Read(first, self.replay.nearby(first, room, GAP_MAX), True)
 
     def _send_again(self, read: Read, run: EntryRun) -> None:
         ledger_id, first = read.position
         end = first + read.entries_max
+        if self._due.contains(ledger_id, first):
+            self._send_due(read, run)
+            return
         if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
             self._drop(ledger_id, self.replay.within(ledger_id, first, end))
             return
@@ -133,6 +147,20 @@ class KeySharedDispatcher(SharedDispatcher):
                 plan.sent.append(entry_id)
         self.replay.discard(ledger_id, plan.sent)
         self._carry_out(plan, messages)
+
+    def _send_due(self, read: Read, run: EntryRun) -> None:
+        """They were never sent: they go the way of new ones."""
+        ledger_id, first = read.position
+        end = first + read.entries_max
+        if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
+            self._due.discard(ledger_id, range(first, end))
+            return
+        end = min(end, run.first_entry_id + len(run.entries))
+        wanted = self._due.within(ledger_id, run.first_entry_id, end)
+        self._due.discard(ledger_id, range(first, end))
+        messages = unacknowledged(messages_of(run, wanted), 0, self.cursor)
+        if messages.payloads:
+            self._send(messages)
 
     def _send(self, messages: Messages, again: bool = False) -> int:
         """New ones: what is not sent waits."""

@@ -3,11 +3,17 @@
 Cut and counted once per run, also where many subscriptions of a topic send it (`MessagesMemo`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.payload import message_count, skip_broker_entry_metadata, sticky_key_of
+from pulsar_proto.payload import (
+    Special,
+    count_and_special,
+    is_single_and_plain,
+    skip_broker_entry_metadata,
+    sticky_key_of,
+)
 from server.dispatch.key_shared import NONE_KEY, hash_of
 from storage.managed.entry_run import EntryRun
 
@@ -30,7 +36,17 @@ class AckView(Protocol):
 class Messages:
     """Entries of one ledger in ascending order. Lists may be shared: not to be changed."""
 
-    __slots__ = ("_key_hashes", "ack_sets", "counts", "entry_ids", "ledger_id", "payloads", "sizes", "total")
+    __slots__ = (
+        "_key_hashes",
+        "ack_sets",
+        "counts",
+        "entry_ids",
+        "ledger_id",
+        "payloads",
+        "sizes",
+        "specials",
+        "total",
+    )
 
     def __init__(
         self,
@@ -40,6 +56,7 @@ class Messages:
         sizes: list[int],
         counts: list[int] | None = None,
         ack_sets: dict[int, Sequence[int]] | None = None,
+        specials: Mapping[int, Special] | None = None,
     ) -> None:
         self.ledger_id = ledger_id
         self.entry_ids = entry_ids
@@ -52,6 +69,8 @@ class Messages:
         self.total = sum(self.counts)
         self.ack_sets = ack_sets
         """Entry -> words for MESSAGE.ack_set, of batches that are acknowledged in part."""
+        self.specials = specials
+        """Entry -> what is special about it; also of entries that are not among these."""
         self._key_hashes: list[int] | None = None
 
     @property
@@ -69,12 +88,15 @@ class Messages:
         entry_ids = self.entry_ids
         if isinstance(indexes, range):
             part = slice(indexes.start, indexes.stop)
-            return Messages(self.ledger_id, entry_ids[part], self.payloads[part], self.sizes[part])
+            return Messages(
+                self.ledger_id, entry_ids[part], self.payloads[part], self.sizes[part], specials=self.specials
+            )
         return Messages(
             self.ledger_id,
             [entry_ids[index] for index in indexes],
             [self.payloads[index] for index in indexes],
             [self.sizes[index] for index in indexes],
+            specials=self.specials,
         )
 
     def part(self, indexes: Sequence[int]) -> "Messages":
@@ -109,16 +131,25 @@ def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> Messages:
     else:
         payloads = [run.entries[entry_id - first][offset:] for entry_id in wanted]
     counts = []
+    specials: dict[int, Special] | None = None
     for index, payload in enumerate(payloads):
+        if is_single_and_plain(payload):
+            counts.append(1)
+            continue
         if payload[:2] == _BROKER_ENTRY_METADATA:
             # Taken off: clients see it only where it is exposed to them, which is not supported (facts 1.1).
             payload = payloads[index] = payload[_client_bytes_at(payload) :]
         try:
-            # A client chose the number: one below 1 would give permits back, and unbalance what is unacknowledged.
-            counts.append(min(max(1, message_count(payload)), ENTRY_MESSAGES_MAX))
+            count, special = count_and_special(payload)
         except MalformedFrame:
-            counts.append(1)
-    return Messages(run.ledger_id, wanted, payloads, counts)
+            count, special = 1, None
+        # A client chose the number: one below 1 would give permits back, and unbalance what is unacknowledged.
+        counts.append(min(max(1, count), ENTRY_MESSAGES_MAX))
+        if special is not None:
+            if specials is None:
+                specials = {}
+            specials[wanted[index]] = special
+    return Messages(run.ledger_id, wanted, payloads, counts, specials=specials)
 
 
 def _client_bytes_at(payload: bytes) -> int:

@@ -4,7 +4,7 @@ Plain data, no I/O. Ids are kept per ledger, because runs of entries then cost o
 message. Sources: Consumer.pendingAcks, MessageRedeliveryController, InMemoryRedeliveryTracker; facts 5.5.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pyroaring import BitMap
 
@@ -41,6 +41,10 @@ class PendingAcks:
     def get(self, ledger_id: int, entry_id: int) -> int | None:
         ledger = self._ledgers.get(ledger_id)
         return None if ledger is None else ledger.get(entry_id)
+
+    def of_ledger(self, ledger_id: int) -> Mapping[int, int]:
+        """Entry -> count of what is held of a ledger."""
+        return self._ledgers.get(ledger_id, {})
 
     def reduce(self, ledger_id: int, entry_id: int, count: int) -> None:
         """Only `count` of a held entry's messages are left."""

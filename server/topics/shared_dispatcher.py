@@ -11,8 +11,11 @@ Sources: PersistentDispatcherMultipleConsumers; facts 5.5.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pulsar_proto.ids import Position
+from pulsar_proto.payload import Special
 from server.dispatch.read_plan import entries_within
 from server.dispatch.shared import RoundRobin
 from server.policies.effective import EffectivePolicies
@@ -37,6 +40,8 @@ class SharedDispatcher(Dispatcher):
         self._some_are_blocked = False
         """Consumers, maybe: spares a look at all of them at each acknowledgement."""
         self._consumers: RoundRobin[Consumer] = RoundRobin()
+        self._delayed = source.delayed
+        self._delays_full = False
         self._unacked_max = self.settings.max_unacked_messages_per_subscription
 
     def set_policies(self, policies: EffectivePolicies) -> None:
@@ -146,15 +151,69 @@ class SharedDispatcher(Dispatcher):
         log.info("%s: unblocked at %d unacknowledged messages", self._name, self.unacked_messages)
         return True
 
+    # --- delays ------------------------------------------------------------------------------------------------------
+
+    def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """From `DelayedDelivery`."""
+        if ledger_id > self.read_position.ledger_id:
+            return
+        if ledger_id == self.read_position.ledger_id:
+            entry_ids = entry_ids[: bisect_left(entry_ids, self.read_position.entry_id)]
+        held = [consumer.pending.of_ledger(ledger_id) for consumer in self._consumers if consumer.pending is not None]
+        passed = [
+            entry_id
+            for entry_id in entry_ids
+            if not self.cursor.is_acked(ledger_id, entry_id) and not any(entry_id in each for each in held)
+        ]
+        if passed:
+            self._became_due(ledger_id, passed)
+
+    def _became_due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        self.replay.add(ledger_id, entry_ids)
+
+    @property
+    def delayed_messages(self) -> int:
+        """Entries that it has passed over because they are not due."""
+        passed = self._delayed.index.before(self.read_position)
+        return sum(self.cursor.unacked_among(ledger_id, entries) for ledger_id, entries in passed)
+
+    def _send_once(self) -> Read | None:
+        if self._delayed.index:
+            self.read_position = self._delayed.index.pass_over(self.read_position)
+        return super()._send_once()
+
+    def _ordinary(self, messages: Messages, specials: Mapping[int, Special]) -> Messages:
+        messages = super()._ordinary(messages, specials)
+        if not self._delayed.is_enabled:
+            return messages
+        now_ms = self._delayed.clock_ms()
+        ledger_id = messages.ledger_id
+        kept: list[int] = []
+        for index, entry_id in enumerate(messages.entry_ids):
+            special = specials.get(entry_id)
+            if special is None or special.deliver_at_ms <= now_ms:
+                kept.append(index)
+            elif not self._delayed.delay(ledger_id, entry_id, special.deliver_at_ms):
+                self._delays_full = True
+                self.read_position = Position(ledger_id, entry_id)
+                break
+        return messages.part(kept)
+
     # --- Dispatcher --------------------------------------------------------------------------------------------------
 
     def _room(self) -> int:
         if self.blocked:
             return 0
-        entries = self._consumers.entries(self.settings.dispatcher_max_read_batch_size)
+        entries_max = self.settings.dispatcher_max_read_batch_size
+        entries = self._consumers.entries(entries_max)
         if not entries:
             for consumer in self._consumers:
                 consumer.watch_writable()
+        elif self._delayed.index:
+            if self._delays_full and not self._has_replays and self._held is None:
+                self._delays_full = self._delayed.index.is_full
+                return 0 if self._delays_full else entries_max
+            return entries_max  # most of it may not be due
         return entries
 
     @property
@@ -217,6 +276,8 @@ class SharedDispatcher(Dispatcher):
             return "no consumer"
         if self.blocked:
             return f"{self.unacked_messages} messages are unacknowledged"
+        if self._delays_full:
+            return f"{len(self._delayed.index)} delayed messages wait, which is as many as are remembered"
         reasons = set()
         for consumer in self._consumers:
             if consumer.blocked:

@@ -50,7 +50,7 @@ class Subscription:
         self._seeking: asyncio.Future[None] | None = None
         self._deleting = False
         self._counters_of_gone = ConsumerCounters()
-        self._source = Source(str(self), topic.ledger, cursor, topic.settings, topic.messages_of)
+        self._source = Source(str(self), topic.ledger, cursor, topic.settings, topic.messages_of, topic.delayed)
 
     def __str__(self) -> str:
         return f"{self.topic.name.full} / {self.name}"
@@ -77,6 +77,11 @@ class Subscription:
     def messages_in_replay(self) -> int:
         """Entries that wait to be delivered again."""
         return len(self.dispatcher.replay) if isinstance(self.dispatcher, SharedDispatcher) else 0
+
+    @property
+    def delayed_messages(self) -> int:
+        """Entries that it has passed over because they are not due."""
+        return self.dispatcher.delayed_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
 
     def counters_out(self) -> ConsumerCounters:
         """Of all consumers that are or were connected."""

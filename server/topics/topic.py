@@ -5,7 +5,7 @@ Sources: PersistentTopic; facts 4, 5.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from pulsar_proto.errors import (
     MalformedFrame,
@@ -26,12 +26,14 @@ from server.topics.base_topic import RESERVED_PREFIXES, BaseTopic, TopicState
 from server.topics.client import ClientConnection
 from server.topics.consumer import Consumer
 from server.topics.dedup_switch import DedupSwitch
+from server.topics.delayed_delivery import DelayedDelivery
 from server.topics.faults import storage_faults_told
 from server.topics.ledger_config import ledger_config
 from server.topics.messages import Messages, MessagesMemo, messages_of
 from server.topics.producer import Producer
 from server.topics.producers import TopicProducers
 from server.topics.settings import TopicSettings
+from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.stats import now_ms
 from server.topics.stats_json import internal_stats, topic_stats
 from server.topics.subscription import Subscription
@@ -65,11 +67,14 @@ class Topic(BaseTopic):
         `BaseTopic`. `prepare` comes next."""
         super().__init__(name, settings, policies)
         self.ledger = ledger
+        self.own_properties: Mapping[str, str] = ledger.properties
+        """With those of the partitioned topic, where it is a partition."""
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
         self.oldest_message = OldestMessage()
         self.excess: Excess | None = None
         """The quota for the age of messages that it was over at the last look, if that stops producers."""
+        self.delayed = DelayedDelivery(name.full, self._obeying_delays, self.policies.delayed_delivery_enabled)
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
         self._close_ledger = close_ledger
         self._on_lost = on_lost
@@ -117,6 +122,7 @@ class Topic(BaseTopic):
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
         super().policies_changed(old, new)
+        self.delayed.enable(new.delayed_delivery_enabled)
         self._configure_ledger()
         self.deduplication.follow(new.deduplication_enabled)
 
@@ -249,6 +255,11 @@ class Topic(BaseTopic):
             if not subscription.cursor.durable:
                 self.ledger.release(subscription.cursor)
 
+    def _obeying_delays(self) -> Iterator[SharedDispatcher]:
+        for subscription in self.subscriptions.values():
+            if subscription.consumers and isinstance(subscription.dispatcher, SharedDispatcher):
+                yield subscription.dispatcher
+
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _appended(self) -> None:
@@ -320,6 +331,7 @@ class Topic(BaseTopic):
         """Disconnects everybody (clients come back by themselves) and stores what is not stored. Called once."""
         self.state = TopicState.CLOSING
         self._stop_listening()
+        self.delayed.close()
         self.publishing.close()
         self.deduplication.close()
         for subscription in list(self.subscriptions.values()):

@@ -129,6 +129,16 @@ class AckState:
             first = stop
         return runs
 
+    def unacked_among(self, ledger_id: int, entries: BitMap) -> int:
+        """How many of `entries` are not acknowledged."""
+        if ledger_id < self._ledger:
+            return 0
+        count = len(entries)
+        if ledger_id == self._ledger and self._entry >= 0:
+            count -= entries.rank(self._entry)
+        bitmap = self._acked.get(ledger_id)
+        return count if bitmap is None else count - bitmap.intersection_cardinality(entries)
+
     def ranges(self) -> Iterator[AckRange]:
         """The acknowledged ranges beyond the mark-delete, in order."""
         for ledger_id, firsts, lasts in self.range_ends():

@@ -13,6 +13,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from pyroaring import BitMap
+
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from storage.managed.ack_state import AckRange, AckState
 from storage.managed.cursor_store import CursorStore
@@ -144,6 +146,10 @@ class Cursor:
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
         """The parts of these entries that are not acknowledged, as (first entry id, count)."""
         return self._acks.unacked_runs(ledger_id, first, count)
+
+    def unacked_among(self, ledger_id: int, entries: BitMap) -> int:
+        """How many of `entries` are not acknowledged."""
+        return self._acks.unacked_among(ledger_id, entries)
 
     def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None:
         """Words for MESSAGE.ack_set, None when no index of the entry is acknowledged."""

@@ -7,7 +7,9 @@
 5. While somebody can take messages, none waits: it was sent, or a read is under way.
 6. What the broker counts as unacknowledged is what the clients hold.
 7. On a Key_Shared subscription a message comes to its key's owner, while nobody else holds messages of the key, and
-   after all earlier ones of the key that are not acknowledged: they are out at the same consumer.
+   after all earlier ones of the key that are not acknowledged: they are out at the same consumer. Delayed ones come
+   as their times do.
+8. On a Shared or Key_Shared subscription a delayed message does not come before its time, and not later.
 """
 
 import asyncio
@@ -53,12 +55,15 @@ class Model:
         self.key_shared = key_shared
         self.settings = settings
         self.scene = self.do(self._make_scene())
+        self.scene.topic.delayed.clock_ms = lambda: self.now_ms
         self.clients: list[Client] = []
         self.positions: list[Position] = []
         self.batch: dict[Position, int] = {}
         self.left: dict[Position, int] = {}
         """Messages that are not acknowledged: bits of the indexes that are left."""
         self.keys: dict[Position, bytes] = {}
+        self.due_ms: dict[Position, int] = {}
+        """Of delayed ones."""
         self.asked_again: dict[Position, int] = {}
         self.last: Position | None = None
         """Of a single active consumer: what was delivered last since a rewind."""
@@ -100,8 +105,12 @@ class Model:
 
     # ---- what happens
 
-    def publish(self, sizes: list[int]) -> None:
-        """One group; size 0 is a message that is no batch."""
+    @property
+    def now_ms(self) -> int:
+        return int(self.loop.time() * 1000)
+
+    def publish(self, sizes: list[int], delay_ms: int = 0) -> None:
+        """One group; size 0 is a message that is no batch. Every other one is delayed, if there is a delay."""
         ledger = self.scene.ledger
         payloads = []
         for offset, size in enumerate(sizes):
@@ -110,7 +119,10 @@ class Model:
             self.batch[position] = max(size, 1)
             self.left[position] = (1 << max(size, 1)) - 1
             key = self.keys[position] = KEYS[len(self.positions) * 7 // 3 % len(KEYS)]
-            payloads.append(payload(b"%d:%d" % position, batch=size, ordering_key=key))
+            fields: dict[str, Any] = {"ordering_key": key}
+            if delay_ms and offset % 2 == 0:
+                fields["deliver_at_time"] = self.due_ms[position] = self.now_ms + delay_ms
+            payloads.append(payload(b"%d:%d" % position, batch=size, **fields))
         ledger.append_now(payloads)
         self.call(self.scene.topic._appended)
 
@@ -204,6 +216,7 @@ class Model:
         assert client.permits > 0, f"{position} came without a permit"
         client.permits -= left.bit_count()
         if self.is_shared:
+            assert self.due_ms.get(position, 0) <= self.now_ms, f"{position} came too early"
             holders = [each for each in self.clients if position in each.held]
             assert not holders, f"{position} is out already"
             assert received.redelivery_count == self.asked_again.get(position, 0)
@@ -222,7 +235,8 @@ class Model:
             return
         same = [each for each in self.left if self.keys[each] == self.keys[position]]
         assert not [each for other in self.clients if other is not client for each in same if each in other.held]
-        assert all(each in client.held for each in same if each < position), f"{position} came too early"
+        earlier = [each for each in same if each < position and each not in self.due_ms]
+        assert all(each in client.held for each in earlier), f"{position} came before one of {earlier}"
 
     def slot(self, position: Position) -> int:
         assert isinstance(self.dispatcher, KeySharedDispatcher)
@@ -258,13 +272,17 @@ class Model:
             waiting = self._sendable(dispatcher) if able and not dispatcher.blocked else set()
         elif isinstance(dispatcher, SharedDispatcher):
             out = {position for client in self.clients for position in client.held}
-            waiting = set(self.left) - out if able and not dispatcher.blocked else set()
+            waiting = self._due() - out if able and not dispatcher.blocked else set()
         else:
             active = [client for client in able if client.consumer is dispatcher.active]
             last = self.last or Position(-1, -1)
             waiting = {each for each in self.left if each > last} if active and not dispatcher._switching else set()
         if waiting:
             assert dispatcher.is_reading or dispatcher._retry, f"{sorted(waiting)} wait: {dispatcher.why_idle()}"
+
+    def _due(self) -> set[Position]:
+        """What is left and not delayed any more, which a timer is given two milliseconds to notice."""
+        return {each for each in self.left if self.due_ms.get(each, 0) <= self.now_ms - 2}
 
     def _sendable(self, dispatcher: KeySharedDispatcher) -> set[Position]:
         """What waits and could be sent now by its key; of what was not read yet, all, unless as much waits as may."""
@@ -273,7 +291,8 @@ class Model:
         waits: set[bytes] = set()
         found: set[Position] = set()
         look_ahead = 0
-        for position in (each for each in self.positions if each in self.left and each not in out):
+        due = self._due()
+        for position in (each for each in self.positions if each in due and each not in out):
             key = self.keys[position]
             if position >= dispatcher.read_position:
                 if look_ahead < dispatcher._look_ahead_max():

@@ -60,9 +60,9 @@ class Histories(RuleBasedStateMachine):
         for name in names[: self.consumers_max]:
             self.model.do(self.model.subscribe(name, 0))
 
-    @rule(sizes=SIZES)
-    def publish(self, sizes: list[int]) -> None:
-        self.model.publish(sizes)
+    @rule(sizes=SIZES, delay_ms=st.sampled_from([0, 0, 0, 400, 1_100, 60_000]))
+    def publish(self, sizes: list[int], delay_ms: int) -> None:
+        self.model.publish(sizes, delay_ms)
 
     @rule(sizes=SIZES, permits=st.integers(1, 9))
     def publish_to_all_who_ask(self, sizes: list[int], permits: int) -> None:
@@ -215,7 +215,7 @@ class Histories(RuleBasedStateMachine):
         for client in model.clients.copy():
             model.disconnect(client)
         model.do(model.subscribe("last", 0))
-        model.do(pass_time(10))
+        model.do(pass_time(70))
         (client,) = model.clients
         client.permits += 1_000_000
         model.call(client.consumer.flow, 1_000_000)

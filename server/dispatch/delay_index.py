@@ -1,0 +1,184 @@
+"""When the delayed messages of one topic are due: one index, however many subscriptions wait for them.
+
+Sixteen bytes a message: two parallel arrays (time, position), sorted by time and cut into chunks, so that an addition
+moves at most a chunk. One bitmap per ledger says which entries are in the index, so that adding one again does nothing,
+and so that who reads can pass over them.
+
+It remembers nothing that is not in the log: what is lost with a process is found again by reading.
+
+Pure. Beyond Apache (InMemoryDelayedDeliveryTracker, BucketDelayedDeliveryTracker), which keep one per subscription and
+round to ticks; facts 5.6, 11.13.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from pyroaring import BitMap
+
+from pulsar_proto.ids import Position
+
+CHUNK = 2_048
+ENTRIES_MAX = 5_000_000
+"""At about 17 bytes. Beyond, `add` refuses, and who reads has to wait until something is due."""
+
+_ENTRY_BITS = 32
+_ENTRY_MASK = (1 << _ENTRY_BITS) - 1
+
+
+class _Chunk:
+    """`times[i]` is when the entry at `places[i]` is due. `places`: ledger's number << 32 | entry."""
+
+    __slots__ = ("places", "times")
+
+    def __init__(self, times: "array[int]", places: "array[int]") -> None:
+        self.times = times
+        self.places = places
+
+
+class DelayIndex:
+    """Times are ms since the epoch."""
+
+    __slots__ = ("_chunks", "_count", "_entries_max", "_last_times", "_ledger_ids", "_numbers", "bitmaps")
+
+    def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
+        self._entries_max = entries_max
+        self._count = 0
+        self._chunks: list[_Chunk] = []
+        self._last_times: list[int] = []
+        self._ledger_ids: list[int] = []
+        self._numbers: dict[int, int] = {}
+        self.bitmaps: dict[int, BitMap] = {}
+        """Ledger -> entries that are not due. Not to be changed."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self.bitmaps.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self.bitmaps)
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= self._entries_max
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much memory it takes."""
+        chunks = sum(chunk.times.itemsize * len(chunk.times) * 2 + 256 for chunk in self._chunks)
+        return chunks + sum(64 + 2 * min(len(bitmap), 4_096) for bitmap in self.bitmaps.values())
+
+    def has(self, ledger_id: int, entry_id: int) -> bool:
+        bitmap = self.bitmaps.get(ledger_id)
+        return bitmap is not None and entry_id in bitmap
+
+    def add(self, ledger_id: int, entry_id: int, due_ms: int) -> bool:
+        """Ids below 2^32, `due_ms` below 2^63. False: it is full, and was not added. Adding again does nothing."""
+        bitmap = self.bitmaps.get(ledger_id)
+        if bitmap is None:
+            if self.is_full:
+                return False
+            bitmap = self.bitmaps[ledger_id] = BitMap()
+        elif entry_id in bitmap:
+            return True
+        elif self.is_full:
+            return False
+        bitmap.add(entry_id)
+        self._insert(due_ms, self._number_of(ledger_id) << _ENTRY_BITS | entry_id)
+        return True
+
+    def next_due_ms(self) -> int | None:
+        return self._chunks[0].times[0] if self._chunks else None
+
+    def pop_due(self, now_ms: int, entries_max: int) -> dict[int, list[int]]:
+        """What is due, the earliest first and at most `entries_max`, as ledger -> sorted entries."""
+        due: dict[int, list[int]] = {}
+        while self._chunks and entries_max > 0:
+            chunk = self._chunks[0]
+            count = min(bisect_right(chunk.times, now_ms), entries_max)
+            if not count:
+                break
+            entries_max -= count
+            self._count -= count
+            for place in chunk.places[:count]:
+                ledger_id = self._ledger_ids[place >> _ENTRY_BITS]
+                bitmap = self.bitmaps.get(ledger_id)
+                entry_id = place & _ENTRY_MASK
+                if bitmap is not None and entry_id in bitmap:
+                    due.setdefault(ledger_id, []).append(entry_id)
+            if count == len(chunk.times):
+                del self._chunks[0], self._last_times[0]
+            else:
+                del chunk.times[:count], chunk.places[:count]
+        for ledger_id, entry_ids in due.items():
+            entry_ids.sort()
+            bitmap = self.bitmaps[ledger_id]
+            bitmap.difference_update(BitMap(entry_ids))
+            if not bitmap:
+                del self.bitmaps[ledger_id]
+        if not self._chunks:
+            self._ledger_ids.clear()
+            self._numbers.clear()
+        return due
+
+    def forget_before(self, ledger_id: int) -> None:
+        """Ledgers before `ledger_id` were deleted."""
+        for gone in [known for known in self.bitmaps if known < ledger_id]:
+            del self.bitmaps[gone]
+
+    def pass_over(self, position: Position) -> Position:
+        """The first one at or after `position`, in its ledger, that is not in the index. It need not exist."""
+        bitmap = self.bitmaps.get(position.ledger_id)
+        if bitmap is None or position.entry_id not in bitmap:
+            return position
+        return Position(position.ledger_id, _first_missing(bitmap, position.entry_id))
+
+    def before(self, position: Position) -> Iterator[tuple[int, BitMap]]:
+        """(ledger, its entries in the index) as far as they are before `position`."""
+        for ledger_id, bitmap in self.bitmaps.items():
+            if ledger_id < position.ledger_id:
+                yield ledger_id, bitmap
+            elif ledger_id == position.ledger_id:
+                yield ledger_id, bitmap & BitMap(range(max(0, position.entry_id)))
+
+    def _number_of(self, ledger_id: int) -> int:
+        number = self._numbers.get(ledger_id)
+        if number is None:
+            number = self._numbers[ledger_id] = len(self._ledger_ids)
+            self._ledger_ids.append(ledger_id)
+        return number
+
+    def _insert(self, due_ms: int, place: int) -> None:
+        self._count += 1
+        last_times = self._last_times
+        index = bisect_left(last_times, due_ms)
+        if index == len(last_times):
+            if not last_times or len(self._chunks[-1].times) >= CHUNK:
+                # Times mostly grow: a full chunk at the end stays full.
+                self._chunks.append(_Chunk(array("q", (due_ms,)), array("Q", (place,))))
+                last_times.append(due_ms)
+                return
+            index -= 1
+        chunk = self._chunks[index]
+        at = bisect_right(chunk.times, due_ms)
+        chunk.times.insert(at, due_ms)
+        chunk.places.insert(at, place)
+        if len(chunk.times) > CHUNK:
+            half = CHUNK // 2
+            self._chunks.insert(index + 1, _Chunk(chunk.times[half:], chunk.places[half:]))
+            last_times.insert(index + 1, chunk.times[-1])
+            del chunk.times[half:], chunk.places[half:]
+        last_times[index] = chunk.times[-1]
+
+
+def _first_missing(bitmap: BitMap, start: int) -> int:
+    """The least number >= start, which is in the bitmap, that is not. Halving: O(log) range tests."""
+    low, high = start, start + 1
+    while bitmap.contains_range(start, high + 1):
+        low, high = high, start + 2 * (high - start) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if bitmap.contains_range(start, middle + 1):
+            low = middle
+        else:
+            high = middle
+    return high
