@@ -46,12 +46,14 @@ class CursorTable:
         self._on_fenced = on_fenced
         self._lock = asyncio.Lock()
         self._non_durable: dict[Cursor, None] = {}
+        self.held: list[Position] = []
+        """Places that are held like a cursor's, see `ManagedLedger.hold`."""
         self.durable: dict[str, Cursor] = {}
 
     @property
     def slowest(self) -> Position | None:
         """The least mark-delete of durable cursors, None without any."""
-        return min((cursor.mark_delete for cursor in self.durable.values()), default=None)
+        return min((*(cursor.mark_delete for cursor in self.durable.values()), *self.held), default=None)
 
     @property
     def slowest_name(self) -> str | None:

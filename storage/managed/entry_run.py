@@ -16,5 +16,10 @@ class EntryRun:
     def __len__(self) -> int:
         return len(self.entries)
 
+    @property
+    def end_entry_id(self) -> int:
+        """Where the next read goes on: one after the last entry."""
+        return self.first_entry_id + len(self.entries)
+
     def __repr__(self) -> str:
         return f"EntryRun({self.ledger_id}:{self.first_entry_id}+{len(self.entries)})"

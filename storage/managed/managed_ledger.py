@@ -270,6 +270,18 @@ class ManagedLedger:
         self.deactivate(await self._cursors.delete(name))
         self._trimmer.request()
 
+    def hold(self, position: Position) -> Callable[[], None]:
+        """Until what it returns is called, nothing after `position` is deleted, whatever cursors acknowledge: for who
+        replaces what is deleted by something that is not durable yet."""
+        held = self._cursors.held
+        held.append(position)
+
+        def release() -> None:
+            held.remove(position)
+            self._trimmer.request()
+
+        return release
+
     def activate(self, cursor: Cursor) -> None:
         """Somebody reads at the tail by this cursor: entries go to the cache."""
         self._active.add(cursor)
