@@ -11,7 +11,6 @@ The topic's epoch grows with each exclusive producer that brings none of its own
 the topic's was replaced meanwhile and is fenced. Source: AbstractTopic.incrementTopicEpochIfNeeded; facts 4.1.
 """
 
-from collections import deque
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -40,7 +39,7 @@ class ProducerAccess(Generic[T]):
         self.epoch = epoch
         """As stored with the topic; None until the first exclusive producer."""
         self.exclusive_name: str | None = None
-        self.waiting: deque[T] = deque()
+        self.waiting: list[T] = []
 
     def judge(self, mode: int, connected: int, epoch: int | None) -> Verdict:
         """`connected`: how many producers the topic has; `epoch`: the one that the client knows. Changes nothing.
@@ -71,4 +70,4 @@ class ProducerAccess(Generic[T]):
 
     def next_waiting(self) -> T | None:
         """When the last producer has left: whose turn it is."""
-        return self.waiting.popleft() if self.waiting else None
+        return self.waiting.pop(0) if self.waiting else None

@@ -1,6 +1,5 @@
 """What an append returns, and the bounded queue of groups that wait for a ledger."""
 
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,7 +36,7 @@ class AppendQueue:
     __slots__ = ("_bytes", "_groups", "entries")
 
     def __init__(self) -> None:
-        self._groups: deque[Waiting] = deque()
+        self._groups: list[Waiting] = []
         self._bytes = 0
         self.entries = 0
 
@@ -58,8 +57,8 @@ class AppendQueue:
     def push_doomed(self, done: AddDone) -> None:
         self._groups.append(Waiting([], done))
 
-    def take(self) -> deque[Waiting]:
+    def take(self) -> list[Waiting]:
         """All groups; the queue is empty then."""
-        groups, self._groups = self._groups, deque()
+        groups, self._groups = self._groups, []
         self.entries = self._bytes = 0
         return groups
