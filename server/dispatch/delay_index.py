@@ -121,9 +121,12 @@ class DelayIndex:
         return due
 
     def forget_before(self, ledger_id: int) -> None:
-        """Ledgers before `ledger_id` were deleted."""
-        for gone in [known for known in self.bitmaps if known < ledger_id]:
-            del self.bitmaps[gone]
+        """Ledgers before `ledger_id` were deleted; they do not come back."""
+        gone = [known for known in self.bitmaps if known < ledger_id]
+        for known in gone:
+            del self.bitmaps[known]
+        if gone and len(self) * 2 < self._count:
+            self._drop_unknown()
 
     def pass_over(self, position: Position) -> Position:
         """The first one at or after `position`, in its ledger, that is not in the index. It need not exist."""
@@ -139,6 +142,14 @@ class DelayIndex:
                 yield ledger_id, bitmap
             elif ledger_id == position.ledger_id:
                 yield ledger_id, bitmap & BitMap(range(max(0, position.entry_id)))
+
+    def _drop_unknown(self) -> None:
+        """Takes out of the chunks what the bitmaps do not have any more."""
+        old, self._chunks, self._last_times, self._count = self._chunks, [], [], 0
+        for chunk in old:
+            for due_ms, place in zip(chunk.times, chunk.places, strict=True):
+                if self.has(self._ledger_ids[place >> _ENTRY_BITS], place & _ENTRY_MASK):
+                    self._insert(due_ms, place)
 
     def _number_of(self, ledger_id: int) -> int:
         number = self._numbers.get(ledger_id)

@@ -36,7 +36,8 @@ class Waiter(Protocol):
 
 
 class DelayedDelivery:
-    """`waiters()` are the dispatchers of the topic's subscriptions that have consumers."""
+    """`waiters()` are the dispatchers of the topic's subscriptions that have consumers; `first_ledger()` is the oldest
+    one that was not deleted."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class DelayedDelivery:
         self.clock_ms = now_ms
         self._name = name
         self._waiters = waiters
+        self._first_ledger = first_ledger
         self._timer: asyncio.Handle | None = None
         self._timer_ms = 0
         self._warned_full = False
@@ -94,6 +96,7 @@ class DelayedDelivery:
 
     def _fire(self) -> None:
         self._timer = None
+        self.index.forget_before(self._first_ledger())
         due = self.index.pop_due(self.clock_ms() if self.is_enabled else 2**63 - 1, AT_ONCE_MAX)
         if due:
             self._warned_full = False

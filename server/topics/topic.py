@@ -74,7 +74,12 @@ class Topic(BaseTopic):
         self.oldest_message = OldestMessage()
         self.excess: Excess | None = None
         """The quota for the age of messages that it was over at the last look, if that stops producers."""
-        self.delayed = DelayedDelivery(name.full, self._obeying_delays, self.policies.delayed_delivery_enabled)
+        self.delayed = DelayedDelivery(
+            name.full,
+            self._obeying_delays,
+            lambda: ledger.first_position.ledger_id,
+            self.policies.delayed_delivery_enabled,
+        )
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
         self._close_ledger = close_ledger
         self._on_lost = on_lost

@@ -78,6 +78,17 @@ def test_what_went_with_its_ledger_is_due_no_more() -> None:
     assert (len(index), index.next_due_ms()) == (0, None)
 
 
+def test_deleted_ledgers_make_room() -> None:
+    index = DelayIndex(10)
+    for entry_id in range(9):
+        index.add(1, entry_id, 100 - entry_id)
+    index.add(2, 0, 50)
+    index.forget_before(2)
+    assert not index.is_full
+    assert index.next_due_ms() == 50
+    assert index.pop_due(100, 10) == {2: [0]}
+
+
 def test_a_hundred_thousand_messages_take_less_than_two_and_a_half_megabytes() -> None:
     """Due in any order, over a month; a million then take less than 25 MB."""
     chance = random.Random(1)
