@@ -303,7 +303,7 @@ class Checkpointer:
             self.state = FlushState.IDLE
             self._job = None
             self._cache.flushed()
-            self._executor.submit(self._flusher.release, job.half)
+            self._loop.run_in_executor(self._executor, self._flusher.release, job.half)
             self.completed += 1
         else:
             assert isinstance(error, Exception)

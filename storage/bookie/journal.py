@@ -87,6 +87,9 @@ class Journal:
         self.batches = 0
         self.bytes_written = 0
         self.busy_seconds = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
         self._thread = threading.Thread(target=self._run, name="bookie-journal", daemon=True)
         self._thread.start()
 

@@ -115,11 +115,13 @@ class Bookie:
         list_ledgers: Callable[[], Awaitable[set[int]]],
         instance_id: str = "",
         open_file: OpenFile = DurableFile,
+        journal_class: type[Journal] = Journal,
     ) -> "Bookie":
         """Replays the journal; every acknowledged entry can be read when it returns.
 
         `list_ledgers`: all ledgers of the metadata; those of this bookie that it lacks are deleted by the collector.
-        Raises BookieStartError (its subclasses name the file and what can be done), OSError.
+        `open_file` and `journal_class` are for simulations. Raises BookieStartError (its subclasses name the file and
+        what can be done), OSError.
         """
         loop = asyncio.get_running_loop()
         executor = ThreadPoolExecutor(1, "bookie-flush")
@@ -127,7 +129,7 @@ class Bookie:
             opened = await loop.run_in_executor(executor, open_storage, config, bookie_id, instance_id, open_file)
             try:
                 bookie = cls(config, opened, executor, open_file)
-                await bookie._start(config, list_ledgers, open_file)
+                await bookie._start(config, list_ledgers, open_file, journal_class)
             except BaseException:
                 opened.abandon()
                 raise
@@ -137,12 +139,16 @@ class Bookie:
         return bookie
 
     async def _start(
-        self, config: BookieConfig, list_ledgers: Callable[[], Awaitable[set[int]]], open_file: OpenFile
+        self,
+        config: BookieConfig,
+        list_ledgers: Callable[[], Awaitable[set[int]]],
+        open_file: OpenFile,
+        journal_class: type[Journal],
     ) -> None:
         opened = self._opened
         for number, directory in enumerate(opened.directories.journals):
             make_journal = partial(
-                Journal,
+                journal_class,
                 directory,
                 opened.journal_ends[number],
                 partial(self._hand_over, number),
