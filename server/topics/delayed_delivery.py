@@ -43,8 +43,8 @@ class DelayedDelivery:
         self,
         name: str,
         waiters: Callable[[], Iterable[Waiter]],
+        first_ledger: Callable[[], int],
         enabled: bool,
-        clock_ms: Callable[[], int] | None = None,
     ) -> None:
         self.index = DelayIndex()
         self.is_enabled = enabled
