@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("pulsar_proto", "metadata", "storage", "server", "magnetar", "bench", "compat_tests", "tests")
+PACKAGES = ("pulsar_proto", "metadata", "storage", "server", "spark", "magnetar", "bench", "compat_tests", "tests")
 TEST_PACKAGES = ("tests", "compat_tests")
 GENERATED = re.compile(r"_pb2(_grpc)?\.pyi?$")
 
@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "magnetar",
     },
     "magnetar": {"server", "pulsar_proto", "metadata", "storage/ledger"},
+    "spark": {"pulsar_proto"},
     "compat_tests": set(),
 }
 """What each part may import of ours, beside itself. `bench` and `tests` may import anything."""
@@ -95,6 +96,16 @@ RULES_WITHOUT_IO = (
     "server/schema/protobuf_native.py",
     "server/schema/validation.py",
     "server/schema/compatibility.py",
+    "spark/source/message_id.py",
+    "spark/source/ledger_plan.py",
+    "spark/source/continuity.py",
+    "spark/source/rows.py",
+    "spark/source/compression.py",
+    "spark/source/avro_types.py",
+    "spark/source/primitives.py",
+    "spark/source/values.py",
+    "spark/source/columns.py",
+    "spark/source/outgoing.py",
 )
 SEEDED_RANDOM = "random.Random"
 """Rules may name the type of the generator that they are given."""

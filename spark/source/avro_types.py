@@ -1,0 +1,214 @@
+"""Avro record definitions, which JSON and AVRO schemas both carry, as Spark types.
+
+Unions follow the published connector: null makes a column nullable, int|long is long, float|double is double, other
+unions become a struct member0, member1, … of which one is set (facts 4). Recursive records have no Spark type.
+"""
+
+import base64
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import orjson
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+Convert = Callable[[Any], Any]
+"""From what JSON or fastavro gives to what Arrow takes; None never reaches it."""
+
+
+class UnsupportedSchema(Exception):
+    """A schema that has no Spark type; the text says which part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A Spark type, whether it may be null, and how values of both encodings become Arrow's (None: as they are)."""
+
+    type: DataType
+    nullable: bool = False
+    from_json: Convert | None = None
+    from_avro: Convert | None = None
+
+
+def _millis(value: int) -> int:
+    return int(value) * 1000
+
+
+_SIMPLE: Mapping[str, Field] = {
+    "null": Field(NullType(), nullable=True),
+    "boolean": Field(BooleanType()),
+    "int": Field(IntegerType()),
+    "long": Field(LongType()),
+    "float": Field(FloatType()),
+    "double": Field(DoubleType()),
+    "string": Field(StringType()),
+    "bytes": Field(BinaryType(), from_json=base64.b64decode),
+}
+_LOGICAL: Mapping[str, Field] = {
+    "date": Field(DateType()),
+    "timestamp-millis": Field(TimestampType(), from_json=_millis),
+    "timestamp-micros": Field(TimestampType(), from_json=int),
+    "local-timestamp-millis": Field(TimestampNTZType(), from_json=_millis),
+    "local-timestamp-micros": Field(TimestampNTZType(), from_json=int),
+    "uuid": Field(StringType(), from_avro=str),
+}
+_WIDER = ({"int", "long"}, {"float", "double"})
+
+
+def record_field(definition: bytes) -> Field:
+    """The field of a whole schema. Raises UnsupportedSchema."""
+    try:
+        parsed = orjson.loads(definition)
+    except orjson.JSONDecodeError as error:
+        raise UnsupportedSchema(f"the schema's definition is not JSON: {error}") from error
+    return _field(parsed, {}, ())
+
+
+def _field(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> Field:
+    if isinstance(schema, list):
+        return _union(schema, named, inside)
+    if isinstance(schema, str):
+        schema = {"type": schema} if schema in _SIMPLE else named.get(schema, schema)
+    if not isinstance(schema, dict):
+        raise UnsupportedSchema(f"type {schema!r} is unknown")
+    kind: Any = schema.get("type")
+    if isinstance(kind, dict | list):
+        return _field(kind, named, inside)
+    if kind in ("record", "enum", "fixed"):
+        _remember(schema, named)
+    if kind == "record":
+        return _record(schema, named, inside)
+    if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
+        return _decimal(schema)
+    if kind == "enum":
+        return Field(StringType())
+    if kind == "fixed":
+        return Field(BinaryType(), from_json=base64.b64decode)
+    if kind == "array":
+        return _array(_field(schema["items"], named, inside))
+    if kind == "map":
+        return _map(_field(schema["values"], named, inside))
+    logical = _LOGICAL.get(schema.get("logicalType", ""))
+    if logical is not None:
+        return logical
+    if kind in named:
+        return _field(named[kind], named, inside)
+    if kind not in _SIMPLE:
+        raise UnsupportedSchema(f"type {kind!r} is unknown")
+    return _SIMPLE[kind]
+
+
+def _remember(schema: dict[str, Any], named: dict[str, Any]) -> None:
+    name = schema["name"]
+    named[name] = schema
+    if schema.get("namespace"):
+        named[f"{schema['namespace']}.{name}"] = schema
+
+
+def _decimal(schema: dict[str, Any]) -> Field:
+    precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
+    if precision > 38:
+        raise UnsupportedSchema(f"decimal of {precision} digits; Spark has 38")
+    return Field(DecimalType(precision, scale), from_json=lambda value: Decimal(str(value)))
+
+
+def _record(schema: dict[str, Any], named: dict[str, Any], inside: tuple[str, ...]) -> Field:
+    name = f"{schema.get('namespace', '')}.{schema['name']}"
+    if name in inside:
+        raise UnsupportedSchema(f"record {schema['name']} contains itself")
+    fields = [(item["name"], _field(item["type"], named, (*inside, name))) for item in schema["fields"]]
+    kind = StructType([StructField(key, field.type, field.nullable) for key, field in fields])
+    return Field(kind, False, *(_for_record(fields, encoding) for encoding in ("from_json", "from_avro")))
+
+
+def _for_record(fields: list[tuple[str, Field]], encoding: str) -> Convert | None:
+    steps = [(name, convert) for name, field in fields if (convert := getattr(field, encoding)) is not None]
+    if not steps:
+        return None
+
+    def convert_record(value: Any) -> Any:
+        for name, convert in steps:
+            item = value.get(name)
+            if item is not None:
+                value[name] = convert(item)
+        return value
+
+    return convert_record
+
+
+def _array(item: Field) -> Field:
+    def over(convert: Convert | None) -> Convert | None:
+        return convert and (lambda values: [None if value is None else convert(value) for value in values])
+
+    return Field(ArrayType(item.type, item.nullable), False, over(item.from_json), over(item.from_avro))
+
+
+def _map(item: Field) -> Field:
+    def over(convert: Convert | None) -> Convert:
+        if convert is None:
+            return lambda value: list(value.items())
+        return lambda value: [(key, None if each is None else convert(each)) for key, each in value.items()]
+
+    return Field(MapType(StringType(), item.type, item.nullable), False, over(item.from_json), over(item.from_avro))
+
+
+def _union(schemas: list[Any], named: dict[str, Any], inside: tuple[str, ...]) -> Field:
+    real = [schema for schema in schemas if schema != "null"]
+    nullable = len(real) < len(schemas)
+    if not real:
+        return _SIMPLE["null"]
+    if len(real) == 1:
+        field = _field(real[0], named, inside)
+        return Field(field.type, nullable or field.nullable, field.from_json, field.from_avro)
+    for wider in _WIDER:
+        if all(isinstance(schema, str) for schema in real) and set(real) == wider:
+            return Field(_SIMPLE[max(wider, key=len) if "double" in wider else "long"].type, nullable)
+    members = [_field(schema, named, inside) for schema in real]
+    kind = StructType([StructField(f"member{i}", member.type, True) for i, member in enumerate(members)])
+    return Field(kind, nullable, _choose(members, "from_json"), _choose(members, "from_avro"))
+
+
+_PYTHON_OF: tuple[tuple[type[DataType], tuple[type, ...]], ...] = (
+    (BooleanType, (bool,)),
+    (StringType, (str, uuid.UUID)),
+    (BinaryType, (bytes,)),
+    (IntegerType, (int,)),
+    (LongType, (int,)),
+    (FloatType, (float, int)),
+    (DoubleType, (float, int)),
+    (StructType, (dict,)),
+    (MapType, (dict,)),
+    (ArrayType, (list,)),
+)
+
+
+def _choose(members: list[Field], encoding: str) -> Convert:
+    def convert(value: Any) -> dict[str, Any]:
+        for index, member in enumerate(members):
+            kinds = next((python for spark, python in _PYTHON_OF if isinstance(member.type, spark)), (object,))
+            if isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds):
+                step = getattr(member, encoding)
+                return {f"member{index}": value if step is None else step(value)}
+        raise ValueError(f"{type(value).__name__} is none of the union's types")
+
+    return convert

@@ -1,0 +1,279 @@
+"""`format("pulsar")` in pure Python: what Spark calls, handing on to planner, readers and writers.
+
+Spark pickles these objects by their module's name and makes them anew in other processes, so they hold nothing but
+options and bytes until they are used. Source: pyspark.sql.datasource of 4.1 (facts 5.1).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source.client import Client
+from spark.source.columns import METADATA_FIELDS, BatchBuilder
+from spark.source.continuity import Continuity, DataLoss
+from spark.source.ledger_plan import Range
+from spark.source.message_id import BEFORE_ALL, Bound, bounds_from_json, bounds_to_json
+from spark.source.options import LATEST, ReadOptions, read_options, write_options
+from spark.source.partition_reader import PartitionReader, ReaderSettings
+from spark.source.planner import Planner
+from spark.source.range_reader import RangeReader, Task
+from spark.source.row_writer import write_rows
+from spark.source.subscription import NamedSubscription
+from spark.source.values import ValueColumns
+
+
+class PulsarDataSource(DataSource):
+    """Register it with `spark.dataSource.register(PulsarDataSource)`, then use `format("pulsar")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pulsar"
+
+    def schema(self) -> StructType:
+        """The value columns of the topics' schema, then the metadata columns."""
+        options = read_options(self.options, streaming=_may_stream(self.options))
+        planner = Planner(options)
+        try:
+            values = ValueColumns(planner.schema(), lambda version: None, options.bad_values)
+        finally:
+            planner.close()
+        return StructType([*values.fields, *METADATA_FIELDS])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return PulsarReader(schema, dict(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, Spark's name
+        return PulsarStreamReader(schema, dict(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        if overwrite:
+            raise ValueError("mode overwrite: a topic can only be appended to")
+        return PulsarWriter(schema, dict(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        return PulsarStreamWriter(schema, dict(self.options))
+
+
+def _may_stream(options: Mapping[str, str]) -> bool:
+    """Spark asks for the schema without saying whether the query streams: accept what either kind allows."""
+    lower = {name.lower(): value for name, value in options.items()}
+    return str(lower.get("startingoffsets", "")).lower() == LATEST or not {"endingoffsets", "endingtime"} & set(lower)
+
+
+class _Reading:
+    """What batch and streaming share: the executor's side."""
+
+    def __init__(self, schema: StructType, given: dict[str, str], *, streaming: bool) -> None:
+        self._columns = schema
+        self._given = given
+        self._streaming = streaming
+        planner = Planner(self.options)
+        try:
+            found = planner.schema()
+        finally:
+            planner.close()
+        self._schema = None if found is None else found.SerializeToString()
+        BatchBuilder(schema, self._values(None, ""), "")  # a column that cannot be is better found here than in tasks
+
+    @cached_property
+    def options(self) -> ReadOptions:
+        return read_options(self._given, streaming=self._streaming)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("_columns", "_given", "_streaming", "_schema")
+        return {name: value for name, value in self.__dict__.items() if name in kept}
+
+    def _values(self, client: Client | None, topic: str) -> ValueColumns:
+        schema = None if self._schema is None else pb.Schema.FromString(self._schema)
+
+        def lookup(version: bytes) -> pb.Schema | None:
+            assert client is not None
+            return client.persist(lambda: client.schema(topic, version))
+
+        return ValueColumns(schema, lookup, self.options.bad_values)
+
+    def read_task(self, task: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """None: the query has no tasks at all."""
+        if task is None:
+            return
+        assert isinstance(task, Task)
+        options = self.options
+        client = Client(options.place.service_url, options.place.login)
+        try:
+            wanted = task.wanted
+            builder = BatchBuilder(self._columns, self._values(client, task.topic), task.topic)
+            protected = bool(options.subscription) and self._streaming
+            continuity = Continuity(task.topic, wanted, protected=protected, sparse=options.read_compacted)
+            probe = continuity.probe
+            settings = ReaderSettings(options.reader_name, options.permits, options.read_compacted)
+            reader = PartitionReader(client, task.topic, wanted.after if probe is None else probe.before(), settings)
+            yield from RangeReader(
+                reader,
+                task,
+                builder,
+                continuity,
+                poll_timeout_seconds=options.poll_timeout_seconds,
+                fail_on_data_loss=options.fail_on_data_loss,
+            ).batches()
+        finally:
+            client.close()
+
+
+def _tasks(planner: Planner, wanted: Mapping[str, Range]) -> list[InputPartition]:
+    busy = {name: each for name, each in wanted.items() if not each.is_empty}
+    tasks: list[InputPartition] = []
+    for name, each in busy.items():
+        parts = planner.tasks(name, each, len(busy))
+        tasks += [Task(name, str(part.after), str(part.upto)) for part in parts]
+    return tasks
+
+
+class PulsarReader(_Reading, DataSourceReader):
+    """A batch query: the range is fixed when it is planned."""
+
+    def __init__(self, schema: StructType, given: dict[str, str]) -> None:
+        super().__init__(schema, given, streaming=False)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planner = Planner(self.options)
+        try:
+            names = planner.partitions()
+            return _tasks(planner, {name: Range(planner.start(name), planner.end(name)) for name in names})
+        finally:
+            planner.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.read_task(partition)
+
+
+class PulsarStreamReader(_Reading, DataSourceStreamReader):
+    """A streaming query. Offsets are maps of partition to the last message taken in.
+
+    Spark 4.1 asks for the latest offset without saying where the query is, so the last answer is remembered; after a
+    restart Spark first plans an empty range at the checkpoint's offset, which tells it.
+    """
+
+    def __init__(self, schema: StructType, given: dict[str, str]) -> None:
+        super().__init__(schema, given, streaming=True)
+        self._known: dict[str, Bound] = {}
+        self._unacknowledged: dict[str, Bound] = {}
+
+    @cached_property
+    def _planner(self) -> Planner:
+        return Planner(self.options)
+
+    @cached_property
+    def _subscription(self) -> NamedSubscription | None:
+        name = self.options.subscription
+        return NamedSubscription(self._planner.client, name) if name else None
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802, Spark's name
+        names = self._planner.partitions()
+        self._protect(names)
+        self._known = {name: self._planner.start(name) for name in names}
+        return bounds_to_json(self._known)
+
+    def _protect(self, names: Sequence[str]) -> None:
+        if self._subscription is not None:
+            for name in names:
+                self._subscription.mark_delete(name, latest=self.options.starting == LATEST)
+
+    def latestOffset(  # noqa: N802, Spark's name
+        self, start: Mapping[str, str] | None = None, limit: object = None
+    ) -> dict[str, str]:
+        """The end of the next batch, within the limits. Spark 4.2 hands in where the query is."""
+        self._acknowledge()
+        if start:
+            self._known = bounds_from_json(start)
+        planner = self._planner
+        names = planner.partitions()
+        planner.gone(sorted(set(self._known) - set(names)))
+        new = [name for name in names if name not in self._known]
+        self._protect(new)
+        wanted = {}
+        for name in names:
+            known = self._known.get(name)
+            after = planner.start(name, is_new=bool(self._known)) if known is None else known
+            wanted[name] = Range(after, self._last(name, after))
+        ends = planner.capped(wanted)
+        self._known = {**self._known, **ends}
+        return bounds_to_json(self._known)
+
+    def _last(self, name: str, after: Bound) -> Bound:
+        """Never before `after`: nothing new. Raises DataLoss when the topic ends before what was read already."""
+        last = self._planner.last(name)
+        if not last.is_before_all and last[:2] < after[:2] and last.entry >= 0 and self.options.fail_on_data_loss:
+            raise DataLoss(
+                f"{name} ends at {last}, but was read up to {after}: it was deleted and made anew, or truncated; "
+                "failOnDataLoss=false goes on with what comes"
+            )
+        return max(last, after)
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        after, upto = bounds_from_json(start), bounds_from_json(end)
+        if not self._known:
+            self._known = dict(upto)
+        if after != upto:
+            self._unacknowledged = upto
+        return _tasks(self._planner, {name: Range(after.get(name, BEFORE_ALL), bound) for name, bound in upto.items()})
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.read_task(partition)
+
+    def commit(self, end: dict[str, str]) -> None:
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """The batch that was planned last is in the commit log: Spark asks for the next one, or says so, only then."""
+        done, self._unacknowledged = self._unacknowledged, {}
+        if self._subscription is not None:
+            for name, bound in done.items():
+                self._subscription.acknowledge(name, bound)
+
+    def stop(self) -> None:
+        if "_subscription" in self.__dict__ and self._subscription is not None:
+            self._subscription.close()
+        if "_planner" in self.__dict__:
+            self._planner.close()
+
+
+class PulsarWriter(DataSourceArrowWriter):
+    """A batch write: at least once, or once where `producerName` is given and the topic deduplicates."""
+
+    def __init__(self, schema: StructType, given: dict[str, str]) -> None:
+        self._columns = schema
+        self._options = write_options(given)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_rows(iterator, self._columns, self._options, streaming=False)
+
+
+class PulsarStreamWriter(DataSourceStreamArrowWriter):
+    """A streaming write: each task has a producer of its own name and numbers its rows from the batch's number, so a
+    topic with deduplication takes each row once, however often a batch is repeated."""
+
+    def __init__(self, schema: StructType, given: dict[str, str]) -> None:
+        self._columns = schema
+        self._options = write_options(given)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_rows(iterator, self._columns, self._options, streaming=True)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, Spark's name
+        """Everything is durable when the tasks end."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What was written stays, and is not written again when the batch is repeated."""

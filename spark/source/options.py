@@ -1,0 +1,270 @@
+"""What a user may set with `.option(…)`: names, defaults, checks.
+
+Names are those of the published Pulsar connector (facts 2.6) or, where it has none, of Spark's Kafka source. Names are
+case-insensitive; an unknown one is an error that says so, because a misspelt limit would go unnoticed.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pulsar_proto.names import TopicName
+from spark.source.client import service_urls
+from spark.source.compression import NAMES as COMPRESSIONS
+from spark.source.connection import Login
+from spark.source.message_id import Bound, bound_of_value
+from spark.source.values import BadValues, Mode
+
+TOKEN_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationToken", "token", "pulsar.AuthenticationToken")
+
+KNOWN = (
+    "service.url", "admin.url", "topic", "topics", "topicsPattern", "startingOffsets", "endingOffsets", "startingTime",
+    "endingTime", "startingOffsetsByTimestampStrategy", "failOnDataLoss", "pollTimeoutMs", "predefinedSubscription",
+    "subscriptionPrefix", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "maxBytesPerPartition",
+    "allowDifferentTopicSchemas", "waitingForNonExistedTopic", "mode", "columnNameOfCorruptRecord", "producerName",
+    "rowOrder", "path", "checkpointLocation",
+    "pulsar.client.authPluginClassName", "pulsar.client.authParams",
+    "pulsar.client.tlsTrustCertsFilePath", "pulsar.client.tlsCertificateFilePath", "pulsar.client.tlsKeyFilePath",
+    "pulsar.client.tlsHostnameVerificationEnable",
+    "pulsar.client.tlsAllowInsecureConnection", "pulsar.client.operationTimeoutMs", "pulsar.reader.receiverQueueSize",
+    "pulsar.reader.readCompacted", "pulsar.reader.subscriptionName", "pulsar.producer.compressionType",
+    "pulsar.producer.batchingMaxMessages", "pulsar.producer.batchingEnabled", "pulsar.producer.sendTimeoutMs",
+)  # fmt: skip
+
+EARLIEST, LATEST = "earliest", "latest"
+Edge = str | Mapping[str, Bound]
+"""`earliest`, `latest`, or an id a partition."""
+
+
+class BadOption(ValueError):
+    """An option that is missing, unknown or makes no sense; the text names it."""
+
+
+class Options:
+    """Looks options up by name, without regard to case."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """Raises BadOption for unknown names."""
+        known = {name.lower(): name for name in KNOWN}
+        unknown = sorted(name for name in given if name.lower() not in known)
+        if unknown:
+            raise BadOption(f"unknown option {', '.join(unknown)}; known are {', '.join(KNOWN)}")
+        self._given = {name.lower(): value for name, value in given.items()}
+
+    def text(self, name: str, default: str = "") -> str:
+        assert name in KNOWN, name
+        return str(self._given.get(name.lower(), default)).strip()
+
+    def number(self, name: str, default: int, *, least: int = 0) -> int:
+        text = self.text(name, str(default))
+        if not text.lstrip("-").isdigit() or int(text) < least:
+            raise BadOption(f"option {name}: '{text}' is not a whole number of at least {least}")
+        return int(text)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        text = self.text(name, str(default)).lower()
+        if text not in ("true", "false"):
+            raise BadOption(f"option {name}: '{text}' is neither true nor false")
+        return text == "true"
+
+    def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        text = self.text(name, default)
+        found = next((each for each in allowed if each.lower() == text.lower()), None)
+        if found is None:
+            raise BadOption(f"option {name}: '{text}' is none of {', '.join(allowed)}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to connect."""
+
+    service_url: str
+    admin_url: str
+    login: Login
+
+
+def place_of(options: Options) -> Place:
+    url = options.text("service.url")
+    if not url:
+        raise BadOption("option service.url is missing: pulsar://host:port")
+    try:
+        service_urls(url)
+    except ValueError as error:
+        raise BadOption(str(error)) from error
+    token, token_file = _token(options)
+    login = Login(
+        token=token,
+        token_file=token_file,
+        trust_certs_file=options.text("pulsar.client.tlsTrustCertsFilePath") or None,
+        certificate_file=options.text("pulsar.client.tlsCertificateFilePath") or None,
+        key_file=options.text("pulsar.client.tlsKeyFilePath") or None,
+        verify_hostname=options.flag("pulsar.client.tlsHostnameVerificationEnable", default=True),
+        allow_insecure=options.flag("pulsar.client.tlsAllowInsecureConnection", default=False),
+        timeout_seconds=options.number("pulsar.client.operationTimeoutMs", 30_000, least=1) / 1000,
+    )
+    return Place(url, options.text("admin.url"), login)
+
+
+def _token(options: Options) -> tuple[str | None, str | None]:
+    """(token, file of one). `authParams`: `token:…`, `file:///…`, or the token itself, as in Java."""
+    plugin = options.text("pulsar.client.authPluginClassName")
+    params = options.text("pulsar.client.authParams")
+    if not plugin and not params:
+        return None, None
+    if plugin and plugin not in TOKEN_PLUGINS:
+        if plugin.endswith("AuthenticationTls"):
+            return None, None  # the certificate's options say it all
+        raise BadOption(f"option pulsar.client.authPluginClassName: {plugin} is not supported, AuthenticationToken is")
+    if params.startswith("file:"):
+        return None, "/" + params.removeprefix("file:").lstrip("/")
+    return params.removeprefix("token:"), None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a reading query asks for. Limits of 0 mean none."""
+
+    place: Place
+    topics: tuple[str, ...]
+    pattern: str
+    starting: Edge
+    ending: Edge
+    starting_time: int | Mapping[str, int] | None
+    ending_time: int | Mapping[str, int] | None
+    no_message_at_time: str
+    fail_on_data_loss: bool
+    poll_timeout_seconds: float
+    subscription: str
+    reader_name: str
+    max_messages: int
+    max_bytes: int
+    min_partitions: int
+    max_bytes_per_partition: int
+    different_schemas: bool
+    wait_for_topics: bool
+    bad_values: BadValues
+    permits: int
+    read_compacted: bool
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """Raises BadOption."""
+    options = Options(given)
+    place = place_of(options)
+    topics, pattern = _topics(options)
+    starting_time, ending_time = _times(options, "startingTime"), _times(options, "endingTime")
+    for name, time in (("starting", starting_time), ("ending", ending_time)):
+        if time is not None and options.text(f"{name}Offsets"):
+            raise BadOption(f"options {name}Offsets and {name}Time exclude each other")
+    starting = _edge(options, "startingOffsets", LATEST if streaming else EARLIEST)
+    ending = _edge(options, "endingOffsets", LATEST)
+    if not streaming and starting == LATEST:
+        raise BadOption("option startingOffsets: a batch query cannot start at latest")
+    if ending == EARLIEST:
+        raise BadOption("option endingOffsets: nothing lies before earliest")
+    if streaming and (options.text("endingOffsets") or ending_time is not None):
+        raise BadOption("options endingOffsets and endingTime are for batch queries")
+    max_messages, max_bytes = options.number("maxOffsetsPerTrigger", 0), options.number("maxBytesPerTrigger", 0)
+    if (max_messages or max_bytes) and not place.admin_url:
+        raise BadOption("maxOffsetsPerTrigger and maxBytesPerTrigger need the option admin.url (the sizes of ledgers)")
+    return ReadOptions(
+        place=place,
+        topics=topics,
+        pattern=pattern,
+        starting=starting,
+        ending=ending,
+        starting_time=starting_time,
+        ending_time=ending_time,
+        no_message_at_time=options.one_of("startingOffsetsByTimestampStrategy", ("latest", "error"), "latest"),
+        fail_on_data_loss=options.flag("failOnDataLoss", default=True),
+        poll_timeout_seconds=options.number("pollTimeoutMs", 120_000, least=1) / 1000,
+        subscription=options.text("predefinedSubscription"),
+        reader_name=options.text("pulsar.reader.subscriptionName")
+        or f"{options.text('subscriptionPrefix', 'spark-pulsar')}-reader",
+        max_messages=max_messages,
+        max_bytes=max_bytes,
+        min_partitions=options.number("minPartitions", 0),
+        max_bytes_per_partition=options.number("maxBytesPerPartition", 128 * 1024 * 1024),
+        different_schemas=options.flag("allowDifferentTopicSchemas", default=False),
+        wait_for_topics=options.flag("waitingForNonExistedTopic", default=False),
+        bad_values=BadValues(
+            Mode(options.one_of("mode", tuple(Mode), Mode.PERMISSIVE)), options.text("columnNameOfCorruptRecord")
+        ),
+        permits=options.number("pulsar.reader.receiverQueueSize", 10_000, least=1),
+        read_compacted=options.flag("pulsar.reader.readCompacted", default=False),
+    )
+
+
+def _topics(options: Options) -> tuple[tuple[str, ...], str]:
+    chosen = [name for name in ("topic", "topics", "topicsPattern") if options.text(name)]
+    single = options.text("topic") or options.text("path")
+    if len(chosen) > 1 or not (chosen or single):
+        raise BadOption("exactly one of the options topic, topics and topicsPattern must be given")
+    if options.text("topicsPattern"):
+        return (), options.text("topicsPattern")
+    names = [single] if single else [name.strip() for name in options.text("topics").split(",") if name.strip()]
+    return tuple(dict.fromkeys(TopicName.parse(name).full for name in names)), ""
+
+
+def _json(options: Options, name: str) -> Any:
+    try:
+        return json.loads(options.text(name))
+    except json.JSONDecodeError as error:
+        raise BadOption(f"option {name}: not JSON: {error}") from error
+
+
+def _edge(options: Options, name: str, default: str) -> Edge:
+    text = options.text(name, default)
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    ids = _json(options, name)
+    if not isinstance(ids, dict) or not ids:
+        raise BadOption(f"option {name}: expected earliest, latest or a JSON map of partition to message id")
+    try:
+        return {TopicName.parse(topic).full: bound_of_value(value) for topic, value in ids.items()}
+    except ValueError as error:
+        raise BadOption(f"option {name}: {error}") from error
+
+
+def _times(options: Options, name: str) -> int | Mapping[str, int] | None:
+    """Milliseconds since the epoch, for all or by partition; -1 latest, -2 earliest, as the connector has them."""
+    if not options.text(name):
+        return None
+    times = _json(options, name)
+    if isinstance(times, int):
+        return times
+    if isinstance(times, dict) and all(isinstance(time, int) for time in times.values()):
+        return {TopicName.parse(topic).full: time for topic, time in times.items()}
+    raise BadOption(f"option {name}: expected milliseconds or a JSON map of partition to milliseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What a writing query asks for. `topic` empty: the column __topic says it row by row."""
+
+    place: Place
+    topic: str
+    producer_name: str
+    sorted_rows: bool
+    compression: int
+    batch_messages: int
+    send_timeout_seconds: float
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Raises BadOption."""
+    options = Options(given)
+    topic = options.text("topic") or options.text("path")
+    compression = options.one_of("pulsar.producer.compressionType", tuple(COMPRESSIONS), "none")
+    batching = options.flag("pulsar.producer.batchingEnabled", default=True)
+    return WriteOptions(
+        place=place_of(options),
+        topic=TopicName.parse(topic).full if topic else "",
+        producer_name=options.text("producerName"),
+        sorted_rows=options.one_of("rowOrder", ("input", "sorted"), "input") == "sorted",
+        compression=COMPRESSIONS[compression.lower()],
+        batch_messages=options.number("pulsar.producer.batchingMaxMessages", 1000, least=1) if batching else 1,
+        send_timeout_seconds=options.number("pulsar.producer.sendTimeoutMs", 30_000, least=1) / 1000,
+    )

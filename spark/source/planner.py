@@ -1,0 +1,200 @@
+"""The driver's part of reading: which partitions there are, where a query starts and ends, what its tasks are.
+
+Pure arithmetic lives in `ledger_plan`; this asks the broker what that needs.
+"""
+
+import time
+from collections.abc import Mapping
+
+from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source.admin import Admin
+from spark.source.client import Client
+from spark.source.continuity import DataLoss
+from spark.source.ledger_plan import LedgerRun, Range, one_ledger, runs_of, split, take
+from spark.source.message_id import BEFORE_ALL, Bound
+from spark.source.options import EARLIEST, LATEST, Edge, ReadOptions
+from spark.source.partition_reader import PartitionReader, ReaderSettings
+
+LATEST_TIME, EARLIEST_TIME = -1, -2
+TOPIC_WAIT_SECONDS = 5.0
+SAMPLE_SECONDS = 10.0
+
+Times = int | Mapping[str, int]
+
+
+class Planner:
+    """Keeps one idle reader a partition, to ask for the last message; call `close` at the end."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        place = options.place
+        self.client = Client(place.service_url, place.login)
+        self._admin = Admin(place.admin_url, place.login) if place.admin_url else None
+        self._settings = ReaderSettings(f"{options.reader_name}-driver", 1)
+        self._idle: dict[str, PartitionReader] = {}
+
+    def close(self) -> None:
+        for reader in self._idle.values():
+            reader.close()
+        self._idle.clear()
+        self.client.close()
+
+    def topics(self) -> list[str]:
+        """The base topics. Raises TopicNotFound for a missing one, after waiting if the options say so."""
+        if self._options.pattern:
+            return self.client.persist(lambda: self.client.topics_matching(self._options.pattern))
+        return list(self._options.topics)
+
+    def partitions(self) -> list[str]:
+        """Full names of all partitions, sorted."""
+        names: list[str] = []
+        for topic in self.topics():
+            names += self._partitions_of(topic)
+        return sorted(names)
+
+    def _partitions_of(self, topic: str) -> list[str]:
+        while True:
+            try:
+                return self.client.persist(lambda: self.client.partitions(topic))
+            except TopicNotFound:
+                if not self._options.wait_for_topics:
+                    raise TopicNotFound(f"topic {topic} does not exist") from None
+                time.sleep(TOPIC_WAIT_SECONDS)
+
+    def schema(self) -> pb.Schema | None:
+        """What all topics have in common. Raises ValueError when they differ and the options do not allow it."""
+        if self._options.different_schemas:
+            return None
+        schemas = {}
+        for topic in self.topics():
+            found = self.client.persist(lambda topic=topic: self.client.schema(topic))  # type: ignore[misc]
+            schemas[topic] = found
+        kept: tuple[str, pb.Schema | None] | None = None
+        for topic, schema in schemas.items():
+            if kept is not None and _content(schema) != _content(kept[1]):
+                raise ValueError(
+                    f"topics {kept[0]} and {topic} have different schemas: "
+                    "read them apart, or as bytes with allowDifferentTopicSchemas=true"
+                )
+            kept = kept or (topic, schema)
+        return kept[1] if kept else None
+
+    def last(self, name: str) -> Bound:
+        """The partition's last entry; BEFORE_ALL when it is empty."""
+        return self._reader(name).last_and_mark_delete()[0]
+
+    def _reader(self, name: str) -> PartitionReader:
+        if name not in self._idle:
+            self._idle[name] = PartitionReader(self.client, name, BEFORE_ALL, self._settings)
+        return self._idle[name]
+
+    def forget(self, name: str) -> None:
+        if name in self._idle:
+            self._idle.pop(name).close()
+
+    def start(self, name: str, *, is_new: bool = False) -> Bound:
+        """The cut before a query's first message. Partitions that appear later (`is_new`) start at their begin."""
+        options = self._options
+        if is_new:
+            return BEFORE_ALL
+        if options.starting_time is not None:
+            return self._at_time(name, options.starting_time, EARLIEST)
+        if options.starting == EARLIEST:
+            return BEFORE_ALL
+        if options.starting == LATEST:
+            return self.last(name)
+        assert not isinstance(options.starting, str)
+        given = options.starting.get(name)
+        return BEFORE_ALL if given is None else given.before()
+
+    def end(self, name: str) -> Bound:
+        """The last message of a batch query."""
+        options = self._options
+        if options.ending_time is not None:
+            return self._at_time(name, options.ending_time, LATEST)
+        last = self.last(name)
+        if isinstance(options.ending, str):
+            return last
+        return options.ending.get(name, last)
+
+    def _at_time(self, name: str, times: Times, missing: Edge) -> Bound:
+        """The cut before the first message published at or after the time."""
+        when = times if isinstance(times, int) else times.get(name)
+        if when is None:
+            when = EARLIEST_TIME if missing == EARLIEST else LATEST_TIME
+        if when == EARLIEST_TIME:
+            return BEFORE_ALL
+        if when == LATEST_TIME:
+            return self.last(name)
+        reader = PartitionReader(self.client, name, BEFORE_ALL, self._settings)
+        try:
+            reader.seek_time(when)
+            last, before = reader.last_and_mark_delete()
+        finally:
+            reader.close()
+        if before >= last and missing == EARLIEST and self._options.no_message_at_time == "error":
+            raise ValueError(f"{name} has no message published at or after {when}")
+        return min(before, last)
+
+    def ledgers(self, name: str, wanted: Range) -> list[LedgerRun]:
+        """What is known of the entries in a range."""
+        if self._admin is None:
+            return one_ledger(wanted)
+        return runs_of(self._admin.internal_stats(name))
+
+    def capped(self, wanted: Mapping[str, Range]) -> dict[str, Bound]:
+        """Ends within the trigger's limits, shared out evenly over the partitions that have something to read."""
+        options = self._options
+        waiting = [name for name, each in wanted.items() if not each.is_empty]
+        ends = {name: each.upto for name, each in wanted.items()}
+        if not (options.max_messages or options.max_bytes):
+            return ends
+        for name in waiting:
+            entries: int | None = None
+            if options.max_messages:
+                share = max(1, options.max_messages // len(waiting))
+                entries = max(1, share // self._messages_per_entry(name, wanted[name]))
+            bytes_max = max(1, options.max_bytes // len(waiting)) if options.max_bytes else None
+            ends[name] = take(self.ledgers(name, wanted[name]), wanted[name], entries, bytes_max)
+        return ends
+
+    def _messages_per_entry(self, name: str, wanted: Range) -> int:
+        """Of the range's first entry: ledgers count entries, a limit counts messages."""
+        reader = PartitionReader(self.client, name, wanted.after, self._settings)
+        try:
+            entries = reader.read(time.monotonic() + SAMPLE_SECONDS)
+        finally:
+            reader.close()
+        return max(1, entries[0][2].num_messages_in_batch) if entries else 1
+
+    def tasks(self, name: str, wanted: Range, partitions: int) -> list[Range]:
+        """How one partition's range is split; `partitions`: how many partitions share `minPartitions`."""
+        if wanted.is_empty:
+            return []
+        options = self._options
+        pieces = -(-options.min_partitions // max(1, partitions))
+        if options.read_compacted or (self._admin is None and pieces < 2):
+            return [wanted]
+        bytes_max = options.max_bytes_per_partition or None
+        return split(self.ledgers(name, wanted), wanted, max(1, pieces), bytes_max)
+
+    def gone(self, names: list[str]) -> None:
+        """Partitions that a checkpoint knows and the broker does not. Raises DataLoss."""
+        if names and self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"{', '.join(names)} no longer exist; failOnDataLoss=false goes on without what they held unread"
+            )
+
+
+def _content(schema: pb.Schema | None) -> tuple[object, ...] | None:
+    """What makes schemas equal: all but the name."""
+    if schema is None:
+        return None
+    properties = sorted((pair.key, pair.value) for pair in schema.properties)
+    return schema.type, schema.schema_data, tuple(properties)
+
+
+def partition_of(name: str) -> int:
+    return TopicName.parse(name).partition_index

@@ -1,0 +1,129 @@
+"""Pulsar's primitive schemas as Spark types, and their big-endian bytes as Arrow columns.
+
+Source: Java's `*Schema` classes. A value of the wrong length is a bad value, never a shifted column.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+Values = Sequence[bytes | None]
+Bad = list[int]
+"""Row numbers whose value does not fit."""
+Decoder = Callable[[Values], tuple[pa.Array, Bad]]
+
+NO_SCHEMA = 0
+"""`Schema.Type.None`, which Python reserves: bytes."""
+DAY_MILLIS = 86_400_000
+DAY_MICROS = DAY_MILLIS * 1000
+
+
+def _numbers(values: Values, dtype: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Bad]:
+    """(numbers, which rows are null or bad, bad rows)."""
+    kind = np.dtype(dtype)
+    width = kind.itemsize
+    blank = b"\0" * width
+    fits = [value is not None and len(value) == width for value in values]
+    joined = b"".join([value if fit else blank for value, fit in zip(values, fits, strict=True)])  # type: ignore[misc]
+    bad = [row for row, value in enumerate(values) if value is not None and not fits[row]]
+    return np.frombuffer(joined, kind), ~np.array(fits, dtype=bool), bad
+
+
+def _fixed(dtype: str, arrow: pa.DataType) -> Decoder:
+    def decode(values: Values) -> tuple[pa.Array, Bad]:
+        numbers, mask, bad = _numbers(values, dtype)
+        native = numbers.astype(numbers.dtype.newbyteorder("="))
+        return pa.array(native, mask=mask).cast(arrow), bad
+
+    return decode
+
+
+def _scaled(multiply: int, divide: int, arrow: pa.DataType, storage: pa.DataType) -> Decoder:
+    """A long that is an arrow time after scaling."""
+
+    def decode(values: Values) -> tuple[pa.Array, Bad]:
+        numbers, mask, bad = _numbers(values, ">i8")
+        native = numbers.astype(np.int64) * multiply // divide
+        return pa.array(native, mask=mask).cast(storage).cast(arrow), bad
+
+    return decode
+
+
+def _pair(second: str, combine: Callable[[Any, Any], Any], arrow: pa.DataType) -> Decoder:
+    """INSTANT (seconds, nanoseconds) and LOCAL_DATE_TIME (day, nanosecond of the day), to microseconds."""
+
+    def decode(values: Values) -> tuple[pa.Array, Bad]:
+        pairs, mask, bad = _numbers(values, f">i8,{second}")
+        micros = combine(pairs["f0"].astype(np.int64), pairs["f1"].astype(np.int64))
+        return pa.array(micros, mask=mask).cast(arrow), bad
+
+    return decode
+
+
+def _boolean(values: Values) -> tuple[pa.Array, Bad]:
+    numbers, mask, bad = _numbers(values, "u1")
+    return pa.array(numbers != 0, mask=mask), bad
+
+
+def binary(values: Values) -> tuple[pa.Array, Bad]:
+    return pa.array(values, pa.binary()), []
+
+
+def string(values: Values) -> tuple[pa.Array, Bad]:
+    """UTF-8; a value that is not is bad."""
+    column = pa.array(values, pa.binary())
+    try:
+        return column.cast(pa.string()), []
+    except pa.ArrowInvalid:
+        texts: list[str | None] = []
+        bad = []
+        for row, value in enumerate(values):
+            try:
+                texts.append(None if value is None else value.decode())
+            except UnicodeDecodeError:
+                texts.append(None)
+                bad.append(row)
+        return pa.array(texts, pa.string()), bad
+
+
+_UTC = pa.timestamp("us", tz="UTC")
+_LOCAL = pa.timestamp("us")
+
+PRIMITIVES: Mapping[int, tuple[DataType, Decoder]] = {
+    NO_SCHEMA: (BinaryType(), binary),
+    pb.Schema.String: (StringType(), string),
+    pb.Schema.Bool: (BooleanType(), _boolean),
+    pb.Schema.Int8: (ByteType(), _fixed("i1", pa.int8())),
+    pb.Schema.Int16: (ShortType(), _fixed(">i2", pa.int16())),
+    pb.Schema.Int32: (IntegerType(), _fixed(">i4", pa.int32())),
+    pb.Schema.Int64: (LongType(), _fixed(">i8", pa.int64())),
+    pb.Schema.Float: (FloatType(), _fixed(">f4", pa.float32())),
+    pb.Schema.Double: (DoubleType(), _fixed(">f8", pa.float64())),
+    pb.Schema.Date: (DateType(), _scaled(1, DAY_MILLIS, pa.date32(), pa.int32())),
+    pb.Schema.Time: (TimestampNTZType(), _scaled(1000, 1, _LOCAL, pa.int64())),
+    pb.Schema.Timestamp: (TimestampType(), _scaled(1000, 1, _UTC, pa.int64())),
+    pb.Schema.Instant: (TimestampType(), _pair(">i4", lambda s, n: s * 1_000_000 + n // 1000, _UTC)),
+    pb.Schema.LocalDate: (DateType(), _scaled(1, 1, pa.date32(), pa.int32())),
+    pb.Schema.LocalTime: (TimestampNTZType(), _scaled(1, 1000, _LOCAL, pa.int64())),
+    pb.Schema.LocalDateTime: (TimestampNTZType(), _pair(">i8", lambda d, n: d * DAY_MICROS + n // 1000, _LOCAL)),
+}
+"""By the number of the schema's type. A time of day is that time on 1970-01-01: Spark has no type for it."""

@@ -1,0 +1,139 @@
+"""An executor's part of writing: one task's rows to the producers of their partitions."""
+
+import base64
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark.source.client import Client
+from spark.source.options import WriteOptions
+from spark.source.outgoing import Message, Outgoing
+from spark.source.producer import Producer, ProducerSettings, SendFailed
+
+BATCH_ID_PROPERTY = "streaming.sql.batchId"
+QUERY_ID_PROPERTY = "sql.streaming.queryId"
+"""Local properties that Spark sets for the tasks of a micro-batch (MicroBatchExecution, StreamExecution)."""
+
+ROWS_OF_A_TASK_MAX = 2**32
+"""A sequence id is the batch's number times this, and the row's number in its task."""
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task did. `skipped`: rows that an earlier attempt had written."""
+
+    rows: int = 0
+    skipped: int = 0
+    topics: list[str] = field(default_factory=list)
+
+
+def write_rows(
+    batches: Iterator[pa.RecordBatch], columns: StructType, options: WriteOptions, *, streaming: bool
+) -> Written:
+    """Returns when all rows are stored. Raises SendFailed, BadColumns."""
+    context = TaskContext.get()
+    assert context is not None, "only tasks of Spark write"
+    name, batch_id = options.producer_name, 0
+    if streaming:
+        batch_id = int(context.getLocalProperty(BATCH_ID_PROPERTY) or 0)
+        name = name or f"spark-{context.getLocalProperty(QUERY_ID_PROPERTY) or ''}"
+    producer_name = f"{name}-{context.partitionId()}" if name else ""
+    client = Client(options.place.service_url, options.place.login)
+    try:
+        writer = TopicWriter(client, columns, options, producer_name, batch_id)
+        for message in writer.in_order(batches):
+            writer.write(message)
+        return writer.finish()
+    finally:
+        client.close()
+
+
+class TopicWriter:
+    """Spreads rows over topics and their partitions, with one producer each."""
+
+    def __init__(
+        self, client: Client, columns: StructType, options: WriteOptions, producer_name: str, batch_id: int
+    ) -> None:
+        self._client = client
+        self._name = producer_name
+        self._batch_id = batch_id
+        self._options = options
+        existing = client.persist(lambda: client.schema(options.topic)) if options.topic else None
+        self._outgoing = Outgoing(columns, options.topic, existing)
+        self._partitions: dict[str, list[str]] = {}
+        self._producers: dict[str, Producer] = {}
+        self._rows = 0
+
+    def in_order(self, batches: Iterable[pa.RecordBatch]) -> Iterable[Message]:
+        """`rowOrder=sorted`: by content, so that a repeated batch has the same order after a shuffle too."""
+        messages = (message for batch in batches for message in self._outgoing.messages(batch))
+        return sorted(messages, key=_sort_key) if self._options.sorted_rows else messages
+
+    def write(self, message: Message) -> None:
+        row = self._rows
+        if row >= ROWS_OF_A_TASK_MAX:
+            raise SendFailed(f"a task writes more than {ROWS_OF_A_TASK_MAX} rows: use more partitions")
+        self._rows = row + 1
+        self._producer(self._route(message, row)).send(message, self._batch_id * ROWS_OF_A_TASK_MAX + row)
+
+    def _route(self, message: Message, row: int) -> str:
+        """By the key's hash as Java's clients do, else by turns of a batch's length, which any attempt repeats."""
+        partitions = self._partitions.get(message.topic)
+        if partitions is None:
+            topic = message.topic
+            partitions = self._client.persist(lambda: self._client.partitions(topic, create=True))
+            self._partitions[topic] = partitions
+        if len(partitions) == 1:
+            return partitions[0]
+        if message.key is not None:
+            return partitions[java_string_hash(message.key) % len(partitions)]
+        return partitions[row // self._options.batch_messages % len(partitions)]
+
+    def _producer(self, partition: str) -> Producer:
+        known = self._producers.get(partition)
+        if known is None:
+            options = self._options
+            settings = ProducerSettings(options.compression, options.batch_messages, options.send_timeout_seconds)
+            known = Producer(self._client, partition, self._name, self._outgoing.schema, settings)
+            self._producers[partition] = known
+            self._check_batch(known)
+        return known
+
+    def _check_batch(self, producer: Producer) -> None:
+        """A name whose numbers are ahead belongs to another query: everything would be taken for duplicates."""
+        written = producer.last_sequence_id // ROWS_OF_A_TASK_MAX
+        if self._name and producer.last_sequence_id >= 0 and written > self._batch_id:
+            raise SendFailed(
+                f"producer {self._name} has written batch {written} to {producer.topic} already, this is batch "
+                f"{self._batch_id}: a query with a new checkpoint needs a new producerName"
+            )
+
+    def finish(self) -> Written:
+        for producer in self._producers.values():
+            producer.flush()
+        skipped = sum(producer.skipped for producer in self._producers.values())
+        for producer in self._producers.values():
+            producer.close()
+        return Written(self._rows, skipped, sorted(self._partitions))
+
+
+def _sort_key(message: Message) -> tuple[object, ...]:
+    topic, key, event_time, properties, value = message
+    return topic, key or b"", event_time, properties, value is not None, value or b""
+
+
+def java_string_hash(key: bytes) -> int:
+    """String.hashCode of the key as text (its base64 where it is none), without the sign: JavaStringHash."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        text = base64.b64encode(key).decode()
+    data = text.encode("utf-16-be")
+    value = 0
+    for at in range(0, len(data), 2):
+        value = (value * 31 + (data[at] << 8 | data[at + 1])) & 0xFFFF_FFFF
+    return value & 0x7FFF_FFFF

@@ -1,0 +1,233 @@
+"""A topic's schema as value columns: which there are, and how the bytes of many messages fill them.
+
+Records give a column a field, everything else one column `value`, KEY_VALUE the columns `key` and `value` (facts 4; the
+published connector has no KEY_VALUE). What does not fit the schema is a bad value: `mode` says what then happens, as
+Spark's JSON source has it.
+"""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import fastavro
+import orjson
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import BinaryType, DataType, StructField, StructType
+
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source.avro_types import UnsupportedSchema, record_field
+from spark.source.primitives import NO_SCHEMA, PRIMITIVES
+from spark.source.rows import Rows
+
+VersionLookup = Callable[[bytes], pb.Schema | None]
+"""A message's schema version to the schema that it was written with."""
+
+
+class Mode(StrEnum):
+    PERMISSIVE = "PERMISSIVE"
+    """A bad value becomes nulls, and its bytes stand in the corrupt column if there is one."""
+    FAILFAST = "FAILFAST"
+    """A bad value fails the query."""
+
+
+class BadValue(Exception):
+    """A message's value does not fit its topic's schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadValues:
+    """What to do with them. `corrupt_column`: name of a binary column for their bytes, or empty."""
+
+    mode: Mode = Mode.PERMISSIVE
+    corrupt_column: str = ""
+
+
+class Codec(Protocol):
+    """Decodes the bytes of one column. `versions`: one schema version a value."""
+
+    type: DataType
+
+    def decode(self, values: Sequence[bytes | None], versions: Sequence[bytes]) -> tuple[pa.Array, list[int]]:
+        """(column, numbers of the bad rows)."""
+
+
+class PrimitiveCodec:
+    def __init__(self, kind: int) -> None:
+        self.type, self._decode = PRIMITIVES[kind]
+
+    def decode(self, values: Sequence[bytes | None], versions: Sequence[bytes]) -> tuple[pa.Array, list[int]]:
+        return self._decode(values)
+
+
+class RecordCodec:
+    """JSON or AVRO."""
+
+    def __init__(self, schema: pb.Schema, lookup: VersionLookup) -> None:
+        field = record_field(schema.schema_data)
+        if not isinstance(field.type, StructType):
+            raise UnsupportedSchema(f"a schema of {field.type.simpleString()} at its root")
+        self.type: DataType = field.type
+        self._arrow = to_arrow_type(field.type)
+        self._is_json = schema.type == pb.Schema.Json
+        self._convert = field.from_json if self._is_json else field.from_avro
+        self._newest = None if self._is_json else fastavro.parse_schema(orjson.loads(schema.schema_data))
+        self._lookup = lookup
+        self._writers: dict[bytes, Any] = {}
+
+    def decode(self, values: Sequence[bytes | None], versions: Sequence[bytes]) -> tuple[pa.Array, list[int]]:
+        bad: list[int] = []
+        records: list[dict[str, Any] | None] = []
+        for row, value in enumerate(values):
+            record = None
+            if value is not None:
+                try:
+                    record = self._record(value, versions[row])
+                except Exception:  # whatever a decoder says of bytes that are not its own
+                    bad.append(row)
+            records.append(record)
+        try:
+            return pa.array(records, self._arrow), bad
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return self._one_by_one(records, bad)
+
+    def _record(self, value: bytes, version: bytes) -> dict[str, Any]:
+        if self._is_json:
+            record = orjson.loads(value)
+        else:
+            record = fastavro.schemaless_reader(io.BytesIO(value), self._writer(version), self._newest)
+        if not isinstance(record, dict):
+            raise ValueError("not a record")
+        return record if self._convert is None else self._convert(record)
+
+    def _writer(self, version: bytes) -> Any:
+        if version not in self._writers:
+            schema = self._lookup(version) if version else None
+            parsed = self._newest if schema is None else fastavro.parse_schema(orjson.loads(schema.schema_data))
+            self._writers[version] = parsed
+        return self._writers[version]
+
+    def _one_by_one(self, records: list[dict[str, Any] | None], bad: list[int]) -> tuple[pa.Array, list[int]]:
+        for row, record in enumerate(records):
+            if record is not None:
+                try:
+                    pa.array([record], self._arrow)
+                except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                    records[row] = None
+                    bad.append(row)
+        return pa.array(records, self._arrow), sorted(bad)
+
+
+class ValueColumns:
+    """The value columns of one topic."""
+
+    def __init__(self, schema: pb.Schema | None, lookup: VersionLookup, bad: BadValues | None = None) -> None:
+        """Raises UnsupportedSchema."""
+        self._bad = bad or BadValues()
+        kind = NO_SCHEMA if schema is None else schema.type
+        self._pair: tuple[Codec, Codec, bool] | None = None
+        if schema is not None and kind == pb.Schema.KeyValue:
+            self._pair = _key_value(schema, lookup)
+            key, value, _ = self._pair
+            self.fields = [StructField("key", key.type, True), StructField("value", value.type, True)]
+        else:
+            self._codec = _codec(schema, lookup)
+            self.fields = _fields_of(self._codec.type)
+        if self._bad.corrupt_column:
+            self.fields.append(StructField(self._bad.corrupt_column, BinaryType(), True))
+
+    def columns(self, rows: Rows) -> Mapping[str, pa.Array]:
+        """By name. Raises BadValue in mode FAILFAST."""
+        versions = [version for version, count in rows.schema_versions for _ in range(count)]
+        if self._pair is not None:
+            columns, bad = self._key_value_columns(rows, versions)
+        else:
+            column, bad = self._codec.decode(rows.values, versions)
+            if isinstance(self._codec.type, StructType):
+                columns = dict(zip(self._codec.type.fieldNames(), column.flatten(), strict=True))
+            else:
+                columns = {"value": column}
+        if bad and self._bad.mode is Mode.FAILFAST:
+            value = rows.values[bad[0]] or b""
+            raise BadValue(f"{len(bad)} values do not fit the topic's schema, the first begins {value[:60]!r}")
+        if self._bad.corrupt_column:
+            corrupt = dict.fromkeys(bad)
+            kept = [value if row in corrupt else None for row, value in enumerate(rows.values)]
+            columns[self._bad.corrupt_column] = pa.array(kept, pa.binary())
+        return columns
+
+    def _key_value_columns(self, rows: Rows, versions: list[bytes]) -> tuple[dict[str, pa.Array], list[int]]:
+        assert self._pair is not None
+        key_codec, value_codec, inline = self._pair
+        bad: list[int] = []
+        keys: list[bytes | None] = list(rows.keys)
+        values: list[bytes | None] = list(rows.values)
+        if inline:
+            for row, value in enumerate(rows.values):
+                try:
+                    keys[row], values[row] = (None, None) if value is None else split_pair(value)
+                except ValueError:
+                    keys[row] = values[row] = None
+                    bad.append(row)
+        key_column, bad_keys = key_codec.decode(keys, versions)
+        value_column, bad_values = value_codec.decode(values, versions)
+        return {"key": key_column, "value": value_column}, sorted({*bad, *bad_keys, *bad_values})
+
+
+def _fields_of(kind: DataType) -> list[StructField]:
+    """Every field may be null: of a bad value, of a tombstone."""
+    if isinstance(kind, StructType):
+        return [StructField(field.name, field.dataType, True) for field in kind.fields]
+    return [StructField("value", kind, True)]
+
+
+def _codec(schema: pb.Schema | None, lookup: VersionLookup) -> Codec:
+    kind = NO_SCHEMA if schema is None else schema.type
+    if schema is not None and kind in (pb.Schema.Json, pb.Schema.Avro):
+        return RecordCodec(schema, lookup)
+    return PrimitiveCodec(kind if kind in PRIMITIVES else NO_SCHEMA)  # protobuf and others: their bytes
+
+
+def _key_value(schema: pb.Schema, lookup: VersionLookup) -> tuple[Codec, Codec, bool]:
+    """Source: Java's KeyValueSchemaInfo: two definitions with their lengths, the rest in properties."""
+    properties = {pair.key: pair.value for pair in schema.properties}
+    key_data, value_data = split_pair(schema.schema_data)
+    codecs = []
+    for part, data in (("key", key_data), ("value", value_data)):
+        name = properties.get(f"{part}.schema.type", "BYTES")
+        each = pb.Schema(name=part, schema_data=data or b"", type=schema_type(name))
+        codecs.append(_codec(each, lambda version, part=part: _part_of(lookup(version), part)))  # type: ignore[misc]
+    inline = properties.get("kv.encoding.type", "INLINE") == "INLINE"
+    return codecs[0], codecs[1], inline
+
+
+def _part_of(schema: pb.Schema | None, part: str) -> pb.Schema | None:
+    if schema is None:
+        return None
+    data = split_pair(schema.schema_data)[part == "value"]
+    return pb.Schema(name=part, schema_data=data or b"", type=pb.Schema.Avro)
+
+
+def schema_type(name: str) -> "pb.Schema.Type.ValueType":
+    """From Java's SchemaType name; unknown ones are bytes."""
+    wanted = name.replace("_", "").lower()
+    found = next((number for text, number in pb.Schema.Type.items() if text.lower() == wanted), NO_SCHEMA)
+    return pb.Schema.Type.ValueType(found)
+
+
+def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
+    """`i32 size | key | i32 size | value`; size -1: null. Raises ValueError."""
+    parts: list[bytes | None] = []
+    at = 0
+    for _ in range(2):
+        if at + 4 > len(data):
+            raise ValueError("a key-value pair is cut off")
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        at += 4
+        if size > len(data) - at:
+            raise ValueError("a key-value pair is cut off")
+        parts.append(data[at : at + size] if size >= 0 else None)
+        at += max(size, 0)
+    return parts[0], parts[1]
