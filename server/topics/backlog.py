@@ -7,13 +7,16 @@ Sources: PersistentSubscription (clearBacklog, skipMessages, expireMessages, pee
 PersistentMessageExpiryMonitor, PersistentTopicsBase.internalExamineMessageAsync.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
+
+from pyroaring import BitMap
 
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.payload import broker_entry_metadata, publish_time_of
 from server.topics.faults import storage_faults_told
+from server.topics.messages import messages_of
 from storage.managed.cursor import Cursor
 from storage.managed.managed_ledger import ManagedLedger
 
@@ -30,8 +33,14 @@ class StoredMessage(NamedTuple):
     """From the broker's entry metadata (0x0e02) on, if there is one, else from 0x0e01 (or metadataSize) on."""
 
 
-Keep = Callable[[Position, Position], Iterable[Position]]
-"""(after, upto) -> positions in (after, upto], ascending, that must not expire: they wait for their delivery time."""
+Kept = Mapping[int, BitMap]
+"""Ledger -> entries that must not expire: they wait for their delivery time."""
+
+NOTHING: Kept = {}
+
+READ_ENTRIES = 1_000
+READ_BYTES = 5 * 1024 * 1024
+"""Of one read while expired messages are looked at for a delivery time."""
 
 
 # --- what goes away ---------------------------------------------------------------------------------------------------
@@ -54,21 +63,22 @@ async def clear(subscription: "Subscription") -> int:
 
 async def expire_upto(subscription: "Subscription", position: Position) -> int:
     """Acknowledges everything up to and including `position`. Returns how many entries that was. Raises PulsarError."""
-    return await _expire(subscription, position, ())
+    return await _expire(subscription, position, NOTHING)
 
 
-async def expire_older(subscription: "Subscription", seconds: float, now_ms: int, keep: Keep | None = None) -> int:
-    """Acknowledges what was published more than `seconds` ago, but for what `keep` names. Returns how many entries
-    that was. Raises PulsarError."""
-    ledger, cursor = subscription.topic.ledger, subscription.cursor
+async def expire_older(subscription: "Subscription", seconds: float, now_ms: int) -> int:
+    """Acknowledges what was published more than `seconds` ago, but for messages whose delivery time is to come. Returns
+    how many entries that was. Raises PulsarError."""
+    topic, cursor = subscription.topic, subscription.cursor
     with storage_faults_told():
-        last = await last_published_before(ledger, cursor.mark_delete, now_ms - int(seconds * 1000))
-    if last is None:
-        return 0
-    return await _expire(subscription, last, () if keep is None else keep(cursor.mark_delete, last))
+        last = await last_published_before(topic.ledger, cursor.mark_delete, now_ms - int(seconds * 1000))
+        if last is None:
+            return 0
+        kept = await undelivered(topic, cursor, last, now_ms) if topic.delayed.is_enabled else {}
+    return await _expire(subscription, last, kept)
 
 
-async def _expire(subscription: "Subscription", position: Position, kept: Iterable[Position]) -> int:
+async def _expire(subscription: "Subscription", position: Position, kept: Kept) -> int:
     cursor = subscription.cursor
     before = cursor.backlog
     acknowledge_upto(subscription.topic.ledger, cursor, position, kept)
@@ -80,20 +90,26 @@ async def _expire(subscription: "Subscription", position: Position, kept: Iterab
     return expired
 
 
-def acknowledge_upto(ledger: ManagedLedger, cursor: Cursor, position: Position, kept: Iterable[Position] = ()) -> None:
-    """Up to and including `position`, but for the positions `kept` (ascending): those stay, as holes would."""
-    after: Position | None = None
-    """The last one kept so far: what follows it cannot go by a mark-delete."""
-    for each in kept:
-        if after is None:
-            _mark_delete(cursor, ledger.previous_position(each))
-        else:
-            _acknowledge_between(ledger, cursor, after, each)
-        after = each
-    if after is None:
+def acknowledge_upto(ledger: ManagedLedger, cursor: Cursor, position: Position, kept: Kept = NOTHING) -> None:
+    """Up to and including `position`, but for the entries `kept`: before the first of them by the mark-delete, behind
+    it one by one."""
+    first = min((Position(each, entries[0]) for each, entries in kept.items() if entries), default=None)
+    if first is None or first > position:
         _mark_delete(cursor, position)
-    else:
-        _acknowledge_between(ledger, cursor, after, Position(position.ledger_id, position.entry_id + 1))
+        return
+    _mark_delete(cursor, ledger.previous_position(first))
+    at = cursor.next_unacked(first)
+    while at <= position and not ledger.is_after_last(at):
+        last = last_of_ledger(ledger, at.ledger_id)
+        end = min(last, position).entry_id if position.ledger_id == at.ledger_id else last.entry_id
+        left = BitMap()
+        for start, count in cursor.unacked_runs(at.ledger_id, at.entry_id, end - at.entry_id + 1):
+            left.add_range(start, start + count)
+        left -= kept.get(at.ledger_id, BitMap())
+        cursor.ack((at.ledger_id, entry_id, None) for entry_id in left)
+        at = ledger.next_position(last)
+        if at <= last:
+            return
 
 
 def _mark_delete(cursor: Cursor, position: Position) -> None:
@@ -101,14 +117,27 @@ def _mark_delete(cursor: Cursor, position: Position) -> None:
         cursor.ack_cumulative(position.ledger_id, position.entry_id)
 
 
-def _acknowledge_between(ledger: ManagedLedger, cursor: Cursor, after: Position, before: Position) -> None:
-    """Every entry strictly between the two."""
-    at = ledger.next_position(after)
-    while at < before and not ledger.is_after_last(at):
-        last = last_of_ledger(ledger, at.ledger_id)
-        end = min(last.entry_id + 1, before.entry_id) if before.ledger_id == at.ledger_id else last.entry_id + 1
-        cursor.ack((at.ledger_id, entry_id, None) for entry_id in range(at.entry_id, end))
-        at = ledger.next_position(last)
+async def undelivered(topic: "Topic", cursor: Cursor, upto: Position, now_ms: int) -> dict[int, BitMap]:
+    """The entries up to `upto` that the cursor has to come and whose delivery time is after `now_ms`. Reads what the
+    topic's index of delayed messages does not know, and tells it. Raises ManagedLedgerError."""
+    ledger, index = topic.ledger, topic.delayed.index
+    found: dict[int, BitMap] = {}
+    at = cursor.next_unacked(cursor.mark_delete)
+    while at <= upto and not ledger.is_after_last(at):
+        if index.has(*at):
+            found.setdefault(at.ledger_id, BitMap()).add(at.entry_id)
+            at = cursor.next_unacked(Position(at.ledger_id, at.entry_id + 1))
+            continue
+        run = await ledger.read(at, READ_ENTRIES, READ_BYTES)
+        if not run.entries:
+            break
+        for entry_id, special in (messages_of(run).specials or {}).items():
+            position = Position(run.ledger_id, entry_id)
+            if position <= upto and special.deliver_at_ms > now_ms and not cursor.is_acked(*position):
+                topic.delayed.delay(*position, special.deliver_at_ms)
+                found.setdefault(run.ledger_id, BitMap()).add(entry_id)
+        at = cursor.next_unacked(Position(run.ledger_id, run.first_entry_id + len(run.entries)))
+    return found
 
 
 # --- where things are -------------------------------------------------------------------------------------------------

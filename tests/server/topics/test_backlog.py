@@ -4,8 +4,11 @@ from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
 from pulsar_proto.ids import EARLIEST, Position
+from pulsar_proto.payload import build_payload
+from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics import backlog
 from storage.managed.cursor import Cursor
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
@@ -53,7 +56,8 @@ def test_expiring_up_to_a_position_spares_exactly_what_is_kept(lengths: list[int
     upto = data.draw(st.sampled_from(positions))
     cursor = cursor_of(ledger, acked)
     kept = {each for each in data.draw(st.sets(st.sampled_from(positions))) if cursor.mark_delete < each <= upto}
-    backlog.acknowledge_upto(ledger, cursor, upto, sorted(kept))
+    bitmaps = {each.ledger_id: BitMap(other.entry_id for other in kept if other[0] == each[0]) for each in kept}
+    backlog.acknowledge_upto(ledger, cursor, upto, bitmaps)
     left = {each for each in positions if not cursor.is_acked(*each)}
     assert left == {each for each in positions if each not in acked and (each > upto or each in kept)}
 
@@ -103,10 +107,41 @@ async def test_only_older_messages_expire() -> None:
     subscription = scene.topic.subscriptions["s"]
     assert await backlog.expire_older(subscription, 7, now_ms=10_000) == 2
     assert await backlog.expire_older(subscription, 7, now_ms=10_000) == 0
-    kept = Position(10, 2)
-    assert await backlog.expire_older(subscription, 0, now_ms=10_000, keep=lambda after, upto: [kept]) == 1
-    assert subscription.cursor.backlog == 1
-    assert not subscription.cursor.is_acked(*kept)
+    assert await backlog.expire_older(subscription, 7, now_ms=99_000) == 2
+
+
+def delayed(publish_time: int, deliver_at: int) -> bytes:
+    metadata = pb.MessageMetadata(
+        producer_name="p", sequence_id=0, publish_time=publish_time, deliver_at_time=deliver_at
+    )
+    return build_payload(metadata, b"later")
+
+
+@in_virtual_time
+async def test_a_message_does_not_expire_before_its_delivery_time() -> None:
+    scene = Scene()
+    subscription = await scene.topic.create_subscription("s", EARLIEST)
+    scene.topic.delayed.clock_ms = lambda: 10_000
+    plain = payload(b"m", publish_time=1_000)
+    far, near = delayed(1_000, 10**13), delayed(1_000, 50_000)
+    scene.ledger.append_now([plain, far, plain, near, plain])
+    scene.ledger.roll_now()
+    scene.ledger.append_now([plain, far])
+    assert await backlog.expire_older(subscription, 7, now_ms=10_000) == 4
+    left = [Position(10, 1), Position(10, 3), Position(11, 1)]
+    assert [each for each in positions_of(scene) if not subscription.cursor.is_acked(*each)] == left
+    reads = len(scene.ledger.reads)
+    assert await backlog.expire_older(subscription, 7, now_ms=20_000) == 0
+    assert len(scene.ledger.reads) == reads, "what waits is known"
+    scene.topic.delayed.index.pop_due(60_000, 10)
+    assert await backlog.expire_older(subscription, 7, now_ms=60_000) == 1
+    assert await backlog.expire_older(subscription, 7, now_ms=10**14) == 0, "the index still knows better"
+    scene.topic.delayed.index.pop_due(10**14, 10)
+    assert await backlog.expire_older(subscription, 7, now_ms=10**14) == 2
+
+
+def positions_of(scene: Scene) -> list[Position]:
+    return [Position(ledger, entry) for ledger, each in scene.ledger.entries.items() for entry in range(len(each))]
 
 
 @in_virtual_time
