@@ -22,6 +22,8 @@ import org.apache.bookkeeper.conf.ClientConfiguration;
 public class Judge {
     static final byte[] PASSWORD = "secret".getBytes(StandardCharsets.UTF_8);
     static final int ENTRIES = 2000;
+    static String zookeeper;
+    static boolean v2;
     static BookKeeper client;
     static BookKeeper other;
 
@@ -29,14 +31,14 @@ public class Judge {
         void run() throws Exception;
     }
 
-    static BookKeeper connect(String zookeeper, boolean v2) throws Exception {
+    static ClientConfiguration configuration(boolean v2) {
         ClientConfiguration conf = new ClientConfiguration();
         conf.setMetadataServiceUri("zk+hierarchical://" + zookeeper + "/ledgers");
         conf.setUseV2WireProtocol(v2);
         conf.setThrottleValue(0);
         conf.setAddEntryTimeout(20);
         conf.setReadEntryTimeout(20);
-        return new BookKeeper(conf);
+        return conf;
     }
 
     static byte[] payload(int number) {
@@ -220,6 +222,59 @@ public class Judge {
         checkEntries(recovered.readEntries(0, number - 1), 0, number);
     }
 
+    /** Prints KILL in mid-write of a ledger on one bookie; by the time that it reads a line, that bookie runs again. */
+    static void bookieRestarted() throws Exception {
+        LedgerHandle writer = client.createLedger(1, 1, 1, DigestType.CRC32C, PASSWORD);
+        add(writer, 0, 500);
+        System.out.println("KILL " + writer.getLedgerMetadata().getAllEnsembles().get(0L).get(0));
+        System.out.flush();
+        CountDownLatch restarted = new CountDownLatch(1);
+        new Thread(() -> {
+            try {
+                System.in.read();
+            } catch (java.io.IOException error) {
+                throw new java.io.UncheckedIOException(error);
+            }
+            restarted.countDown();
+        }).start();
+        int acknowledged = 500;
+        try {
+            while (restarted.getCount() > 0) {
+                writer.addEntry(payload(acknowledged));
+                acknowledged++;
+            }
+        } catch (BKException error) {
+            // No other bookie was left to go on with.
+        }
+        check(restarted.await(60, TimeUnit.SECONDS), "the bookie was not started again");
+        LedgerHandle recovered = other.openLedger(writer.getId(), DigestType.CRC32C, PASSWORD);
+        check(recovered.getLastAddConfirmed() >= acknowledged - 1, "LAC " + recovered.getLastAddConfirmed());
+        checkEntries(recovered.readEntries(0, acknowledged - 1), 0, acknowledged);
+    }
+
+    static void explicitLac() throws Exception {
+        ClientConfiguration conf = configuration(v2);
+        conf.setExplictLacInterval(20);
+        try (BookKeeper telling = new BookKeeper(conf)) {
+            LedgerHandle writer = telling.createLedger(1, 1, 1, DigestType.CRC32C, PASSWORD);
+            add(writer, 0, 10);
+            LedgerHandle reader = other.openLedgerNoRecovery(writer.getId(), DigestType.CRC32C, PASSWORD);
+            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+            while (reader.readExplicitLastConfirmed() < 9) {
+                check(System.nanoTime() < deadline, "explicit LAC " + reader.readExplicitLastConfirmed());
+            }
+            checkEntries(reader.readUnconfirmedEntries(0, 9), 0, 10);
+        }
+    }
+
+    /** Leaves a closed ledger of 100 entries on three bookies behind and prints its id. */
+    static void kept() throws Exception {
+        LedgerHandle writer = client.createLedger(3, 3, 2, DigestType.CRC32C, new byte[0]);
+        add(writer, 0, 100);
+        writer.close();
+        System.out.println("LEDGER " + writer.getId());
+    }
+
     static Scenario scenario(String name) {
         return switch (name) {
             case "crc32c" -> () -> roundTrip(DigestType.CRC32C);
@@ -234,16 +289,20 @@ public class Judge {
             case "deferred-sync" -> Judge::deferredSync;
             case "advanced" -> Judge::advanced;
             case "large" -> Judge::large;
+            case "explicit-lac" -> Judge::explicitLac;
+            case "kept" -> Judge::kept;
             case "bookie-killed" -> Judge::bookieKilled;
+            case "bookie-restarted" -> Judge::bookieRestarted;
             default -> throw new IllegalArgumentException(name);
         };
     }
 
     /** ZOOKEEPER v2|v3 SCENARIO... */
     public static void main(String[] words) throws Exception {
-        boolean v2 = words[1].equals("v2");
-        client = connect(words[0], v2);
-        other = connect(words[0], v2);
+        zookeeper = words[0];
+        v2 = words[1].equals("v2");
+        client = new BookKeeper(configuration(v2));
+        other = new BookKeeper(configuration(v2));
         for (String name : Arrays.asList(words).subList(2, words.length)) {
             try {
                 scenario(name).run();

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compat_tests import maven_jars
 from compat_tests.bookkeeper.our_bookie import START_SECONDS, OurBookie
-from compat_tests.harness import PEER_LIB_VARIABLE
+from compat_tests.harness import PEER_LIB_VARIABLE, read_line
 
 VERSION = "4.17.2"
 DEPENDENCIES = (
@@ -29,6 +29,8 @@ POLL_SECONDS = 0.05
 OPENED = ("java.nio", "jdk.internal.misc", "sun.nio.ch", "java.io", "java.util.zip")
 JVM = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 JVM += [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
+
+SOURCES = Path(__file__).parent
 
 
 def class_path() -> str:
@@ -55,6 +57,7 @@ class Cluster:
         self.conf = folder / "client.conf"
         self._processes: list[subprocess.Popen[bytes]] = []
         self._bookies: list[OurBookie] = []
+        self._shells: dict[Path, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
         data = self.folder / "zookeeper"
@@ -121,21 +124,40 @@ class Cluster:
             assert time.monotonic() < deadline, f"Apache's bookie {bookie_id} did not register"
         return bookie_id
 
-    def shell(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """Apache's BookieShell: waits for its end."""
-        return subprocess.run(
-            [*JVM, "-cp", self.jars, "org.apache.bookkeeper.bookie.BookieShell", "-conf", str(self.conf), *words],
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-        )
+    def shell(self, *words: str, conf: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        """Apache's BookieShell: waits for the command's end. One JVM runs all commands with the same `conf`."""
+        conf = conf or self.conf
+        running = self._shells.get(conf)
+        if running is None:
+            running = self._shells[conf] = self._start_shell(conf)
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write(f"{' '.join(words)}\n".encode())
+        running.stdin.flush()
+        output = ""
+        deadline = time.monotonic() + COMMAND_SECONDS
+        while (line := read_line(running.stdout, deadline).decode()) and not line.startswith("EXIT "):
+            output += line
+        assert line, f"{words} did not end: {output[-2000:]}{(self.folder / 'Shell.log').read_text()[-2000:]}"
+        return subprocess.CompletedProcess(words, int(line.split()[1]), output, "")
+
+    def _start_shell(self, conf: Path) -> "subprocess.Popen[bytes]":
+        with open(self.folder / "Shell.log", "ab") as log:
+            process = subprocess.Popen(
+                [*JVM, "-cp", self.jars, str(SOURCES / "Shell.java"), str(conf)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+            )
+        self._processes.append(process)
+        return process
 
     def judge(self, *words: str) -> "subprocess.Popen[str]":
         """`Judge.java` with Apache's client; its standard streams are pipes."""
-        source = str(Path(__file__).with_name("Judge.java"))
         with open(self.folder / "judge.log", "ab") as log:
             return subprocess.Popen(
-                [*JVM, "-cp", self.jars, source, self.zookeeper, *words],
+                [*JVM, "-cp", self.jars, str(SOURCES / "Judge.java"), self.zookeeper, *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
