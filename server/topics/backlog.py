@@ -75,7 +75,10 @@ async def expire_older(subscription: "Subscription", seconds: float, now_ms: int
         if last is None:
             return 0
         kept = await undelivered(topic, cursor, last, now_ms) if topic.delayed.is_enabled else {}
-    return await _expire(subscription, last, kept)
+    expired = await _expire(subscription, last, kept)
+    if expired:
+        subscription.expired.add(expired)
+    return expired
 
 
 async def _expire(subscription: "Subscription", position: Position, kept: Kept) -> int:

@@ -99,6 +99,25 @@ class ConsumerCounters:
         self.ack_rate.roll(self.acks, elapsed_s)
 
 
+class ExpiryCounters:
+    """Entries of a subscription that the broker acknowledged because of their age."""
+
+    __slots__ = ("entries", "last_ms", "rate")
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.last_ms = 0
+        """When that was the last time, ms since the epoch; 0: never."""
+        self.rate = Rate()
+
+    def add(self, entries: int) -> None:
+        self.entries += entries
+        self.last_ms = now_ms()
+
+    def roll(self, elapsed_s: float) -> None:
+        self.rate.roll(self.entries, elapsed_s)
+
+
 class ProducerCounters:
     """Of a producer, or of a topic over all its producers."""
 

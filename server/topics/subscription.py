@@ -20,7 +20,7 @@ from server.topics.messages import bits_set
 from server.topics.redelivery import ENTRY_ID_END
 from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.single_active_dispatcher import SingleActiveDispatcher
-from server.topics.stats import ConsumerCounters
+from server.topics.stats import ConsumerCounters, ExpiryCounters, now_ms
 from storage.managed.cursor import Cursor
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ class Subscription:
         self._seeking: asyncio.Future[None] | None = None
         self._deleting = False
         self._counters_of_gone = ConsumerCounters()
-        self._source = Source(str(self), topic.ledger, cursor, topic.settings, topic.messages_of, topic.delayed)
+        self.expired = ExpiryCounters()
+        self._source = Source(
+            str(self), topic.ledger, cursor, topic.settings, topic.messages_of, topic.delayed, self._compacted_view
+        )
 
     def __str__(self) -> str:
         return f"{self.topic.name.full} / {self.name}"
@@ -103,6 +106,7 @@ class Subscription:
         """From `Topic.set_policies`."""
         for consumer in self.consumers:
             consumer.set_unacked_max(new.max_unacked_messages_per_consumer)
+        self.expired.roll(elapsed_s)
         if self.dispatcher is not None:
             self.dispatcher.set_policies(new)
 
@@ -166,6 +170,7 @@ class Subscription:
         """The one that is there, if it is of the consumer's kind; then `_check_admits` has looked that nobody else is
         on one of another kind."""
         dispatcher = self.dispatcher
+        self.cursor.touch(now_ms())
         sub_type = consumer.sub_type
         if dispatcher is not None:
             same_policy = not isinstance(dispatcher, KeySharedDispatcher) or dispatcher.policy == consumer.key_shared
@@ -202,6 +207,7 @@ class Subscription:
                 self.topic.forget(self)
 
     def consumer_may_take(self, consumer: Consumer) -> None:
+        self.cursor.touch(now_ms())
         """It got permits, or its connection takes bytes again."""
         if self.dispatcher is not None:
             self.dispatcher.kick()

@@ -86,7 +86,8 @@ class Cursor:
         self._flushing: asyncio.Task[None] | None = None
         self._waiters: list[tuple[int, PersistDone]] = []
         self._closed = False
-        self.last_active_ms = clock_ms()
+        self.last_active_ms = clock_ms() if store is None else store.last_active_ms
+        """When it was used last (ManagedCursorImpl.getLastActive)."""
 
     # ---- questions
 
@@ -204,12 +205,19 @@ class Cursor:
         if self._store is not None:
             await self._store.set_cursor_properties(self._acks, self.position_properties, properties)
 
+    def touch(self, now_ms: int) -> None:
+        """It is in use. Stored with the next change of the node."""
+        self.last_active_ms = now_ms
+        if self._store is not None:
+            self._store.last_active_ms = now_ms
+
     def _changed(self, ledger_before: int) -> None:
         if self._acks.mark_delete.ledger_id != ledger_before:
             self._on_crossed()
         if self._store is None or self._closed:
             return
-        self._changed_ms = self.last_active_ms = now_ms = self._clock_ms()
+        self._changed_ms = now_ms = self._clock_ms()
+        self.touch(now_ms)
         self._on_dirty(self)
         if self._flushing is None and now_ms >= self._retry_at_ms and self._limit.take(now_ms):
             self._start_flush()

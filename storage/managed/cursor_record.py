@@ -59,6 +59,8 @@ class CursorNode:
     ledger_id: int
     acks: StoredAcks
     cursor_properties: Mapping[str, str]
+    last_active_ms: int = 0
+    """When the cursor was used last, as of the node's last write; 0 where it does not say."""
     extra: bytes = b""
 
 
@@ -145,7 +147,7 @@ def parse_node(value: bytes, extents: Extents) -> CursorNode:
         _partial(info.batchedEntryDeletionIndexInfo),
         {item.name: item.value for item in info.properties},
     )
-    ledger_id = info.cursorsLedgerId
+    ledger_id, last_active_ms = info.cursorsLedgerId, max(0, info.lastActive)
     cursor_properties = {item.name: item.value for item in info.cursorProperties}
     info.ClearField("cursorsLedgerId")
     info.ClearField("markDeleteLedgerId")
@@ -155,7 +157,7 @@ def parse_node(value: bytes, extents: Extents) -> CursorNode:
     info.ClearField("lastActive")
     info.ClearField("batchedEntryDeletionIndexInfo")
     info.ClearField("cursorProperties")
-    return CursorNode(ledger_id, acks, cursor_properties, info.SerializePartialToString())
+    return CursorNode(ledger_id, acks, cursor_properties, last_active_ms, info.SerializePartialToString())
 
 
 def _acked(stored: Iterable[pb.MessageRange], extents: Extents) -> dict[int, BitMap]:

@@ -77,6 +77,8 @@ class CursorStore:
         self._extra = b""
         self._warned_of_loss = False
         self.cursor_properties: Mapping[str, str] = {}
+        self.last_active_ms = clock_ms()
+        """When the cursor was used last: written with the node. Its user keeps it up to date."""
 
     @property
     def ledger_id(self) -> int:
@@ -89,7 +91,7 @@ class CursorStore:
         """A new node. Raises MetadataFault, CursorFault (exists already)."""
         self.cursor_properties = dict(cursor_properties)
         self._stored_position = mark_delete
-        value = encode_node(NO_LEDGER, mark_delete, {}, cursor_properties, last_active_ms=self._clock_ms())
+        value = encode_node(NO_LEDGER, mark_delete, {}, cursor_properties, last_active_ms=self.last_active_ms)
         try:
             await self._record.create(value)
         except NodeExistsError as error:
@@ -110,6 +112,7 @@ class CursorStore:
         except MalformedRecord as error:
             raise CursorFault(self._label, f"damaged record at {self._record.path}: {error}") from error
         self.cursor_properties, self._extra, self._ledger_id = node.cursor_properties, node.extra, node.ledger_id
+        self.last_active_ms = node.last_active_ms or self.last_active_ms
         acks = node.acks
         if node.ledger_id != NO_LEDGER:
             acks = await self._last_entry(node.ledger_id, extents) or node.acks
@@ -279,7 +282,7 @@ class CursorStore:
             position,
             properties,
             self.cursor_properties,
-            last_active_ms=self._clock_ms(),
+            last_active_ms=self.last_active_ms,
             extra=self._extra,
             acks=acks,
         )

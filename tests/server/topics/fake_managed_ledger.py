@@ -31,6 +31,7 @@ class FakeCursorStore:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.cursor_properties = properties
         self.ledger_id = -1
+        self.last_active_ms = 0
         self.stored: list[Position] = []
         self.gate: asyncio.Event | None = None
         self.failure: ManagedLedgerError | None = None

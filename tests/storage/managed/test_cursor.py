@@ -177,6 +177,21 @@ async def test_a_clean_close_puts_everything_into_the_node_and_deletes_the_ledge
     assert again.is_acked(1, 2)
 
 
+async def test_when_a_cursor_was_used_last_is_known_after_a_restart() -> None:
+    world = World()
+    clock = Clock()
+    ledger = await with_entries(world, 3, clock=clock)
+    cursor = await ledger.open_cursor("s", EARLIEST)
+    clock.now_ms += 5_000
+    cursor.ack([(1, 0, None)])
+    await cursor.persisted()
+    clock.now_ms += 1_000_000
+    again = (await open_one(world, LARGE, clock)).cursors["s"]
+    assert again.last_active_ms == START_MS + 5_000
+    again.touch(clock.now_ms)
+    assert again.last_active_ms == clock.now_ms
+
+
 async def test_a_close_with_more_ranges_than_a_node_takes_ends_in_a_closed_cursor_ledger() -> None:
     world = World()
     config = replace(LARGE, managed_ledger_max_unacked_ranges_to_persist_in_metadata_store=2)
