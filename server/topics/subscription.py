@@ -51,9 +51,7 @@ class Subscription:
         self._deleting = False
         self._counters_of_gone = ConsumerCounters()
         self.expired = ExpiryCounters()
-        self._source = Source(
-            str(self), topic.ledger, cursor, topic.settings, topic.messages_of, topic.delayed, self._compacted_view
-        )
+        self._source = Source(str(self), topic.ledger, cursor, topic.settings, topic.messages_of, topic.delayed)
 
     def __str__(self) -> str:
         return f"{self.topic.name.full} / {self.name}"
@@ -99,6 +97,7 @@ class Subscription:
         return {} if self.dispatcher is None else self.dispatcher.stats_of(consumer)
 
     def roll_rates(self, elapsed_s: float) -> None:
+        self.expired.roll(elapsed_s)
         for consumer in self.consumers:
             consumer.counters.roll(elapsed_s)
 
@@ -106,7 +105,6 @@ class Subscription:
         """From `Topic.set_policies`."""
         for consumer in self.consumers:
             consumer.set_unacked_max(new.max_unacked_messages_per_consumer)
-        self.expired.roll(elapsed_s)
         if self.dispatcher is not None:
             self.dispatcher.set_policies(new)
 
@@ -163,6 +161,7 @@ class Subscription:
         if not self.consumers:
             self.topic.ledger.activate(self.cursor)
         self.consumers.append(consumer)
+        self.cursor.touch(now_ms())
         log.info("%s connected", consumer)
         asyncio.get_running_loop().call_soon(self.tell_end_if_reached)
 
@@ -170,7 +169,6 @@ class Subscription:
         """The one that is there, if it is of the consumer's kind; then `_check_admits` has looked that nobody else is
         on one of another kind."""
         dispatcher = self.dispatcher
-        self.cursor.touch(now_ms())
         sub_type = consumer.sub_type
         if dispatcher is not None:
             same_policy = not isinstance(dispatcher, KeySharedDispatcher) or dispatcher.policy == consumer.key_shared
@@ -200,6 +198,7 @@ class Subscription:
         self.dispatcher.remove(consumer)
         consumer.counters.forget_rates()
         self._counters_of_gone.add(consumer.counters)
+        self.cursor.touch(now_ms())
         log.info("%s disconnected", consumer)
         if not self.consumers:
             self.topic.ledger.deactivate(self.cursor)
@@ -207,7 +206,6 @@ class Subscription:
                 self.topic.forget(self)
 
     def consumer_may_take(self, consumer: Consumer) -> None:
-        self.cursor.touch(now_ms())
         """It got permits, or its connection takes bytes again."""
         if self.dispatcher is not None:
             self.dispatcher.kick()
