@@ -18,6 +18,7 @@ from itertools import takewhile
 from typing import Any
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
     DBCompressionType,
@@ -48,9 +49,11 @@ _OPEN_FILES = 64
 class EntryIndex:
     """Runs and ledger states. Methods raise IndexFailure unless they say otherwise."""
 
-    def __init__(self, path: str) -> None:
-        """Opens or creates. Raises IndexDamaged."""
+    def __init__(self, path: str, *, read_only: bool = False) -> None:
+        """Opens or creates; `read_only` only reads what is there, also beside a bookie that has it open. Raises
+        IndexDamaged."""
         self._path = path
+        self._read_only = read_only
         self._sync = WriteOptions()
         self._sync.sync = True
         self._lock = threading.Lock()
@@ -58,8 +61,11 @@ class EntryIndex:
         self._open()
 
     def _open(self) -> None:
-        os.makedirs(self._path, exist_ok=True)
         try:
+            if self._read_only:
+                self._db = Rdict(self._path, _options(), access_type=AccessType.read_only())
+                return
+            os.makedirs(self._path, exist_ok=True)
             self._db = Rdict(self._path, _options())
         except Exception as error:
             raise IndexDamaged(f"the index {self._path} cannot be opened: {error}") from None
@@ -93,6 +99,12 @@ class EntryIndex:
                 yield LedgerState.decode(_LEDGER_KEY.unpack(key)[1], value)
         except (IndexFailure, ValueError, struct.error) as error:
             raise IndexDamaged(f"the index {self._path} is damaged: {error}") from None
+
+    def runs(self) -> Iterator[tuple[int, Run]]:
+        """Every run with its ledger, ascending."""
+        for key, value in self._scan(b"e", b"f"):
+            _, ledger_id, first = _RUN_KEY.unpack(key)
+            yield ledger_id, Run(first - _ID_OFFSET, *_RUN_VALUE.unpack(value))
 
     def lookup(self, ledger_id: int, entry_id: int, max_bytes: int) -> list[Run]:
         """The run that contains `entry_id` or else the first one behind it, then those that follow while their blocks
