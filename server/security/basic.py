@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 
 from passlib.hash import apr_md5_crypt, bcrypt, des_crypt, ldap_sha1, sha256_crypt, sha512_crypt
 
@@ -26,6 +27,8 @@ HASHES = (apr_md5_crypt, bcrypt, ldap_sha1, sha256_crypt, sha512_crypt, des_cryp
 KNOWN_MAX = 1_000
 """Passwords that were right lately, as keyed digests: a slow hash is computed once, not for each HTTP call. Beyond it
 the one that was used longest ago is forgotten."""
+
+HASHING_THREADS = 2
 
 CREDENTIAL_BYTES_MAX = 4_096
 
@@ -49,13 +52,15 @@ def parse_htpasswd(content: bytes) -> dict[str, str]:
 
 
 class BasicProvider:
-    """Implements `providers.Provider`. Hashes are computed on a thread: bcrypt takes a good part of a second."""
+    """Implements `providers.Provider`. Hashes are computed on threads of their own: bcrypt takes a good part of a
+    second, and who tries many passwords must hold up nothing but other passwords."""
 
     method = METHOD
 
     def __init__(self, users: dict[str, str]) -> None:
         self._users = users
         self._secret = secrets.token_bytes(32)
+        self._threads = ThreadPoolExecutor(HASHING_THREADS, thread_name_prefix="passwords")
         self._known: OrderedDict[bytes, str] = OrderedDict()
 
     @classmethod
@@ -72,7 +77,7 @@ class BasicProvider:
         digest = hmac.digest(self._secret, data, hashlib.sha256)
         user = self._known.get(digest)
         if user is None:
-            user = await asyncio.to_thread(self._verify, data)
+            user = await asyncio.get_running_loop().run_in_executor(self._threads, self._verify, data)
             self._known[digest] = user
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
