@@ -275,7 +275,45 @@ public class Judge {
         System.out.println("LEDGER " + writer.getId());
     }
 
+    /** Recovers somebody else's ledger of the password and prints its last entry's id. */
+    static void recover(long ledgerId) throws Exception {
+        LedgerHandle recovered = client.openLedger(ledgerId, DigestType.CRC32C, PASSWORD);
+        System.out.println("RECOVERED " + recovered.getLastAddConfirmed());
+    }
+
+    static LedgerHandle ledgerOn(String bookie) throws Exception {
+        for (int i = 0; i < 200; i++) {
+            LedgerHandle writer = client.createLedger(1, 1, 1, DigestType.CRC32C, PASSWORD);
+            if (writer.getLedgerMetadata().getAllEnsembles().get(0L).get(0).toString().equals(bookie)) {
+                return writer;
+            }
+        }
+        throw new IllegalStateException("no ledger came to " + bookie);
+    }
+
+    /** Prints the id of a ledger that it writes on a bookie; when it reads a line, somebody else has recovered it. */
+    static void recoveredElsewhere(String bookie) throws Exception {
+        LedgerHandle writer = ledgerOn(bookie);
+        add(writer, 0, 50);
+        System.out.println("LEDGER " + writer.getId());
+        System.out.flush();
+        System.in.read();
+        try {
+            writer.addEntry(payload(50));
+        } catch (BKException error) {
+            check(error.getCode() == BKException.Code.LedgerFencedException, "code " + error.getCode());
+            return;
+        }
+        throw new IllegalStateException("a fenced writer went on");
+    }
+
     static Scenario scenario(String name) {
+        if (name.startsWith("recover:")) {
+            return () -> recover(Long.parseLong(name.substring("recover:".length())));
+        }
+        if (name.startsWith("recovered-elsewhere:")) {
+            return () -> recoveredElsewhere(name.substring("recovered-elsewhere:".length()));
+        }
         return switch (name) {
             case "crc32c" -> () -> roundTrip(DigestType.CRC32C);
             case "crc32" -> () -> roundTrip(DigestType.CRC32);

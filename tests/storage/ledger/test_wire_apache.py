@@ -105,6 +105,31 @@ async def test_recovery_fences_a_writer_on_striped_ledgers(
 
 
 @BOTH
+async def test_apaches_client_fences_our_writer_on_our_bookie(cluster: Cluster, ours: str, use_v2: bool) -> None:
+    async with client(cluster, [ours], use_v2) as bookkeeper:
+        writer = await bookkeeper.create_ledger(password=PASSWORD)
+        await append(writer, payloads_of(0, 50))
+        judge = cluster.judge("v2" if use_v2 else "v3", f"recover:{writer.ledger_id}")
+        output, _ = await asyncio.to_thread(judge.communicate, timeout=60)
+        assert "RECOVERED 49" in output.splitlines()
+        with pytest.raises(LedgerFenced):
+            await append(writer, payloads_of(50, 10))
+
+
+@BOTH
+async def test_our_client_fences_apaches_writer_on_our_bookie(cluster: Cluster, ours: str, use_v2: bool) -> None:
+    judge = cluster.judge("v2" if use_v2 else "v3", f"recovered-elsewhere:{ours}")
+    assert judge.stdout is not None
+    lines = iter(judge.stdout)
+    line = await asyncio.to_thread(lambda: next(line for line in lines if line.startswith("LEDGER ")))
+    async with client(cluster, [ours], use_v2) as bookkeeper:
+        recovered = await bookkeeper.open_ledger(int(line.split()[1]), password=PASSWORD)
+        assert recovered.last_add_confirmed == 49
+    output, _ = await asyncio.to_thread(judge.communicate, "\n", 60)
+    assert f"PASS recovered-elsewhere:{ours}" in output.splitlines()
+
+
+@BOTH
 async def test_every_verb_of_the_channel_works_on_apaches_bookie(apache: list[str], use_v2: bool) -> None:
     address = address_in_id(apache[0])
     channel = WireChannel(apache[0], lambda: address, WireConfig(use_v2_wire_protocol=use_v2))
