@@ -25,6 +25,7 @@ from server.schema.storage import SchemaStorage
 from server.schema.topic_schemas import TopicSchemas
 from server.topics.base_topic import BaseTopic
 from server.topics.faults import storage_faults_told
+from server.topics.ledger_config import ledger_config
 from server.topics.settings import TopicSettings
 from server.topics.stats import RATE_PERIOD_SECONDS
 from server.topics.topic import Topic
@@ -160,7 +161,9 @@ class BrokerService:
                 await asyncio.wait([closing])
             with storage_faults_told():
                 await self.policies.load(name)
-                ledger = await self._factory.open(name.managed_ledger_name)
+                # With its retention from the first moment: opening trims.
+                config = ledger_config(self._factory.config, self.policies.of(name))
+                ledger = await self._factory.open(name.managed_ledger_name, config)
             topic = Topic(
                 name,
                 ledger,
