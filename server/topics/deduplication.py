@@ -9,7 +9,7 @@ Sources: MessageDeduplication (recoverSequenceIdsMap, replayCursor, takeSnapshot
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import LATEST, Position, signed64
@@ -17,13 +17,18 @@ from pulsar_proto.payload import parse_metadata
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.dedup_table import DedupTable
 from server.topics.settings import TopicSettings
+from server.topics.stats import now_ms
 from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
+from storage.managed.errors import ManagedLedgerError
 from storage.managed.managed_ledger import ManagedLedger
 
 log = logging.getLogger(__name__)
 
 DEDUP_CURSOR = "pulsar.dedup"
+
+SNAPSHOT_PAUSE_MS = 1_000
+"""Between two snapshots for the number of entries, however fast messages come: each is a record of all producers."""
 
 REPLAY_ENTRIES = 1_000
 REPLAY_BYTES = 5 * 1024 * 1024
@@ -46,18 +51,22 @@ class Deduplication:
         """The table says all about the log up to here."""
         self._entries_since_snapshot = 0
         self._snapshot_ms = 0
+        self._counted_ms = 0
+        """When the last snapshot for the number of entries was taken."""
+        self._release: Callable[[], None] | None = None
+        """Lets the log behind the last stored snapshot go."""
 
     @classmethod
     async def open(
-        cls, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, now_ms: int
+        cls, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, time_ms: int
     ) -> "Deduplication":
         """What is known of the producers, after a look through the log behind the last snapshot. Where deduplication
         was off, it begins with what comes from now on. Raises ManagedLedgerError."""
         cursor = await ledger.open_cursor(DEDUP_CURSOR, LATEST)
         self = cls(topic_name, ledger, cursor, settings)
-        self._snapshot_ms = now_ms
-        self.table.replay(cursor.position_properties.items(), now_ms)
-        await self._replay(now_ms)
+        self._snapshot_ms = time_ms
+        self.table.replay(cursor.position_properties.items(), time_ms)
+        await self._replay(time_ms)
         return self
 
     @staticmethod
@@ -71,7 +80,7 @@ class Deduplication:
         if Deduplication.is_stored(ledger):
             await ledger.delete_cursor(DEDUP_CURSOR)
 
-    async def _replay(self, now_ms: int) -> None:
+    async def _replay(self, time_ms: int) -> None:
         ledger = self._ledger
         at = ledger.next_position(self._known_upto)
         count = 0
@@ -79,7 +88,7 @@ class Deduplication:
             run = await ledger.read(at, REPLAY_ENTRIES, REPLAY_BYTES)
             if not run.entries:
                 break
-            self.table.replay(_sequence_ids(run), now_ms)
+            self.table.replay(_sequence_ids(run), time_ms)
             self._known_upto = Position(run.ledger_id, run.first_entry_id + len(run.entries) - 1)
             count += len(run.entries)
             at = ledger.next_position(self._known_upto)
@@ -100,25 +109,40 @@ class Deduplication:
     def _count(self, entries: int) -> None:
         self._entries_since_snapshot += entries
         if self._entries_since_snapshot >= self._entries_interval:
-            self.take_snapshot()
+            time_ms = now_ms()
+            if time_ms - self._counted_ms >= SNAPSHOT_PAUSE_MS:
+                self._counted_ms = time_ms
+                self.take_snapshot()
 
     # --- upkeep ------------------------------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int, snapshot_interval_seconds: int) -> None:
+    def tick(self, time_ms: int, snapshot_interval_seconds: int) -> None:
         """Forgets producers that left long ago; takes a snapshot when the last one is old."""
-        forgotten = self.table.forget_inactive(now_ms - self._inactivity_ms)
+        forgotten = self.table.forget_inactive(time_ms - self._inactivity_ms)
         if forgotten:
             log.info("%s: forgot %d inactive producers", self._topic_name, forgotten)
-        if now_ms - self._snapshot_ms >= snapshot_interval_seconds * 1000:
-            self._snapshot_ms = now_ms
+        if time_ms - self._snapshot_ms >= snapshot_interval_seconds * 1000:
+            self._snapshot_ms = time_ms
             self.take_snapshot()
+        elif self._release is not None:
+            self._cursor.when_persisted(self._snapshot_stored)
 
     def take_snapshot(self) -> None:
-        """Given to the cursor, which stores it in the background. Until then the log itself tells."""
+        """Given to the cursor, which stores it in the background. Until then the log itself tells, and is held."""
         self._entries_since_snapshot = 0
-        position = self._known_upto
-        if position > self._cursor.mark_delete:
-            self._cursor.ack_cumulative(position.ledger_id, position.entry_id, None, self.table.snapshot())
+        position, cursor = self._known_upto, self._cursor
+        if position <= cursor.mark_delete:
+            return
+        if self._release is None:
+            self._release = self._ledger.hold(cursor.mark_delete)
+        cursor.ack_cumulative(position.ledger_id, position.entry_id, None, self.table.snapshot())
+        cursor.when_persisted(self._snapshot_stored)
+
+    def _snapshot_stored(self, error: ManagedLedgerError | None) -> None:
+        """After a failure the next look tries again."""
+        if error is None and self._release is not None and not self._cursor.is_dirty:
+            release, self._release = self._release, None
+            release()
 
 
 def chunk_counts(payload: bytes) -> bool:

@@ -62,6 +62,7 @@ class FakeManagedLedger:
         self.cursors: dict[str, Cursor] = {}
         self.stores: dict[str, FakeCursorStore] = {}
         self.released: list[Cursor] = []
+        self.held: list[Position] = []
         self.properties: dict[str, str] = {}
         self.terminated: Position | None = None
         self.active: set[Cursor] = set()
@@ -256,6 +257,10 @@ class FakeManagedLedger:
             raise NoSuchCursor(self.name, name)
         await self.cursors[name].delete()
         del self.cursors[name]
+
+    def hold(self, position: Position) -> Callable[[], None]:
+        self.held.append(position)
+        return lambda: self.held.remove(position)
 
     def activate(self, cursor: Cursor) -> None:
         self.active.add(cursor)

@@ -9,7 +9,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import of_broker
 from server.topics.deduplication import CANNOT_TELL, DEDUP_CURSOR
 from server.topics.producer import Producer
-from storage.managed.errors import AppendFault
+from storage.managed.errors import AppendFault, CursorFault
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, settle
 
 DUPLICATE = Position(-1, -1)
@@ -186,6 +186,24 @@ async def test_a_snapshot_is_taken_after_so_many_entries_and_after_so_much_time(
     assert cursor.mark_delete == Position(10, 4)
     await scene.topic.close()
     assert (cursor.mark_delete, cursor.position_properties) == (Position(10, 5), {"p": 5})
+
+
+@in_virtual_time
+async def test_the_log_behind_the_last_stored_snapshot_is_held_until_the_next_one_is_stored() -> None:
+    scene = await deduplicating()
+    producer = await scene.producer(FakeConnection(), "p")
+    store = scene.ledger.stores[DEDUP_CURSOR]
+    store.failure = CursorFault("t", "no bookies")
+    send(producer, 0, 1)
+    await settle()
+    scene.topic.deduplication.tick(10**15, 120)
+    await settle()
+    assert scene.ledger.held == [Position(10, -1)]
+    store.failure = None
+    scene.topic.deduplication.tick(10**15 + 1_000, 120)
+    await settle()
+    assert scene.ledger.held == []
+    assert store.stored == [Position(10, 1)]
 
 
 @in_virtual_time
