@@ -7,9 +7,9 @@ import argparse
 from collections.abc import Sequence
 
 from magnetar import __version__
-from server.commands import autorecovery, bookie, standalone, tokens
+from server.commands import autorecovery, bk, bookie, standalone, tokens
 
-COMMANDS = (standalone, bookie, autorecovery, tokens)
+COMMANDS = (standalone, bookie, autorecovery, bk, tokens)
 """In the order of `magnetar --help`."""
 
 EXAMPLES = """\

@@ -43,8 +43,8 @@ class Replicator:
         self._config = config
         self._pacer = Pacer(config.replication_rate_by_bytes)
 
-    async def heal(self, opened: OpenedLedger, damaged: Sequence[Damaged], *, avoid: Collection[str] = ()) -> Copied:
-        """Heals the closed parts, each as far as it can; `avoid`: bookies that only take copies when no others can.
+    async def heal(self, opened: OpenedLedger, damaged: Sequence[Damaged], *, without: Collection[str] = ()) -> Copied:
+        """Heals the closed parts, each as far as it can; no copy goes to the bookies `without`.
 
         Raises the first LedgerError, after the other parts were tried.
         """
@@ -55,7 +55,7 @@ class Replicator:
             if not one.part.is_closed:
                 continue
             try:
-                ledger = await self._heal_part(opened, ledger, one, avoid, copied)
+                ledger = await self._heal_part(opened, ledger, one, without, copied)
             except LedgerError as error:
                 log.warning(
                     "ledger %d: entries %d to %d are not healed: %s: %s",
@@ -71,12 +71,12 @@ class Replicator:
         return copied
 
     async def _heal_part(
-        self, opened: OpenedLedger, ledger: Versioned, damaged: Damaged, avoid: Collection[str], copied: Copied
+        self, opened: OpenedLedger, ledger: Versioned, damaged: Damaged, without: Collection[str], copied: Copied
     ) -> Versioned:
         """The ledger's record afterwards."""
         part, ledger_id = damaged.part, opened.metadata.ledger_id
-        registry = self._cluster.registry
-        targets = choose_targets(damaged, registry.writable(), self._cluster.rng, avoid=avoid)
+        writable = [bookie for bookie in self._cluster.registry.writable() if bookie not in without]
+        targets = choose_targets(damaged, writable, self._cluster.rng)
         if not targets:
             names = ", ".join(sorted(damaged.missing.values()))
             raise NotEnoughBookies(f"ledger {ledger_id}: no writable bookie is left to replace {names}")

@@ -81,17 +81,15 @@ def holders_of(part: Part, entry_id: int, indices: Collection[int], write_quorum
     return [index for index in write_set(entry_id, len(part.members), write_quorum) if index in indices]
 
 
-def choose_targets(
-    damaged: Damaged, writable: Collection[str], rng: Random, *, avoid: Collection[str] = ()
-) -> dict[int, str]:
+def choose_targets(damaged: Damaged, writable: Collection[str], rng: Random) -> dict[int, str]:
     """Who gets the copies of each missing member, as far as there are bookies.
 
-    A bookie outside the ensemble where there is one, the missing one itself when it takes writes: it may have lost only
-    some entries. `avoid`: bookies that are used only when there are no others.
+    A bookie outside the ensemble where there is one, else the missing one itself when it takes writes: it may have lost
+    only some entries.
     """
     members = damaged.part.members
     spare = [bookie for bookie in writable if bookie not in members]
-    chosen = choose_ensemble(spare, min(len(spare), len(damaged.missing)), rng, avoid=avoid) if spare else ()
+    chosen = choose_ensemble(spare, min(len(spare), len(damaged.missing)), rng) if spare else ()
     targets = dict(zip(sorted(damaged.missing), chosen, strict=False))
     for index, bookie in damaged.missing.items():
         if index not in targets and bookie in writable:
@@ -133,6 +131,12 @@ class Next(Enum):
     AWAIT_WRITER = "await writer"
     """Its end is open: the writer has a while to replace the lost bookie itself."""
     RETRY = "retry"
+
+
+def parts_naming(parts: Sequence[Part], bookies: Collection[str]) -> list[Damaged]:
+    """The parts with members that are to be replaced, whether they have their copies or not."""
+    named = [Damaged(part, {i: one for i, one in enumerate(part.members) if one in bookies}) for part in parts]
+    return [one for one in named if one.missing]
 
 
 def next_step(metadata: LedgerMetadata, damaged: Sequence[Damaged], registered: Collection[str]) -> Next:

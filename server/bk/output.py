@@ -1,0 +1,74 @@
+"""What `magnetar bk` prints: results on stdout as text or JSON lines, progress and questions on stderr."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+PROGRESS_SECONDS = 2.0
+"""Between two lines of progress; on a terminal one line is rewritten five times a second."""
+TERMINAL_SECONDS = 0.2
+
+
+class Output:
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def result(self, fields: Mapping[str, Any], text: str | None = None) -> None:
+        """One result: `fields` as a JSON object on a line, or `text` (by default "name: value" lines)."""
+        if self.as_json:
+            print(json.dumps(fields, default=str), flush=True)
+            return
+        if text is None:
+            width = max(map(len, fields), default=0)
+            text = "\n".join(f"{name:<{width}}  {value}" for name, value in fields.items())
+        print(text, flush=True)
+
+    def text(self, line: str) -> None:
+        """For people only."""
+        if not self.as_json:
+            print(line, flush=True)
+
+
+class Progress:
+    """`update` may be called as often as one likes. `what` is in the plural: "ledgers"."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began = self._shown = time.monotonic()
+        self._on_terminal = sys.stderr.isatty()
+        self._is_open = False
+
+    def update(self, done: int, total: int | None = None, note: str = "") -> None:
+        now = time.monotonic()
+        if now - self._shown < (TERMINAL_SECONDS if self._on_terminal else PROGRESS_SECONDS):
+            return
+        self._shown = now
+        of = "" if total is None else f" of {total} ({100 * done // max(total, 1)} %)"
+        line = f"{done}{of} {self._what}{', ' + note if note else ''}, {now - self._began:.0f} s"
+        if self._on_terminal:
+            sys.stderr.write(f"\r\x1b[K{line}")
+            self._is_open = True
+        else:
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._is_open:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._is_open = False
+
+
+def readable(payload: bytes, limit: int = 4096) -> str:
+    """A payload for people: text where it is, else hexadecimal; cut at the limit."""
+    shown = payload[:limit]
+    cut = f" … ({len(payload)} bytes)" if len(payload) > limit else ""
+    try:
+        text = shown.decode()
+        if text.isprintable():
+            return text + cut
+    except UnicodeDecodeError:
+        pass
+    return shown.hex(" ", 4) + cut

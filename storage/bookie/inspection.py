@@ -1,0 +1,191 @@
+"""Reads a bookie's files for people: every record with its place, and everything that is not as it was written.
+
+Changes nothing, and works beside a running bookie. Unlike replay and garbage collection, it goes on behind damage: the
+next whole record is searched. A record that a crash or the running bookie left unfinished at the very end is no damage.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from storage.bookie import entry_log_format as elf
+from storage.bookie import journal_format as jf
+from storage.bookie.journal_replay import journal_path, list_journals
+
+Data = mmap.mmap | bytes
+
+
+class Fault(NamedTuple):
+    """Bytes from `offset` to `end` are not what was written, or are missing. `unfinished`: nothing acknowledged is."""
+
+    file: str
+    offset: int
+    end: int
+    what: str
+    unfinished: bool = False
+
+
+class SeenBatch(NamedTuple):
+    """A whole batch of a journal."""
+
+    file: str
+    offset: int
+    header: jf.BatchHeader
+    controls: list[jf.ControlRecord]
+    entries: list[bytes]
+
+
+class SeenBlock(NamedTuple):
+    """A whole block of an entry log."""
+
+    file: str
+    offset: int
+    block: elf.Block
+
+
+def journal_files(directories: Sequence[str]) -> list[list[str]]:
+    """For each folder its journals in order."""
+    return [[journal_path(folder, journal_id) for journal_id in list_journals(folder)] for folder in directories]
+
+
+def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | Fault]:
+    """All batches of one folder's journals. Raises OSError."""
+    expected: int | None = None
+    for number, file in enumerate(files):
+        is_last = number == len(files) - 1
+        fault: Fault | None = None
+        continued = False
+        if not os.path.exists(file):
+            expected = None  # a checkpoint needed it no more
+            continue
+        for found in _read_journal(file):
+            if isinstance(found, Fault):
+                fault = found
+                continue
+            if fault is not None:
+                yield fault
+                fault = None
+            sequence = found.header.sequence
+            if expected is not None and sequence != expected:
+                yield Fault(file, found.offset, found.offset, f"batch {sequence} stands where {expected} should be")
+            expected = sequence + 1
+            continued = found.header.kind == jf.BatchKind.CONTINUED
+            yield found
+        if fault is not None:
+            # Nothing whole behind it: a write that did not end, unless the journal goes on in the next file.
+            yield fault._replace(unfinished=is_last and fault.offset >= jf.FILE_HEADER_SIZE)
+        elif is_last and continued:
+            yield Fault(file, os.path.getsize(file), os.path.getsize(file), "it goes on in a file that is missing")
+
+
+def _read_journal(file: str) -> Iterator[SeenBatch | Fault]:
+    with _mapped(file) as data:
+        size = len(data)
+        try:
+            jf.parse_file_header(data[: jf.FILE_HEADER_SIZE])
+        except ValueError as error:
+            yield Fault(file, 0, min(size, jf.FILE_HEADER_SIZE), str(error))
+        salt = jf.salt_of(data[: jf.FILE_HEADER_SIZE])
+        if salt is None:
+            return
+        offset = jf.FILE_HEADER_SIZE
+        while offset < size:
+            found = _batch_at(data, offset, salt)
+            if found is None:
+                start = offset
+                offset = _next_batch(data, offset + 1, salt)
+                yield Fault(file, start, offset, "no whole batch begins here")
+                continue
+            header, body = found
+            yield SeenBatch(file, offset, header, *jf.split_batch(header, body))
+            offset += jf.BATCH_HEADER_SIZE + header.length
+
+
+def _batch_at(data: Data, offset: int, salt: int) -> tuple[jf.BatchHeader, bytes] | None:
+    header = jf.parse_batch_header(data[offset : offset + jf.BATCH_HEADER_SIZE], salt)
+    if header is None:
+        return None
+    start = offset + jf.BATCH_HEADER_SIZE
+    body = data[start : start + header.length]
+    return (header, body) if jf.verify_batch(header, body, salt) else None
+
+
+def _next_batch(data: Data, offset: int, salt: int) -> int:
+    """Where the next whole batch begins, else the end."""
+    offset = data.find(jf.BATCH_MAGIC, offset)
+    while offset >= 0 and _batch_at(data, offset, salt) is None:
+        offset = data.find(jf.BATCH_MAGIC, offset + 1)
+    return offset if offset >= 0 else len(data)
+
+
+def entry_log_files(directories: Sequence[str]) -> dict[int, str]:
+    """Path by log id, ascending."""
+    found = {
+        int(name.removesuffix(".log"), 16): os.path.join(folder, name)
+        for folder in directories
+        for name in os.listdir(folder)
+        if name.endswith(".log") and len(name) == len("00000000.log")
+    }
+    return dict(sorted(found.items()))
+
+
+def read_entry_log(file: str) -> Iterator[SeenBlock | Fault]:
+    """All blocks of an entry log. Raises OSError."""
+    with _mapped(file) as data:
+        size = len(data)
+        try:
+            _, salt = elf.parse_file_header(data[: elf.FILE_HEADER_SIZE])
+        except ValueError as error:
+            yield Fault(file, 0, min(size, elf.FILE_HEADER_SIZE), str(error), unfinished=size <= elf.FILE_HEADER_SIZE)
+            salt = None
+        end = _end_of_blocks(data, salt)
+        offset = elf.FILE_HEADER_SIZE
+        while offset < end:
+            block = _block_at(data, offset, end)
+            if block is not None:
+                yield SeenBlock(file, offset, block)
+                offset += block.header.total
+                continue
+            start = offset
+            offset = _next_block(data, offset + 1, end)
+            yield Fault(file, start, offset, "no whole block begins here", unfinished=offset == end == size)
+
+
+def _end_of_blocks(data: Data, salt: int | None) -> int:
+    """Where the footer begins; the end of a log that was never closed."""
+    offset = elf.footer_offset(data[-elf.FOOTER_END_SIZE :]) or 0
+    if salt is not None and elf.FILE_HEADER_SIZE <= offset < len(data):
+        with suppress(ValueError):
+            elf.parse_footer(data[offset:], salt)
+            return offset
+    return len(data)
+
+
+def _block_at(data: Data, offset: int, end: int) -> elf.Block | None:
+    header = elf.parse_block_header(data[offset : offset + elf.BLOCK_HEADER_SIZE])
+    if header is None or offset + header.total > end:
+        return None
+    try:
+        return elf.parse_block(data[offset : offset + header.total])
+    except ValueError:
+        return None
+
+
+def _next_block(data: Data, offset: int, end: int) -> int:
+    offset = data.find(elf.BLOCK_MAGIC, offset, end)
+    while offset >= 0 and _block_at(data, offset, end) is None:
+        offset = data.find(elf.BLOCK_MAGIC, offset + 1, end)
+    return offset if offset >= 0 else end
+
+
+@contextmanager
+def _mapped(path: str) -> Iterator[Data]:
+    with open(path, "rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+    try:
+        yield data
+    finally:
+        if isinstance(data, mmap.mmap):
+            data.close()

@@ -1,0 +1,153 @@
+"""What an operator asks for: copy away what some bookies hold, or retire a bookie. Auto-recovery itself goes by marks.
+
+Source: BookKeeperAdmin.recoverBookieData and decommissionBookie of BookKeeper 4.17 (facts 7).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from pulsar_proto.ledger_record import LedgerMetadata
+from storage.ledger.cluster import BookKeeperCluster
+from storage.ledger.errors import LedgerError, NoSuchLedger
+from storage.repair.checker import LedgerChecker
+from storage.repair.config import AutoRecoveryConfig
+from storage.repair.ledger_index import Progress, bookies_of, no_progress, visit_ledgers
+from storage.repair.replicator import Copied, Replicator
+from storage.repair.rules import parts_naming
+from storage.repair.underreplication import Underreplication
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+"""Between two looks at the ledgers of a bookie that is retired."""
+
+
+class BookieIsUp(Exception):
+    """The bookie is registered: stop it first."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """Outcome of `recover_bookies`."""
+
+    ledgers: int = 0
+    """Ledgers that named one of the bookies."""
+    copied: Copied = field(default_factory=Copied)
+    skipped_open: list[int] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
+
+
+async def ledgers_naming(
+    cluster: BookKeeperCluster, bookies: Collection[str], *, at_once: int, progress: Progress = no_progress
+) -> dict[int, LedgerMetadata]:
+    """The records of all ledgers that name one of the bookies. Raises MetadataError, LedgerError."""
+    found: dict[int, LedgerMetadata] = {}
+
+    async def visit(metadata: LedgerMetadata) -> None:
+        if not bookies_of(metadata).isdisjoint(bookies):
+            found[metadata.ledger_id] = metadata
+
+    await visit_ledgers(cluster.store, cluster.driver, visit, at_once=at_once, progress=progress)
+    return found
+
+
+async def recover_bookies(
+    cluster: BookKeeperCluster,
+    config: AutoRecoveryConfig,
+    bookies: frozenset[str],
+    ledger_ids: Collection[int],
+    *,
+    skip_open: bool,
+    progress: Callable[[int, int], None] = no_progress,
+) -> Recovered:
+    """Replaces the bookies in all these ledgers by others that get copies. A ledger whose end is open and names one of
+    them is recovered first, which ends its writer, unless `skip_open`.
+
+    A ledger that fails is noted, and the others go on. Raises MetadataError.
+    """
+    outcome = Recovered()
+    checker = LedgerChecker(cluster)
+    replicator = Replicator(cluster, config)
+    left = sorted(ledger_ids, reverse=True)
+    total = len(left)
+
+    async def one(ledger_id: int) -> None:
+        metadata = (await cluster.driver.read(ledger_id)).metadata
+        if bookies_of(metadata).isdisjoint(bookies):
+            return
+        outcome.ledgers += 1
+        if not metadata.is_closed and not bookies.isdisjoint(metadata.last_ensemble[1]):
+            if skip_open:
+                outcome.skipped_open.append(ledger_id)
+                return
+            await cluster.bookkeeper.open_ledger(ledger_id, password=metadata.password or b"")
+        opened = await checker.open(ledger_id)
+        parts = parts_naming(opened.parts, bookies)
+        copied = await replicator.heal(opened, parts, without=bookies)
+        if any(not one.part.is_closed for one in parts):
+            outcome.skipped_open.append(ledger_id)
+        outcome.copied.entries += copied.entries
+        outcome.copied.bytes += copied.bytes
+        outcome.copied.fragments += copied.fragments
+
+    async def work() -> None:
+        while left:
+            ledger_id = left.pop()
+            try:
+                await one(ledger_id)
+            except NoSuchLedger:
+                pass
+            except LedgerError as error:
+                outcome.failed[ledger_id] = f"{type(error).__name__}: {error}"
+            progress(total - len(left), total)
+
+    await asyncio.gather(*(work() for _ in range(min(config.ledgers_at_once, total))))
+    return outcome
+
+
+async def decommission(
+    cluster: BookKeeperCluster,
+    book: Underreplication,
+    bookie: str,
+    *,
+    at_once: int,
+    scanning: Progress = no_progress,
+    progress: Callable[[int, int], None] = no_progress,
+) -> int:
+    """Marks all ledgers of a stopped bookie and waits until auto-recovery has replaced it in all; how many there were.
+
+    Needs a worker that runs somewhere, Apache's or ours. `progress(done, total)` is called at each look. Raises
+    BookieIsUp, ReplicationDisabled, MetadataError, LedgerError.
+    """
+    if bookie in (await cluster.registry.refresh()).all:
+        raise BookieIsUp(f"bookie {bookie} is registered: stop it first, then retire it")
+    await book.trigger_audit()
+    named = set(await ledgers_naming(cluster, {bookie}, at_once=at_once, progress=scanning))
+    total = len(named)
+    for ledger_id in sorted(named):
+        await book.mark(ledger_id, [bookie])
+    while True:
+        left = sorted(named)
+        for start in range(0, len(left), at_once):
+            some = left[start : start + at_once]
+            still = await asyncio.gather(*(_still_named(cluster, book, ledger_id, bookie) for ledger_id in some))
+            named.difference_update(ledger_id for ledger_id, is_named in zip(some, still, strict=True) if not is_named)
+        progress(total - len(named), total)
+        if not named:
+            return total
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _still_named(cluster: BookKeeperCluster, book: Underreplication, ledger_id: int, bookie: str) -> bool:
+    """The record or the mark names the bookie. A mark that went away although the record does comes again."""
+    try:
+        metadata = (await cluster.driver.read(ledger_id)).metadata
+    except NoSuchLedger:
+        return False
+    mark = await book.get(ledger_id)
+    is_named = bookie in bookies_of(metadata)
+    if is_named and mark is None:
+        await book.mark(ledger_id, [bookie])
+    return is_named or (mark is not None and bookie in mark.replicas)
