@@ -201,6 +201,8 @@ POLICIES = (
     _switch("brokerDeleteInactiveTopicsEnabled"),
     _choice("brokerDeleteInactiveTopicsMode", "delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"),
     _whole("brokerDeleteInactiveTopicsFrequencySeconds", 1, MAX_INT, "seconds"),
+    _whole("brokerServiceCompactionMonitorIntervalInSeconds", 1, MAX_INT, "seconds"),
+    _switch("topicCompactionRetainNullKey"),
     _whole("brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", 0, MAX_INT, "seconds"),
     _whole("brokerServiceCompactionThresholdInBytes", 0, MAX_LONG, "bytes"),
     _switch("brokerDeduplicationEnabled"),

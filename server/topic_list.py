@@ -37,6 +37,11 @@ def hash_of(topics: Sequence[str]) -> str:
     return crc32c(",".join(sorted(topics)).encode()).to_bytes(4, "little").hex()
 
 
+def is_system_table(name: TopicName) -> bool:
+    """Of whose messages only the last one of each key counts."""
+    return name.base.local_name == "__change_events"
+
+
 def is_system_topic(name: TopicName) -> bool:
     """SystemTopicNames.isSystemTopic; other names that begin with two underscores are the user's."""
     local = name.base.local_name

@@ -91,6 +91,11 @@ class TopicSchemas:
                 )
             await self.registry.check_consumer(topic.name.schema_id, definition, strategy)
 
+    async def delete(self, name: TopicName) -> None:
+        """With its topic; partitions share the partitioned topic's. Raises MetadataFault."""
+        with _storage_told():
+            await self.registry.delete_storage(name.schema_id)
+
     async def _put(self, topic: TopicWithSchema, schema: Schema) -> int:
         policies = topic.policies
         strategy = CompatibilityStrategy(policies.schema_compatibility_strategy)

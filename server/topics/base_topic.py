@@ -176,6 +176,10 @@ class BaseTopic(ABC):
     async def last_message_id(self) -> tuple[Position, int]:
         """(the last message, its last batch index or -1). Raises PulsarError."""
 
+    async def last_message_id_compacted(self) -> tuple[Position, int]:
+        """The same for a consumer that reads compacted. Raises PulsarError."""
+        return await self.last_message_id()
+
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
     @abstractmethod

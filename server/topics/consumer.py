@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 
 from pulsar_proto.commands import MessageFramer, active_consumer_change_frame, reached_end_of_topic_frame
 from pulsar_proto.errors import MetadataFault, NotAllowed
-from pulsar_proto.ids import Position
+from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.payload import skip_checksum
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.dispatch.key_shared import KeySharedPolicy
@@ -32,6 +32,17 @@ FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE = 12
 FIRST_VERSION_WITH_END_OF_TOPIC = 9
 
 SubType = pb.CommandSubscribe.SubType
+
+
+def start_asked_by(command: pb.CommandSubscribe) -> Position | None:
+    """From where on a consumer wants messages, if its subscription has not begun: EARLIEST, a message, or None for only
+    new ones. Latest is recognised by the ledger alone: C++ keeps 48 bits of the entry id."""
+    if command.HasField("start_message_id"):
+        ledger_id = signed64(command.start_message_id.ledgerId)
+        if ledger_id == LATEST.ledger_id:
+            return None
+        return EARLIEST if ledger_id < 0 else Position(ledger_id, signed64(command.start_message_id.entryId))
+    return EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else None
 
 
 class Consumer:
@@ -57,6 +68,8 @@ class Consumer:
         "pending",
         "permits",
         "priority",
+        "read_compacted",
+        "start_asked",
         "sub_type",
         "subscription",
         "takes_any_schema",
@@ -102,6 +115,9 @@ class Consumer:
         self.counters = ConsumerCounters()
         self.is_closed = False
         self.told_end = False
+        self.read_compacted: bool = command.read_compacted
+        self.start_asked = start_asked_by(command)
+        """Messages that it wants from there on, if its subscription has not begun; None: only new ones."""
         self.takes_any_schema: bool = command.schema.type == pb.Schema.AutoConsume
         """It asks for each message's schema, and has none of its own."""
         self._framer = MessageFramer(self.consumer_id, partition)
@@ -177,7 +193,9 @@ class Consumer:
 
     async def last_message_id(self) -> tuple[Position, int, int, Position]:
         """(last message or (-1, -1), partition, its last batch index or -1, mark-delete)."""
-        position, batch_index = await self.subscription.topic.last_message_id()
+        topic = self.subscription.topic
+        last = topic.last_message_id_compacted() if self.read_compacted else topic.last_message_id()
+        position, batch_index = await last
         return position, self.subscription.topic.name.partition_index, batch_index, self.subscription.cursor.mark_delete
 
     def stats(self) -> dict[str, object]:

@@ -29,6 +29,8 @@ class OwnerTopic(Protocol):
 
     async def last_message_id(self) -> tuple[Position, int]: ...
 
+    async def last_message_id_compacted(self) -> tuple[Position, int]: ...
+
 
 class ConsumerOwner(Protocol):
     @property

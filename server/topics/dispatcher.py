@@ -22,10 +22,11 @@ from typing import NamedTuple
 
 from pulsar_proto.ids import Position
 from pulsar_proto.payload import Special
+from server.compaction.compacted_view import CompactedView
 from server.policies.effective import EffectivePolicies
 from server.topics.consumer import Consumer
 from server.topics.delayed_delivery import DelayedDelivery
-from server.topics.messages import Messages, unacknowledged
+from server.topics.messages import AckView, Messages, unacknowledged
 from server.topics.settings import TopicSettings
 from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
@@ -58,6 +59,8 @@ class Source(NamedTuple):
     messages_of: Callable[[EntryRun], Messages]
     delayed: DelayedDelivery
     """The topic's."""
+    compacted: Callable[[], CompactedView | None] = lambda: None
+    """The log as consumers with `read_compacted` see it; None where nothing is ever compacted."""
 
 
 class Dispatcher(ABC):
@@ -68,7 +71,8 @@ class Dispatcher(ABC):
         self.settings = source.settings
         self.read_position = source.cursor.next_unacked(source.cursor.mark_delete)
         self._name = source.name
-        self._ledger = source.ledger
+        self._ledger: ManagedLedger | CompactedView = source.ledger
+        self._acks: AckView = source.cursor
         self._messages_of = source.messages_of
         self._loop = asyncio.get_running_loop()
         self._held: Messages | None = None
@@ -148,7 +152,11 @@ class Dispatcher(ABC):
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        self.read_position = self.cursor.next_unacked(self.cursor.mark_delete)
+        self.read_position = self._start()
+
+    def _start(self) -> Position:
+        """Where reading begins after a rewind."""
+        return self.cursor.next_unacked(self.cursor.mark_delete)
 
     def backlog_shrank(self) -> None:
         """The broker itself acknowledged entries (expired, skipped): they are not read any more. What consumers hold
@@ -228,7 +236,7 @@ class Dispatcher(ABC):
                 return read
             self._send_again(read, run)
         elif held is not None:
-            self._send_new(unacknowledged(held, self._held_at, self.cursor))
+            self._send_new(unacknowledged(held, self._held_at, self._acks))
         else:
             run = self._ledger.cached(self.read_position, room, self.settings.dispatcher_max_read_size_bytes)
             if run is None:
@@ -240,8 +248,8 @@ class Dispatcher(ABC):
     def _take(self, run: EntryRun) -> None:
         """What stands at `read_position`, or after it where nothing does."""
         if run.entries:
-            messages = unacknowledged(self._messages_of(run), 0, self.cursor)
-            self.read_position = Position(run.ledger_id, run.first_entry_id + len(run.entries))
+            messages = unacknowledged(self._messages_of(run), 0, self._acks)
+            self.read_position = Position(run.ledger_id, run.end_entry_id)
             if messages.specials is not None:
                 messages = self._ordinary(messages, messages.specials)
             self._send_new(messages)

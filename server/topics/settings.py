@@ -88,6 +88,8 @@ class TopicSettings:
     """0: the frequency."""
     broker_service_compaction_threshold_in_bytes: int = 0
     """0: a topic is compacted only when somebody asks."""
+    topic_compaction_retain_null_key: bool = False
+    """Whether messages without a key stay when a topic is compacted."""
     broker_deduplication_enabled: bool = False
     broker_deduplication_snapshot_interval_seconds: int = 120
     delayed_delivery_enabled: bool = True

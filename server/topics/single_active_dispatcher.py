@@ -10,6 +10,8 @@ Sources: AbstractDispatcherSingleActiveConsumer, PersistentDispatcherSingleActiv
 import asyncio
 import logging
 
+from pulsar_proto.ids import Position
+from server.compaction.compacted_view import CompactedView
 from server.dispatch.read_plan import entries_to_read, entries_within
 from server.dispatch.single_active import Candidate, choose_active
 from server.topics.consumer import Consumer, SubType
@@ -22,6 +24,7 @@ log = logging.getLogger(__name__)
 class SingleActiveDispatcher(Dispatcher):
     def __init__(self, source: Source, sub_type: SubType.ValueType, topic: str, partition_index: int) -> None:
         super().__init__(source)
+        self._source = source
         self.active: Consumer | None = None
         self._consumers: list[Consumer] = []
         self._is_failover = sub_type == SubType.Failover
@@ -87,6 +90,22 @@ class SingleActiveDispatcher(Dispatcher):
             return f"consumer {active.name} has no permits"
         return f"consumer {active.name} does not read its connection"
 
+    # --- reading compacted -------------------------------------------------------------------------------------------
+
+    def _start(self) -> Position:
+        if self.active is not None and isinstance(self._ledger, CompactedView):
+            return self._ledger.start(self.active.start_asked)
+        return super()._start()
+
+    def _read_as_asked(self, active: Consumer) -> None:
+        """Compacted or not is the active consumer's wish. Before a rewind."""
+        source = self._source
+        view = source.compacted() if active.read_compacted else None
+        if view is None:
+            self._ledger, self._acks, self._messages_of = source.ledger, source.cursor, source.messages_of
+        else:
+            self._ledger, self._acks, self._messages_of = view, view, view.messages_of
+
     # --- who is active -----------------------------------------------------------------------------------------------
 
     def _choose(self) -> bool:
@@ -100,6 +119,7 @@ class SingleActiveDispatcher(Dispatcher):
         previous, self.active = self.active, self._consumers[index]
         if self.active is previous:
             return False
+        self._read_as_asked(self.active)
         log.info("%s: %s is active, was %s", self._name, self.active.name, previous.name if previous else None)
         delay_ms = self.settings.active_consumer_failover_delay_time_millis
         if self._is_failover and previous is not None and delay_ms > 0:

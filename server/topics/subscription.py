@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
 from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.compaction.compacted_view import CompactedView
 from server.policies.effective import EffectivePolicies
 from server.topics.consumer import Consumer, SubType
 from server.topics.dispatcher import Dispatcher, Source
@@ -51,7 +52,9 @@ class Subscription:
         self._deleting = False
         self._counters_of_gone = ConsumerCounters()
         self.expired = ExpiryCounters()
-        self._source = Source(str(self), topic.ledger, cursor, topic.settings, topic.messages_of, topic.delayed)
+        self._source = Source(
+            str(self), topic.ledger, cursor, topic.settings, topic.messages_of, topic.delayed, self._compacted_view
+        )
 
     def __str__(self) -> str:
         return f"{self.topic.name.full} / {self.name}"
@@ -95,6 +98,12 @@ class Subscription:
     def stats_of(self, consumer: Consumer) -> Mapping[str, object]:
         """What the subscription's type adds to a consumer's stats."""
         return {} if self.dispatcher is None else self.dispatcher.stats_of(consumer)
+
+    def _compacted_view(self) -> CompactedView | None:
+        topic = self.topic
+        if topic.compaction is None:
+            return None
+        return CompactedView(str(self), topic.ledger, topic.compaction, self.cursor)
 
     def roll_rates(self, elapsed_s: float) -> None:
         self.expired.roll(elapsed_s)

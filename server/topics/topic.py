@@ -19,6 +19,8 @@ from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.names import TopicName
 from pulsar_proto.payload import parse_metadata, publish_time_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.compaction.last_message import last_kept
+from server.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
 from server.policies.effective import EffectivePolicies
 from server.policies.values import BacklogAction
 from server.topics.backlog import OldestMessage
@@ -45,7 +47,7 @@ from storage.managed.managed_ledger import ManagedLedger
 
 log = logging.getLogger(__name__)
 
-SYSTEM_CURSORS = ("__compaction", "transaction.subscription", "__pending_ack_state")
+SYSTEM_CURSORS = (COMPACTION_CURSOR, "transaction.subscription", "__pending_ack_state")
 """Cursors of a topic that are nobody's subscription, beside those with reserved prefixes (facts 6.3)."""
 
 
@@ -72,6 +74,8 @@ class Topic(BaseTopic):
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
         self.oldest_message = OldestMessage()
+        self.compaction: TopicCompaction | None = None
+        """Set by the broker's service."""
         self.excess: Excess | None = None
         """The quota for the age of messages that it was over at the last look, if that stops producers."""
         self.delayed = DelayedDelivery(
@@ -124,12 +128,16 @@ class Topic(BaseTopic):
         self.apply_send_policies()
         self._configure_ledger()
         await self.deduplication.begin(self.policies.deduplication_enabled)
+        if self.compaction is not None and self.policies.compaction_threshold > 0:
+            await self.compaction.hold_messages()
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
         super().policies_changed(old, new)
         self.delayed.enable(new.delayed_delivery_enabled)
         self._configure_ledger()
         self.deduplication.follow(new.deduplication_enabled)
+        if self.compaction is not None and new.compaction_threshold > 0:
+            self.compaction.hold_messages_soon()
 
     def _configure_ledger(self) -> None:
         config = ledger_config(self.ledger.config, self.policies)
@@ -302,6 +310,14 @@ class Topic(BaseTopic):
             return position, -1
         return position, max(1, metadata.num_messages_in_batch) - 1
 
+    async def last_message_id_compacted(self) -> tuple[Position, int]:
+        """The same for a consumer that reads compacted. Raises PulsarError."""
+        found = None
+        if self.compaction is not None:
+            with storage_faults_told():
+                found = await last_kept(self.ledger, self.compaction)
+        return found or await self.last_message_id()
+
     async def first_published_at(self, publish_time_ms: int) -> Position:
         """The first message that was published at that time or later; the end where there is none. Raises
         ManagedLedgerError."""
@@ -342,6 +358,8 @@ class Topic(BaseTopic):
         for subscription in list(self.subscriptions.values()):
             subscription.close()
         try:
+            if self.compaction is not None:
+                await self.compaction.close()
             await self._close_ledger()
         finally:
             self.state = TopicState.CLOSED

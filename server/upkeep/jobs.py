@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.ids import EARLIEST, Position
+from server.topic_list import is_system_table
 from server.topics import backlog
 from server.topics.base_topic import BaseTopic
 from server.topics.topic import Topic
@@ -43,6 +44,7 @@ def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
             settings.broker_deduplication_snapshot_frequency_in_seconds,
             persistent(snapshot_deduplication),
         ),
+        Job("compaction", settings.broker_service_compaction_monitor_interval_in_seconds, persistent(compact_if_due)),
         Job(
             "inactive topics",
             settings.broker_delete_inactive_topics_frequency_seconds,
@@ -109,6 +111,26 @@ def expire_subscriptions(topic: Topic, now_ms: int) -> Awaitable[None] | None:
 
 def snapshot_deduplication(topic: Topic, now_ms: int) -> None:
     topic.deduplication.tick(now_ms, topic.policies.deduplication_snapshot_interval_seconds)
+
+
+# --- compaction -------------------------------------------------------------------------------------------------------
+
+
+def compact_if_due(topic: Topic, now_ms: int) -> None:
+    """By the bytes that were written since the last time; where nobody subscribed durably, since ever. A topic of the
+    system that is a table is compacted whenever it grew (SystemTopic.isCompactionEnabled)."""
+    compaction = topic.compaction
+    threshold = 1 if is_system_table(topic.name) else topic.policies.compaction_threshold
+    if compaction is None or threshold <= 0:
+        return
+
+    def uncompacted_bytes() -> int:
+        if compaction.cursor is not None:
+            return compaction.cursor.backlog_size
+        durable = any(each.cursor.durable for each in topic.subscriptions.values())
+        return topic.backlog_size if durable else topic.ledger.total_size
+
+    compaction.check(threshold, uncompacted_bytes)
 
 
 # --- quotas -----------------------------------------------------------------------------------------------------------

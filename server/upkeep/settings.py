@@ -14,6 +14,7 @@ class UpkeepSettings:
     subscription_expiry_check_interval_in_minutes: float = 5
     broker_deduplication_snapshot_frequency_in_seconds: int = 120
     broker_delete_inactive_topics_frequency_seconds: int = 60
+    broker_service_compaction_monitor_interval_in_seconds: int = 60
 
     def __post_init__(self) -> None:
         """Raises ValueError that names the field."""

@@ -1,0 +1,65 @@
+"""The compressions of message bodies: raw blocks, whose size before compression stands in the metadata.
+
+    1 LZ4 (block)   2 ZLIB   3 ZSTD (frame)   4 SNAPPY (raw)
+
+A broker needs them only where it looks into what it stores: compaction of batches, and messages shown to admins.
+Source: facts 1.1; CompressionCodecProvider.
+"""
+
+import zlib
+
+import cramjam
+
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+BODY_BYTES_MAX = 128 << 20
+"""Of a body that is decompressed. Whoever compressed it chose the size, so a larger one is not tried."""
+
+
+def decompress(compression: pb.CompressionType.ValueType, body: bytes, size: int) -> bytes:
+    """The `size` bytes that `body` was made of. Raises MalformedFrame: it is not that, or too large."""
+    if compression == pb.NONE:
+        return body
+    if size > BODY_BYTES_MAX:
+        raise MalformedFrame(f"a compressed body of {size} bytes, at most {BODY_BYTES_MAX} are decompressed")
+    try:
+        plain = _decompress(compression, body, size)
+    except (cramjam.DecompressionError, zlib.error, ValueError) as error:
+        raise MalformedFrame(f"a {pb.CompressionType.Name(compression)} body does not decompress: {error}") from error
+    if len(plain) != size:
+        raise MalformedFrame(f"a body of {len(plain)} bytes, its metadata says {size}")
+    return plain
+
+
+def _decompress(compression: pb.CompressionType.ValueType, body: bytes, size: int) -> bytes:
+    """Never more than about `size` bytes."""
+    match compression:
+        case pb.LZ4:
+            return bytes(cramjam.lz4.decompress_block(body, output_len=size)) if size else b""
+        case pb.ZLIB:
+            return zlib.decompressobj().decompress(body, size + 1)
+        case pb.ZSTD:
+            out = bytearray(size)
+            return bytes(out[: cramjam.zstd.decompress_into(body, out)])
+        case pb.SNAPPY:
+            if cramjam.snappy.decompress_raw_len(body) > size:
+                raise ValueError("longer than its metadata says")
+            return bytes(cramjam.snappy.decompress_raw(body))
+    raise ValueError(f"unknown compression {compression}")
+
+
+def compress(compression: pb.CompressionType.ValueType, plain: bytes) -> bytes:
+    """The reverse."""
+    match compression:
+        case pb.NONE:
+            return plain
+        case pb.LZ4:
+            return bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        case pb.ZLIB:
+            return zlib.compress(plain)
+        case pb.ZSTD:
+            return bytes(cramjam.zstd.compress(plain))
+        case pb.SNAPPY:
+            return bytes(cramjam.snappy.compress_raw(plain))
+    raise ValueError(f"unknown compression {compression}")

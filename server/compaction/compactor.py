@@ -1,0 +1,178 @@
+"""Compacts one topic's log into a new ledger: the shell around `latest`.
+
+1. Look at everything up to the log's end of that moment: what the last compaction kept, then the log behind it.
+2. Look again and write what is kept to a new ledger, in the log's order; close it.
+3. Mark the `__compaction` cursor at that end, with the new ledger's id: durable, then in use.
+4. Delete the old ledger.
+
+A death before 3 leaves the old ledger in use and the new one as garbage; after 3 the old one is garbage (as with
+Apache's broker, nobody looks for such garbage).
+
+Sources: AbstractTwoPhaseCompactor, CompactedTopicImpl; facts 6.4.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+from pulsar_proto.entry_digest import DigestType
+from pulsar_proto.ids import EARLIEST, Position
+from server.compaction.compacted_ledger import CompactedLedger, Kept
+from server.compaction.entries import compacted_to, encode_entry
+from server.compaction.latest import LatestMessages
+from storage.ledger.append import Append
+from storage.ledger.client import BookKeeper
+from storage.ledger.errors import LedgerError
+from storage.ledger.handle import WriteHandle
+from storage.managed.managed_ledger import ManagedLedger
+
+log = logging.getLogger(__name__)
+
+READ_ENTRIES_MAX = 100
+READ_BYTES_MAX = 1 << 20
+"""Of one look: the loop serves others in between."""
+
+UNWRITTEN_BYTES_MAX = 4 << 20
+"""Kept messages that are on their way to bookies; then the second look waits."""
+
+
+class Compacted(NamedTuple):
+    """What a run made. `ledger_id` is None where nothing was there to compact."""
+
+    ledger_id: int | None
+    horizon: Position
+    removed: int
+    entries: int
+    size_bytes: int
+    read_bytes: int
+
+
+class CompactionRun:
+    """One run over one topic."""
+
+    def __init__(
+        self,
+        name: str,
+        log_: ManagedLedger,
+        old: CompactedLedger | None,
+        bookkeeper: BookKeeper,
+        *,
+        retain_null_key: bool,
+    ) -> None:
+        """`name` is the topic's full name."""
+        self._name = name
+        self._log = log_
+        self._old = old
+        self._bookkeeper = bookkeeper
+        self._latest = LatestMessages(retain_null_key=retain_null_key)
+        self._end = log_.last_confirmed
+        self._read_bytes = 0
+
+    async def run(self) -> Compacted:
+        """Steps 1 and 2. Raises LedgerError, ManagedLedgerError, MalformedRecord; then there is no new ledger."""
+        horizon = EARLIEST if self._old is None else self._old.horizon
+        if self._end.entry_id < 0 or self._end <= horizon or self._end < self._log.first_position:
+            return Compacted(None, horizon, 0, 0, 0, 0)
+        async for messages in self._look():
+            for position, payload in messages:
+                self._latest.see(position, payload)
+        log.info("%s: compacting up to %s, %d keys", self._name, self._end, len(self._latest))
+        handle = await self._create()
+        try:
+            entries = await _Writing(handle).write(self._look(), self._latest)
+            await handle.close()
+        except BaseException:
+            await self._drop(handle)
+            raise
+        return Compacted(handle.ledger_id, self._end, self._latest.removed, entries, handle.length, self._read_bytes)
+
+    async def _look(self) -> AsyncIterator[Sequence[Kept]]:
+        """Everything that is to be compacted, in order, the same each time."""
+        after = Position(-1, -1)
+        if self._old is not None:
+            index = 0
+            while messages := await self._old.read(index, READ_ENTRIES_MAX, READ_BYTES_MAX):
+                index += len(messages)
+                self._read_bytes += sum(len(each.payload) for each in messages)
+                yield messages
+            after = self._old.horizon
+        while after < self._end:
+            run = await self._log.read(Position(after.ledger_id, after.entry_id + 1), READ_ENTRIES_MAX, READ_BYTES_MAX)
+            offset = run.payload_offset
+            messages = [
+                Kept(Position(run.ledger_id, entry_id), entry[offset:])
+                for entry_id, entry in enumerate(run.entries, run.first_entry_id)
+                if (run.ledger_id, entry_id) <= self._end
+            ]
+            if not messages:
+                return
+            after = messages[-1].position
+            self._read_bytes += sum(len(each.payload) for each in messages)
+            yield messages
+            await asyncio.sleep(0)
+
+    async def _create(self) -> WriteHandle:
+        ensemble, write, ack = self._log.config.quorums
+        return await self._bookkeeper.create_ledger(
+            ensemble_size=ensemble,
+            write_quorum=write,
+            ack_quorum=ack,
+            digest_type=DigestType.CRC32,
+            custom_metadata={
+                "application": b"pulsar",
+                "component": b"compacted-ledger",
+                "pulsar/compactedTopic": self._name.encode(),
+                "pulsar/compactedTo": compacted_to(self._end),
+            },
+        )
+
+    async def _drop(self, handle: WriteHandle) -> None:
+        await handle.abandon()
+        try:
+            await self._bookkeeper.delete_ledger(handle.ledger_id)
+        except LedgerError as error:
+            log.warning("%s: ledger %d is left behind: %s", self._name, handle.ledger_id, error)
+
+
+class _Writing:
+    """The second look's way to the new ledger: groups, so many bytes under way at most."""
+
+    def __init__(self, handle: WriteHandle) -> None:
+        self._handle = handle
+        self._under_way = 0
+        self._error: LedgerError | None = None
+        self._progress = asyncio.Event()
+
+    async def write(self, looks: AsyncIterator[Sequence[Kept]], latest: LatestMessages) -> int:
+        """Entries written, all confirmed. Raises LedgerError."""
+        entries = 0
+        async for messages in looks:
+            group = []
+            for position, payload in messages:
+                kept = latest.kept(position, payload)
+                if kept is not None:
+                    group.append(encode_entry(position, kept))
+            if group:
+                entries += len(group)
+                self._under_way += sum(map(len, group))
+                self._handle.append(group, self._stored)
+            await self._until_at_most(UNWRITTEN_BYTES_MAX)
+        await self._until_at_most(0)
+        return entries
+
+    def _stored(self, append: Append) -> None:
+        if append.error is not None:
+            self._error = append.error
+        self._under_way -= self._payload_bytes(append)
+        self._progress.set()
+
+    def _payload_bytes(self, append: Append) -> int:
+        return sum(len(entry) - self._handle.payload_offset for entry in append.entries)
+
+    async def _until_at_most(self, size_bytes: int) -> None:
+        while self._under_way > size_bytes and self._error is None:
+            self._progress.clear()
+            await self._progress.wait()
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,188 @@
+"""What compaction keeps: of each key the last message, unless that deletes the key.
+
+Two looks at the same messages in the same order. `see` notes where each key's last message stands; `kept` then says
+what is left of an entry: all of it, a batch with messages taken out, or nothing. A message deletes its key when it is
+empty. One without a key goes, but with `retain_null_key`.
+
+Sources: PublishingOrderCompactor, AbstractTwoPhaseCompactor, RawBatchConverter, 4.0.7. Beyond Apache, which loses
+messages there: chunks of the last message stay together, and an encrypted batch, of which nobody but its readers knows
+the keys, stays as a whole.
+"""
+
+from typing import NamedTuple
+
+from pulsar_proto.compression import compress, decompress
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.ids import Position
+from pulsar_proto.payload import (
+    body,
+    build_batch,
+    build_payload,
+    parse_metadata,
+    skip_broker_entry_metadata,
+    split_batch,
+)
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+BATCH_MESSAGES_MAX = 1 << 20
+"""A batch that claims more is none."""
+
+_LEDGER_SHIFT = 96
+_ENTRY_SHIFT = 32
+
+
+class Batch(NamedTuple):
+    messages: list[tuple[pb.SingleMessageMetadata, bytes]]
+
+
+class LatestMessages:
+    """One run of compaction. About 200 bytes for each key that is not deleted, whatever the messages are."""
+
+    def __init__(self, *, retain_null_key: bool) -> None:
+        self._retain_null_key = retain_null_key
+        self._latest: dict[str, int] = {}
+        """Key -> place of its last message: ledger, entry and batch index in one number."""
+        self._last_chunks: dict[str, int] = {}
+        """uuid of a chunked message -> place of its last chunk."""
+        self.removed = 0
+        """Messages that will go, as Java counts them."""
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    # --- the first look ----------------------------------------------------------------------------------------------
+
+    def see(self, position: Position, payload: bytes) -> None:
+        """`payload` is a stored entry's body. What does not decode is kept later, and says nothing about keys."""
+        try:
+            metadata = parse_metadata(payload)
+            batch = _readable_batch(metadata, payload)
+        except MalformedFrame:
+            return
+        if metadata.HasField("marker_type"):
+            self.removed += 1
+        elif batch is not None:
+            for index, (single, _) in enumerate(batch.messages):
+                if not single.compacted_out:
+                    key = single.partition_key if single.HasField("partition_key") else None
+                    self._note(key, _place(position, index), single.payload_size == 0)
+        elif not _is_opaque_batch(metadata):
+            self._see_single(position, metadata, payload)
+
+    def _see_single(self, position: Position, metadata: pb.MessageMetadata, payload: bytes) -> None:
+        place = _place(position, 0)
+        if _is_chunk(metadata):
+            if metadata.chunk_id < metadata.num_chunks_from_msg - 1:
+                return
+            self._last_chunks[metadata.uuid] = place
+        self._note(_key_of(metadata), place, _is_empty(metadata, payload))
+
+    def _note(self, key: str | None, place: int, deletes: bool) -> None:
+        if key is None:
+            self.removed += not self._retain_null_key
+        elif deletes:
+            self._latest.pop(key, None)
+            self.removed += 1
+        else:
+            self.removed += key in self._latest
+            self._latest[key] = place
+
+    # --- the second look ---------------------------------------------------------------------------------------------
+
+    def kept(self, position: Position, payload: bytes) -> bytes | None:
+        """What is left of the entry; None: nothing."""
+        try:
+            metadata = parse_metadata(payload)
+            batch = _readable_batch(metadata, payload)
+        except MalformedFrame:
+            return payload
+        if metadata.HasField("marker_type"):
+            return None
+        if batch is not None:
+            return self._kept_of_batch(position, payload, metadata, batch)
+        if _is_opaque_batch(metadata):
+            return payload
+        return payload if self._keeps_single(position, metadata) else None
+
+    def _keeps_single(self, position: Position, metadata: pb.MessageMetadata) -> bool:
+        key = _key_of(metadata)
+        if key is None:
+            return self._retain_null_key
+        place = _place(position, 0)
+        if _is_chunk(metadata):
+            # Without its last chunk the message may be complete after what is compacted now.
+            last = self._last_chunks.get(metadata.uuid)
+            return last is None or self._latest.get(key) == last
+        return self._latest.get(key) == place
+
+    def _kept_of_batch(
+        self, position: Position, payload: bytes, metadata: pb.MessageMetadata, batch: Batch
+    ) -> bytes | None:
+        """The count of messages stays, so that indexes stay; a removed message is an empty one, marked."""
+        left: list[tuple[pb.SingleMessageMetadata, bytes]] = []
+        retained = changed = 0
+        for index, (single, value) in enumerate(batch.messages):
+            if not single.compacted_out and self._keeps_in_batch(single, _place(position, index)):
+                retained += 1
+                left.append((single, value))
+            else:
+                changed += not single.compacted_out
+                left.append((pb.SingleMessageMetadata(compacted_out=True), b""))
+        if not retained:
+            return None
+        if not changed:
+            return payload
+        plain = build_batch(left)
+        metadata.uncompressed_size = len(plain)
+        rebuilt = build_payload(metadata, compress(metadata.compression, plain))
+        return payload[: skip_broker_entry_metadata(payload)] + rebuilt
+
+    def _keeps_in_batch(self, single: pb.SingleMessageMetadata, place: int) -> bool:
+        if not single.HasField("partition_key"):
+            return self._retain_null_key
+        return self._latest.get(single.partition_key) == place
+
+
+def _place(position: Position, index: int) -> int:
+    return position.ledger_id << _LEDGER_SHIFT | position.entry_id << _ENTRY_SHIFT | index
+
+
+def _key_of(metadata: pb.MessageMetadata) -> str | None:
+    return metadata.partition_key if metadata.HasField("partition_key") else None
+
+
+def _is_empty(metadata: pb.MessageMetadata, payload: bytes) -> bool:
+    if metadata.null_value:
+        return True
+    return metadata.uncompressed_size == 0 if metadata.HasField("uncompressed_size") else not body(payload)
+
+
+def _is_chunk(metadata: pb.MessageMetadata) -> bool:
+    return metadata.num_chunks_from_msg > 1 and bool(metadata.uuid)
+
+
+def _is_opaque_batch(metadata: pb.MessageMetadata) -> bool:
+    return metadata.num_messages_in_batch > 1
+
+
+def _readable_batch(metadata: pb.MessageMetadata, payload: bytes) -> Batch | None:
+    """None: no batch, or an encrypted one. Raises MalformedFrame."""
+    if not metadata.HasField("num_messages_in_batch") or metadata.encryption_keys:
+        return None
+    if not 0 <= metadata.num_messages_in_batch <= BATCH_MESSAGES_MAX:
+        raise MalformedFrame(f"a batch of {metadata.num_messages_in_batch} messages")
+    plain = decompress(metadata.compression, body(payload), metadata.uncompressed_size)
+    return Batch(list(split_batch(plain, metadata.num_messages_in_batch)))
+
+
+def last_batch_index(payload: bytes) -> int:
+    """Of the last message that was not taken out of the entry; -1 where it is no batch of several, or not readable.
+    Source: ServerCnx.calculateTheLastBatchIndexInBatch."""
+    try:
+        metadata = parse_metadata(payload)
+        batch = _readable_batch(metadata, payload)
+    except MalformedFrame:
+        return -1
+    if batch is None or len(batch.messages) <= 1:
+        return -1
+    return max((index for index, (single, _) in enumerate(batch.messages) if not single.compacted_out), default=-1)

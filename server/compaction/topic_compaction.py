@@ -1,0 +1,260 @@
+"""One topic's compaction: the ledger in use, and the run under way.
+
+Which ledger is in use is a property of the cursor `__compaction`, whose mark-delete is how far it reaches: both are
+stored as one, so that a death at any moment leaves the one or the other ledger in use, whole.
+
+Sources: PersistentTopic.triggerCompaction, compactionStatus, checkCompaction; PulsarCompactorSubscription; facts 6.4.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.ids import EARLIEST, Position
+from server.compaction.compacted_ledger import CompactedLedger
+from server.compaction.compactor import Compacted, CompactionRun
+from storage.ledger.client import BookKeeper
+from storage.ledger.errors import LedgerError
+from storage.managed.cursor import Cursor
+from storage.managed.errors import ManagedLedgerError, ReadFault
+from storage.managed.managed_ledger import ManagedLedger
+
+log = logging.getLogger(__name__)
+
+COMPACTION_CURSOR = "__compaction"
+LEDGER_PROPERTY = "CompactedTopicLedger"
+
+RUNS_AT_ONCE = 4
+"""Of the whole process; other topics wait for their turn."""
+
+
+class AlreadyRunning(Exception):
+    """The text is Java's, for the one who asked."""
+
+    def __init__(self) -> None:
+        super().__init__("Compaction already in progress")
+
+
+class RunState(Enum):
+    """LongRunningProcessStatus.Status."""
+
+    NOT_RUN = "NOT_RUN"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+
+
+class RunStatus(NamedTuple):
+    state: RunState
+    last_error: str = ""
+
+
+@dataclass(slots=True)
+class CompactionCounters:
+    """Of one topic, since it was loaded. Times are ms since the epoch, 0 for never."""
+
+    succeeded: int = 0
+    failed: int = 0
+    removed: int = 0
+    """Messages that all runs took out."""
+    last_removed: int = 0
+    last_succeeded_ms: int = 0
+    last_failed_ms: int = 0
+    last_duration_ms: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+
+
+class CompactionService:
+    """What the compactions of all topics share. `bury(ids)` deletes ledgers in the background."""
+
+    def __init__(
+        self,
+        bookkeeper: BookKeeper,
+        bury: Callable[[Iterable[int]], None],
+        clock_ms: Callable[[], int],
+        *,
+        retain_null_key: bool = False,
+    ) -> None:
+        self.bookkeeper = bookkeeper
+        self.bury = bury
+        self.clock_ms = clock_ms
+        self.retain_null_key = retain_null_key
+        self.turns = asyncio.Semaphore(RUNS_AT_ONCE)
+
+
+class TopicCompaction:
+    """`name` is the topic's full name. All calls on the loop's thread."""
+
+    def __init__(self, name: str, ledger: ManagedLedger, service: CompactionService) -> None:
+        self.counters = CompactionCounters()
+        self._name = name
+        self._ledger = ledger
+        self._service = service
+        self._opened: CompactedLedger | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._holding: asyncio.Task[None] | None = None
+        self._status = RunStatus(RunState.NOT_RUN)
+
+    # --- what is compacted -------------------------------------------------------------------------------------------
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """None: the topic was never to be compacted."""
+        return self._ledger.cursors.get(COMPACTION_CURSOR)
+
+    @property
+    def ledger_id(self) -> int | None:
+        """The compacted ledger in use."""
+        cursor = self.cursor
+        return None if cursor is None else cursor.position_properties.get(LEDGER_PROPERTY)
+
+    @property
+    def horizon(self) -> Position | None:
+        """Messages up to there are in the compacted ledger; None without one."""
+        cursor = self.cursor
+        return None if cursor is None or LEDGER_PROPERTY not in cursor.position_properties else cursor.mark_delete
+
+    async def compacted(self) -> CompactedLedger | None:
+        """The ledger in use, opened. Raises ReadFault."""
+        while (ledger_id := self.ledger_id) is not None:
+            horizon = self.horizon
+            opened = self._opened
+            if opened is not None and opened.ledger_id == ledger_id:
+                return opened
+            assert horizon is not None
+            try:
+                opened = await CompactedLedger.open(self._service.bookkeeper, ledger_id, horizon)
+            except LedgerError as error:
+                if self.ledger_id == ledger_id:
+                    raise ReadFault(self._name, f"compacted ledger {ledger_id}: {error}") from error
+                continue  # another one took its place meanwhile
+            if self.ledger_id == ledger_id:
+                self._opened = opened
+        return None
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> RunStatus:
+        return RunStatus(RunState.RUNNING) if self._running is not None else self._status
+
+    def trigger(self) -> None:
+        """Begins a run. Raises AlreadyRunning."""
+        if self._running is not None:
+            raise AlreadyRunning
+        self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def idle(self) -> None:
+        """Returns when no run is under way."""
+        while self._running is not None:
+            await asyncio.wait([self._running])
+
+    def check(self, threshold_bytes: int, uncompacted_bytes: Callable[[], int]) -> None:
+        """Begins a run where more than so many bytes (above 0) were written since the last one."""
+        if self._running is None and threshold_bytes > 0:
+            backlog = uncompacted_bytes()
+            if backlog > threshold_bytes:
+                log.info("%s: %d bytes to compact, more than %d", self._name, backlog, threshold_bytes)
+                self.trigger()
+
+    async def close(self) -> None:
+        """Ends a run, as if it had not begun. The ledger in use stays."""
+        for task in (self._running, self._holding):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def hold_messages(self) -> None:
+        """Makes the cursor, so that nothing is deleted before it is compacted. Raises ManagedLedgerError."""
+        await self._ledger.open_cursor(COMPACTION_CURSOR, EARLIEST)
+
+    def hold_messages_soon(self) -> None:
+        """The same in the background; the next run tries again what fails."""
+        if self._holding is None and self.cursor is None:
+            self._holding = asyncio.get_running_loop().create_task(self._hold())
+
+    async def _hold(self) -> None:
+        try:
+            await self.hold_messages()
+        except ManagedLedgerError as error:
+            log.warning("%s: its messages are not held for compaction: %s", self._name, error)
+        finally:
+            self._holding = None
+
+    async def _run(self) -> None:
+        began = time.monotonic()
+        counters = self.counters
+        try:
+            async with self._service.turns:
+                began = time.monotonic()
+                result = await self._compact()
+        except (LedgerError, ManagedLedgerError, MalformedRecord) as error:
+            self._failed(str(error))
+            log.warning("%s: not compacted: %s", self._name, error)
+        except asyncio.CancelledError:
+            self._failed("The topic was closed")
+        except Exception as error:
+            self._failed(f"{type(error).__name__}: {error}")
+            log.exception("%s: not compacted", self._name)
+        else:
+            self._status = RunStatus(RunState.SUCCESS)
+            counters.succeeded += 1
+            counters.last_succeeded_ms = self._service.clock_ms()
+            counters.last_removed = result.removed
+            counters.removed += result.removed
+            counters.read_bytes += result.read_bytes
+            counters.written_bytes += result.size_bytes
+        finally:
+            counters.last_duration_ms = int((time.monotonic() - began) * 1000)
+            self._running = None
+
+    def _failed(self, text: str) -> None:
+        self._status = RunStatus(RunState.ERROR, text)
+        self.counters.failed += 1
+        self.counters.last_failed_ms = self._service.clock_ms()
+
+    async def _compact(self) -> Compacted:
+        await self.hold_messages()
+        old = await self.compacted()
+        run = CompactionRun(
+            self._name,
+            self._ledger,
+            old,
+            self._service.bookkeeper,
+            retain_null_key=self._service.retain_null_key,
+        )
+        result = await run.run()
+        if result.ledger_id is not None:
+            await self._use(result.ledger_id, result.horizon, old)
+            log.info(
+                "%s: compacted up to %s into ledger %d: %d entries, %d messages fewer",
+                self._name,
+                result.horizon,
+                result.ledger_id,
+                result.entries,
+                result.removed,
+            )
+        return result
+
+    async def _use(self, ledger_id: int, horizon: Position, old: CompactedLedger | None) -> None:
+        """From now on `ledger_id` is read. What it stands for is deleted only once that is durable."""
+        cursor = self.cursor
+        if cursor is None:
+            self._service.bury([ledger_id])
+            raise ReadFault(self._name, "the compaction's cursor was deleted meanwhile")
+        release = self._ledger.hold(cursor.mark_delete)
+        if not cursor.ack_cumulative(*horizon, properties={LEDGER_PROPERTY: ledger_id}):
+            release()
+            self._service.bury([ledger_id])
+            raise ReadFault(self._name, f"the messages up to {horizon} were deleted meanwhile")
+        # If this fails nothing is given up: whichever of the two ledgers a restart finds in use is there.
+        await cursor.persisted()
+        release()
+        if old is not None:
+            self._service.bury([old.ledger_id])
