@@ -1,7 +1,8 @@
 """BookKeeper's metadataServiceUri: where a cluster's records are, and how its ledgers are laid out there. No I/O.
 
 `zk+hierarchical://h1:2181;h2:2181/ledgers`: driver and layout, servers, and the path of the ledgers' root. Source:
-ZKMetadataDriverBase and LedgerLayout of BookKeeper 4.17 (facts 4).
+ZKMetadataDriverBase and LedgerLayout of BookKeeper 4.17 (facts 4). `metadata-store:zk:h1:2181,h2:2181/chroot` is what
+Pulsar's bookies are configured with: the ledgers are at `/ledgers` below the chroot (AbstractMetadataDriver).
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ HIERARCHICAL = "org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory"
 """The one layout of ledgers' paths that is known here (`pulsar_proto.ledger_record`); the default of Apache's."""
 LAYOUTS = {"zk": FROM_THE_CLUSTER, "zk+null": FROM_THE_CLUSTER, "zk+hierarchical": HIERARCHICAL}
 """By the URI's driver: the ledger manager's factory that the cluster must have."""
+OF_PULSAR = "metadata-store:zk:"
 _FORMAT = "2"
 _FACTORY_VERSION = "1"
 
@@ -28,6 +30,8 @@ class ServiceUri:
 
 def parse_service_uri(uri: str) -> ServiceUri:
     """A bare "h1:2181,h2:2181" is taken for one with the usual root. Raises ValueError."""
+    if uri.strip().startswith(OF_PULSAR):
+        return ServiceUri(_checked(uri, uri.strip().removeprefix(OF_PULSAR).replace(";", ",")))
     driver, separator, rest = uri.strip().partition("://")
     if not separator:
         driver, rest = "zk", uri.strip().removeprefix("zk:")
@@ -38,11 +42,15 @@ def parse_service_uri(uri: str) -> ServiceUri:
     if not root.endswith(LEDGERS_ROOT):
         raise ValueError(f"metadataServiceUri {uri!r}: the path must end in {LEDGERS_ROOT}")
     connect = servers.replace(";", ",") + root.removesuffix(LEDGERS_ROOT)
+    return ServiceUri(_checked(uri, connect), LAYOUTS[driver])
+
+
+def _checked(uri: str, connect: str) -> str:
     try:
         ConnectString.parse(connect)
     except ValueError as error:
         raise ValueError(f"metadataServiceUri {uri!r}: {error}") from None
-    return ServiceUri(connect, LAYOUTS[driver])
+    return connect
 
 
 def layout_fault(value: bytes, wanted: str = FROM_THE_CLUSTER) -> str | None:

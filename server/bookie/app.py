@@ -6,12 +6,14 @@ cluster hears of the bookie only when the port is open.
 """
 
 import asyncio
+import gc
 import json
 import logging
 import os
 import socket
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from typing import Any
 
 from magnetar import __version__
 from metadata.errors import MetadataError
-from metadata.service_uri import zookeeper_connect
+from metadata.service_uri import ServiceUri, parse_service_uri
 from metadata.zookeeper import ZooKeeperStore
 from pulsar_proto.errors import MalformedRecord
 from server.bookie.cluster import ClusterCookie, ClusterError, instance_id
@@ -48,6 +50,7 @@ log = logging.getLogger(__name__)
 
 STOP_DEADLINE_SECONDS = 1.5
 """A stop that takes longer is cut off: the next start then replays the journal, nothing is lost."""
+PART_OF_STOP_SECONDS = 0.3
 THREAD_SWITCH_SECONDS = 0.001
 """How long the journal thread may wait for the interpreter after an fsync; the default of 5 ms would be the latency."""
 FORMER_SESSIONS_WAITED_FOR = 3
@@ -109,6 +112,8 @@ class BookieApp:
         """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS: the record goes first."""
         try:
             async with asyncio.timeout(STOP_DEADLINE_SECONDS):
+                if self._registration is not None:
+                    await self._registration.close()
                 await self._closing.aclose()
         except TimeoutError:
             log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
@@ -147,21 +152,24 @@ class BookieApp:
     async def _start(self) -> None:
         config = load_config(self._options.conf, self._options.overrides, BOOKIE_KEYS)
         process = config.fill(BookieServerConfig)
-        connect = zookeeper_of(config, process)
+        uri = service_uri(config, process)
         storage = storage_config(config, process)
         self._read_only_mode_enabled = process.read_only_mode_enabled
         sock = self._reserve_port(process)
         self.identity = identity_of(process, sock.getsockname()[1])
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)
 
-        self.store = await ZooKeeperStore.open(connect, session_timeout_ms=process.zk_timeout)
+        self.store = await ZooKeeperStore.open(uri.connect, session_timeout_ms=process.zk_timeout)
         self._closing.push_async_callback(self.store.close)
-        await self._open_storage(storage, connect)
+        await self._open_storage(storage, uri)
         await self._listen(sock, WireLimits(packet_bytes_max=process.netty_max_frame_size_bytes))
         await self._register(process)
         self._start_looks(process)
         if process.auto_recovery_daemon_enabled:
             await self._start_auto_recovery(autorecovery_settings(config))
+        # What lives now lives to the end: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
 
     def _reserve_port(self, process: BookieServerConfig) -> socket.socket:
         hosts = bind_hosts(process)
@@ -176,8 +184,8 @@ class BookieApp:
             return sock
         raise AssertionError("there is at least one")
 
-    async def _open_storage(self, config: BookieConfig, connect: str) -> None:
-        instance = await instance_id(self.store, connect)
+    async def _open_storage(self, config: BookieConfig, uri: ServiceUri) -> None:
+        instance = await instance_id(self.store, uri)
         cookie = ClusterCookie(self.store, config, self.identity.bookie_id, instance)
         await cookie.check()
         self.bookie = await Bookie.open(
@@ -188,6 +196,7 @@ class BookieApp:
         )
         self._closing.push_async_callback(self.bookie.close)
         self._closing.callback(self.bookie.on_mode_change(self._mode_changed))
+        self._mode_changed(self.bookie.mode)
         await cookie.write()
         self._disk_space = DiskSpace(config.ledger_directories)
 
@@ -204,7 +213,6 @@ class BookieApp:
         """Raises StartError when an earlier session does not end, MetadataError."""
         registration = Registration(self.store, self.identity.bookie_id, self.identity.service_info(), self._wanted())
         self._registration = registration
-        self._closing.push_async_callback(self._unregister)
         registration.start()
         seconds = process.zk_timeout * FORMER_SESSIONS_WAITED_FOR / 1000
         try:
@@ -221,9 +229,9 @@ class BookieApp:
     async def _start_auto_recovery(self, settings: AutoRecoverySettings) -> None:
         """In the bookie's own session. Raises MetadataError, MalformedRecord."""
         cluster = await BookKeeperCluster.connect(self.store, config=settings.ledger, wire=settings.wire)
-        self._closing.push_async_callback(cluster.close)
+        self._closing.push_async_callback(soon, cluster.close)
         recovery = AutoRecovery(cluster, settings.recovery, self.identity.bookie_id)
-        self._closing.push_async_callback(recovery.stop)
+        self._closing.push_async_callback(soon, recovery.stop)
         await recovery.start()
 
     def _start_looks(self, process: BookieServerConfig) -> None:
@@ -248,14 +256,19 @@ class BookieApp:
         self._failure = self._failure or f"bookie {self.identity.bookie_id} ends: {reason}"
         self._failed.set()
 
-    async def _unregister(self) -> None:
-        assert self._registration is not None
-        await self._registration.close()
-
     async def _list_ledgers(self) -> set[int]:
         """A server that lags behind must not hide a ledger that was made just now: its entries would be deleted."""
         await self.store.sync()
         return await list_ledgers(self.store)
+
+
+async def soon(stop: Callable[[], Awaitable[None]]) -> None:
+    """Stops what may wait for ZooKeeper, but no longer than leaves the bookie time to flush."""
+    try:
+        async with asyncio.timeout(PART_OF_STOP_SECONDS):
+            await stop()
+    except TimeoutError:
+        log.info("auto-recovery did not end in %s s; its records end with the session", PART_OF_STOP_SECONDS)
 
 
 async def cancelled(task: "asyncio.Task[None]") -> None:
@@ -264,15 +277,20 @@ async def cancelled(task: "asyncio.Task[None]") -> None:
     await asyncio.wait((task,))
 
 
-def zookeeper_of(config: ServerConfig, process: BookieServerConfig) -> str:
-    """The connect string. Raises ConfigError."""
+def service_uri(config: ServerConfig, process: BookieServerConfig) -> ServiceUri:
+    """Raises ConfigError."""
     uri = process.metadata_service_uri
     if "zk_servers" in config.values and "metadata_service_uri" not in config.values:
         uri = f"zk+null://{process.zk_servers.replace(',', ';')}{process.zk_ledgers_root_path}"
     try:
-        return zookeeper_connect(uri)
+        return parse_service_uri(uri)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def zookeeper_of(config: ServerConfig, process: BookieServerConfig) -> str:
+    """The connect string. Raises ConfigError."""
+    return service_uri(config, process).connect
 
 
 def storage_config(config: ServerConfig, process: BookieServerConfig) -> BookieConfig:

@@ -1,8 +1,8 @@
 """What a bookie's process reads and writes in its cluster's metadata at the start: that it is one, and the cookie."""
 
 from metadata import paths
-from metadata.cluster_init import LAYOUT_VALUE
 from metadata.errors import NodeExistsError
+from metadata.service_uri import ServiceUri, layout_fault
 from metadata.store import MetadataStore, Record
 from storage.bookie.config import BookieConfig
 from storage.bookie.cookie import BookieDirectories, Cookie, parse_cookie
@@ -14,19 +14,16 @@ class ClusterError(Exception):
     """The metadata is not a BookKeeper cluster's, or not one that this bookie can be in."""
 
 
-async def instance_id(store: MetadataStore, connect: str) -> str:
-    """The cluster's. `connect` is named in errors. Raises ClusterError, MetadataError."""
+async def instance_id(store: MetadataStore, uri: ServiceUri) -> str:
+    """The cluster's. Raises ClusterError, MetadataError."""
     layout, instance = await store.get(paths.LAYOUT), await store.get(paths.INSTANCE_ID)
     if layout is None or instance is None:
         missing = paths.LAYOUT if layout is None else paths.INSTANCE_ID
         raise ClusterError(
-            f"there is no BookKeeper cluster at {connect}: no {missing}; make one with: magnetar bk initnewcluster"
+            f"there is no BookKeeper cluster at {uri.connect}: no {missing}; make one with: magnetar bk initnewcluster"
         )
-    if layout.value.strip() != LAYOUT_VALUE:
-        raise ClusterError(
-            f"the cluster at {connect} keeps its ledgers in a layout that is not supported: "
-            f"{layout.value[:200].decode(errors='replace')!r}"
-        )
+    if fault := layout_fault(layout.value, uri.layout):
+        raise ClusterError(fault)
     return instance.value.decode("utf-8", "replace").strip()
 
 

@@ -14,6 +14,7 @@ from metadata.service_uri import HIERARCHICAL, ServiceUri, layout_fault, parse_s
         ("zk+null://h1/pulsar/ledgers/", ServiceUri("h1/pulsar")),
         ("h1:2181", ServiceUri("h1:2181")),
         ("zk:h1:2181,h2:2181", ServiceUri("h1:2181,h2:2181")),
+        ("metadata-store:zk:h1:2181;h2:2181/pulsar", ServiceUri("h1:2181,h2:2181/pulsar")),
     ],
 )
 def test_the_store_has_the_ledgers_where_the_uri_says(uri: str, parsed: ServiceUri) -> None:
@@ -21,7 +22,17 @@ def test_the_store_has_the_ledgers_where_the_uri_says(uri: str, parsed: ServiceU
 
 
 @pytest.mark.parametrize(
-    "uri", ["etcd://h1/ledgers", "zk+flat://h1/ledgers", "zk:///ledgers", "zk://h1/data", "", "zk://h1:x/ledgers"]
+    "uri",
+    [
+        "etcd://h1/ledgers",
+        "zk+flat://h1/ledgers",
+        "zk:///ledgers",
+        "zk://h1/data",
+        "",
+        "zk://h1:x/ledgers",
+        "metadata-store:etcd:h1",
+        "metadata-store:zk:",
+    ],
 )
 def test_what_cannot_be_used_is_refused_by_name(uri: str) -> None:
     with pytest.raises(ValueError, match="metadataServiceUri"):

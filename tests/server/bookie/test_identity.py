@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from server.bookie.app import storage_config, zookeeper_of
+from server.bookie.app import storage_config, service_uri
 from server.bookie.config import BookieServerConfig
 from server.bookie.config_keys import BOOKIE_KEYS
 from server.bookie.identity import Identity, IdentityError, bind_hosts, identity_of
@@ -77,7 +77,7 @@ def test_apaches_file_configures_ours(tmp_path: Path) -> None:
     loaded = load_config(conf, {"allowLoopback": "true"}, BOOKIE_KEYS)
     process = loaded.fill(BookieServerConfig)
     assert (process.bookie_port, process.allow_loopback) == (3182, True)
-    assert zookeeper_of(loaded, process) == "zk1:2181,zk2:2181/chroot"
+    assert service_uri(loaded, process).connect == "zk1:2181,zk2:2181/chroot"
     storage = storage_config(loaded, process)
     assert storage.journal_directories == ("/j1", "/j2")
     assert storage.ledger_directories == ("/a", "/b")
@@ -86,6 +86,6 @@ def test_apaches_file_configures_ours(tmp_path: Path) -> None:
     assert storage.gc_wait_time == 900_000
     other = load_config(None, {"metadataServiceUri": "zk+hierarchical://h:1/other"}, BOOKIE_KEYS)
     with pytest.raises(ConfigError, match="must end in /ledgers"):
-        zookeeper_of(other, other.fill(BookieServerConfig))
+        service_uri(other, other.fill(BookieServerConfig))
     with pytest.raises(ConfigError, match="a list of different directories"):
         load_config(None, {"ledgerDirectories": "/a,/a"}, BOOKIE_KEYS)
