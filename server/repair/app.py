@@ -12,7 +12,7 @@ from magnetar import __version__
 from metadata.errors import MetadataError
 from metadata.zookeeper import ZooKeeperStore
 from pulsar_proto.errors import MalformedRecord
-from server.bookie.app import zookeeper_of
+from server.bookie.app import service_uri
 from server.bookie.cluster import ClusterError, instance_id
 from server.bookie.config import BookieServerConfig
 from server.bookie.identity import IdentityError, identity_of
@@ -50,11 +50,11 @@ class AutoRecoveryApp:
             config = load_config(self._options.conf, self._options.overrides, AUTORECOVERY_KEYS)
             process = config.fill(BookieServerConfig)
             settings = autorecovery_settings(config)
-            connect = zookeeper_of(config, process)
+            uri = service_uri(config, process)
             self.bookie_id = identity_of(process, process.bookie_port).bookie_id
-            store = await ZooKeeperStore.open(connect, session_timeout_ms=process.zk_timeout)
+            store = await ZooKeeperStore.open(uri.connect, session_timeout_ms=process.zk_timeout)
             self._closing.push_async_callback(store.close)
-            await instance_id(store, connect)
+            await instance_id(store, uri)
             cluster = await BookKeeperCluster.connect(store, config=settings.ledger, wire=settings.wire)
             self._closing.push_async_callback(cluster.close)
             recovery = AutoRecovery(cluster, settings.recovery, self.bookie_id)

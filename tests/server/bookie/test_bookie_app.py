@@ -230,7 +230,7 @@ async def test_a_place_that_is_no_cluster_is_named(cluster: Cluster) -> None:
     await cluster.store.delete(paths.LAYOUT)
     assert "no /ledgers/LAYOUT; make one with: magnetar bk initnewcluster" in await cluster.refusal()
     await cluster.store.create(paths.LAYOUT, b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1")
-    assert "known here is" in await cluster.refusal()
+    assert "the cluster keeps its ledgers by org.apache.bookkeeper.meta.FlatLedger" in await cluster.refusal()
 
 
 async def test_a_failed_journal_ends_the_bookie_with_the_reason(

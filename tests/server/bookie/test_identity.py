@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from server.bookie.app import storage_config, service_uri
+from server.bookie.app import service_uri, storage_config
 from server.bookie.config import BookieServerConfig
 from server.bookie.config_keys import BOOKIE_KEYS
 from server.bookie.identity import Identity, IdentityError, bind_hosts, identity_of
