@@ -36,7 +36,7 @@ class FakeFactory:
         self.gate: asyncio.Event | None = None
         self.failure: Exception | None = None
 
-    async def open(self, name: str) -> FakeManagedLedger:
+    async def open(self, name: str, config: ManagedLedgerConfig) -> FakeManagedLedger:
         self.opened.append(name)
         if self.gate is not None:
             await self.gate.wait()
