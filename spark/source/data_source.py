@@ -47,6 +47,7 @@ class PulsarDataSource(DataSource):
         options = read_options(self.options, streaming=_may_stream(self.options))
         planner = Planner(options)
         try:
+            planner.partitions()  # a missing topic is an error now, not when the query runs
             values = ValueColumns(planner.schema(), lambda version: None, options.bad_values)
         finally:
             planner.close()

@@ -1,0 +1,59 @@
+"""Python environments of tests' own, from PyPI: made once a user in a cache folder outside the project.
+
+For programs that need other versions than the project's environment has. Where they cannot be had, tests skip with the
+reason on a user's machine and fail where CI=true.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from compat_tests.maven_jars import unavailable
+
+INSTALL_SECONDS = 600
+
+
+def python_with(name: str, requirements: Sequence[str], version: str | None = None) -> Path:
+    """The interpreter of an environment that holds `requirements`. `version`: as `3.11`, default the running one."""
+    interpreter = sys.executable if version in (None, running_version()) else shutil.which(f"python{version}")
+    if interpreter is None:
+        unavailable(f"needs python{version} for {name}")
+    digest = hashlib.sha256("\n".join([interpreter, *requirements]).encode()).hexdigest()[:12]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / f"{name}-{digest}"
+    with open(cache / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs install once
+        if not (folder / "complete").exists():
+            _install(folder, name, interpreter, requirements)
+    return folder / "bin" / "python"
+
+
+def running_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _install(folder: Path, name: str, interpreter: str, requirements: Sequence[str]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    install: list[str | Path] = [
+        folder / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
+    commands: tuple[list[str | Path], ...] = ([interpreter, "-m", "venv", folder], [*install, *requirements])
+    for command in commands:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            unavailable(f"the packages of {name} did not come within {INSTALL_SECONDS} s")
+        if done.returncode != 0:
+            unavailable(f"the packages of {name} cannot be installed: {done.stderr[-500:]}")
+    (folder / "complete").touch()

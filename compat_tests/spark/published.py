@@ -1,0 +1,96 @@
+"""The published Spark Pulsar connector, unmodified, in an environment of its own (facts: spark.md, section 8).
+
+pyspark 3.4.4 with connector 2.12-3.1.1.4. A newer connector runs from a folder that an environment variable names, with
+a matching pyspark version in another variable; without them those tests skip and say so.
+"""
+
+import json
+import os
+import subprocess
+import textwrap
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from compat_tests import maven_jars
+from compat_tests.maven_jars import unavailable
+from compat_tests.python_env import python_with
+
+PYSPARK = "3.4.4"
+CONNECTOR = ("io.streamnative.connectors", "pulsar-spark-connector_2.12", "3.1.1.4")
+NEWER_JARS_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_JARS"
+NEWER_PYSPARK_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_PYSPARK"
+DRIVER = Path(__file__).with_name("driver.py")
+
+
+def connector_jar() -> Path:
+    maven_jars.need_java()
+    folder = Path(maven_jars.class_path("pulsar-spark-connector", [CONNECTOR])).parent
+    return folder / f"{CONNECTOR[1]}-{CONNECTOR[2]}.jar"
+
+
+def newer() -> tuple[Path, Path]:
+    """(interpreter, jar) of the newer connector that the environment names; skips without one."""
+    folder, version = os.environ.get(NEWER_JARS_VARIABLE), os.environ.get(NEWER_PYSPARK_VARIABLE, "4.1.1")
+    if not folder:
+        pytest.skip(f"no newer connector: {NEWER_JARS_VARIABLE} names no folder with its jar")
+    jars = sorted(Path(folder).glob("pulsar-spark-connector*.jar"))
+    assert jars, f"{NEWER_JARS_VARIABLE}: no pulsar-spark-connector*.jar in {folder}"
+    return python_with(f"pyspark-{version}", [f"pyspark=={version}", "pandas", "pyarrow"]), jars[-1]
+
+
+class Driver:
+    """A process with a Spark session. `run` gives it code and returns what that leaves in `result`."""
+
+    def __init__(self, folder: Path, python: Path | None = None, jar: Path | None = None) -> None:
+        python = python or python_with(f"pyspark-{PYSPARK}", [f"pyspark=={PYSPARK}"], "3.11")
+        self._log = open(folder / "spark.log", "ab")  # noqa: SIM115, closed by close()
+        self.process = subprocess.Popen(
+            [python, DRIVER, jar or connector_jar()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=folder,
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            start_new_session=True,
+        )
+        if self._answer() != "ready":
+            unavailable("Spark did not start")
+
+    def run(self, code: str) -> Any:
+        """Raises AssertionError with the session's traceback."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(textwrap.dedent(code)) + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the Spark process ended"
+        answer = json.loads(line)
+        assert "error" not in answer, answer["error"]
+        return answer["result"]
+
+    def kill(self) -> None:
+        """SIGKILL to the driver and its JVM at once."""
+        os.killpg(self.process.pid, 9)
+        self.process.wait()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

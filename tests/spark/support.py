@@ -1,0 +1,99 @@
+"""One Spark session a test module, and a topic's content as an independent client sees it."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from compat_tests.harness import Server
+from spark.source import PulsarDataSource
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1g",
+    "spark.log.level": "FATAL",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def make_session() -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.dataSource.register(PulsarDataSource)
+    yield session
+    session.stop()
+
+
+class Scene:
+    """A server, an official client and a session."""
+
+    def __init__(self, session: SparkSession, server: Server, client: pulsar.Client) -> None:
+        self.session = session
+        self.server = server
+        self.client = client
+
+    def options(self, topic: str, **more: object) -> dict[str, str]:
+        given = {"service.url": self.server.broker_url, "admin.url": self.server.web_url, "topic": topic}
+        return {**given, **{name.replace("_", "."): str(value) for name, value in more.items()}}
+
+    def read(self, topic: str, **options: object) -> DataFrame:
+        return self.session.read.format("pulsar").options(**self.options(topic, **options)).load()
+
+    def read_stream(self, topic: str, **options: object) -> DataFrame:
+        given = {"startingOffsets": "earliest", **options}
+        return self.session.readStream.format("pulsar").options(**self.options(topic, **given)).load()
+
+    def to_parquet(self, frame: DataFrame, folder: Path) -> StreamingQuery:
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+        return writer.start(str(folder / "table"))
+
+    def table(self, folder: Path) -> DataFrame:
+        return self.session.read.parquet(str(folder / "table"))
+
+    def contents(self, topic: str) -> list[Any]:
+        """All messages of a topic, partition after partition, read by the official client."""
+        messages = []
+        for partition in self.client.get_topic_partitions(topic):
+            reader = self.client.create_reader(partition, pulsar.MessageId.earliest)
+            while reader.has_message_available():
+                messages.append(reader.read_next(10_000))
+            reader.close()
+        return messages
+
+
+def run_until(query: StreamingQuery, done: Callable[[], bool], seconds: float = 60) -> None:
+    """Waits until `done`; raises the query's error if it ends, TimeoutError in the end."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if query.exception() is not None:
+            raise AssertionError(str(query.exception()))
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds} s; last progress {query.lastProgress}")
+        query.awaitTermination(1)
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("spark")
+    sessions = make_session()
+    with Server(folder, settings={"brokerDeduplicationEnabled": "true"}) as server:
+        logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(folder / "client.log"))
+        client = pulsar.Client(server.broker_url, logger=logger)
+        yield Scene(next(sessions), server, client)
+        client.close()
+        server.assert_no_errors()
+    next(sessions, None)
