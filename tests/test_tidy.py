@@ -90,6 +90,8 @@ RULES_WITHOUT_IO = (
     "server/topics/producer_access.py",
     "server/topics/publish_fence.py",
     "server/topics/send_checks.py",
+    "server/topics/subscribe_limiter.py",
+    "server/topics/token_bucket.py",
     "server/topics/ledger_config.py",
     "server/upkeep/backlog_quota.py",
     "server/upkeep/inactivity.py",

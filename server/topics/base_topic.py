@@ -24,6 +24,7 @@ from server.topics.publish_limiter import PublishLimiter
 from server.topics.send_checks import SendChecks
 from server.topics.settings import TopicSettings
 from server.topics.stats import now_ms
+from server.topics.subscribe_limiter import ConsumerIdentity, SubscribeLimiter
 from server.upkeep.inactivity import Use
 from storage.managed.errors import ManagedLedgerError
 
@@ -43,6 +44,16 @@ class AnySubscription(Protocol):
 
     @property
     def consumers(self) -> list[Consumer]: ...
+
+    @property
+    def is_durable(self) -> bool: ...
+
+    @property
+    def last_active_ms(self) -> int:
+        """When it was used last."""
+
+    async def delete(self) -> None:
+        """Disconnects everybody. Raises PulsarError."""
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None: ...
 
@@ -66,6 +77,7 @@ class BaseTopic(ABC):
         self.created_ms = now_ms()
         self.broker_limiter: PublishLimiter | None = None
         """Of all topics together."""
+        self._subscribe_limiter: SubscribeLimiter | None = None
         self.last_active_s = time.monotonic()
         """When it was last seen in use."""
 
@@ -156,7 +168,7 @@ class BaseTopic(ABC):
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
         """Raises PulsarError."""
 
-    def check_subscribe(self, command: pb.CommandSubscribe) -> None:
+    def check_subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> None:
         """Facts 5.1, in its order; a bad name is told with the code of ProducerBusy (facts 1.5)."""
         if not self.is_open:
             raise ServiceNotReady("Topic is temporarily unavailable")
@@ -169,8 +181,19 @@ class BaseTopic(ABC):
             raise NotAllowed(f"Topic[{{{self.name.full}}}] doesn't support {{{type_name}}} sub type!")
         if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
             raise NotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
+        if self.policies.subscribe_rate.subscribes > 0:
+            self._check_subscribe_rate(cnx, command)
         if 0 < self.policies.max_consumers_per_topic <= self.consumer_count:
             raise ConsumerBusy("Topic reached max consumers limit")
+
+    def _check_subscribe_rate(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> None:
+        limiter, rate = self._subscribe_limiter, self.policies.subscribe_rate
+        if limiter is None or limiter.rate != rate:
+            limiter = self._subscribe_limiter = SubscribeLimiter(rate)
+        host = cnx.remote_address.rpartition(":")[0]
+        identity = ConsumerIdentity(host, command.consumer_name, command.consumer_id)
+        if not limiter.admit(identity, time.monotonic()):
+            raise NotAllowed("Subscribe limited by subscribe rate limit per consumer.")
 
     @abstractmethod
     async def last_message_id(self) -> tuple[Position, int]:

@@ -69,6 +69,15 @@ class Subscription:
         return self.dispatcher.active if isinstance(self.dispatcher, SingleActiveDispatcher) else None
 
     @property
+    def is_durable(self) -> bool:
+        return self.cursor.durable
+
+    @property
+    def last_active_ms(self) -> int:
+        """When it was used last."""
+        return self.cursor.last_active_ms
+
+    @property
     def unacked_messages(self) -> int:
         return self.dispatcher.unacked_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
 

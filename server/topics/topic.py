@@ -175,7 +175,7 @@ class Topic(BaseTopic):
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
         """Raises PulsarError."""
         await self.admit_schema_of(command)
-        self.check_subscribe(command)
+        self.check_subscribe(cnx, command)
         subscription = await self._subscription_of(command)
         consumer = Consumer(
             subscription,

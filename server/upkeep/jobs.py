@@ -6,14 +6,14 @@ checkDeduplicationSnapshot), BacklogQuotaManager; facts 4.2, 7.
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.ids import EARLIEST, Position
 from server.topic_list import is_system_table
 from server.topics import backlog
-from server.topics.base_topic import BaseTopic
+from server.topics.base_topic import AnySubscription, BaseTopic
 from server.topics.topic import Topic
 from server.upkeep import inactivity
 from server.upkeep.backlog_quota import Excess, Kind, entries_to_cut, excesses
@@ -37,7 +37,7 @@ def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
         Job(
             "subscription expiry",
             settings.subscription_expiry_check_interval_in_minutes * 60,
-            persistent(expire_subscriptions),
+            expire_subscriptions,
         ),
         Job(
             "deduplication snapshots",
@@ -87,26 +87,21 @@ async def _expire_messages(topic: Topic, ttl_seconds: float, now_ms: int) -> Non
                 log.info("%s: %d messages expired", subscription, expired)
 
 
-def expire_subscriptions(topic: Topic, now_ms: int) -> Awaitable[None] | None:
+def expire_subscriptions(topic: BaseTopic, now_ms: int) -> Awaitable[None] | None:
     """Those that nobody is connected to, and nobody was for so long."""
     minutes = topic.policies.subscription_expiration_time_minutes
-    due = [
-        each
-        for each in topic.subscriptions.values()
-        if not each.consumers
-        and each.cursor.durable
-        and inactivity.subscription_is_due(minutes, now_ms - each.cursor.last_active_ms)
-    ]
-    if not due:
+    if minutes <= 0 or not topic.is_open:
         return None
+    unused = [each for each in topic.all_subscriptions.values() if not each.consumers and each.is_durable]
+    due = [each for each in unused if inactivity.subscription_is_due(minutes, now_ms - each.last_active_ms)]
+    return _delete_subscriptions(due, minutes) if due else None
 
-    async def delete() -> None:
-        for subscription in due:
-            if not subscription.consumers:
-                log.info("%s: deleted, because nobody used it for more than %d minutes", subscription, minutes)
-                await subscription.delete()
 
-    return delete()
+async def _delete_subscriptions(due: Sequence[AnySubscription], minutes: int) -> None:
+    for subscription in due:
+        if not subscription.consumers:
+            log.info("%s: deleted, because nobody used it for more than %d minutes", subscription, minutes)
+            await subscription.delete()
 
 
 def snapshot_deduplication(topic: Topic, now_ms: int) -> None:

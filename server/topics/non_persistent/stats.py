@@ -91,12 +91,12 @@ def subscription_stats(subscription: "NonPersistentSubscription") -> Json:
         "lastConsumedTimestamp": out.last_sent_ms,
         "lastAckedTimestamp": out.last_acked_ms,
         "lastMarkDeleteAdvancedTimestamp": 0,
-        "isDurable": subscription.durable,
+        "isDurable": subscription.is_durable,
         "isReplicated": False,
         "msgDropRate": subscription.drop_rate.value,
         "consumers": [consumer_stats(consumer) for consumer in subscription.consumers],
         "subscriptionProperties": dict(subscription.properties),
-        "durable": subscription.durable,
+        "durable": subscription.is_durable,
         "replicated": False,
     }
 

@@ -6,7 +6,6 @@ Sources: NonPersistentSubscription.
 """
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from server.policies.effective import EffectivePolicies
 from server.topics.consumer import Consumer, SubType
 from server.topics.messages import Messages
 from server.topics.non_persistent.receivers import ByKey, InTurns, OneActive, Receivers
-from server.topics.stats import ConsumerCounters, Rate
+from server.topics.stats import ConsumerCounters, Rate, now_ms
 
 if TYPE_CHECKING:
     from server.topics.non_persistent.topic import NonPersistentTopic
@@ -42,7 +41,7 @@ class NonPersistentSubscription:
         """`durable`: it stays when its last consumer goes, as long as the topic is loaded."""
         self.topic = topic
         self.name = name
-        self.durable = durable
+        self.is_durable = durable
         self.properties = properties
         self.cursor = Nowhere()
         self.consumers: list[Consumer] = []
@@ -51,7 +50,7 @@ class NonPersistentSubscription:
         self.dropped = 0
         """Messages that nobody took."""
         self.drop_rate = Rate()
-        self.last_active_s = time.monotonic()
+        self.last_active_ms = now_ms()
         """When somebody was connected last."""
         self._receivers: Receivers | None = None
         self._counters_of_gone = ConsumerCounters()
@@ -142,9 +141,9 @@ class NonPersistentSubscription:
         self._receivers.remove(consumer)
         consumer.counters.forget_rates()
         self._counters_of_gone.add(consumer.counters)
-        self.last_active_s = time.monotonic()
+        self.last_active_ms = now_ms()
         log.info("%s disconnected", consumer)
-        if not self.consumers and not self.durable:
+        if not self.consumers and not self.is_durable:
             self.topic.forget(self)
 
     def disconnect_all(self, but: Consumer | None = None) -> None:
@@ -184,9 +183,9 @@ class NonPersistentSubscription:
         """Raises MetadataFault."""
         if not force and (len(self.consumers) > 1 or self.active_consumer not in (None, consumer)):
             raise MetadataFault("Unconnected or shared consumer attempting to unsubscribe")
-        self.delete(but=consumer)
+        await self.delete(but=consumer)
 
-    def delete(self, but: Consumer | None = None) -> None:
+    async def delete(self, but: Consumer | None = None) -> None:
         """Disconnects everybody; `but` is not told, because it asked."""
         self.disconnect_all(but)
         self.topic.forget(self)

@@ -101,7 +101,7 @@ class NonPersistentTopic(BaseTopic):
 
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
         await self.admit_schema_of(command)
-        self.check_subscribe(command)
+        self.check_subscribe(cnx, command)
         subscription = self._subscription_of(command)
         consumer = Consumer(
             subscription, cnx, command, partition=self.name.partition_index, unacked_max=0, connected_ms=now_ms()
@@ -109,7 +109,7 @@ class NonPersistentTopic(BaseTopic):
         try:
             await subscription.add_consumer(consumer)
         except BaseException:
-            if not subscription.consumers and not subscription.durable:
+            if not subscription.consumers and not subscription.is_durable:
                 self.forget(subscription)
             raise
         if not cnx.is_open:

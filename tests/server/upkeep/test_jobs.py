@@ -8,9 +8,13 @@ import pytest
 
 from pulsar_proto.errors import QuotaExceeded, QuotaExceededHold
 from pulsar_proto.ids import EARLIEST, LATEST
+from pulsar_proto.names import TopicName
 from server.policies.effective import of_broker
 from server.policies.values import BacklogAction, BacklogQuota, BacklogQuotas
 from server.topics.base_topic import BaseTopic
+from server.topics.non_persistent.topic import NonPersistentTopic
+from server.topics.settings import TopicSettings
+from server.topics.stats import now_ms
 from server.upkeep import jobs
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, payload, payloads, settle
 
@@ -155,6 +159,18 @@ async def test_a_subscription_that_nobody_used_for_so_long_is_deleted() -> None:
     recent.cursor.ack([(10, 0, None)])
     await visit(jobs.expire_subscriptions(scene.topic, 60_001))
     assert sorted(scene.topic.subscriptions) == ["recent", "used"]
+
+
+@in_virtual_time
+async def test_a_subscription_of_a_non_persistent_topic_expires_too() -> None:
+    topic = NonPersistentTopic(
+        TopicName.parse("non-persistent://public/default/t"), TopicSettings(), new_producer_name=lambda: "p"
+    )
+    topic.set_policies(replace(topic.policies, subscription_expiration_time_minutes=1))
+    topic.add_subscription("s")
+    assert jobs.expire_subscriptions(topic, now_ms() + 59_000) is None
+    await visit(jobs.expire_subscriptions(topic, now_ms() + 61_000))
+    assert topic.subscriptions == {}
 
 
 @in_virtual_time
