@@ -107,10 +107,6 @@ class BrokerContext:
         self._settle_all()
         return self.budget.unanswered_bytes
 
-    @property
-    def allow_auto_topic_creation(self) -> bool:
-        return self.service.settings.allow_auto_topic_creation
-
     def now(self) -> float:
         """Seconds of a monotonic clock."""
         return time.monotonic()

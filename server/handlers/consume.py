@@ -12,9 +12,9 @@ from pulsar_proto.commands import ack_response_frame, success_frame
 from pulsar_proto.errors import MalformedFrame, MetadataFault, ServiceNotReady, TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.handlers.lookup import NAMESPACE_NOT_FOUND
 from server.handlers.names import topic_name
 from server.handlers.pending import Pending
+from server.topics.catalog import NAMESPACE_NOT_FOUND
 
 if TYPE_CHECKING:
     from server.connection import Connection
@@ -46,9 +46,8 @@ def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any,
 async def _subscribe(cnx: "Connection", command: pb.CommandSubscribe, name: TopicName, pending: Pending) -> None:
     service = cnx.broker.service
     try:
-        create = command.force_topic_creation and cnx.broker.allow_auto_topic_creation
         try:
-            topic = await service.get_topic(name, create=create)
+            topic = await service.get_for_client(name, create=command.force_topic_creation)
         except TopicNotFound as error:
             if str(error) == NAMESPACE_NOT_FOUND:
                 raise

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from server.broker_context import BrokerContext
     from server.connection import Connection
 
-NAMESPACE_NOT_FOUND = "Namespace not found"
-
 
 def lookup(cnx: "Connection", command: pb.CommandLookupTopic) -> Coroutine[Any, Any, None]:
     name = topic_name(command.topic)
@@ -35,7 +33,7 @@ async def _lookup(cnx: "Connection", name: TopicName, command: pb.CommandLookupT
     """This broker owns every topic. Whether the topic exists is not asked, whether its namespace does is (facts 14)."""
     broker = cnx.broker
     with broker.lookup_permit():
-        await check_namespace(broker, name)
+        await broker.service.catalog.check_namespace(name.namespace)
         through = broker.proxy_through_service_url
         cnx.write(
             lookup_connect_frame(
@@ -59,25 +57,10 @@ async def _partitioned_metadata(
     cnx: "Connection", name: TopicName, command: pb.CommandPartitionedTopicMetadata
 ) -> None:
     with cnx.broker.lookup_permit():
-        count = await partitions_of(cnx.broker, name, may_create=command.metadata_auto_creation_enabled)
+        count = await cnx.broker.service.catalog.partitions_of(
+            name, may_create=command.metadata_auto_creation_enabled
+        )
         cnx.write(partitions_frame(command.request_id, count))
-
-
-async def partitions_of(broker: "BrokerContext", name: TopicName, *, may_create: bool) -> int:
-    """0 for a plain topic, and for a missing one that PRODUCER or SUBSCRIBE will create. Raises TopicNotFound (also
-    for a namespace that does not exist)."""
-    await check_namespace(broker, name)
-    count = await broker.service.load_partition_count(name)
-    must_exist = count == 0 and not (may_create and broker.allow_auto_topic_creation)
-    if must_exist and not await broker.service.topic_exists(name):
-        raise TopicNotFound(f"Topic {name.full} not found")  # Java's text is empty over binary, this one over REST
-    return count
-
-
-async def check_namespace(broker: "BrokerContext", name: TopicName) -> None:
-    """Raises TopicNotFound."""
-    if not await broker.service.namespace_exists(name.namespace):
-        raise TopicNotFound(NAMESPACE_NOT_FOUND)
 
 
 def refuse_partitioned_metadata(

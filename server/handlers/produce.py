@@ -156,7 +156,7 @@ async def _create(cnx: "Connection", command: pb.CommandProducer, name: TopicNam
     if command.producer_access_mode == pb.WaitForExclusive:
         pending.waiting = asyncio.current_task()
     try:
-        topic = await cnx.broker.service.get_topic(name, create=cnx.broker.allow_auto_topic_creation)
+        topic = await cnx.broker.service.get_for_client(name)
         if pending.abandoned:
             return
         producer = await topic.add_producer(cnx, command)

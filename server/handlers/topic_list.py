@@ -48,7 +48,7 @@ async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.C
 
 async def user_topics(cnx: "Connection", namespace: str, mode: int) -> list[str]:
     listed = []
-    for topic in await cnx.broker.service.topics_of(namespace):
+    for topic in await cnx.broker.service.catalog.topics_of(namespace):
         name = TopicName.parse(topic)
         wanted = mode == _Mode.ALL or name.is_persistent == (mode == _Mode.PERSISTENT)
         if wanted and not is_system_topic(name):

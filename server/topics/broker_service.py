@@ -1,36 +1,41 @@
 """The topics of this broker: loaded once, on first use, and kept.
 
 A topic is loaded by one task, whoever asks meanwhile waits for it, and nobody's cancellation stops it. What exists is
-what the metadata says: a namespace has a record below /admin/policies, a topic one below /managed-ledgers.
+what the metadata says (`catalog`).
 
 Sources: BrokerService.getTopic, loadOrCreatePersistentTopic; facts 3.
 """
 
 import asyncio
-import json
 import logging
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from metadata import paths
-from metadata.errors import NoNodeError
 from metadata.sequence import broker_instance
 from metadata.store import MetadataStore
-from pulsar_proto.errors import MetadataFault, NotAllowed, ServiceNotReady, TopicNotFound
-from pulsar_proto.names import PERSISTENT, TopicName, decode_local, encode_local
+from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
+from pulsar_proto.names import TopicName
+from server.compaction.topic_compaction import CompactionService, TopicCompaction
 from server.policies.policies import Policies
+from server.policies.values import PublishRate
 from server.schema.registry import SchemaRegistry
 from server.schema.storage import SchemaStorage
 from server.schema.topic_schemas import TopicSchemas
 from server.topics.base_topic import BaseTopic
+from server.topics.catalog import Catalog
 from server.topics.faults import storage_faults_told
 from server.topics.ledger_config import ledger_config
+from server.topics.non_persistent.topics import NonPersistentTopics
+from server.topics.publish_limiter import PublishLimiter
 from server.topics.settings import TopicSettings
 from server.topics.stats import RATE_PERIOD_SECONDS
 from server.topics.topic import Topic
 from server.upkeep.inactivity import is_active
+from storage.managed.config import ManagedLedgerConfig
 from storage.managed.factory import ManagedLedgerFactory
+from storage.managed.managed_ledger import ManagedLedger
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +44,7 @@ CLOSE_CONCURRENCY_MAX = 64
 
 
 class TopicBusy(Exception):
-    """A topic with producers or subscriptions is deleted only by force."""
+    """A topic with producers or consumers is deleted only by force."""
 
 
 class BrokerService:
@@ -50,13 +55,23 @@ class BrokerService:
         self.topics: dict[str, Topic] = {}
         """By full name: those that are loaded and usable."""
         self.policies = Policies(metadata, settings, self._policies_changed)
-        self._metadata = metadata
+        self.metadata = metadata
+        self.catalog = Catalog(metadata, self.policies, settings, self._loaded_names)
+        self.non_persistent = NonPersistentTopics(
+            settings, self.policies, self.catalog, self.new_producer_name, self._equip
+        )
+        self._publish_limiter: PublishLimiter | None = None
         self._factory = factory
         storage = SchemaStorage(metadata, factory.bookkeeper, factory.config.quorums)
         self.schemas = TopicSchemas(SchemaRegistry(storage, factory.clock_ms))
+        self.compactions = CompactionService(
+            factory.bookkeeper,
+            factory.reaper.bury,
+            factory.clock_ms,
+            retain_null_key=settings.topic_compaction_retain_null_key,
+        )
         self._loading: dict[str, asyncio.Task[Topic]] = {}
         self._closing: dict[str, asyncio.Task[None]] = {}
-        self._partition_counts: dict[str, int] = {}
         self._instance = ""
         self._names_given = 0
         self._is_closed = False
@@ -66,10 +81,20 @@ class BrokerService:
     async def warm_up(self) -> None:
         """Once, before clients come. Raises PulsarError."""
         with storage_faults_told():
-            self._instance = str(await broker_instance(self._metadata))
+            self._instance = str(await broker_instance(self.metadata))
         self.policies.start()
+        self.catalog.partitioned.start()
+        rate = PublishRate(
+            self.settings.broker_publisher_throttling_max_message_rate,
+            self.settings.broker_publisher_throttling_max_byte_rate,
+        )
+        self._publish_limiter = PublishLimiter(rate) if rate.is_limited else None
         self._rates_rolled_s = time.monotonic()
         self._rates = asyncio.get_running_loop().call_later(RATE_PERIOD_SECONDS, self._roll_rates)
+
+    @property
+    def managed_ledger_config(self) -> ManagedLedgerConfig:
+        return self._factory.config
 
     def new_producer_name(self) -> str:
         """`cluster-instance-number`, unique in the cluster (DistributedIdGenerator)."""
@@ -77,54 +102,30 @@ class BrokerService:
         self._names_given += 1
         return name
 
-    # --- what exists -------------------------------------------------------------------------------------------------
-
-    async def namespace_exists(self, namespace: str) -> bool:
-        """Raises PulsarError."""
-        with storage_faults_told():
-            return await self.policies.namespaces.get(namespace) is not None
-
-    async def topic_exists(self, name: TopicName) -> bool:
-        """Raises PulsarError."""
-        if name.full in self.topics:
-            return True
-        if not name.is_persistent:
-            return False
-        with storage_faults_told():
-            return await self._factory.exists(name.managed_ledger_name)
-
-    async def topics_of(self, namespace: str) -> list[str]:
-        """Full names of the persistent topics, partitions one by one, sorted. Raises PulsarError."""
-        with storage_faults_told():
-            try:
-                children = await self._metadata.children(paths.topics_path(namespace))
-            except NoNodeError:
-                return []
-        return sorted(f"{PERSISTENT}://{namespace}/{decode_local(child)}" for child in children)
-
-    def partition_count(self, name: TopicName) -> int:
-        """0: not partitioned, or not known to be (see `load_partition_count`)."""
-        return self._partition_counts.get(name.full, 0)
-
-    async def load_partition_count(self, name: TopicName) -> int:
-        """From the record below /admin/partitioned-topics. Raises PulsarError."""
-        path = paths.partitioned_topic_path(name.namespace, name.domain, encode_local(name.local_name))
-        with storage_faults_told():
-            record = await self._metadata.get(path)
-        if record is None:
-            self._partition_counts.pop(name.full, None)
-            return 0
-        try:
-            count = int(json.loads(record.value)["partitions"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise MetadataFault(f"{path} is not the record of a partitioned topic") from error
-        self._partition_counts[name.full] = count
-        return count
-
     # --- loading -----------------------------------------------------------------------------------------------------
 
     def loaded(self, name: TopicName) -> Topic | None:
         return self.topics.get(name.full)
+
+    async def get_for_client(self, name: TopicName, *, create: bool = True) -> BaseTopic:
+        """As `get_any`; a missing one is created where the namespace's rules allow it, and the client `create`."""
+        topic = self.loaded_of_any_domain(name)
+        if topic is not None:
+            return topic
+        await self.catalog.check_namespace(name.namespace)
+        return await self.get_any(name, create=create and await self.catalog.may_create(name))
+
+    def loaded_of_any_domain(self, name: TopicName) -> BaseTopic | None:
+        return self.topics.get(name.full) or self.non_persistent.by_name.get(name.full)
+
+    async def get_any(self, name: TopicName, *, create: bool) -> BaseTopic:
+        """`get_topic`, or its like for a non-persistent topic, which is missing unless it is loaded. Raises
+        PulsarError."""
+        if name.is_persistent:
+            return await self.get_topic(name, create=create)
+        if self._is_closed:
+            raise ServiceNotReady("The broker is shutting down")
+        return await self.non_persistent.get(name, create=create)
 
     async def get_topic(self, name: TopicName, *, create: bool) -> Topic:
         """Raises PulsarError: TopicNotFound (also for a namespace that does not exist), NotAllowed, ServiceNotReady
@@ -135,7 +136,7 @@ class BrokerService:
         if self._is_closed:
             raise ServiceNotReady("The broker is shutting down")
         if not name.is_persistent:
-            raise NotAllowed("Non-persistent topics are not supported yet")
+            raise NotAllowed(f"{name.full} is not persistent")
         await self._check_may_load(name, create)
         task = self._loading.get(name.full)
         if task is None:
@@ -149,10 +150,11 @@ class BrokerService:
     async def _check_may_load(self, name: TopicName, create: bool) -> None:
         if name.full in self._loading:
             return
-        if not await self.namespace_exists(name.namespace):
-            raise TopicNotFound("Namespace not found")
-        if not create and not await self.topic_exists(name):
-            raise TopicNotFound(f"Topic {name.full} not found")
+        await self.catalog.check_namespace(name.namespace)
+        if not await self.catalog.topic_exists(name):
+            if not create:
+                raise TopicNotFound(f"Topic {name.full} not found")
+            await self.catalog.check_room(name)
 
     async def _load(self, name: TopicName) -> Topic:
         try:
@@ -171,9 +173,10 @@ class BrokerService:
                 new_producer_name=self.new_producer_name,
                 close_ledger=partial(self._factory.close_ledger, name.managed_ledger_name),
                 on_lost=self._lost,
-                policies=self.policies.of(name, ledger.properties),
+                policies=self.policies.of(name, await self._properties_of(name, ledger)),
             )
-            topic.schemas = self.schemas
+            topic.compaction = TopicCompaction(name.full, ledger, self.compactions)
+            self._equip(topic)
             await self._prepare(topic)
             if self._is_closed:
                 await topic.close()
@@ -184,6 +187,12 @@ class BrokerService:
         finally:
             del self._loading[name.full]
 
+    def _equip(self, topic: BaseTopic) -> None:
+        """What each topic gets of the broker."""
+        topic.schemas = self.schemas
+        topic.broker_limiter = self._publish_limiter
+        topic.apply_send_policies()
+
     async def _prepare(self, topic: Topic) -> None:
         try:
             with storage_faults_told():
@@ -191,18 +200,35 @@ class BrokerService:
         except BaseException:
             await topic.close()
             raise
-        topic.set_policies(self.policies.of(topic.name, topic.ledger.properties))  # they may have changed meanwhile
+        await self.refresh_policies(topic)  # they may have changed meanwhile
+
+    async def refresh_policies(self, topic: Topic) -> None:
+        """After its properties have changed. Raises PulsarError."""
+        topic.own_properties = await self._properties_of(topic.name, topic.ledger)
+        topic.set_policies(self.policies.of(topic.name, topic.own_properties))
+
+    async def _properties_of(self, name: TopicName, ledger: ManagedLedger) -> Mapping[str, str]:
+        """Of a partition those of the partitioned topic too."""
+        if not name.is_partition:
+            return ledger.properties
+        with storage_faults_told():
+            base = await self.catalog.partitioned.get(name.base)
+        return ledger.properties if base is None else {**(base.properties or {}), **ledger.properties}
 
     def _policies_changed(self, namespace: str) -> None:
         """Its loaded topics follow."""
         for topic in list(self.topics.values()):
             if topic.name.namespace == namespace:
-                topic.set_policies(self.policies.of(topic.name, topic.ledger.properties))
+                topic.set_policies(self.policies.of(topic.name, topic.own_properties))
+        self.non_persistent.policies_changed(namespace)
 
     @property
     def all_topics(self) -> list[BaseTopic]:
         """Those that are loaded, of both domains."""
-        return [*self.topics.values()]
+        return [*self.topics.values(), *self.non_persistent.by_name.values()]
+
+    def _loaded_names(self) -> set[str]:
+        return {*self.topics, *self.non_persistent.by_name}
 
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
@@ -230,25 +256,51 @@ class BrokerService:
         return task
 
     async def _close_and_delete(self, topic: Topic) -> None:
+        compacted = None if topic.compaction is None else topic.compaction.ledger_id
         await topic.close()
         with storage_faults_told():
             await self._factory.delete(topic.name.managed_ledger_name)
+        if compacted is not None:
+            self._factory.reaper.bury([compacted])
+        if not topic.name.is_partition:
+            await self.schemas.delete(topic.name)
         log.info("%s: deleted", topic)
 
     async def delete_topic(self, name: TopicName, force: bool = False) -> None:
         """Raises TopicNotFound, TopicBusy, PulsarError."""
+        if not name.is_persistent:
+            await self._delete_non_persistent(name, force)
+            return
         topic = self.topics.get(name.full)
         if topic is None:
-            if not await self.topic_exists(name):
+            if not await self.catalog.topic_exists(name):
                 raise TopicNotFound(f"Topic {name.full} not found")
             topic = await self.get_topic(name, create=False)
-        if not force and topic.producers:
-            raise TopicBusy("Topic has active producers/subscriptions")
-        if not force and topic.subscriptions:
-            raise TopicBusy("Topic has active producers/subscriptions")
+        if not force:
+            self.check_unused(name)
         if self.topics.get(name.full) is not topic:
             raise ServiceNotReady(f"Topic {name.full} is being unloaded")
         await asyncio.shield(self._close_task(topic, delete=True))
+        if not name.is_partition:
+            await self.policies.topics.delete(name)
+
+    async def _delete_non_persistent(self, name: TopicName, force: bool) -> None:
+        topic = self.non_persistent.by_name.get(name.full)
+        if topic is None:
+            raise TopicNotFound(f"Topic {name.full} not found")
+        if not force:
+            self.check_unused(name)
+        await self.non_persistent.close(topic)
+        log.info("%s: deleted", topic)
+
+    def check_unused(self, name: TopicName) -> None:
+        """Raises TopicBusy where producers or consumers are connected."""
+        topic = self.loaded_of_any_domain(name)
+        if topic is None:
+            return
+        clients = len(topic.producers) + topic.consumer_count
+        if clients:
+            raise TopicBusy(f"Topic has {clients} connected producers/consumers")
 
     async def delete_unused(self, topic: BaseTopic) -> None:
         """Deletes it, unless somebody began to use it. Raises PulsarError."""
@@ -260,6 +312,7 @@ class BrokerService:
         """Stores what topics have not stored. Clients are not told: their connections end. Idempotent."""
         self._is_closed = True
         self.policies.close()
+        self.catalog.partitioned.close()
         if self._rates is not None:
             self._rates.cancel()
         if self._loading:
@@ -270,7 +323,9 @@ class BrokerService:
             async with permits:
                 await topic.close()
 
-        topics, self.topics = list(self.topics.values()), {}
+        topics = list(self.topics.values())
+        self.topics.clear()
+        await self.non_persistent.close_all()
         await asyncio.gather(*map(close_one, topics))
         if self._closing:
             await asyncio.wait(self._closing.values())
@@ -280,7 +335,7 @@ class BrokerService:
     def _roll_rates(self) -> None:
         now_s = time.monotonic()
         elapsed_s, self._rates_rolled_s = now_s - self._rates_rolled_s, now_s
-        for topic in self.topics.values():
+        for topic in self.all_topics:
             topic.roll_rates(elapsed_s)
         self._rates = asyncio.get_running_loop().call_later(RATE_PERIOD_SECONDS, self._roll_rates)
 

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from aiohttp import web
 
+from metadata.errors import MetadataError
 from pulsar_proto.errors import PulsarError
-from server.web.calls import Answer, Call, Refusal, Text, refusal_of
-from server.web.routes import find
+from server.admin.routes import ROUTES
+from server.security.http import admit
+from server.web.calls import Answer, Call, Refusal, Route, Status, Text, refusal_of
+from server.web.router import Found, Router
+from storage.managed.errors import ManagedLedgerError
 
 if TYPE_CHECKING:
     from server.broker_context import BrokerContext
@@ -25,9 +29,14 @@ CALL_SECONDS_MAX = 30.0
 IDLE_SECONDS_MAX = 75.0
 """A connection without a call is closed after it."""
 
+BODY_BYTES_MAX = 1 << 20
+"""Of a request; more is refused with 413. The largest sound one is a schema."""
+
 FAULT_CHARACTERS_MAX = 200
 
 JSON = "application/json"
+
+router = Router(ROUTES)
 
 
 def make_server(broker: "BrokerContext") -> web.Server:
@@ -52,31 +61,71 @@ class _ClientFaults(logging.LoggerAdapter[logging.Logger]):
 
 
 async def _respond(broker: "BrokerContext", request: web.BaseRequest) -> web.Response:
-    found = find(request.rel_url.raw_path)
+    found = router.find(request.rel_url.raw_path)
     if found is None:
         return _refused(Refusal(404, f"There is nothing at {request.path}"))
     method = "GET" if request.method == "HEAD" else request.method
-    handler = found.handlers.get(method)
-    if handler is None:
-        response = _refused(Refusal(405, f"{request.method} is not allowed here"))
-        response.headers["Allow"] = ",".join([*found.handlers, "OPTIONS"])
-        return response
+    route = found.routes.get(method)
+    if route is None:
+        return _not_allowed(request.method, found)
     try:
-        answer = await handler(Call(broker, found.parts, request.query, request.headers))
+        await _admit(broker, route, found, request)
+        body = await _body_of(request)
+        call = Call(broker, found.parts, request.query, request.headers, body)
+        answer = await route.handler(call)
     except Refusal as refusal:
         return _refused(refusal)
     except PulsarError as error:
         return _refused(refusal_of(error))
+    except (MetadataError, ManagedLedgerError) as error:
+        log.warning("%s %s failed: %s", request.method, request.path, error)
+        return _refused(Refusal(500, str(error)))
     except Exception:
         log.exception("%s %s failed", request.method, request.path)
         return _refused(Refusal(500, "An unexpected error occurred in the server; its log says more"))
     return _answered(answer)
 
 
+async def _admit(broker: "BrokerContext", route: Route, found: Found, request: web.BaseRequest) -> None:
+    """Nothing of a call is looked at before its caller may make it. Raises Refusal."""
+    if broker.security is None:
+        return
+    transport = request.transport
+    certificate = transport.get_extra_info("peercert") if transport is not None else None
+    await admit(
+        broker.security, route.needs, request.path, found.parts, request.headers, certificate, request.remote or ""
+    )
+
+
+async def _body_of(request: web.BaseRequest) -> bytes:
+    """Raises Refusal."""
+    if not request.can_read_body:
+        return b""
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise Refusal(413, f"The body of a request may have {BODY_BYTES_MAX} bytes")
+    return bytes(body)
+
+
+def _not_allowed(method: str, found: Found) -> web.Response:
+    allowed = ",".join([*found.routes, "OPTIONS"])
+    if method == "OPTIONS":
+        return web.Response(status=200, headers={"Allow": allowed})
+    response = _refused(Refusal(405, f"{method} is not allowed here"))
+    response.headers["Allow"] = allowed
+    return response
+
+
 def _answered(answer: Answer) -> web.Response:
     if isinstance(answer, Text):
-        return web.Response(body=answer.body, headers={"Content-Type": answer.content_type})
-    return web.Response(body=orjson.dumps(answer), content_type=JSON)
+        return web.Response(body=answer.body, headers={"Content-Type": answer.content_type, **answer.headers})
+    if isinstance(answer, Status):
+        if answer.value is None:
+            return web.Response(status=answer.code)
+        return web.Response(status=answer.code, body=orjson.dumps(answer.value), content_type=JSON)
+    return web.Response(body=orjson.dumps(answer, option=orjson.OPT_NON_STR_KEYS), content_type=JSON)
 
 
 def _refused(refusal: Refusal) -> web.Response:

@@ -1,33 +1,39 @@
-"""What the calls of the web port share: a request as they see it, and how they refuse."""
+"""What the calls of the web port share: a request as they see it, what they answer, and how they refuse."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pulsar_proto.errors import (
     InvalidTopicName,
     NotAllowed,
     PulsarError,
     ServiceNotReady,
+    SubscriptionNotFound,
     TooManyRequests,
     TopicNotFound,
 )
-from pulsar_proto.names import TopicName
+from server.web.needs import Need
 
 if TYPE_CHECKING:
     from server.broker_context import BrokerContext
 
 
-class Call(NamedTuple):
-    """One request. `parts` are the path's variable segments, percent-decoded; `query` holds the last of each name."""
+@dataclass(slots=True)
+class Call:
+    """One request. `parts` are the path's variable segments by name, percent-decoded; `query` holds the last of each
+    name."""
 
     broker: "BrokerContext"
-    parts: tuple[str, ...]
+    parts: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    body: bytes = field(default=b"", repr=False)
 
-    def flag(self, name: str) -> bool:
-        """A query parameter as Java reads a boolean; false when absent."""
-        return self.query.get(name, "").lower() == "true"
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A query parameter as Java reads a boolean."""
+        text = self.query.get(name)
+        return default if text is None else text.lower() == "true"
 
 
 class Text(NamedTuple):
@@ -36,6 +42,22 @@ class Text(NamedTuple):
     body: bytes
     content_type: str = "application/json"
     """Java labels even plain words so."""
+    headers: Mapping[str, str] = {}
+
+
+class Status(NamedTuple):
+    """An answer without a body, or with one that is not sent with 200."""
+
+    code: int
+    value: Any = None
+    """JSON; None: no body."""
+
+
+NO_CONTENT: Final = Status(204)
+"""How most changes are answered, and some policies that are not set."""
+
+EMPTY: Final = Status(200)
+"""How most policies that are not set are answered."""
 
 
 class Refusal(Exception):
@@ -48,10 +70,23 @@ class Refusal(Exception):
 
 
 Answer = Any
-"""JSON by way of orjson, or `Text`."""
+"""JSON by way of orjson, or `Text`, or `Status`."""
+
+Handler = Callable[[Call], Awaitable[Answer]]
+
+
+class Route(NamedTuple):
+    """One call: `{name}` in the path stands for any one segment, `{domain}` for persistent or non-persistent."""
+
+    method: str
+    path: str
+    handler: Handler
+    needs: Need
+
 
 STATUS_OF: dict[type[PulsarError], int] = {
     TopicNotFound: 404,
+    SubscriptionNotFound: 404,
     NotAllowed: 405,
     InvalidTopicName: 412,
     TooManyRequests: 429,
@@ -62,8 +97,3 @@ STATUS_OF: dict[type[PulsarError], int] = {
 
 def refusal_of(error: PulsarError) -> Refusal:
     return Refusal(STATUS_OF.get(type(error), 500), str(error))
-
-
-def topic_of(domain: str, tenant: str, namespace: str, local_name: str) -> TopicName:
-    """Raises InvalidTopicName."""
-    return TopicName.parse(f"{domain}://{tenant}/{namespace}/{local_name}")

@@ -316,10 +316,18 @@ class FakeService:
         if self.failure is not None:
             raise self.failure
 
-    async def namespace_exists(self, namespace: str) -> bool:
+    @property
+    def catalog(self) -> "FakeService":
+        return self
+
+    async def check_namespace(self, namespace: str) -> None:
         if self.gate is not None:
             await self.gate.wait()
-        return namespace == "public/default"
+        if namespace != "public/default":
+            raise TopicNotFound("Namespace not found")
+
+    async def get_for_client(self, name: TopicName, *, create: bool = True) -> FakeTopic:
+        return await self.get_topic(name, create=create and self.settings.allow_auto_topic_creation)
 
     async def get_topic(self, name: TopicName, *, create: bool) -> FakeTopic:
         if name.namespace != "public/default":
@@ -339,8 +347,12 @@ class FakeService:
     async def topics_of(self, namespace: str) -> list[str]:
         return sorted(self.stored | set(self.topics))
 
-    async def load_partition_count(self, name: TopicName) -> int:
-        return self.partitions.get(name.full, 0)
+    async def partitions_of(self, name: TopicName, *, may_create: bool) -> int:
+        await self.check_namespace(name.namespace)
+        count = self.partitions.get(name.full, 0)
+        if count or (may_create and self.settings.allow_auto_topic_creation) or await self.topic_exists(name):
+            return count
+        raise TopicNotFound(f"Topic {name.full} not found")
 
     def topic(self, name: str = "persistent://public/default/t") -> FakeTopic:
         return self.topics[name]

@@ -22,9 +22,10 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.app import Standalone, StandaloneOptions
 from server.web import app as web_app
 from server.web import listener as listener_module
-from server.web.calls import Call
+from server.web.calls import Call, Route
 from server.web.listener import WebListener
-from server.web.routes import ROUTES, find
+from server.web.needs import EVERYBODY
+from server.web.router import Router
 from tests.server.fakes import FakeService, command, make_broker, until
 from tests.server.test_broker_listener import Client
 
@@ -153,10 +154,10 @@ async def test_a_topic_is_loaded_to_be_looked_at_but_never_created(tmp_path: Pat
 
 
 REFUSALS = [
-    ("/lookup/v2/topic/bad/public/default/t", 412, "Invalid topic domain"),
+    ("/lookup/v2/topic/bad/public/default/t", 404, "nothing at"),
     ("/lookup/v2/topic/persistent/public/default/t?listenerName=nope", 503, "the broker do not have nope listener"),
     ("/admin/v2/persistent/pub%20lic/default/t/stats", 412, "Invalid topic name"),
-    ("/admin/v2/namespaces/public%2Fx/default/topics", 412, "Invalid namespace name"),
+    ("/admin/v2/namespaces/public%2Fx/default/topics", 412, "Namespace name is not valid"),
     ("/admin/v2/brokers/health?topicVersion=V9", 404, "topicVersion"),
     ("/admin/v2/nosuch", 404, "nothing at /admin/v2/nosuch"),
     ("/", 404, "nothing at /"),
@@ -225,8 +226,8 @@ class TestDeadline:
             raise ZeroDivisionError
 
         monkeypatch.setattr(web_app, "CALL_SECONDS_MAX", 0.01)
-        monkeypatch.setitem(ROUTES, "/hang", {"GET": hang})
-        monkeypatch.setitem(ROUTES, "/fail", {"GET": fail})
+        routes = Route("GET", "/hang", hang, EVERYBODY), Route("GET", "/fail", fail, EVERYBODY)
+        monkeypatch.setattr(web_app, "router", Router(routes))
         listener = WebListener(make_broker())
         url = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}"
         async with aiohttp.ClientSession() as session:
@@ -254,7 +255,7 @@ class TestLazyLoading:
         loop = asyncio.get_running_loop()
         go_on = threading.Event()
 
-        def load(name: str) -> Any:
+        def load(*names: str | None) -> Any:
             threads.append(threading.current_thread().name)
             loop.call_soon_threadsafe(arrived.set)
             go_on.wait(10)
@@ -287,7 +288,7 @@ class TestLazyLoading:
     ) -> None:
         go_on = threading.Event()
 
-        def load(name: str) -> Any:
+        def load(*names: str | None) -> Any:
             go_on.wait(10)
             return web_app
 
@@ -310,7 +311,7 @@ class TestLazyLoading:
     async def test_a_web_server_that_cannot_be_loaded_refuses_and_says_why(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        def load(name: str) -> Any:
+        def load(*names: str | None) -> Any:
             raise ImportError("no aiohttp here")
 
         monkeypatch.setattr(listener_module, "import_module", load)
@@ -346,7 +347,7 @@ class TestLazyLoading:
         listener = WebListener(make_broker())
         port = sock.getsockname()[1]
         assert await listener.start(sock=sock) == port
-        monkeypatch.setattr(listener_module, "import_module", lambda name: go_on.wait(10))
+        monkeypatch.setattr(listener_module, "import_module", lambda *names: go_on.wait(10))
         reader, _ = await asyncio.open_connection("127.0.0.1", port)
         second, _ = await asyncio.open_connection("127.0.0.1", port)
         while_waiting = asyncio.ensure_future(reader.read())
@@ -364,15 +365,24 @@ class TestRoutes:
         [
             ("/admin/v2/brokers/health", ()),
             ("/admin/v2/brokers/standalone", ("standalone",)),
-            ("/admin/v2/persistent/t/n/a%2Fb/stats", ("t", "n", "a/b")),
+            ("/admin/v2/persistent/t/n/a%2Fb/stats", ("persistent", "t", "n", "a/b")),
+            ("/admin/v2/namespaces/t/n/permissions/subscription", ("t", "n")),
+            ("/admin/v2/namespaces/t/n/0x0_0x1/unload", ("t", "n", "0x0_0x1")),
             ("/metrics/", ()),
         ],
     )
     def test_variable_parts_are_decoded_after_the_cut(self, path: str, parts: tuple[str, ...]) -> None:
-        found = find(path)
+        found = web_app.router.find(path)
         assert found is not None
-        assert found.parts == parts
+        assert tuple(found.parts.values()) == parts
 
-    @pytest.mark.parametrize("path", ["", "/", "/admin", "/admin/v2/persistent/t/n/x/y/stats", "//", "/%00"])
+    def test_a_method_and_path_lead_to_one_route(self) -> None:
+        async def handler(call: Call) -> None: ...
+
+        route = Route("GET", "/a/{b}", handler, EVERYBODY)
+        with pytest.raises(ValueError, match="there twice"):
+            Router([route, route])
+
+    @pytest.mark.parametrize("path", ["", "/", "/admin", "/admin/v2/persistent/t/n/x/y/stats", "/admin/v2/elsewhere/t/n/x/stats", "//", "/%00"])
     def test_what_is_not_there_is_not_found(self, path: str) -> None:
-        assert find(path) is None
+        assert web_app.router.find(path) is None

@@ -17,6 +17,7 @@ from server.topics.topic import Topic
 from storage.managed.config import ManagedLedgerConfig
 from storage.managed.errors import AppendFault, ManagedLedgerFenced
 from storage.managed.errors import MetadataFault as StoreFault
+from storage.managed.ledger_reaper import LedgerReaper
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.server.topics.scene import FakeConnection, in_virtual_time, settle
 
@@ -31,6 +32,7 @@ class FakeFactory:
         self.bookkeeper = None
         self.config = ManagedLedgerConfig()
         self.clock_ms = int
+        self.reaper = LedgerReaper(cast(Any, None))
         self.opened: list[str] = []
         self.closed: list[str] = []
         self.gate: asyncio.Event | None = None
@@ -102,7 +104,7 @@ async def test_what_does_not_exist_is_not_found() -> None:
 async def test_a_stored_topic_is_found_without_creation() -> None:
     broker = await make_broker()
     await broker.store.create(paths.managed_ledger_path(NAME.managed_ledger_name), make_parents=True)
-    assert await broker.service.topic_exists(NAME)
+    assert await broker.service.catalog.topic_exists(NAME)
     assert (await broker.service.get_topic(NAME, create=False)).name is NAME
 
 
@@ -139,11 +141,11 @@ async def test_who_waits_too_long_is_told_to_come_again_while_the_load_goes_on()
 
 async def test_topics_of_a_namespace_are_listed_by_their_full_names() -> None:
     broker = await make_broker()
-    assert await broker.service.topics_of("public/default") == []
+    assert await broker.service.catalog.topics_of("public/default") == []
     for name in ("b c", "a-partition-1", "ä"):
         full = TopicName.parse(f"persistent://public/default/{name}")
         await broker.service.get_topic(full, create=True)
-    assert await broker.service.topics_of("public/default") == [
+    assert await broker.service.catalog.topics_of("public/default") == [
         "persistent://public/default/a-partition-1",
         "persistent://public/default/b c",
         "persistent://public/default/ä",
@@ -151,16 +153,16 @@ async def test_topics_of_a_namespace_are_listed_by_their_full_names() -> None:
 
 
 async def test_partitions_are_those_of_the_record() -> None:
-    broker = await make_broker()
-    assert broker.service.partition_count(NAME) == 0
-    assert await broker.service.load_partition_count(NAME) == 0
+    broker = await make_broker(allow_auto_topic_creation=False)
+    catalog = broker.service.catalog
+    with pytest.raises(TopicNotFound):
+        await catalog.partitions_of(NAME, may_create=True)
     path = paths.partitioned_topic_path("public/default", "persistent", "t")
     await broker.store.create(path, b'{"partitions":3,"deleted":false}', make_parents=True)
-    assert await broker.service.load_partition_count(NAME) == 3
-    assert broker.service.partition_count(NAME) == 3
+    assert await catalog.partitions_of(NAME, may_create=False) == 3
     await broker.store.put(path, b"[]")
     with pytest.raises(MetadataFault):
-        await broker.service.load_partition_count(NAME)
+        await catalog.partitions_of(NAME, may_create=False)
 
 
 async def test_generated_names_are_unique_over_restarts() -> None:
@@ -220,7 +222,7 @@ async def test_only_an_unused_topic_is_deleted_without_force() -> None:
         await broker.service.delete_topic(NAME)
     await broker.service.delete_topic(NAME, force=True)
     assert cnx.kinds == ["CLOSE_CONSUMER"]
-    assert not await broker.service.topic_exists(NAME)
+    assert not await broker.service.catalog.topic_exists(NAME)
 
 
 async def test_a_topic_that_is_asked_for_while_it_is_deleted_is_a_new_one() -> None:

@@ -1,0 +1,141 @@
+"""The broker about itself: health, readiness, version, who is there, configuration, metrics.
+
+Sources: BrokersBase, MetricsServlet; real answers of 4.0.7 (JSON's content type also for plain words).
+"""
+
+from magnetar import __version__
+from server import bundle_ranges
+from server.admin.bundles import bundles_of
+from server.admin.health import check_health
+from server.config_keys import KEYS
+from server.metrics import CONTENT_TYPE, render
+from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route, Text
+from server.web.needs import EVERYBODY, SUPERUSER, Need, Scope
+
+TOPIC_VERSIONS = ("V1", "V2")
+
+METRICS = Need(Scope.EVERYBODY, "metrics")
+"""Open unless authenticateMetricsEndpoint says otherwise."""
+
+
+async def status(call: Call) -> Answer:
+    """What load balancers ask: Apache serves a file here."""
+    return Text(b"OK", "text/plain; charset=utf-8")
+
+
+async def health(call: Call) -> Answer:
+    """`ok` when a message was stored and read back just now. Raises Refusal 503."""
+    version = call.query.get("topicVersion")
+    if version is not None and version not in TOPIC_VERSIONS:
+        raise Refusal(404, f"There is no topicVersion {version}")
+    fault = await check_health(call.broker.service)
+    if fault is not None:
+        raise Refusal(503, fault)
+    return Text(b"ok")
+
+
+async def ready(call: Call) -> Answer:
+    """The ports open when clients can produce and consume: who can ask gets a yes."""
+    return Text(b"ok")
+
+
+async def version(call: Call) -> Answer:
+    return Text(__version__.encode())
+
+
+async def brokers(call: Call) -> Answer:
+    """Apache answers the same for whatever cluster is named."""
+    return [call.broker.broker_id]
+
+
+async def leader(call: Call) -> Answer:
+    return {"serviceUrl": call.broker.web_url or call.broker.web_url_tls, "brokerId": call.broker.broker_id}
+
+
+async def owned_namespaces(call: Call) -> Answer:
+    """The bundles with topics that are loaded here."""
+    if call.parts["broker"] != call.broker.broker_id:
+        raise Refusal(404, f"Broker id '{call.parts['broker']}' not found in available brokers.")
+    service = call.broker.service
+    owned: dict[str, object] = {}
+    boundaries: dict[str, list[str]] = {}
+    for topic in list(service.topics.values()):
+        namespace = topic.name.namespace
+        if namespace not in boundaries:
+            boundaries[namespace] = await bundles_of(service, namespace)
+        bundle = bundle_ranges.bundle_of(boundaries[namespace], topic.name.full)
+        owned[f"{namespace}/{bundle}"] = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
+    return owned
+
+
+async def configuration_names(call: Call) -> Answer:
+    """Of the keys that can be changed while the server runs: none yet."""
+    return []
+
+
+async def configuration_values(call: Call) -> Answer:
+    """Of the keys that were changed while the server runs."""
+    return {}
+
+
+async def runtime_configuration(call: Call) -> Answer:
+    """What holds, by the keys of broker.conf; nothing that may be a secret."""
+    settings = call.broker.service.settings
+    values = {}
+    for key in KEYS.values():
+        for field in key.fields:
+            if hasattr(settings, field):
+                value = getattr(settings, field)
+                values[key.name] = ",".join(value) if isinstance(value, tuple) else _java(value)
+    return values
+
+
+def _java(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+async def refuse_configuration(call: Call) -> Answer:
+    raise Refusal(412, "Can't update non-dynamic configuration")
+
+
+async def refuse_removal(call: Call) -> Answer:
+    raise Refusal(412, "Can't delete non-dynamic configuration")
+
+
+async def internal_configuration(call: Call) -> Answer:
+    return {
+        "ledgersRootPath": "/ledgers",
+        "bookkeeperMetadataServiceUri": "",
+        "stateStorageServiceUrl": None,
+        "metadataStoreUrl": "",
+        "configurationMetadataStoreUrl": "",
+    }
+
+
+async def backlog_quota_check(call: Call) -> Answer:
+    """Quotas are checked at the next turn of their clock anyway."""
+    return NO_CONTENT
+
+
+async def metrics(call: Call) -> Answer:
+    return Text(await render(call.broker), CONTENT_TYPE)
+
+
+ROUTES = (
+    Route("GET", "/status.html", status, EVERYBODY),
+    Route("GET", "/metrics", metrics, METRICS),
+    Route("GET", "/admin/v2/brokers", brokers, SUPERUSER),
+    Route("GET", "/admin/v2/brokers/health", health, SUPERUSER),
+    Route("GET", "/admin/v2/brokers/ready", ready, EVERYBODY),
+    Route("GET", "/admin/v2/brokers/version", version, EVERYBODY),
+    Route("GET", "/admin/v2/brokers/leaderBroker", leader, SUPERUSER),
+    Route("GET", "/admin/v2/brokers/configuration", configuration_names, SUPERUSER),
+    Route("GET", "/admin/v2/brokers/configuration/values", configuration_values, SUPERUSER),
+    Route("GET", "/admin/v2/brokers/configuration/runtime", runtime_configuration, SUPERUSER),
+    Route("POST", "/admin/v2/brokers/configuration/{key}/{value}", refuse_configuration, SUPERUSER),
+    Route("DELETE", "/admin/v2/brokers/configuration/{key}", refuse_removal, SUPERUSER),
+    Route("GET", "/admin/v2/brokers/internal-configuration", internal_configuration, SUPERUSER),
+    Route("GET", "/admin/v2/brokers/backlog-quota-check", backlog_quota_check, SUPERUSER),
+    Route("GET", "/admin/v2/brokers/{cluster}", brokers, SUPERUSER),
+    Route("GET", "/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces", owned_namespaces, SUPERUSER),
+)

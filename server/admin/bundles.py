@@ -1,0 +1,203 @@
+"""Bundles of namespaces: which there are, unload, split, and what is done to the topics of one.
+
+They stand in /admin/local-policies, and before a namespace was used in its policies alone. Source: NamespacesBase
+(internalUnloadNamespaceBundleAsync, internalSplitNamespaceBundleAsync), LocalPolicies; real answers of 4.0.7.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from metadata import paths
+from pulsar_proto.errors import TopicNotFound
+from server import bundle_ranges
+from server.admin import bodies, records
+from server.admin.paths import NAMESPACES, namespace_of
+from server.bundle_ranges import FULL_RANGE, bundle_of
+from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import SUPERUSER, namespace
+
+if TYPE_CHECKING:
+    from server.topics.broker_service import BrokerService
+
+LARGEST = "LARGEST"
+ALGORITHMS = (
+    "range_equally_divide",
+    "topic_count_equally_divide",
+    "specified_positions_divide",
+    "flow_or_qps_equally_divide",
+)
+HASHES_MAX = 10_000
+"""Points at which one call may cut a bundle."""
+
+
+async def bundles_of(service: "BrokerService", name: str) -> list[str]:
+    """Boundaries; those of one bundle where there is no such namespace. Raises MetadataError."""
+    local = await records.read(service.metadata, paths.local_policies_path(name))
+    bundles = (local or {}).get("bundles")
+    if not bundles:
+        bundles = (await service.policies.namespaces.get(name) or {}).get("bundles")
+    return list((bundles or {}).get("boundaries") or FULL_RANGE)
+
+
+async def get(call: Call) -> Answer:
+    name = namespace_of(call)
+    if await call.broker.service.policies.namespaces.get(name) is None:
+        raise Refusal(404, "Namespace does not exist")
+    boundaries = await bundles_of(call.broker.service, name)
+    return {"boundaries": boundaries, "numBundles": len(boundaries) - 1}
+
+
+async def checked_bundle(call: Call) -> tuple[list[str], str]:
+    """(boundaries, the call's bundle). Raises TopicNotFound, Refusal 412."""
+    name, bundle = namespace_of(call), call.parts["bundle"]
+    await call.broker.service.catalog.check_namespace(name)
+    boundaries = await bundles_of(call.broker.service, name)
+    fault = bundle_ranges.fault_of_range(boundaries, name, bundle)
+    if fault is not None:
+        raise Refusal(412, fault)
+    return boundaries, bundle
+
+
+async def topics_in(call: Call) -> list[str]:
+    """Full names of the bundle's topics. Raises as `checked_bundle`."""
+    boundaries, bundle = await checked_bundle(call)
+    catalog, name = call.broker.service.catalog, namespace_of(call)
+    names = [*await catalog.topics_of(name), *catalog.non_persistent_topics_of(name)]
+    return [topic for topic in names if bundle_of(boundaries, topic) == bundle]
+
+
+async def unload_namespace(call: Call) -> Answer:
+    name = namespace_of(call)
+    await call.broker.service.catalog.check_namespace(name)
+    await unload_loaded(call.broker.service, name)
+    return NO_CONTENT
+
+
+async def unload_bundle(call: Call) -> Answer:
+    boundaries, bundle = await checked_bundle(call)
+    destination = call.query.get("destinationBroker")
+    if destination not in (None, "", call.broker.broker_id):
+        raise Refusal(409, "Not allowed unload namespace bundle to inactive destination broker")
+    await unload_loaded(call.broker.service, namespace_of(call), boundaries, bundle)
+    return NO_CONTENT
+
+
+async def unload_loaded(
+    service: "BrokerService", name: str, boundaries: list[str] | None = None, bundle: str = ""
+) -> None:
+    """Of the namespace, or of one of its bundles. Clients come back and load their topics anew."""
+    for topic in list(service.topics.values()):
+        if topic.name.namespace != name:
+            continue
+        if boundaries is None or bundle_of(boundaries, topic.name.full) == bundle:
+            await service.unload(topic)
+
+
+async def split(call: Call) -> Answer:
+    """`LARGEST` is the bundle with the most topics that are loaded. Raises Refusal."""
+    service, name = call.broker.service, namespace_of(call)
+    await service.catalog.check_namespace(name)
+    algorithm = call.query.get("splitAlgorithmName", ALGORITHMS[0])
+    if algorithm not in ALGORITHMS:
+        raise Refusal(
+            412,
+            "Unsupported namespace bundle split algorithm, supported algorithms are [" + ", ".join(ALGORITHMS) + "]",
+        )
+    if call.parts["bundle"] == LARGEST:
+        boundaries = await bundles_of(service, name)
+        bundle = _largest(service, name, boundaries)
+    else:
+        boundaries, bundle = await checked_bundle(call)
+    body = bodies.parse(call.body)
+    at = [bodies.integer(point, bodies.LONG_MAX) for point in body] if isinstance(body, list) else []
+    if len(at) > HASHES_MAX:
+        raise Refusal(412, f"More than {HASHES_MAX} positions")
+    try:
+        cut = bundle_ranges.split(boundaries, bundle, at)
+    except ValueError as error:
+        raise Refusal(412, str(error)) from None
+    await set_bundles(service, name, cut)
+    if call.flag("unload"):
+        for half in bundle_ranges.ranges_of(cut):
+            if half not in bundle_ranges.ranges_of(boundaries):
+                await unload_loaded(service, name, cut, half)
+    return NO_CONTENT
+
+
+def _largest(service: "BrokerService", name: str, boundaries: list[str]) -> str:
+    counts = dict.fromkeys(bundle_ranges.ranges_of(boundaries), 0)
+    for topic in service.topics.values():
+        if topic.name.namespace == name:
+            counts[bundle_of(boundaries, topic.name.full)] += 1
+    return max(counts, key=lambda bundle: counts[bundle])
+
+
+async def set_bundles(service: "BrokerService", name: str, boundaries: list[str]) -> None:
+    def change(local: dict[str, Any]) -> None:
+        local["bundles"] = {"boundaries": boundaries, "numBundles": len(boundaries) - 1}
+        local.setdefault("migrated", False)
+
+    await records.update(service.metadata, paths.local_policies_path(name), change, create=True)
+
+
+async def anti_affinity(call: Call) -> Answer:
+    local = await records.read(call.broker.service.metadata, paths.local_policies_path(namespace_of(call)))
+    group = (local or {}).get("namespaceAntiAffinityGroup")
+    return NO_CONTENT if group is None else group
+
+
+async def set_anti_affinity(call: Call) -> Answer:
+    """The bundles stay (Apache loses them where they were never loaded). Raises TopicNotFound."""
+    value = bodies.parse(call.body)
+    await _set_group(call, None if value in (None, bodies.ABSENT) else bodies.text(value))
+    return NO_CONTENT
+
+
+async def remove_anti_affinity(call: Call) -> Answer:
+    await _set_group(call, None)
+    return NO_CONTENT
+
+
+async def _set_group(call: Call, group: str | None) -> None:
+    service, name = call.broker.service, namespace_of(call)
+    try:
+        await service.catalog.check_namespace(name)
+    except TopicNotFound as error:
+        raise Refusal(404, "Namespace does not exist") from error
+    boundaries = await bundles_of(service, name)
+
+    def change(local: dict[str, Any]) -> None:
+        local.setdefault("bundles", {"boundaries": boundaries, "numBundles": len(boundaries) - 1})
+        local.setdefault("migrated", False)
+        local.pop("namespaceAntiAffinityGroup", None)
+        if group is not None:
+            local["namespaceAntiAffinityGroup"] = group
+
+    await records.update(service.metadata, paths.local_policies_path(name), change, create=True)
+
+
+async def anti_affinity_namespaces(call: Call) -> Answer:
+    """The tenant's namespaces of one group."""
+    store, cluster = call.broker.service.metadata, call.parts["cluster"]
+    if await store.exists(paths.cluster_path(cluster)) is None:
+        raise Refusal(412, f"Cluster {cluster} does not exist.")
+    tenant = call.query.get("tenant")
+    if not tenant:
+        raise Refusal(400, "Tenant should not be null")
+    names = []
+    for child in await records.children(store, f"{paths.LOCAL_POLICIES}/{tenant}"):
+        local = await records.read(store, paths.local_policies_path(f"{tenant}/{child}"))
+        if (local or {}).get("namespaceAntiAffinityGroup") == call.parts["group"]:
+            names.append(f"{tenant}/{child}")
+    return names
+
+
+ROUTES = (
+    Route("GET", f"{NAMESPACES}/bundles", get, namespace("GET_BUNDLE")),
+    Route("PUT", f"{NAMESPACES}/unload", unload_namespace, SUPERUSER),
+    Route("PUT", f"{NAMESPACES}/{{bundle}}/unload", unload_bundle, SUPERUSER),
+    Route("PUT", f"{NAMESPACES}/{{bundle}}/split", split, SUPERUSER),
+    Route("GET", f"{NAMESPACES}/antiAffinity", anti_affinity, namespace("GET_BUNDLE")),
+    Route("POST", f"{NAMESPACES}/antiAffinity", set_anti_affinity, SUPERUSER),
+    Route("DELETE", f"{NAMESPACES}/antiAffinity", remove_anti_affinity, SUPERUSER),
+    Route("GET", "/admin/v2/namespaces/{cluster}/antiAffinity/{group}", anti_affinity_namespaces, SUPERUSER),
+)

@@ -1,0 +1,220 @@
+"""Clusters, their peers and their failure domains. Source: ClustersBase; real answers of 4.0.7.
+
+A cluster that tenants or namespaces name is not deleted (Apache deletes it and leaves them without).
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from metadata import paths
+from metadata.cluster_init import to_json
+from metadata.errors import NodeExistsError, NoNodeError
+from metadata.store import MetadataStore
+from server.admin import bodies, records
+from server.admin.tenants import NAME
+from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import EVERYBODY, SUPERUSER
+
+GLOBAL = "global"
+"""Stands for all clusters, and is not listed."""
+
+NOT_FOUND = "Cluster does not exist"
+
+TEXTS = (
+    "serviceUrl",
+    "serviceUrlTls",
+    "brokerServiceUrl",
+    "brokerServiceUrlTls",
+    "proxyServiceUrl",
+    "authenticationPlugin",
+    "authenticationParameters",
+    "proxyProtocol",
+    "brokerClientTrustCertsFilePath",
+    "brokerClientCertificateFilePath",
+    "brokerClientKeyFilePath",
+    "brokerClientTlsTrustStore",
+    "brokerClientTlsTrustStorePassword",
+    "brokerClientTlsKeyStore",
+    "brokerClientTlsKeyStorePassword",
+    "brokerClientSslFactoryPluginParams",
+    "listenerName",
+)
+DEFAULTS: dict[str, Any] = {
+    "brokerClientTlsEnabled": False,
+    "tlsAllowInsecureConnection": False,
+    "brokerClientTlsEnabledWithKeyStore": False,
+    "brokerClientTlsTrustStoreType": "JKS",
+    "brokerClientTlsKeyStoreType": "JKS",
+    "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
+}
+"""ClusterData's fields that are never null."""
+
+URL_SCHEMES = {
+    "serviceUrl": ("service url, example: http://pulsar.example.com:8080", "http"),
+    "serviceUrlTls": ("service tls url, example: https://pulsar.example.com:8443", "https"),
+    "brokerServiceUrl": ("broker service url, example: pulsar://pulsar.example.com:6650", "pulsar"),
+    "brokerServiceUrlTls": ("broker service tls url, example: pulsar+ssl://pulsar.example.com:6651", "pulsar+ssl"),
+}
+_URL = re.compile(r"(?P<scheme>[a-z+]+)://[^/\s,]+(,[^/\s,]+)*/?")
+
+
+async def list_all(call: Call) -> Answer:
+    clusters = await records.children(call.broker.service.metadata, paths.CLUSTERS)
+    return [cluster for cluster in clusters if cluster != GLOBAL]
+
+
+async def get(call: Call) -> Answer:
+    return await _existing(call)
+
+
+async def create(call: Call) -> Answer:
+    cluster = call.parts["cluster"]
+    data = _data(call)
+    if not NAME.fullmatch(cluster) or cluster in (".", ".."):
+        raise Refusal(412, "Cluster name is not valid")
+    try:
+        await call.broker.service.metadata.create(paths.cluster_path(cluster), to_json(data), make_parents=True)
+    except NodeExistsError:
+        raise Refusal(409, "Cluster already exists") from None
+    return EMPTY
+
+
+async def update(call: Call) -> Answer:
+    data = _data(call)
+    await _change(call, lambda record: record.update(data))
+    return EMPTY
+
+
+async def delete(call: Call) -> Answer:
+    await _existing(call)
+    cluster, store = call.parts["cluster"], call.broker.service.metadata
+    user = await _user_of(store, cluster)
+    if user is not None:
+        raise Refusal(412, f"Cluster not empty: {user} is on it")
+    for domain in await records.children(store, _domains_path(cluster)):
+        await store.delete(f"{_domains_path(cluster)}/{domain}")
+    for child in await records.children(store, paths.cluster_path(cluster)):
+        await store.delete(f"{paths.cluster_path(cluster)}/{child}")
+    await store.delete(paths.cluster_path(cluster))
+    return NO_CONTENT
+
+
+async def peers(call: Call) -> Answer:
+    names = (await _existing(call)).get("peerClusterNames")
+    return EMPTY if names is None else names
+
+
+async def set_peers(call: Call) -> Answer:
+    cluster, store = call.parts["cluster"], call.broker.service.metadata
+    names = bodies.strings(bodies.present(bodies.parse(call.body)))
+    known = await records.children(store, paths.CLUSTERS)
+    if cluster in known:
+        for name in names:
+            if name == cluster:
+                raise Refusal(412, f"{cluster} itself can't be part of peer-list")
+            if name not in known:
+                raise Refusal(412, f"Peer cluster {name} does not exist")
+    await _change(call, lambda record: record.update(peerClusterNames=names))
+    return NO_CONTENT
+
+
+async def failure_domains(call: Call) -> Answer:
+    cluster, store = call.parts["cluster"], call.broker.service.metadata
+    return {
+        domain: await records.read(store, f"{_domains_path(cluster)}/{domain}")
+        for domain in await records.children(store, _domains_path(cluster))
+    }
+
+
+async def failure_domain(call: Call) -> Answer:
+    cluster, domain = call.parts["cluster"], call.parts["failureDomain"]
+    record = await records.read(call.broker.service.metadata, f"{_domains_path(cluster)}/{domain}")
+    if record is None:
+        raise Refusal(404, f"Domain {domain} for cluster {cluster} does not exist")
+    return record
+
+
+async def set_failure_domain(call: Call) -> Answer:
+    cluster, domain, store = call.parts["cluster"], call.parts["failureDomain"], call.broker.service.metadata
+    if await store.exists(paths.cluster_path(cluster)) is None:
+        raise Refusal(412, f"Cluster {cluster} does not exist.")
+    brokers = bodies.obj(bodies.present(bodies.parse(call.body))).get("brokers")
+    wanted = [] if brokers is None else bodies.strings(brokers, "brokers")
+    for other in await records.children(store, _domains_path(cluster)):
+        record = await records.read(store, f"{_domains_path(cluster)}/{other}")
+        taken = [broker for broker in (record or {}).get("brokers") or () if broker in wanted]
+        if other != domain and taken:
+            raise Refusal(409, f"[{', '.join(taken)}] already exists in {other}")
+    path = f"{_domains_path(cluster)}/{domain}"
+    await records.update(store, path, lambda record: record.update(brokers=wanted), create=True)
+    return NO_CONTENT
+
+
+async def delete_failure_domain(call: Call) -> Answer:
+    cluster, domain = call.parts["cluster"], call.parts["failureDomain"]
+    try:
+        await call.broker.service.metadata.delete(f"{_domains_path(cluster)}/{domain}")
+    except NoNodeError:
+        raise Refusal(404, f"Domain-name {domain} or cluster {cluster} does not exist") from None
+    return EMPTY
+
+
+async def _existing(call: Call) -> dict[str, Any]:
+    data = await records.read(call.broker.service.metadata, paths.cluster_path(call.parts["cluster"]))
+    if data is None:
+        raise Refusal(404, NOT_FOUND)
+    return data
+
+
+async def _change(call: Call, change: Any) -> None:
+    if not await records.update(call.broker.service.metadata, paths.cluster_path(call.parts["cluster"]), change):
+        raise Refusal(404, NOT_FOUND)
+
+
+async def _user_of(store: MetadataStore, cluster: str) -> str | None:
+    """A tenant or namespace that names the cluster."""
+    for tenant in await records.children(store, paths.POLICIES):
+        for namespace in await records.children(store, paths.tenant_path(tenant)):
+            policies = await records.read(store, paths.policies_path(f"{tenant}/{namespace}"))
+            if cluster in ((policies or {}).get("replication_clusters") or ()):
+                return f"namespace {tenant}/{namespace}"
+    return None
+
+
+def _data(call: Call) -> dict[str, Any]:
+    """ClusterData of a request. Raises Refusal."""
+    body = bodies.parse(call.body)
+    if body is bodies.ABSENT or body is None:
+        raise Refusal(400, "cluster data is required")
+    given = bodies.obj(body)
+    data: dict[str, Any] = {key: bodies.text(given[key], key) for key in TEXTS if given.get(key) is not None}
+    for key, default in DEFAULTS.items():
+        read: Callable[[Any, str], Any] = bodies.boolean if isinstance(default, bool) else bodies.text
+        data[key] = default if given.get(key) is None else read(given[key], key)
+    if given.get("peerClusterNames") is not None:
+        data["peerClusterNames"] = bodies.strings(given["peerClusterNames"], "peerClusterNames")
+    for key, (example, scheme) in URL_SCHEMES.items():
+        match = _URL.fullmatch(data.get(key) or f"{scheme}://x")
+        if match is None or match["scheme"] != scheme:
+            raise Refusal(400, f"Illegal {example}")
+    return data
+
+
+def _domains_path(cluster: str) -> str:
+    return f"{paths.cluster_path(cluster)}/failureDomain"
+
+
+ROUTES = (
+    Route("GET", "/admin/v2/clusters", list_all, EVERYBODY),
+    Route("GET", "/admin/v2/clusters/{cluster}", get, SUPERUSER),
+    Route("PUT", "/admin/v2/clusters/{cluster}", create, SUPERUSER),
+    Route("POST", "/admin/v2/clusters/{cluster}", update, SUPERUSER),
+    Route("DELETE", "/admin/v2/clusters/{cluster}", delete, SUPERUSER),
+    Route("GET", "/admin/v2/clusters/{cluster}/peers", peers, SUPERUSER),
+    Route("POST", "/admin/v2/clusters/{cluster}/peers", set_peers, SUPERUSER),
+    Route("GET", "/admin/v2/clusters/{cluster}/failureDomains", failure_domains, SUPERUSER),
+    Route("GET", "/admin/v2/clusters/{cluster}/failureDomains/{failureDomain}", failure_domain, SUPERUSER),
+    Route("POST", "/admin/v2/clusters/{cluster}/failureDomains/{failureDomain}", set_failure_domain, SUPERUSER),
+    Route("DELETE", "/admin/v2/clusters/{cluster}/failureDomains/{failureDomain}", delete_failure_domain, SUPERUSER),
+)

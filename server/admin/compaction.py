@@ -1,0 +1,60 @@
+"""Compaction on request, and how it went. Source: PersistentTopicsBase.internalTriggerCompaction,
+internalCompactionStatusAsync; real answers of 4.0.7."""
+
+from pulsar_proto.errors import TopicNotFound
+from server.admin.paths import TOPIC, topic_of
+from server.admin.topics import loaded, partitions_of
+from server.compaction.topic_compaction import AlreadyRunning, TopicCompaction
+from server.topics.topic import Topic
+from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import topic
+
+
+async def trigger(call: Call) -> Answer:
+    """Of a partitioned topic each partition that exists; one that is being compacted already keeps none from it."""
+    name = topic_of(call)
+    _check_persistent(call)
+    count = await partitions_of(call, name)
+    if not count:
+        try:
+            _compaction(await loaded(call)).trigger()
+        except AlreadyRunning as error:
+            raise Refusal(409, str(error)) from error
+        return NO_CONTENT
+    busy = 0
+    for index in range(count):
+        try:
+            _compaction(await call.broker.service.get_topic(name.partition(index), create=False)).trigger()
+        except TopicNotFound:
+            continue
+        except AlreadyRunning:
+            busy += 1
+    if busy == count:
+        raise Refusal(409, str(AlreadyRunning()))
+    return NO_CONTENT
+
+
+async def status(call: Call) -> Answer:
+    name = topic_of(call)
+    _check_persistent(call)
+    if await partitions_of(call, name):
+        raise TopicNotFound(f"Topic {name.full} not found")
+    found = _compaction(await loaded(call)).status
+    return {"status": found.state.value, "lastError": found.last_error}
+
+
+def _check_persistent(call: Call) -> None:
+    if not topic_of(call).is_persistent:
+        raise Refusal(405, "Compaction on a non-persistent topic is not allowed")
+
+
+def _compaction(held: Topic) -> TopicCompaction:
+    if held.compaction is None:
+        raise Refusal(503, f"Topic {held.name.full} is not compacted by this broker")
+    return held.compaction
+
+
+ROUTES = (
+    Route("PUT", f"{TOPIC}/compaction", trigger, topic("COMPACT")),
+    Route("GET", f"{TOPIC}/compaction", status, topic("COMPACT")),
+)

@@ -1,0 +1,239 @@
+"""Single messages: looked at by their place in a backlog or in the log, or by id; ids by time; what a backlog holds.
+
+A batch is answered as a whole: clients cut it by `X-Pulsar-num-batch-message`.
+
+Sources: PersistentTopicsBase (internalPeekNthMessageAsync, generateResponseWithEntry, internalExamineMessageAsync,
+internalAnalyzeSubscriptionBacklog); real answers of 4.0.7.
+"""
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pulsar_proto.compression import decompress
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.ids import EARLIEST, Position
+from pulsar_proto.payload import body, message_count, parse_metadata
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.admin import bodies
+from server.admin.paths import TOPIC, topic_of
+from server.admin.subscriptions import SUBSCRIPTION, message_id_of, number_of, refuse_partitioned, subscription_of
+from server.admin.topics import loaded, message_id
+from server.topics import backlog
+from server.topics.faults import storage_faults_told
+from server.web.calls import Answer, Call, Refusal, Route, Text
+from server.web.needs import topic
+
+if TYPE_CHECKING:
+    from server.topics.backlog import StoredMessage
+
+SCANNED_ENTRIES_MAX = 10_000
+"""Of one call that counts a backlog; it says so when there are more (subscriptionBacklogScanMaxEntries)."""
+
+SCANNED_AT_ONCE = 100
+SCANNED_BYTES_AT_ONCE = 5 << 20
+
+
+async def peek(call: Call) -> Answer:
+    """The n-th message that is not acknowledged."""
+    name = topic_of(call)
+    if not name.is_persistent:
+        raise Refusal(405, "Peek messages on a non-persistent topic is not allowed")
+    number = number_of(call, "messagePosition", bodies.INT_MAX)
+    if number < 1:
+        raise Refusal(400, f"messagePosition must be 1 or more, not {number}")
+    await refuse_partitioned(call, "Peek messages on a partitioned topic is not allowed")
+    found = await backlog.peek(await subscription_of(call), number)
+    return _answer(found, "Message not found")
+
+
+async def by_id(call: Call) -> Answer:
+    position = Position(
+        number_of(call, "ledgerId", bodies.LONG_MAX),
+        number_of(call, "entryId", bodies.LONG_MAX),
+    )
+    await refuse_partitioned(call, "GetMessageById is not allowed on partitioned-topic")
+    return _answer(await backlog.message_at(await loaded(call), position), "Message id not found")
+
+
+async def examine(call: Call) -> Answer:
+    """`?initialPosition=earliest|latest&messagePosition=`: the n-th message from either end."""
+    if not topic_of(call).is_persistent:
+        raise Refusal(405, "Examine messages on a non-persistent topic is not allowed")
+    await refuse_partitioned(
+        call,
+        "Examine messages on a partitioned topic is not allowed, please try examine message on specific topic "
+        "partition",
+    )
+    from_end = call.query.get("initialPosition") != "earliest"
+    number = bodies.integer(call.query.get("messagePosition", "1"), what="messagePosition")
+    found = await backlog.examine(await loaded(call), number, from_end=from_end)
+    if found is None:
+        raise Refusal(412, "Could not examine messages due to the total message is zero")
+    return _answer(found, "Message not found")
+
+
+async def id_by_time(call: Call) -> Answer:
+    """Of the first message that was published then or later; where the next one will be, without one."""
+    timestamp = number_of(call, "timestamp", bodies.LONG_MAX)
+    await refuse_partitioned(
+        call,
+        "Get message ID by timestamp on a partitioned topic is not allowed, please try do it on specific topic "
+        "partition",
+    )
+    held = await loaded(call)
+    with storage_faults_told():
+        position = await held.first_published_at(timestamp)
+    return message_id(position, held.name.partition_index)
+
+
+async def backlog_size(call: Call) -> Answer:
+    """Bytes behind a message."""
+    position = message_id_of(bodies.present(bodies.parse(call.body))).position
+    held = await loaded(call)
+    return held.ledger.total_size if position == EARLIEST else held.ledger.size_after(position)
+
+
+async def analyze(call: Call) -> Answer:
+    """Counts entries and messages that are not acknowledged, from a message on or from the first one."""
+    given = bodies.parse(call.body)
+    await refuse_partitioned(
+        call, "Analyze backlog on a partitioned topic is not allowed, please try do it on specific topic partition"
+    )
+    subscription = await subscription_of(call)
+    ledger, cursor = subscription.topic.ledger, subscription.cursor
+    at = cursor.next_unacked(cursor.mark_delete)
+    if given is not bodies.ABSENT and given is not None:
+        asked = message_id_of(given).position
+        at = asked if asked > EARLIEST else ledger.first_position
+    entries = messages = 0
+    first: Position | None = None
+    last: Position | None = None
+    while entries < SCANNED_ENTRIES_MAX and not ledger.is_after_last(at):
+        with storage_faults_told():
+            run = await ledger.read(at, SCANNED_AT_ONCE, SCANNED_BYTES_AT_ONCE)
+        if not run.entries:
+            break
+        for entry_id, payload in enumerate(run.entries, run.first_entry_id):
+            if not cursor.is_acked(run.ledger_id, entry_id):
+                last = Position(run.ledger_id, entry_id)
+                first = first or last
+                entries += 1
+                messages += _count(payload, run.payload_offset)
+        at = ledger.next_position(Position(run.ledger_id, run.first_entry_id + len(run.entries) - 1))
+    return {
+        "entries": entries,
+        "messages": messages,
+        "filterRejectedEntries": 0,
+        "filterAcceptedEntries": entries,
+        "filterRescheduledEntries": 0,
+        "filterRejectedMessages": 0,
+        "filterAcceptedMessages": messages,
+        "filterRescheduledMessages": 0,
+        "aborted": entries >= SCANNED_ENTRIES_MAX,
+        **({} if first is None else {"firstMessageId": str(first), "lastMessageId": str(last)}),
+    }
+
+
+def _count(payload: bytes, offset: int) -> int:
+    try:
+        return message_count(payload, offset)
+    except MalformedFrame:
+        return 1
+
+
+# --- a message as HTTP has it -----------------------------------------------------------------------------------------
+
+
+def _answer(found: "StoredMessage | None", missing: str) -> Text:
+    """Raises Refusal 404."""
+    if found is None:
+        raise Refusal(404, missing)
+    try:
+        metadata = parse_metadata(found.payload)
+        content = body(found.payload)
+    except MalformedFrame as error:
+        raise Refusal(500, f"The message {found.position} cannot be understood: {error}") from error
+    if metadata.compression != pb.NONE and not metadata.encryption_keys:
+        content = decompressed(content, metadata)
+    headers = {key: value for key, value in _headers(found.position, metadata, content).items() if value is not None}
+    return Text(content, headers=headers)
+
+
+def decompressed(content: bytes, metadata: pb.MessageMetadata) -> bytes:
+    """Raises Refusal 500."""
+    try:
+        return decompress(metadata.compression, content, metadata.uncompressed_size)
+    except MalformedFrame as error:
+        raise Refusal(500, f"The message cannot be decompressed: {error}") from error
+
+
+def _headers(position: Position, metadata: pb.MessageMetadata, content: bytes) -> dict[str, Any]:
+    """Values that are None are left out."""
+    single = not metadata.HasField("num_messages_in_batch")
+    properties = json.dumps({pair.key: pair.value for pair in metadata.properties}, separators=(",", ":"))
+    return {
+        "X-Pulsar-Message-ID": f"{position.ledger_id}:{position.entry_id}",
+        "X-Pulsar-PROPERTY": properties,
+        "X-Pulsar-publish-time": date(metadata.publish_time),
+        "X-Pulsar-event-time": date(metadata.event_time) if metadata.event_time else None,
+        "X-Pulsar-deliver-at-time": date(metadata.deliver_at_time) if metadata.deliver_at_time else None,
+        "X-Pulsar-num-batch-message": None if single else str(metadata.num_messages_in_batch),
+        "X-Pulsar-batch-size": None if single else str(len(content)),
+        "X-Pulsar-producer-name": _line(metadata.producer_name),
+        "X-Pulsar-sequence-id": str(metadata.sequence_id),
+        "X-Pulsar-partition-key": _line(metadata.partition_key) if metadata.HasField("partition_key") else None,
+        "X-Pulsar-partition-key-b64-encoded": "true" if metadata.partition_key_b64_encoded else None,
+        "X-Pulsar-compression": (
+            pb.CompressionType.Name(metadata.compression) if metadata.compression != pb.NONE else None
+        ),
+        "X-Pulsar-uncompressed-size": str(metadata.uncompressed_size) if metadata.compression != pb.NONE else None,
+        "X-Pulsar-null-value": "true" if metadata.null_value else None,
+        "X-Pulsar-null-partition-key": "true" if metadata.null_partition_key else None,
+        "X-Pulsar-Is-Encrypted": "true" if metadata.encryption_keys else "false",
+        "X-Pulsar-encryption-algo": _line(metadata.encryption_algo) if metadata.HasField("encryption_algo") else None,
+        "X-Pulsar-Base64-schema-version-b64encoded": _schema_version(metadata),
+        "X-Pulsar-PROPERTY-TOTAL-CHUNKS": _number(metadata, "num_chunks_from_msg"),
+        "X-Pulsar-PROPERTY-CHUNK-ID": _number(metadata, "chunk_id"),
+        "X-Pulsar-PROPERTY-TOTAL-CHUNK-MSG-SIZE": _number(metadata, "total_chunk_msg_size"),
+        "X-Pulsar-uuid": _line(metadata.uuid) if metadata.HasField("uuid") else None,
+        "X-Pulsar-marker-type": _number(metadata, "marker_type"),
+        "X-Pulsar-txnid-least-bits": _number(metadata, "txnid_least_bits"),
+        "X-Pulsar-txnid-most-bits": _number(metadata, "txnid_most_bits"),
+        "X-Pulsar-txn-uncommitted": "false",
+    }
+
+
+def _schema_version(metadata: pb.MessageMetadata) -> str | None:
+
+    return base64.b64encode(metadata.schema_version).decode() if metadata.HasField("schema_version") else None
+
+
+def _number(metadata: pb.MessageMetadata, field: str) -> str | None:
+    return str(getattr(metadata, field)) if metadata.HasField(field) else None  # type: ignore[arg-type]
+
+
+def _line(text: str) -> str:
+    """Without what would break a header, or pass for another one."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def date(time_ms: int) -> str:
+    """As Java prints an Instant: milliseconds only where there are some."""
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+    precision = "milliseconds" if time_ms % 1000 else "seconds"
+    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+ROUTES = (
+    Route("GET", f"{SUBSCRIPTION}/position/{{messagePosition}}", peek, topic("PEEK_MESSAGES")),
+    Route("POST", f"{SUBSCRIPTION}/analyzeBacklog", analyze, topic("CONSUME")),
+    Route("GET", f"{TOPIC}/ledger/{{ledgerId}}/entry/{{entryId}}", by_id, topic("PEEK_MESSAGES")),
+    Route("GET", f"{TOPIC}/examinemessage", examine, topic("PEEK_MESSAGES")),
+    Route("GET", f"{TOPIC}/messageid/{{timestamp}}", id_by_time, topic("PEEK_MESSAGES")),
+    Route("PUT", f"{TOPIC}/backlogSize", backlog_size, topic("GET_BACKLOG_SIZE")),
+)

@@ -1,0 +1,88 @@
+"""Deletes a namespace with what is left in it. Source: NamespacesBase.internalDeleteNamespaceAsync."""
+
+from typing import TYPE_CHECKING, Any
+
+from metadata import paths
+from metadata.errors import NoNodeError
+from metadata.store import MetadataStore
+from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.names import TopicName
+from server.admin import records
+from server.policies.namespaces import NamespaceNotFound
+from server.topic_list import is_system_topic
+from server.topics.deletion import delete_partitioned
+from server.web.calls import Refusal
+
+if TYPE_CHECKING:
+    from server.broker_context import BrokerContext
+    from server.topics.broker_service import BrokerService
+
+DOMAINS = ("persistent", "non-persistent")
+
+
+async def delete_namespace(broker: "BrokerContext", namespace: str, *, force: bool) -> None:
+    """Marks it first, so that no client creates a topic meanwhile; the system's own topics go in any case. Raises
+    Refusal 404, 409 when users' topics are in it, PulsarError, MetadataError."""
+    service = broker.service
+    if await service.policies.namespaces.get(namespace) is None:
+        raise Refusal(404, f"Namespace {namespace} does not exist.")
+    await _check_empty(service, namespace, force)
+    await _mark(service, namespace, True)
+    try:
+        await _check_empty(service, namespace, force)
+        await _delete_topics(service, namespace)
+    except BaseException:
+        await _mark(service, namespace, False)
+        raise
+    store = service.metadata
+    for path in (
+        f"{paths.PARTITIONED_TOPICS}/{namespace}",
+        f"{paths.MANAGED_LEDGERS}/{namespace}",
+        f"{paths.SCHEMAS}/{namespace}",
+        paths.local_policies_path(namespace),
+        paths.policies_path(namespace),
+    ):
+        await delete_tree(store, path)
+
+
+async def _check_empty(service: "BrokerService", namespace: str, force: bool) -> None:
+    if force:
+        return
+    names = [*await service.catalog.topics_of(namespace), *service.catalog.non_persistent_topics_of(namespace)]
+    for domain in DOMAINS:
+        names += await service.catalog.partitioned.names(namespace, domain)
+    if not all(is_system_topic(TopicName.parse(name)) for name in names):
+        raise Refusal(409, "Cannot delete non empty namespace")
+
+
+async def _mark(service: "BrokerService", namespace: str, deleted: bool) -> None:
+    def change(policies: dict[str, Any]) -> None:
+        policies["deleted"] = deleted
+
+    try:
+        await service.policies.namespaces.update(namespace, change)
+    except NamespaceNotFound:
+        raise Refusal(404, f"Namespace {namespace} does not exist.") from None
+
+
+async def _delete_topics(service: "BrokerService", namespace: str) -> None:
+    for domain in DOMAINS:
+        for name in await service.catalog.partitioned.names(namespace, domain):
+            await delete_partitioned(service, TopicName.parse(name), force=True)
+    names = [*await service.catalog.topics_of(namespace), *service.catalog.non_persistent_topics_of(namespace)]
+    # Topic policies stand in a topic of the system, which goes last.
+    for name in sorted(names, key=lambda each: is_system_topic(TopicName.parse(each))):
+        try:
+            await service.delete_topic(TopicName.parse(name), force=True)
+        except TopicNotFound:
+            continue
+
+
+async def delete_tree(store: MetadataStore, path: str) -> None:
+    """A record and all below it; nothing happens where there is none. Raises MetadataError."""
+    for child in await records.children(store, path):
+        await delete_tree(store, f"{path}/{child}")
+    try:
+        await store.delete(path)
+    except NoNodeError:
+        return

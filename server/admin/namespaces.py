@@ -1,0 +1,271 @@
+"""Namespaces: list, make, look at, delete; their topics; backlog and subscriptions of all topics in one.
+
+Sources: Namespaces, NamespacesBase; real answers of 4.0.7.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from metadata import paths
+from metadata.cluster_init import bundles_data, policies_value, to_json
+from metadata.errors import NodeExistsError
+from pulsar_proto.errors import PulsarError, TopicNotFound
+from pulsar_proto.names import NON_PERSISTENT, PERSISTENT, TopicName
+from server.admin import bodies, records
+from server.admin.bundles import bundles_of, topics_in
+from server.admin.namespace_deletion import delete_namespace
+from server.admin.paths import NAMESPACES, TOPICS, namespace_of
+from server.admin.policy_rows import NAMESPACE_ROWS
+from server.bundle_ranges import bundle_of, fault_of_boundaries
+from server.topic_list import is_system_topic
+from server.topics import backlog
+from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import TENANT_ADMIN, namespace
+
+if TYPE_CHECKING:
+    from server.topics.subscription import Subscription
+
+MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
+
+BUNDLES_MAX = 1 << 20
+"""Of a new namespace; more make its records too large to be stored."""
+
+TOPICS_AT_ONCE = 32
+"""Topics that a call about a whole namespace works on at the same time."""
+
+NOT_FOUND = "Namespace does not exist"
+
+
+async def list_of_tenant(call: Call) -> Answer:
+    tenant, store = call.parts["tenant"], call.broker.service.metadata
+    if await store.exists(paths.tenant_path(tenant)) is None:
+        raise Refusal(404, "Tenant not found")
+    return [f"{tenant}/{child}" for child in await records.children(store, paths.tenant_path(tenant))]
+
+
+async def get(call: Call) -> Answer:
+    """Its policies, with the bundles that it has now."""
+    name, service = namespace_of(call), call.broker.service
+    policies = await service.policies.namespaces.get(name)
+    if policies is None:
+        raise Refusal(404, NOT_FOUND)
+    boundaries = await bundles_of(service, name)
+    return {**policies, "bundles": {"boundaries": boundaries, "numBundles": len(boundaries) - 1}}
+
+
+async def create(call: Call) -> Answer:
+    name, service = namespace_of(call), call.broker.service
+    body = bodies.parse(call.body)
+    given = {} if body is bodies.ABSENT or body is None else bodies.obj(body)
+    tenant = await records.read(service.metadata, paths.tenant_path(call.parts["tenant"]))
+    if tenant is None:
+        raise Refusal(404, "Tenant does not exist")
+    if await service.policies.namespaces.get(name) is not None:
+        raise Refusal(409, "Namespace already exists")
+    policies = _new_policies(call, given, tenant)
+    try:
+        await service.metadata.create(paths.policies_path(name), to_json(policies))
+    except NodeExistsError:
+        raise Refusal(409, "Namespace already exists") from None
+    await service.policies.namespaces.get(name)
+    return NO_CONTENT
+
+
+def _new_policies(call: Call, given: dict[str, Any], tenant: dict[str, Any]) -> dict[str, Any]:
+    """A new namespace's record; of what is `given` the policies that exist. Raises Refusal."""
+    cluster = call.broker.cluster
+    policies: dict[str, Any] = json.loads(policies_value([cluster], auto_update_schema=True))
+    policies["bundles"] = _new_bundles(call, given.get("bundles"))
+    if given.get("replication_clusters"):
+        clusters = bodies.strings(given["replication_clusters"], "replication_clusters")
+        for each in clusters:
+            if each not in (tenant.get("allowedClusters") or ()):
+                raise Refusal(
+                    403,
+                    f"Cluster [{each}] is not in the list of allowed clusters list for tenant [{call.parts['tenant']}]",
+                )
+        policies["replication_clusters"] = clusters
+    for row in NAMESPACE_ROWS:
+        value = given.get(row.namespace_key)
+        if value is None:
+            continue
+        if row.per_cluster:
+            policies[row.namespace_key] = {each: row.read(rate) for each, rate in bodies.obj(value).items()}
+        else:
+            policies[row.namespace_key] = row.read(value)
+    for key in ("backlog_quota_map", "auth_policies", "allowed_clusters", "properties"):
+        if given.get(key):
+            policies[key] = given[key]
+    return policies
+
+
+def _new_bundles(call: Call, given: Any) -> dict[str, Any]:
+    value = {} if given is None else bodies.obj(given, "bundles")
+    count = bodies.integer(value.get("numBundles"), what="numBundles")
+    if value.get("boundaries"):
+        boundaries = bodies.strings(value["boundaries"], "boundaries")
+        fault = fault_of_boundaries(boundaries)
+        if fault is not None:
+            raise Refusal(400, fault)
+        return {"boundaries": boundaries, "numBundles": len(boundaries) - 1}
+    if not 0 <= count <= BUNDLES_MAX:
+        raise Refusal(
+            400, f"Invalid number of bundles. Number of bundles has to be in the range of (0, {BUNDLES_MAX}]."
+        )
+    return bundles_data(count or call.broker.service.settings.default_number_of_namespace_bundles)
+
+
+async def delete(call: Call) -> Answer:
+    force = call.flag("force")
+    if force and not call.broker.service.settings.force_delete_namespace_allowed:
+        raise Refusal(405, "Broker doesn't allow forced deletion of namespaces")
+    await delete_namespace(call.broker, namespace_of(call), force=force)
+    return NO_CONTENT
+
+
+# --- its topics -------------------------------------------------------------------------------------------------------
+
+
+async def topics(call: Call) -> Answer:
+    """`?mode=&includeSystemTopic=`."""
+    mode = call.query.get("mode", "PERSISTENT").upper()
+    if mode not in MODES:
+        raise Refusal(404, f"There is no mode {mode}")
+    listed = []
+    if mode != "NON_PERSISTENT":
+        listed += await _listed(call, PERSISTENT)
+    if mode != "PERSISTENT":
+        listed += await _listed(call, NON_PERSISTENT)
+    return listed
+
+
+async def topics_of_domain(call: Call) -> Answer:
+    """`?bundle=&includeSystemTopic=`."""
+    names = await _listed(call, call.parts["domain"])
+    bundle = call.query.get("bundle")
+    if not bundle:
+        return names
+    boundaries = await bundles_of(call.broker.service, namespace_of(call))
+    return [name for name in names if bundle_of(boundaries, name) == bundle]
+
+
+async def non_persistent_topics_of_bundle(call: Call) -> Answer:
+    return [name for name in await topics_in(call) if not TopicName.parse(name).is_persistent]
+
+
+async def partitioned_topics(call: Call) -> Answer:
+    name = namespace_of(call)
+    await _check_exists(call, name)
+    names = await call.broker.service.catalog.partitioned.names(name, call.parts["domain"])
+    return names if call.flag("includeSystemTopic") else without_system_topics(names)
+
+
+async def _listed(call: Call, domain: str) -> list[str]:
+    name, catalog = namespace_of(call), call.broker.service.catalog
+    await _check_exists(call, name)
+    names = await catalog.topics_of(name) if domain == PERSISTENT else catalog.non_persistent_topics_of(name)
+    return names if call.flag("includeSystemTopic") else without_system_topics(names)
+
+
+def without_system_topics(names: list[str]) -> list[str]:
+    return [name for name in names if not is_system_topic(TopicName.parse(name))]
+
+
+async def _check_exists(call: Call, name: str) -> None:
+    if not await call.broker.service.catalog.namespace_exists(name):
+        raise Refusal(404, NOT_FOUND)
+
+
+# --- all of its subscriptions -----------------------------------------------------------------------------------------
+
+
+async def clear_backlog(call: Call) -> Answer:
+    await _check_exists(call, namespace_of(call))
+    await _of_all(call, await call.broker.service.catalog.topics_of(namespace_of(call)), _clear)
+    return NO_CONTENT
+
+
+async def clear_backlog_of_bundle(call: Call) -> Answer:
+    await _of_all(call, await topics_in(call), _clear)
+    return NO_CONTENT
+
+
+async def unsubscribe(call: Call) -> Answer:
+    await _check_exists(call, namespace_of(call))
+    await _of_all(call, await call.broker.service.catalog.topics_of(namespace_of(call)), _unsubscribe)
+    return NO_CONTENT
+
+
+async def unsubscribe_of_bundle(call: Call) -> Answer:
+    await _of_all(call, await topics_in(call), _unsubscribe)
+    return NO_CONTENT
+
+
+async def _clear(subscription: "Subscription") -> None:
+    await backlog.clear(subscription)
+
+
+async def _unsubscribe(subscription: "Subscription") -> None:
+    if subscription.consumers:
+        raise Refusal(412, "Subscription has active connected consumers")
+    await subscription.delete()
+
+
+async def _of_all(call: Call, names: list[str], work: Callable[["Subscription"], Awaitable[None]]) -> None:
+    """Of users' persistent topics: of the subscription that the path names, or of all. The first fault is told after
+    the others are done."""
+    wanted = call.parts.get("subscription")
+    permits = asyncio.Semaphore(TOPICS_AT_ONCE)
+
+    async def one(name: TopicName) -> None:
+        async with permits:
+            try:
+                topic = await call.broker.service.get_topic(name, create=False)
+            except TopicNotFound:
+                return
+            for subscription in list(topic.subscriptions.values()):
+                if wanted in (None, subscription.name):
+                    await work(subscription)
+
+    parsed = [TopicName.parse(name) for name in without_system_topics(names)]
+    ended = await asyncio.gather(*(one(name) for name in parsed if name.is_persistent), return_exceptions=True)
+    for fault in ended:
+        if isinstance(fault, Refusal | PulsarError):
+            raise fault
+        if fault is not None:
+            raise RuntimeError(f"not done for every topic of {namespace_of(call)}") from fault
+
+
+ROUTES = (
+    Route("GET", "/admin/v2/namespaces/{tenant}", list_of_tenant, TENANT_ADMIN),
+    Route("GET", NAMESPACES, get, TENANT_ADMIN),
+    Route("PUT", NAMESPACES, create, TENANT_ADMIN),
+    Route("DELETE", NAMESPACES, delete, TENANT_ADMIN),
+    Route("GET", f"{NAMESPACES}/topics", topics, namespace("GET_TOPICS")),
+    Route("GET", TOPICS, topics_of_domain, namespace("GET_TOPICS")),
+    Route("GET", f"{TOPICS}/partitioned", partitioned_topics, namespace("GET_TOPICS")),
+    Route(
+        "GET",
+        "/admin/v2/non-persistent/{tenant}/{namespace}/{bundle}",
+        non_persistent_topics_of_bundle,
+        namespace("GET_BUNDLE"),
+    ),
+    Route("POST", f"{NAMESPACES}/clearBacklog", clear_backlog, namespace("CLEAR_BACKLOG")),
+    Route("POST", f"{NAMESPACES}/clearBacklog/{{subscription}}", clear_backlog, namespace("CLEAR_BACKLOG")),
+    Route("POST", f"{NAMESPACES}/{{bundle}}/clearBacklog", clear_backlog_of_bundle, namespace("CLEAR_BACKLOG")),
+    Route(
+        "POST",
+        f"{NAMESPACES}/{{bundle}}/clearBacklog/{{subscription}}",
+        clear_backlog_of_bundle,
+        namespace("CLEAR_BACKLOG"),
+    ),
+    Route("POST", f"{NAMESPACES}/unsubscribe/{{subscription}}", unsubscribe, namespace("UNSUBSCRIBE")),
+    Route(
+        "POST",
+        f"{NAMESPACES}/{{bundle}}/unsubscribe/{{subscription}}",
+        unsubscribe_of_bundle,
+        namespace("UNSUBSCRIBE"),
+    ),
+)

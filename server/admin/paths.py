@@ -1,0 +1,28 @@
+"""What a call's path names, checked as Apache checks it."""
+
+from pulsar_proto.errors import InvalidTopicName
+from pulsar_proto.names import NamespaceName, TopicName
+from server.web.calls import Call, Refusal
+
+NAMESPACES = "/admin/v2/namespaces/{tenant}/{namespace}"
+TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"
+TOPIC = f"{TOPICS}/{{topic}}"
+PERSISTENT_TOPIC = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+
+
+def namespace_of(call: Call) -> str:
+    """`tenant/namespace`. Raises Refusal 412."""
+    try:
+        name = NamespaceName.parse(f"{call.parts['tenant']}/{call.parts['namespace']}")
+    except InvalidTopicName:
+        raise Refusal(412, "Namespace name is not valid") from None
+    if {name.tenant, name.name} & {".", ".."}:
+        raise Refusal(412, "Namespace name is not valid")
+    return str(name)
+
+
+def topic_of(call: Call) -> TopicName:
+    """Raises InvalidTopicName."""
+    parts = call.parts
+    domain = parts.get("domain", "persistent")
+    return TopicName.parse(f"{domain}://{parts['tenant']}/{parts['namespace']}/{parts['topic']}")

@@ -1,0 +1,152 @@
+"""Who may do what in a namespace, on a topic, with a subscription.
+
+Sources: NamespacesBase.internalGrantPermissionOnNamespaceAsync, PersistentTopicsBase.internalGrantPermissionsOnTopic;
+real answers of 4.0.7.
+
+A name of an action that does not exist is refused (Apache stores null).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from server.admin import bodies
+from server.admin.namespace_policies import change_record, record_of
+from server.admin.paths import NAMESPACES, TOPIC, topic_of
+from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import TENANT_ADMIN, namespace
+
+ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
+MISSING = "Topic's namespace does not exist"
+
+Auth = dict[str, Any]
+"""`auth_policies` of a namespace's record."""
+
+
+async def of_namespace(call: Call) -> Answer:
+    return _auth(await record_of(call))["namespace_auth"]
+
+
+async def grant_on_namespace(call: Call) -> Answer:
+    actions = _actions(call)
+
+    def change(auth: Auth) -> None:
+        auth["namespace_auth"][call.parts["role"]] = actions
+
+    await _change(call, change)
+    return NO_CONTENT
+
+
+async def revoke_on_namespace(call: Call) -> Answer:
+    def change(auth: Auth) -> None:
+        auth["namespace_auth"].pop(call.parts["role"], None)
+
+    await _change(call, change)
+    return NO_CONTENT
+
+
+async def of_topic(call: Call) -> Answer:
+    """Those of the namespace with those of the topic, which outrank them."""
+    name = topic_of(call)
+    await _check_topic(call)
+    auth = _auth(await record_of(call))
+    return {**auth["namespace_auth"], **(auth["destination_auth"].get(name.full) or {})}
+
+
+async def grant_on_topic(call: Call) -> Answer:
+    """Those on a partitioned topic count for its partitions."""
+    name, actions = topic_of(call), _actions(call)
+    await _check_topic(call)
+
+    def change(auth: Auth) -> None:
+        auth["destination_auth"].setdefault(name.full, {})[call.parts["role"]] = actions
+
+    await _change(call, change)
+    return NO_CONTENT
+
+
+async def revoke_on_topic(call: Call) -> Answer:
+    name = topic_of(call)
+    await _check_topic(call)
+
+    def change(auth: Auth) -> None:
+        roles = auth["destination_auth"].get(name.full) or {}
+        roles.pop(call.parts["role"], None)
+        if not roles:
+            auth["destination_auth"].pop(name.full, None)
+
+    await _change(call, change)
+    return NO_CONTENT
+
+
+async def of_subscriptions(call: Call) -> Answer:
+    return _auth(await record_of(call))["subscription_auth_roles"]
+
+
+async def grant_on_subscription(call: Call) -> Answer:
+    roles = bodies.strings(bodies.present(bodies.parse(call.body)))
+
+    def change(auth: Auth) -> None:
+        auth["subscription_auth_roles"][call.parts["subscription"]] = roles
+
+    await _change(call, change)
+    return NO_CONTENT
+
+
+async def revoke_on_subscription(call: Call) -> Answer:
+    subscription, role = call.parts["subscription"], call.parts["role"]
+
+    def change(auth: Auth) -> None:
+        granted = auth["subscription_auth_roles"]
+        left = [each for each in granted.get(subscription) or () if each != role]
+        granted.pop(subscription, None)
+        if left:
+            granted[subscription] = left
+
+    await _change(call, change)
+    return NO_CONTENT
+
+
+async def _check_topic(call: Call) -> None:
+    """Raises TopicNotFound, Refusal 404."""
+    name, catalog = topic_of(call), call.broker.service.catalog
+    await catalog.check_namespace(name.namespace)
+    if await catalog.partitioned.get(name) is None and not await catalog.topic_exists(name):
+        raise Refusal(404, f"Topic {name.full} not found")
+
+
+def _actions(call: Call) -> list[str]:
+    return bodies.some_of(bodies.present(bodies.parse(call.body)), ACTIONS)
+
+
+def _auth(record: dict[str, Any]) -> Auth:
+    """A copy with all its parts."""
+    auth = record.get("auth_policies") or {}
+    parts = {
+        key: dict(auth.get(key) or {}) for key in ("namespace_auth", "destination_auth", "subscription_auth_roles")
+    }
+    parts["destination_auth"] = {topic: dict(roles or {}) for topic, roles in parts["destination_auth"].items()}
+    return {**auth, **parts}
+
+
+async def _change(call: Call, change: Callable[[Auth], None]) -> None:
+    def change_auth(record: dict[str, Any]) -> None:
+        auth = _auth(record)
+        change(auth)
+        record["auth_policies"] = auth
+
+    await change_record(call, change_auth, MISSING)
+
+
+_GET, _GRANT, _REVOKE = namespace("GET_PERMISSION"), namespace("GRANT_PERMISSION"), namespace("REVOKE_PERMISSION")
+
+ROUTES = (
+    Route("GET", f"{NAMESPACES}/permissions", of_namespace, _GET),
+    Route("POST", f"{NAMESPACES}/permissions/{{role}}", grant_on_namespace, _GRANT),
+    Route("DELETE", f"{NAMESPACES}/permissions/{{role}}", revoke_on_namespace, _REVOKE),
+    Route("GET", f"{NAMESPACES}/permissions/subscription", of_subscriptions, _GET),
+    Route("POST", f"{NAMESPACES}/permissions/subscription/{{subscription}}", grant_on_subscription, _GRANT),
+    Route("DELETE", f"{NAMESPACES}/permissions/{{subscription}}/{{role}}", revoke_on_subscription, _REVOKE),
+    Route("GET", f"{TOPIC}/permissions", of_topic, TENANT_ADMIN),
+    Route("POST", f"{TOPIC}/permissions/{{role}}", grant_on_topic, TENANT_ADMIN),
+    Route("DELETE", f"{TOPIC}/permissions/{{role}}", revoke_on_topic, TENANT_ADMIN),
+)

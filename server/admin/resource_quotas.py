@@ -1,0 +1,77 @@
+"""What a bundle is expected to need, for whoever spreads bundles over brokers; kept and not used here.
+
+Source: ResourceQuotasBase, ResourceQuotaCache; real answers of 4.0.7.
+"""
+
+from typing import Any
+
+from pulsar_proto.errors import TopicNotFound
+from server.admin import bodies, records
+from server.admin.bundles import checked_bundle
+from server.admin.namespace_deletion import delete_tree
+from server.admin.paths import namespace_of
+from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import SUPERUSER
+
+DEFAULT_PATH = "/loadbalance/resource-quota/default"
+QUOTAS = "/loadbalance/resource-quota/namespace"
+
+DEFAULT = {
+    "msgRateIn": 40.0,
+    "msgRateOut": 120.0,
+    "bandwidthIn": 100_000.0,
+    "bandwidthOut": 300_000.0,
+    "memory": 80.0,
+    "dynamic": True,
+}
+
+
+async def default(call: Call) -> Answer:
+    return await records.read(call.broker.service.metadata, DEFAULT_PATH) or DEFAULT
+
+
+async def set_default(call: Call) -> Answer:
+    quota = _quota(call)
+    await records.update(call.broker.service.metadata, DEFAULT_PATH, lambda held: held.update(quota), create=True)
+    return NO_CONTENT
+
+
+async def get(call: Call) -> Answer:
+    return await records.read(call.broker.service.metadata, await _path(call)) or await default(call)
+
+
+async def put(call: Call) -> Answer:
+    quota, path = _quota(call), await _path(call)
+    await records.update(call.broker.service.metadata, path, lambda held: held.update(quota), create=True)
+    return NO_CONTENT
+
+
+async def remove(call: Call) -> Answer:
+    await delete_tree(call.broker.service.metadata, await _path(call))
+    return NO_CONTENT
+
+
+async def _path(call: Call) -> str:
+    """Raises Refusal."""
+    try:
+        _, bundle = await checked_bundle(call)
+    except TopicNotFound:
+        raise Refusal(404, "Namespace does not exist") from None
+    return f"{QUOTAS}/{namespace_of(call)}/{bundle}"
+
+
+def _quota(call: Call) -> dict[str, Any]:
+    given = bodies.obj(bodies.present(bodies.parse(call.body)))
+    quota: dict[str, Any] = {key: bodies.number(given.get(key), key) for key in DEFAULT if key != "dynamic"}
+    return {**quota, "dynamic": bodies.boolean(given.get("dynamic"))}
+
+
+BUNDLE = "/admin/v2/resource-quotas/{tenant}/{namespace}/{bundle}"
+
+ROUTES = (
+    Route("GET", "/admin/v2/resource-quotas", default, SUPERUSER),
+    Route("POST", "/admin/v2/resource-quotas", set_default, SUPERUSER),
+    Route("GET", BUNDLE, get, SUPERUSER),
+    Route("POST", BUNDLE, put, SUPERUSER),
+    Route("DELETE", BUNDLE, remove, SUPERUSER),
+)

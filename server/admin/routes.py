@@ -1,0 +1,46 @@
+"""All calls of the web port. A resource is a module with `ROUTES`; each route says what it needs."""
+
+from server.admin import (
+    bookies,
+    brokers,
+    bundles,
+    clusters,
+    compaction,
+    lookup,
+    messages,
+    namespace_policies,
+    namespaces,
+    partitions,
+    permissions,
+    resource_quotas,
+    schemas,
+    subscriptions,
+    tenants,
+    topic_policies,
+    topic_stats,
+    topics,
+)
+from server.web.calls import Route
+
+RESOURCES = (
+    bookies,
+    brokers,
+    bundles,
+    clusters,
+    compaction,
+    lookup,
+    messages,
+    namespace_policies,
+    namespaces,
+    partitions,
+    permissions,
+    resource_quotas,
+    schemas,
+    subscriptions,
+    tenants,
+    topic_policies,
+    topic_stats,
+    topics,
+)
+
+ROUTES: tuple[Route, ...] = tuple(route for resource in RESOURCES for route in resource.ROUTES)

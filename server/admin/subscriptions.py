@@ -1,0 +1,321 @@
+"""Subscriptions of a topic: made, deleted, moved, and what is skipped or expired in them.
+
+Of a partitioned topic they are those of all its partitions. Sources: PersistentTopicsBase (internalCreateSubscription,
+internalDeleteSubscriptionAsync, internalResetCursorAsync, internalExpireMessagesForSinglePartition…); real answers of
+4.0.7. A subscription that does not exist is never made by a call about another thing (Apache does that).
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pulsar_proto.ids import EARLIEST, LATEST, Position
+from pulsar_proto.names import TopicName
+from server.admin import bodies
+from server.admin.paths import TOPIC, topic_of
+from server.admin.topics import check_local_cluster, loaded, partitions_of
+from server.topics import backlog
+from server.topics.stats import now_ms
+from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import topic
+
+if TYPE_CHECKING:
+    from server.topics.subscription import Subscription
+    from server.topics.topic import Topic
+
+REPLICATED = "pulsar.replicated.subscription"
+"""Property of the cursor's position: 1 where the subscription is replicated (it is kept, and nothing is done)."""
+
+SKIP_MAX = bodies.INT_MAX
+
+EXPIRY_BACKLOG_MIN = 1_000
+"""Entries: fewer are left to connected consumers, unless the first one is old enough
+(MINIMUM_BACKLOG_FOR_EXPIRY_CHECK)."""
+
+HINT = (
+    "If it's performed on a partitioned topic operation might succeeded on other partitions, please check stats of "
+    "individual partition."
+)
+
+
+class MessageId(NamedTuple):
+    """What a body says, as MessageIdImpl or ResetCursorData."""
+
+    position: Position
+    properties: dict[str, str]
+    is_excluded: bool = False
+    batch_index: int = -1
+
+
+async def topics_of(call: Call) -> "list[Topic]":
+    """The topic, or its partitions, loaded. Raises TopicNotFound."""
+    name = topic_of(call)
+    count = await partitions_of(call, name)
+    if not count:
+        return [await loaded(call)]
+    return [await call.broker.service.get_topic(name.partition(index), create=True) for index in range(count)]
+
+
+async def subscription_of(call: Call) -> "Subscription":
+    """Raises TopicNotFound, Refusal 404."""
+    return _named(await loaded(call), call.parts["subscription"])
+
+
+async def subscriptions_of(call: Call) -> "list[Subscription]":
+    """In the topic, or in each of its partitions. Raises TopicNotFound, Refusal 404."""
+    return [_named(each, call.parts["subscription"]) for each in await topics_of(call)]
+
+
+def _named(held: "Topic", name: str) -> "Subscription":
+    subscription = held.subscriptions.get(name)
+    if subscription is None:
+        raise Refusal(404, f"Subscription {name} not found for topic {held.name.full}")
+    return subscription
+
+
+async def refuse_partitioned(call: Call, reason: str) -> None:
+    """Raises Refusal 405, TopicNotFound."""
+    if await partitions_of(call, topic_of(call)):
+        raise Refusal(405, reason)
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+async def list_all(call: Call) -> Answer:
+    names: dict[str, None] = {}
+    for each in await topics_of(call):
+        names |= dict.fromkeys(each.subscriptions)
+    return sorted(names)
+
+
+async def create(call: Call) -> Answer:
+    """At the position of the body, else at the end. A missing topic is made where its namespace allows it."""
+    name, service, subscription = topic_of(call), call.broker.service, call.parts["subscription"]
+    wanted = message_id_of(bodies.parse(call.body))
+    await service.catalog.check_namespace(name.namespace)
+    await check_local_cluster(call, name)
+    if not name.is_persistent:
+        raise Refusal(400, "Create subscription on non-persistent topic can only be done through client")
+    count = await service.catalog.partitions_of(name, may_create=True)
+    held = []
+    for each in _parts(name, count):
+        create = await service.catalog.topic_exists(each) or await service.catalog.may_create(each)
+        held.append(await service.get_topic(each, create=create))
+    if all(subscription in one.subscriptions for one in held):
+        raise Refusal(409, "Subscription already exists for topic")
+    for one in held:
+        await _create(one, subscription, wanted, call.flag("replicated"))
+    return NO_CONTENT
+
+
+def _parts(name: TopicName, count: int) -> list[TopicName]:
+    return [name.partition(index) for index in range(count)] or [name]
+
+
+async def _create(held: "Topic", name: str, wanted: MessageId, replicated: bool) -> None:
+    if name in held.subscriptions:
+        return
+    ends = wanted.position in (EARLIEST, LATEST)
+    made = await held.create_subscription(name, wanted.position if ends else LATEST, wanted.properties)
+    if not ends:
+        await made.reset(wanted.position)
+    if replicated:
+        made.cursor.position_properties = {**made.cursor.position_properties, REPLICATED: 1}
+
+
+async def delete(call: Call) -> Answer:
+    """`?force=` disconnects consumers."""
+    force = call.flag("force")
+    held = await topics_of(call)
+    name = call.parts["subscription"]
+    found = [each.subscriptions[name] for each in held if name in each.subscriptions]
+    if not found:
+        if topic_of(call).full != held[0].name.full:
+            raise Refusal(404, "Subscription not found")
+        _named(held[0], name)
+    for subscription in found:
+        if subscription.consumers and not force:
+            raise Refusal(412, "Subscription has active connected consumers")
+    for subscription in found:
+        await subscription.delete()
+    return NO_CONTENT
+
+
+async def properties(call: Call) -> Answer:
+    merged: dict[str, str] = {}
+    for subscription in await subscriptions_of(call):
+        merged |= subscription.cursor.properties
+    return merged
+
+
+async def set_properties(call: Call) -> Answer:
+    """In place of those that it has."""
+    body = bodies.parse(call.body)
+    given = {} if body is bodies.ABSENT or body is None else bodies.string_map(body)
+    for subscription in await subscriptions_of(call):
+        await subscription.cursor.set_properties(given)
+    return NO_CONTENT
+
+
+async def replicated(call: Call) -> Answer:
+    return {each.topic.name.full: _is_replicated(each) for each in await subscriptions_of(call)}
+
+
+async def set_replicated(call: Call) -> Answer:
+    wanted = bodies.boolean(bodies.present(bodies.parse(call.body)))
+    for subscription in await subscriptions_of(call):
+        held = {key: value for key, value in subscription.cursor.position_properties.items() if key != REPLICATED}
+        subscription.cursor.position_properties = {**held, REPLICATED: 1} if wanted else held
+    return NO_CONTENT
+
+
+def _is_replicated(subscription: "Subscription") -> bool:
+    return subscription.cursor.position_properties.get(REPLICATED) == 1
+
+
+# --- moved ------------------------------------------------------------------------------------------------------------
+
+
+async def skip(call: Call) -> Answer:
+    await refuse_partitioned(call, "Skip messages on a partitioned topic is not allowed")
+    await backlog.skip(await subscription_of(call), number_of(call, "count", SKIP_MAX))
+    return NO_CONTENT
+
+
+async def skip_all(call: Call) -> Answer:
+    for subscription in await subscriptions_of(call):
+        await backlog.clear(subscription)
+    return NO_CONTENT
+
+
+async def reset_to_time(call: Call) -> Answer:
+    timestamp = number_of(call, "timestamp", bodies.LONG_MAX)
+    for subscription in await subscriptions_of(call):
+        await subscription.reset_to_time(timestamp)
+    return NO_CONTENT
+
+
+async def reset_to_position(call: Call) -> Answer:
+    wanted = message_id_of(bodies.present(bodies.parse(call.body)))
+    await refuse_partitioned(call, "Reset-cursor at position is not allowed for partitioned-topic")
+    subscription = await subscription_of(call)
+    position = wanted.position
+    if wanted.is_excluded and position not in (EARLIEST, LATEST):
+        position = Position(position.ledger_id, position.entry_id + 1)
+    await subscription.reset(position)
+    return NO_CONTENT
+
+
+# --- expired ----------------------------------------------------------------------------------------------------------
+
+
+async def expire(call: Call) -> Answer:
+    """What is older than so many seconds. Raises Refusal 409 where there is nothing to be done."""
+    seconds = number_of(call, "seconds", bodies.INT_MAX)
+    for subscription in await subscriptions_of(call):
+        await _expire(subscription, seconds)
+    return NO_CONTENT
+
+
+async def expire_all(call: Call) -> Answer:
+    seconds = number_of(call, "seconds", bodies.INT_MAX)
+    refusal = None
+    for held in await topics_of(call):
+        for subscription in list(held.subscriptions.values()):
+            try:
+                await _expire(subscription, seconds)
+            except Refusal as error:
+                refusal = error
+    if refusal is not None:
+        raise refusal
+    return NO_CONTENT
+
+
+async def _expire(subscription: "Subscription", seconds: int) -> None:
+    waiting = subscription.cursor.backlog
+    expired = await backlog.expire_older(subscription, seconds, now_ms()) if waiting else 0
+    nearly_caught_up = bool(subscription.consumers) and waiting < EXPIRY_BACKLOG_MIN and not expired
+    if not waiting or nearly_caught_up:
+        raise Refusal(
+            409,
+            f"Expire message by timestamp not issued on topic {subscription.topic.name.full} for subscription "
+            f"{subscription.name} due to ongoing message expiration not finished or subscription almost catch  up. "
+            + HINT,
+        )
+
+
+async def expire_to_position(call: Call) -> Answer:
+    wanted = message_id_of(bodies.present(bodies.parse(call.body)))
+    await refuse_partitioned(call, "Expire message at position is not supported for partitioned-topic")
+    subscription = await subscription_of(call)
+    if subscription.topic.ledger.is_after_last(wanted.position):
+        raise Refusal(
+            409,
+            f"Expire message by position not issued on topic {subscription.topic.name.full} for subscription "
+            f"{subscription.name} due to ongoing message expiration not finished or invalid message position "
+            "provided.",
+        )
+    position = wanted.position
+    if wanted.is_excluded:
+        position = subscription.topic.ledger.previous_position(position)
+    await backlog.expire_upto(subscription, position)
+    return NO_CONTENT
+
+
+# --- what calls say ---------------------------------------------------------------------------------------------------
+
+
+def number_of(call: Call, part: str, most: int) -> int:
+    """A number in the path. Raises Refusal 400."""
+    return bodies.integer(call.parts[part], most, part)
+
+
+def message_id_of(body: Any) -> MessageId:
+    """`"earliest"` and `"latest"` count too. Raises Refusal 400."""
+    if body is bodies.ABSENT or body is None or body == "latest":
+        return MessageId(LATEST, {})
+    if body == "earliest":
+        return MessageId(EARLIEST, {})
+    given = bodies.obj(body)
+    if "ledgerId" not in given and "entryId" not in given:
+        return MessageId(LATEST, _properties(given))
+    ledger_id = bodies.integer(given.get("ledgerId"), bodies.LONG_MAX, "ledgerId")
+    entry_id = bodies.integer(given.get("entryId"), bodies.LONG_MAX, "entryId")
+    position = Position(ledger_id, entry_id)
+    if ledger_id == LATEST.ledger_id:
+        position = LATEST
+    elif ledger_id < 0:
+        position = EARLIEST
+    index = bodies.integer(-1 if given.get("batchIndex") is None else given["batchIndex"], what="batchIndex")
+    excluded = bodies.boolean(given.get("isExcluded", given.get("excluded")), "isExcluded")
+    return MessageId(position, _properties(given), excluded, index)
+
+
+def _properties(given: dict[str, Any]) -> dict[str, str]:
+    return {} if given.get("properties") is None else bodies.string_map(given["properties"], "properties")
+
+
+SUBSCRIPTION = f"{TOPIC}/subscription/{{subscription}}"
+
+ROUTES = (
+    Route("GET", f"{TOPIC}/subscriptions", list_all, topic("GET_SUBSCRIPTIONS")),
+    Route("PUT", SUBSCRIPTION, create, topic("SUBSCRIBE")),
+    Route("DELETE", SUBSCRIPTION, delete, topic("UNSUBSCRIBE")),
+    Route("GET", f"{SUBSCRIPTION}/properties", properties, topic("CONSUME")),
+    Route("PUT", f"{SUBSCRIPTION}/properties", set_properties, topic("CONSUME")),
+    Route(
+        "GET", f"{SUBSCRIPTION}/replicatedSubscriptionStatus", replicated, topic("GET_REPLICATED_SUBSCRIPTION_STATUS")
+    ),
+    Route(
+        "POST",
+        f"{SUBSCRIPTION}/replicatedSubscriptionStatus",
+        set_replicated,
+        topic("SET_REPLICATED_SUBSCRIPTION_STATUS"),
+    ),
+    Route("POST", f"{SUBSCRIPTION}/skip/{{count}}", skip, topic("SKIP")),
+    Route("POST", f"{SUBSCRIPTION}/skip_all", skip_all, topic("SKIP")),
+    Route("POST", f"{SUBSCRIPTION}/resetcursor/{{timestamp}}", reset_to_time, topic("RESET_CURSOR")),
+    Route("POST", f"{SUBSCRIPTION}/resetcursor", reset_to_position, topic("RESET_CURSOR")),
+    Route("POST", f"{SUBSCRIPTION}/expireMessages/{{seconds}}", expire, topic("EXPIRE_MESSAGES")),
+    Route("POST", f"{SUBSCRIPTION}/expireMessages", expire_to_position, topic("EXPIRE_MESSAGES")),
+    Route("POST", f"{TOPIC}/all_subscription/expireMessages/{{seconds}}", expire_all, topic("EXPIRE_MESSAGES")),
+)

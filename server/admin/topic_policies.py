@@ -1,0 +1,265 @@
+"""The policies of a topic: one call to look, one to set, one to remove for each row of `policy_rows`, and the few that
+are more than a value. `?isGlobal=true` is about the set for all clusters, `?applied=true` about what holds.
+
+Sources: PersistentTopics, PersistentTopicsBase; real answers of 4.0.7.
+"""
+
+from functools import partial
+from typing import Any
+
+from pulsar_proto.names import TopicName
+from server.admin import bodies, policy_shapes
+from server.admin.namespace_policies import quota_type
+from server.admin.paths import TOPIC, namespace_of, topic_of
+from server.admin.policy_rows import TOPIC_ROWS, TopicRow
+from server.policies.values import BacklogQuota
+from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import topic_policy
+
+TOO_LITTLE_RETAINED = (
+    "Retention Quota must exceed configured backlog quota for topic. Please increase retention quota and retry"
+)
+
+
+async def checked_topic(call: Call) -> TopicName:
+    """The topic, loaded with its policies; only persistent ones have any. Raises TopicNotFound, Refusal."""
+    name, service = topic_of(call), call.broker.service
+    await service.catalog.check_namespace(name.namespace)
+    if name.is_partition:
+        raise Refusal(412, "Not allowed to set/get topic policy for a partition")
+    known = name.is_persistent and (
+        await service.catalog.partitioned.get(name) is not None or await service.catalog.topic_exists(name)
+    )
+    if not known:
+        raise Refusal(404, f"Topic {name.full} not found")
+    await service.policies.load(name)
+    return name
+
+
+async def _get(row: TopicRow, call: Call) -> Answer:
+    name = await checked_topic(call)
+    policies = call.broker.service.policies
+    if call.flag("applied"):
+        if row.path == "persistence":
+            return _applied_persistence(call, name)
+        if row.applied is not None:
+            return row.applied(policies.of(name))
+    held = policies.topics.get(name, is_global=call.flag("isGlobal"))
+    if row.keys is not None:
+        values = {member: held.get(key) for member, key in row.keys.items()}
+        return row.absent if None in values.values() else values
+    value = held.get(row.topic_key)
+    return row.absent if value is None else value
+
+
+def _applied_persistence(call: Call, name: TopicName) -> Answer:
+    held = call.broker.service.policies.of(name).persistence
+    config = call.broker.service.managed_ledger_config
+    ensemble, write, ack = config.quorums
+    return {
+        "bookkeeperEnsemble": held.ensemble if held else ensemble,
+        "bookkeeperWriteQuorum": held.write_quorum if held else write,
+        "bookkeeperAckQuorum": held.ack_quorum if held else ack,
+        "managedLedgerMaxMarkDeleteRate": (
+            held.mark_delete_rate if held else config.managed_ledger_default_mark_delete_rate_limit
+        ),
+    }
+
+
+async def _set(row: TopicRow, call: Call) -> Answer:
+    body: Any = call.query.get(row.query, bodies.ABSENT) if row.query else bodies.parse(call.body)
+    if row.needs_body:
+        bodies.present(body)
+    name = await checked_topic(call)
+    value = row.read(None if body is bodies.ABSENT else body)
+    row.check(value)
+    if row.path == "retention":
+        quota = call.broker.service.policies.of(name).backlog_quotas.destination_storage
+        if not policy_shapes.retention_exceeds_quota(value, {"limitSize": quota.limit}):
+            raise Refusal(412, TOO_LITTLE_RETAINED)
+    await _change(call, name, row, value)
+    return NO_CONTENT
+
+
+async def _remove(row: TopicRow, call: Call) -> Answer:
+    await _change(call, await checked_topic(call), row, None)
+    return NO_CONTENT
+
+
+async def _change(call: Call, name: TopicName, row: TopicRow, value: Any) -> None:
+    def change(policies: dict[str, Any]) -> None:
+        if row.keys is None:
+            put(policies, row.topic_key, value)
+            return
+        for member, key in row.keys.items():
+            put(policies, key, None if value is None else value[member])
+
+    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+
+
+def put(policies: dict[str, Any], key: str, value: Any) -> None:
+    """None removes it."""
+    if value is None:
+        policies.pop(key, None)
+    else:
+        policies[key] = value
+
+
+def _routes_of(row: TopicRow) -> list[Route]:
+    path, write = f"{TOPIC}/{row.path}", topic_policy(row.name, write=True)
+    routes = [
+        Route("GET", path, partial(_get, row), topic_policy(row.name, write=False)),
+        Route(row.method, path, partial(_set, row), write),
+    ]
+    if row.removable:
+        routes.append(Route("DELETE", path, partial(_remove, row), write))
+    return routes
+
+
+# --- backlog quotas ---------------------------------------------------------------------------------------------------
+
+
+async def backlog_quotas(call: Call) -> Answer:
+    name = await checked_topic(call)
+    policies = call.broker.service.policies
+    held: dict[str, Any] = dict(policies.topics.get(name, is_global=call.flag("isGlobal")).get("backLogQuotaMap") or {})
+    if call.flag("applied"):
+        quotas = policies.of(name).backlog_quotas
+        held.setdefault("destination_storage", _quota(quotas.destination_storage.limit, -1, quotas.destination_storage))
+        held.setdefault(
+            "message_age", _quota(quotas.destination_storage.limit, quotas.message_age.limit, quotas.message_age)
+        )
+    return held
+
+
+def _quota(size: int, seconds: int, quota: BacklogQuota) -> dict[str, Any]:
+    return {"limit": size, "limitSize": size, "limitTime": seconds, "policy": quota.policy}
+
+
+async def set_backlog_quota(call: Call) -> Answer:
+    kind, body = quota_type(call), bodies.parse(call.body)
+    name = await checked_topic(call)
+    quota = policy_shapes.backlog_quota(None if body is bodies.ABSENT else body, namespace_of(call))
+
+    def change(policies: dict[str, Any]) -> None:
+        if not policy_shapes.retention_exceeds_quota(policies.get("retentionPolicies"), quota):
+            raise Refusal(412, TOO_LITTLE_RETAINED)
+        policies["backLogQuotaMap"] = {**(policies.get("backLogQuotaMap") or {}), kind: quota}
+
+    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+    return NO_CONTENT
+
+
+async def remove_backlog_quota(call: Call) -> Answer:
+    kind, name = quota_type(call), await checked_topic(call)
+
+    def change(policies: dict[str, Any]) -> None:
+        quotas = policies.get("backLogQuotaMap") or {}
+        policies["backLogQuotaMap"] = {each: quota for each, quota in quotas.items() if each != kind}
+
+    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+    return NO_CONTENT
+
+
+# --- one subscription's dispatch rate ---------------------------------------------------------------------------------
+
+_DISPATCH_RATE = next(row for row in TOPIC_ROWS if row.path == "dispatchRate")
+
+
+async def subscription_rate(call: Call) -> Answer:
+    name = await checked_topic(call)
+    policies = call.broker.service.policies
+    held = policies.topics.get(name, is_global=call.flag("isGlobal")).get("subscriptionPolicies") or {}
+    value = (held.get(call.parts["subscription"]) or {}).get("dispatchRate")
+    if value is None and call.flag("applied"):
+        rate = policies.of(name).dispatch_rate_of(call.parts["subscription"])
+        return {
+            "dispatchThrottlingRateInMsg": rate.messages,
+            "dispatchThrottlingRateInByte": rate.bytes,
+            "relativeToPublishRate": rate.relative_to_publish_rate,
+            "ratePeriodInSecond": rate.period_seconds,
+        }
+    return EMPTY if value is None else value
+
+
+async def set_subscription_rate(call: Call) -> Answer:
+    name, body = await checked_topic(call), bodies.parse(call.body)
+    await _change_subscription_rate(call, name, _DISPATCH_RATE.read(None if body is bodies.ABSENT else body))
+    return NO_CONTENT
+
+
+async def remove_subscription_rate(call: Call) -> Answer:
+    await _change_subscription_rate(call, await checked_topic(call), None)
+    return NO_CONTENT
+
+
+async def _change_subscription_rate(call: Call, name: TopicName, rate: Any) -> None:
+    subscription = call.parts["subscription"]
+
+    def change(policies: dict[str, Any]) -> None:
+        held = {key: each for key, each in (policies.get("subscriptionPolicies") or {}).items() if key != subscription}
+        if rate is not None:
+            held[subscription] = {"dispatchRate": rate}
+        policies["subscriptionPolicies"] = held
+
+    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+
+
+# --- replication, and all of them -------------------------------------------------------------------------------------
+
+
+async def replication(call: Call) -> Answer:
+    name = await checked_topic(call)
+    policies = call.broker.service.policies
+    clusters = policies.topics.get(name, is_global=call.flag("isGlobal")).get("replicationClusters")
+    if clusters is None and call.flag("applied"):
+        clusters = (await policies.namespaces.get(name.namespace) or {}).get("replication_clusters")
+    return EMPTY if clusters is None else clusters
+
+
+async def set_replication(call: Call) -> Answer:
+    clusters = bodies.strings(bodies.present(bodies.parse(call.body)))
+    name = await checked_topic(call)
+    if not clusters:
+        raise Refusal(412, "ClusterIds should not be null or empty")
+    if call.broker.cluster not in clusters:
+        raise Refusal(412, "Can not remove local cluster from the local topic-level replication clusters policy")
+
+    def change(policies: dict[str, Any]) -> None:
+        policies["replicationClusters"] = clusters
+
+    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+    return NO_CONTENT
+
+
+async def remove_replication(call: Call) -> Answer:
+    name = await checked_topic(call)
+    await call.broker.service.policies.topics.update(
+        name, lambda policies: put(policies, "replicationClusters", None), is_global=call.flag("isGlobal")
+    )
+    return NO_CONTENT
+
+
+async def remove_all(call: Call) -> Answer:
+    await call.broker.service.policies.topics.delete(await checked_topic(call))
+    return NO_CONTENT
+
+
+def _of(path: str, name: str, get: Any, put_with: Any, remove: Any) -> list[Route]:
+    write = topic_policy(name, write=True)
+    return [
+        Route("GET", f"{TOPIC}/{path}", get, topic_policy(name, write=False)),
+        Route("POST", f"{TOPIC}/{path}", put_with, write),
+        Route("DELETE", f"{TOPIC}/{path}", remove, write),
+    ]
+
+
+ROUTES = (
+    *(route for row in TOPIC_ROWS for route in _routes_of(row)),
+    Route("GET", f"{TOPIC}/backlogQuotaMap", backlog_quotas, topic_policy("BACKLOG", write=False)),
+    Route("POST", f"{TOPIC}/backlogQuota", set_backlog_quota, topic_policy("BACKLOG", write=True)),
+    Route("DELETE", f"{TOPIC}/backlogQuota", remove_backlog_quota, topic_policy("BACKLOG", write=True)),
+    *_of("{subscription}/dispatchRate", "RATE", subscription_rate, set_subscription_rate, remove_subscription_rate),
+    *_of("replication", "REPLICATION", replication, set_replication, remove_replication),
+    Route("DELETE", f"{TOPIC}/policies", remove_all, topic_policy("ALL", write=True)),
+)

@@ -1,0 +1,189 @@
+"""What is going on in a topic, and in a partitioned one as a whole. Source: PersistentTopicsBase.internalGetStatsAsync,
+internalGetPartitionedStats; TopicStatsImpl.add; real answers of 4.0.7."""
+
+from typing import Any
+
+from metadata import paths
+from metadata.store import Stat
+from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.ids import signed64
+from pulsar_proto.managed_record import parse_managed_cursor_info
+from pulsar_proto.names import TopicName, decode_local
+from server.admin import records
+from server.admin.paths import TOPIC, topic_of
+from server.admin.topics import loaded, loaded_of_any_domain, message_id, partitions_of
+from server.topics.partitioned import PartitionedTopic
+from server.topics.stats_json import iso_time
+from server.web.calls import Answer, Call, Refusal, Route
+from server.web.needs import topic
+from storage.managed.list_record import parse_list
+
+LARGEST = ("lastPublishTimeStamp", "oldestBacklogMessageAgeSeconds", "backlogQuotaLimitSize", "backlogQuotaLimitTime")
+"""Numbers of which the partitioned topic has the largest, not the sum."""
+
+
+async def stats(call: Call) -> Answer:
+    return _shown(call, (await loaded_of_any_domain(call)).stats())
+
+
+def _shown(call: Call, answer: dict[str, Any]) -> dict[str, Any]:
+    """Without what the call leaves out, and with what only the broker knows."""
+    answer["ownerBroker"] = call.broker.broker_id
+    if call.flag("excludePublishers"):
+        answer["publishers"] = []
+    if call.flag("excludeConsumers"):
+        for subscription in answer["subscriptions"].values():
+            subscription["consumers"] = []
+    return answer
+
+
+async def internal_stats(call: Call) -> Answer:
+    return (await loaded_of_any_domain(call)).internal_stats()
+
+
+async def partitioned_stats(call: Call) -> Answer:
+    """`?perPartition=` (true by default)."""
+    record = await _record(call)
+    name = topic_of(call)
+    total: dict[str, Any] = {}
+    partitions: dict[str, Any] = {}
+    for index in range(record.partitions):
+        each = name.partition(index)
+        answer = _shown(call, (await call.broker.service.get_any(each, create=True)).stats())
+        partitions[each.full] = answer
+        _add(total, answer)
+    total.pop("ownerBroker", None)
+    total["metadata"] = _metadata(record)
+    total["partitions"] = partitions if call.flag("perPartition", True) else {}
+    return total
+
+
+def _add(total: dict[str, Any], other: dict[str, Any]) -> None:
+    """Numbers add up, lists join, objects go member by member; of the rest the first one stays."""
+    for key, value in other.items():
+        known = total.get(key)
+        if known is None:
+            total[key] = _copy(value)
+        elif isinstance(value, bool) or isinstance(known, bool):
+            total[key] = known or value
+        elif isinstance(value, int | float) and isinstance(known, int | float):
+            total[key] = max(known, value) if key in LARGEST else known + value
+        elif isinstance(value, list) and isinstance(known, list):
+            known.extend(value)
+        elif isinstance(value, dict) and isinstance(known, dict):
+            _add(known, value)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(each) for key, each in value.items()}
+    return list(value) if isinstance(value, list) else value
+
+
+async def partitioned_internal_stats(call: Call) -> Answer:
+    record = await _record(call)
+    name = topic_of(call)
+    partitions = {}
+    for index in range(record.partitions):
+        each = name.partition(index)
+        partitions[each.full] = (await call.broker.service.get_any(each, create=True)).internal_stats()
+    return {"metadata": _metadata(record), "partitions": partitions}
+
+
+async def _record(call: Call) -> PartitionedTopic:
+    name, catalog = topic_of(call), call.broker.service.catalog
+    await catalog.check_namespace(name.namespace)
+    record = await catalog.partitioned.get(name)
+    if record is None:
+        raise Refusal(404, f"Partitioned Topic {name.full} not found")
+    return record
+
+
+def _metadata(record: PartitionedTopic) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"partitions": record.partitions, "deleted": record.deleted}
+    if record.properties is not None:
+        metadata["properties"] = dict(record.properties)
+    return metadata
+
+
+async def last_message_id(call: Call) -> Answer:
+    name = topic_of(call)
+    if not name.is_persistent:
+        raise Refusal(405, "GetLastMessageId on a non-persistent topic is not allowed")
+    if await partitions_of(call, name):
+        raise TopicNotFound(f"Topic {name.full} not found")
+    held = await loaded(call)
+    position, batch_index = await held.last_message_id()
+    answer = message_id(position, held.name.partition_index, batch_index)
+    if batch_index >= 0:
+        answer |= {"outstandingAcksInSameBatch": 0, "originalBatchSize": 0}
+    return answer
+
+
+async def internal_info(call: Call) -> Answer:
+    """What the metadata store holds of the topic, or of each partition."""
+    name = topic_of(call)
+    count = await partitions_of(call, name)
+    if not count:
+        return await _info(call, name)
+    infos = {}
+    for index in range(count):
+        each = name.partition(index)
+        infos[each.full] = await _info(call, each)
+    return {"version": 0, "partitions": infos}
+
+
+async def _info(call: Call, name: TopicName) -> dict[str, Any]:
+    store, path = call.broker.service.metadata, paths.managed_ledger_path(name.managed_ledger_name)
+    record = await store.get(path)
+    if record is None:
+        raise TopicNotFound(f"Topic {name.full} not found")
+    stored = parse_list(record.value)
+    info: dict[str, Any] = _dates(record.stat)
+    info["ledgers"] = []
+    for ledger in stored.ledgers:
+        sizes = {"entries": ledger.entries, "size": ledger.size} if ledger.entries else {}
+        info["ledgers"].append(
+            {
+                "ledgerId": ledger.ledger_id,
+                **sizes,
+                "timestamp": ledger.closed_ms,
+                "isOffloaded": ledger.offloaded_only,
+            }
+        )
+    if stored.terminated is not None:
+        info["terminatedPosition"] = {"ledgerId": stored.terminated.ledger_id, "entryId": stored.terminated.entry_id}
+    if stored.properties:
+        info["properties"] = dict(stored.properties)
+    info["cursors"] = {}
+    for child in await records.children(store, path):
+        node = await store.get(f"{path}/{child}")
+        if node is not None:
+            cursor = parse_managed_cursor_info(node.value)
+            info["cursors"][decode_local(child)] = {
+                **_dates(node.stat),
+                "cursorsLedgerId": cursor.cursorsLedgerId,
+                "markDelete": {
+                    "ledgerId": cursor.markDeleteLedgerId,
+                    "entryId": signed64(cursor.markDeleteEntryId),
+                },
+            }
+    return info
+
+
+def _dates(stat: Stat) -> dict[str, Any]:
+    return {
+        "version": stat.version,
+        "creationDate": iso_time(stat.created_ms),
+        "modificationDate": iso_time(stat.modified_ms),
+    }
+
+
+ROUTES = (
+    Route("GET", f"{TOPIC}/stats", stats, topic("GET_STATS")),
+    Route("GET", f"{TOPIC}/internalStats", internal_stats, topic("GET_STATS")),
+    Route("GET", f"{TOPIC}/partitioned-stats", partitioned_stats, topic("GET_STATS")),
+    Route("GET", f"{TOPIC}/partitioned-internalStats", partitioned_internal_stats, topic("GET_STATS")),
+    Route("GET", f"{TOPIC}/internal-info", internal_info, topic("GET_METADATA")),
+    Route("GET", f"{TOPIC}/lastMessageId", last_message_id, topic("PEEK_MESSAGES")),
+)

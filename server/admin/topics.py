@@ -1,0 +1,255 @@
+"""Topics: made, deleted, unloaded, terminated, and their properties.
+
+Sources: PersistentTopics, NonPersistentTopics, PersistentTopicsBase; real answers of 4.0.7.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.ids import Position
+from pulsar_proto.names import TopicName
+from server.admin import bodies
+from server.admin.paths import TOPIC, topic_of
+from server.topic_list import is_system_topic
+from server.topics.broker_service import TopicBusy
+from server.topics.stats import now_ms
+from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import namespace, topic
+
+if TYPE_CHECKING:
+    from server.topics.base_topic import BaseTopic
+    from server.topics.topic import Topic
+
+PROPERTIES_MAX = 1_000
+"""Of one topic: they stand in its record."""
+
+OWN_PROPERTIES = ("pulsar.topic.epoch", "index", "max_local_txn_id")
+"""The server keeps these beside the user's."""
+
+EXISTS = "This topic already exists"
+
+
+async def loaded(call: Call) -> "Topic":
+    """The call's topic, loaded where it exists. Raises TopicNotFound."""
+    name, service = topic_of(call), call.broker.service
+    await service.catalog.check_namespace(name.namespace)
+    if name.is_partition and name.full not in service.topics:
+        record = await service.catalog.partitioned.get(name.base)
+        if record is not None and name.partition_index >= record.partitions:
+            raise TopicNotFound("Topic partitions were not yet created")
+    return await service.get_topic(name, create=False)
+
+
+async def loaded_of_any_domain(call: Call) -> "BaseTopic":
+    """As `loaded`, of a non-persistent topic too."""
+    name = topic_of(call)
+    if name.is_persistent:
+        return await loaded(call)
+    await call.broker.service.catalog.check_namespace(name.namespace)
+    return await call.broker.service.get_any(name, create=False)
+
+
+async def partitions_of(call: Call, name: TopicName) -> int:
+    """0: it is not partitioned. Raises TopicNotFound for a namespace that does not exist."""
+    await call.broker.service.catalog.check_namespace(name.namespace)
+    record = await call.broker.service.catalog.partitioned.get(name)
+    return 0 if record is None else record.partitions
+
+
+async def check_local_cluster(call: Call, name: TopicName) -> None:
+    """A namespace is used only where it is replicated to. Raises Refusal 412."""
+    record = await call.broker.service.policies.namespaces.get(name.namespace)
+    clusters = (record or {}).get("replication_clusters")
+    if clusters and call.broker.cluster not in clusters:
+        raise Refusal(
+            412,
+            f"Namespace missing local cluster name in clusters list: local_cluster={call.broker.cluster} "
+            f"ns={name.namespace} clusters=[{', '.join(clusters)}]",
+        )
+
+
+async def check_new(call: Call, name: TopicName) -> None:
+    """Raises TopicNotFound for the namespace, Refusal 409 for a topic that is there."""
+    catalog = call.broker.service.catalog
+    await catalog.check_namespace(name.namespace)
+    await check_local_cluster(call, name)
+    if await catalog.partitioned.get(name) is not None or await catalog.topic_exists(name):
+        raise Refusal(409, EXISTS)
+
+
+async def create(call: Call) -> Answer:
+    """The body may hold properties."""
+    name, service = topic_of(call), call.broker.service
+    body = bodies.parse(call.body)
+    properties = {} if body is bodies.ABSENT or body is None else bodies.string_map(body)
+    _check_properties(properties)
+    await check_new(call, name)
+    if name.is_partition:
+        record = await service.catalog.partitioned.get(name.base)
+        if record is None or name.partition_index >= record.partitions:
+            raise Refusal(
+                412,
+                f"Can't create topic {name.local_name} with \"-partition-\" followed by numeric value if there isn't a "
+                f"partitioned topic {name.base.local_name} created.",
+            )
+    if not name.is_persistent:
+        await service.get_any(name, create=True)
+        return NO_CONTENT
+    made = await service.get_topic(name, create=True)
+    if properties:
+        await made.ledger.set_properties(properties)
+        await service.refresh_policies(made)
+    return NO_CONTENT
+
+
+async def delete(call: Call) -> Answer:
+    """`?force=`. Raises Refusal 409 for a partitioned one, 412 for one with clients."""
+    name, service, force = topic_of(call), call.broker.service, call.flag("force")
+    if await service.catalog.partitioned.get(name) is not None:
+        raise Refusal(
+            409,
+            f"{name.full} is a partitioned topic, instead of calling delete topic, please call "
+            "delete-partitioned-topic.",
+        )
+    if not await service.catalog.topic_exists(name):
+        raise TopicNotFound(f"Topic {name.full} not found")
+    if is_system_topic(name) and not force:
+        raise Refusal(412, "A topic of the system is deleted only by force")
+    try:
+        await service.delete_topic(name, force)
+    except TopicBusy as busy:
+        raise Refusal(412, str(busy)) from None
+    return NO_CONTENT
+
+
+async def unload(call: Call) -> Answer:
+    """Of a partitioned topic all partitions; what is not loaded stays so."""
+    name, service = topic_of(call), call.broker.service
+    count = await partitions_of(call, name)
+    if count == 0 and not await service.catalog.topic_exists(name):
+        raise TopicNotFound(f"Topic {name.full} not found")
+    for each in [name.partition(index) for index in range(count)] or [name]:
+        known = service.loaded(each)
+        if known is not None:
+            await service.unload(known)
+    return NO_CONTENT
+
+
+async def terminate(call: Call) -> Answer:
+    """Answers the last message's id."""
+    name = topic_of(call)
+    if not name.is_persistent:
+        raise Refusal(406, "Need to provide a persistent topic name")
+    if is_system_topic(name):
+        raise Refusal(405, "Termination of a system topic is not allowed")
+    if await partitions_of(call, name):
+        raise Refusal(405, "Termination of a partitioned topic is not allowed")
+    return message_id(await (await loaded(call)).terminate())
+
+
+async def terminate_partitions(call: Call) -> Answer:
+    name = topic_of(call)
+    count = await partitions_of(call, name)
+    if not count:
+        raise Refusal(
+            405,
+            "Termination of a non-partitioned topic is not allowed using partitioned-terminate, please use terminate "
+            "commands",
+        )
+    ended = {}
+    for index in range(count):
+        partition = await call.broker.service.get_topic(name.partition(index), create=True)
+        ended[str(index)] = message_id(await partition.terminate())
+    return ended
+
+
+async def trim(call: Call) -> Answer:
+    """Deletes what nobody needs any more, now."""
+    name = topic_of(call)
+    if not name.is_persistent:
+        raise Refusal(405, "Trim on a non-persistent topic is not allowed")
+    count = await partitions_of(call, name)
+    if not count:
+        await (await loaded(call)).ledger.maintain(now_ms())
+    for index in range(count):
+        partition = await call.broker.service.get_topic(name.partition(index), create=True)
+        await partition.ledger.maintain(now_ms())
+    return EMPTY
+
+
+def message_id(position: Position, partition: int = -1, batch_index: int = -1) -> dict[str, int]:
+    """As Jackson writes a MessageId."""
+    return {
+        "ledgerId": position.ledger_id,
+        "entryId": position.entry_id,
+        "partitionIndex": partition,
+        "batchIndex": batch_index,
+        "batchSize": 0,
+    }
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+
+async def properties(call: Call) -> Answer:
+    name = topic_of(call)
+    await call.broker.service.catalog.check_namespace(name.namespace)
+    record = await call.broker.service.catalog.partitioned.get(name)
+    if record is not None:
+        return dict(record.properties or {})
+    held = (await loaded(call)).ledger.properties
+    return {key: value for key, value in held.items() if key not in OWN_PROPERTIES}
+
+
+async def set_properties(call: Call) -> Answer:
+    """Those that are named; the others stay."""
+    given = bodies.string_map(bodies.present(bodies.parse(call.body)))
+    _check_properties(given)
+    await _change_properties(call, given)
+    return NO_CONTENT
+
+
+async def remove_property(call: Call) -> Answer:
+    """`?key=`; without it nothing happens, as in Apache."""
+    key = call.query.get("key")
+    if key:
+        _check_properties({key: ""})
+    await _change_properties(call, {key: None} if key else {})
+    return NO_CONTENT
+
+
+async def _change_properties(call: Call, changes: Mapping[str, str | None]) -> None:
+    name, service = topic_of(call), call.broker.service
+    await service.catalog.check_namespace(name.namespace)
+    if await service.catalog.partitioned.get(name) is not None:
+        await service.catalog.partitioned.update(name, properties=changes)
+        for each in list(service.topics.values()):
+            if each.name.is_partition and each.name.base == name:
+                await service.refresh_policies(each)
+        return
+    held = await loaded(call)
+    if changes:
+        await held.ledger.set_properties(changes)
+        await service.refresh_policies(held)
+
+
+def _check_properties(given: Mapping[str, str]) -> None:
+    if len(given) > PROPERTIES_MAX:
+        raise Refusal(412, f"A topic may have {PROPERTIES_MAX} properties")
+    for key in given:
+        if key in OWN_PROPERTIES:
+            raise Refusal(412, f"The property {key} is the server's own")
+
+
+ROUTES = (
+    Route("PUT", TOPIC, create, namespace("CREATE_TOPIC")),
+    Route("DELETE", TOPIC, delete, namespace("DELETE_TOPIC")),
+    Route("PUT", f"{TOPIC}/unload", unload, topic("UNLOAD")),
+    Route("POST", f"{TOPIC}/terminate", terminate, topic("TERMINATE")),
+    Route("POST", f"{TOPIC}/terminate/partitions", terminate_partitions, topic("TERMINATE")),
+    Route("POST", f"{TOPIC}/trim", trim, topic("TRIM_TOPIC")),
+    Route("GET", f"{TOPIC}/properties", properties, topic("GET_METADATA")),
+    Route("PUT", f"{TOPIC}/properties", set_properties, topic("UPDATE_METADATA")),
+    Route("DELETE", f"{TOPIC}/properties", remove_property, topic("DELETE_METADATA")),
+)
