@@ -12,13 +12,12 @@ from pulsar_proto.commands import (
     partitions_failed_frame,
     partitions_frame,
 )
-from pulsar_proto.errors import ServiceNotReady, TopicNotFound
+from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.handlers.names import topic_name
 
 if TYPE_CHECKING:
-    from server.broker_context import BrokerContext
     from server.connection import Connection
 
 
@@ -57,9 +56,7 @@ async def _partitioned_metadata(
     cnx: "Connection", name: TopicName, command: pb.CommandPartitionedTopicMetadata
 ) -> None:
     with cnx.broker.lookup_permit():
-        count = await cnx.broker.service.catalog.partitions_of(
-            name, may_create=command.metadata_auto_creation_enabled
-        )
+        count = await cnx.broker.service.catalog.partitions_of(name, may_create=command.metadata_auto_creation_enabled)
         cnx.write(partitions_frame(command.request_id, count))
 
 

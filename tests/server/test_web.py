@@ -383,6 +383,9 @@ class TestRoutes:
         with pytest.raises(ValueError, match="there twice"):
             Router([route, route])
 
-    @pytest.mark.parametrize("path", ["", "/", "/admin", "/admin/v2/persistent/t/n/x/y/stats", "/admin/v2/elsewhere/t/n/x/stats", "//", "/%00"])
+    @pytest.mark.parametrize(
+        "path",
+        ["", "/", "/admin", "/admin/v2/persistent/t/n/x/y/stats", "/admin/v2/elsewhere/t/n/x/stats", "//", "/%00"],
+    )
     def test_what_is_not_there_is_not_found(self, path: str) -> None:
         assert web_app.router.find(path) is None
