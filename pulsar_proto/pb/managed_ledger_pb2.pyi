@@ -368,8 +368,14 @@ class PositionInfo(google.protobuf.message.Message):
     PROPERTIES_FIELD_NUMBER: builtins.int
     BATCHEDENTRYDELETIONINDEXINFO_FIELD_NUMBER: builtins.int
     INDIVIDUALDELETEDMESSAGERANGES_FIELD_NUMBER: builtins.int
+    PARTSBEFORE_FIELD_NUMBER: builtins.int
+    PART_FIELD_NUMBER: builtins.int
     ledgerId: builtins.int
     entryId: builtins.int
+    partsBefore: builtins.int
+    """Ours, which Apache's broker passes over. What did not fit stands in so many entries before this one:"""
+    part: builtins.bytes
+    """What makes an entry such a part. Its position is an old one, for the case that it is the last entry."""
     @property
     def individualDeletedMessages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___MessageRange]: ...
     @property
@@ -387,9 +393,11 @@ class PositionInfo(google.protobuf.message.Message):
         properties: collections.abc.Iterable[Global___LongProperty] | None = ...,
         batchedEntryDeletionIndexInfo: collections.abc.Iterable[Global___BatchedEntryDeletionIndexInfo] | None = ...,
         individualDeletedMessageRanges: collections.abc.Iterable[Global___LongListMap] | None = ...,
+        partsBefore: builtins.int | None = ...,
+        part: builtins.bytes | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["batchedEntryDeletionIndexInfo", b"batchedEntryDeletionIndexInfo", "entryId", b"entryId", "individualDeletedMessageRanges", b"individualDeletedMessageRanges", "individualDeletedMessages", b"individualDeletedMessages", "ledgerId", b"ledgerId", "properties", b"properties"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId", "part", b"part", "partsBefore", b"partsBefore"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["batchedEntryDeletionIndexInfo", b"batchedEntryDeletionIndexInfo", "entryId", b"entryId", "individualDeletedMessageRanges", b"individualDeletedMessageRanges", "individualDeletedMessages", b"individualDeletedMessages", "ledgerId", b"ledgerId", "part", b"part", "partsBefore", b"partsBefore", "properties", b"properties"]) -> None: ...
 
 Global___PositionInfo: typing_extensions.TypeAlias = PositionInfo
 

@@ -47,7 +47,7 @@ class AckRange(NamedTuple):
 class AckState:
     """See the module's text. `revision` grows with every change, so that two states are equal if theirs are."""
 
-    __slots__ = ("_acked", "_entry", "_extents", "_ledger", "_partial", "revision")
+    __slots__ = ("_acked", "_entry", "_extents", "_ledger", "_partial", "resets", "revision")
 
     def __init__(self, extents: Extents, mark_delete: Position) -> None:
         self._extents = extents
@@ -55,6 +55,8 @@ class AckState:
         self._acked: dict[int, BitMap] = {}
         self._partial: dict[tuple[int, int], int] = {}
         self.revision = 0
+        self.resets = 0
+        """How often `reset` made acknowledged entries unacknowledged."""
 
     # ---- questions
 
@@ -160,6 +162,10 @@ class AckState:
         for ledger_id in sorted(self._acked):
             yield ledger_id, self._acked[ledger_id]
 
+    def bitmap_of(self, ledger_id: int) -> BitMap | None:
+        """Of acknowledged entries beyond the mark-delete; None without any. Not to be changed."""
+        return self._acked.get(ledger_id)
+
     # ---- changes; each returns how many entries became acknowledged, or whether anything changed
 
     def ack(self, positions: Iterable[tuple[int, int, Sequence[int] | None]]) -> int:
@@ -231,6 +237,7 @@ class AckState:
     def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Back or forth: the next entry to be consumed is the first one at or after `position`; with an ack_set only
         the indexes it names of that entry. Everything acknowledged beyond is forgotten (facts 5.6)."""
+        self.resets += 1
         self._acked.clear()
         self._partial.clear()
         ledger_id, entry_id = position

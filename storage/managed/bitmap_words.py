@@ -1,6 +1,9 @@
 """Acknowledged entries as the words of a java.util.BitSet: between pyroaring bitmaps and PositionInfo's field 6.
 
-A bitmap's own serial form holds its dense parts as such words already, so a million entries cost a copy, not a loop.
+A bitmap's own serial form holds each 65,536 numbers of which more than 4,096 are in it as such words already, so a
+million entries cost a copy, not a loop. Sparse ones are brought into that form for the moment: united once with all
+even numbers and once with all odd ones; what is in both is what they hold themselves.
+
 Source of the serial form: github.com/RoaringBitmap/RoaringFormatSpec.
 """
 
@@ -19,51 +22,80 @@ _CONTAINER_BYTES = 8192
 _CONTAINER_BITS = _CONTAINER_BYTES * 8
 _U32 = Struct("<I")
 _KEY_AND_SIZE = Struct("<HH")
-_BITS_OF_BYTE = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
+_HEAD = Struct("<II")
+_EVEN = b"\x55" * _CONTAINER_BYTES
+_ODD = b"\xaa" * _CONTAINER_BYTES
 
 
 def words_of_bitmap(bitmap: BitMap) -> "array[int]":
     """Signed 64-bit words, the last one not zero; bit n of them is number n."""
-    if not bitmap:
-        return array("q")
-    data = bytearray((bitmap.max() // _CONTAINER_BITS + 1) * _CONTAINER_BYTES)
-    serial = bitmap.serialize()
-    for key, size, is_run, at in _containers(serial):
-        base = key * _CONTAINER_BYTES
-        if is_run:
-            _fill_runs(data, base, _u16s(serial, at + 2, 2 * int.from_bytes(serial[at : at + 2], "little")))
-        elif size > _ARRAY_MAX:
-            data[base : base + _CONTAINER_BYTES] = serial[at : at + _CONTAINER_BYTES]
-        else:
-            for value in _u16s(serial, at, size):
-                data[base + (value >> 3)] |= 1 << (value & 7)
     words = array("q")
-    words.frombytes(data[: (bitmap.max() // 64 + 1) * 8])
+    words.frombytes(bits_of_bitmap(bitmap))
     if sys.byteorder == "big":
         words.byteswap()
     return words
 
 
+def bits_of_bitmap(bitmap: BitMap) -> bytes:
+    """The same as bytes, least significant first: a multiple of eight of them."""
+    if not bitmap:
+        return b""
+    size = (bitmap.max() // 64 + 1) * 8
+    containers = (size - 1) // _CONTAINER_BYTES + 1
+    with_even = _dense_bits(bitmap | BitMap(range(0, containers * _CONTAINER_BITS, 2)), containers)
+    with_odd = _dense_bits(bitmap | BitMap(range(1, containers * _CONTAINER_BITS, 2)), containers)
+    # What is in both: neither all even numbers nor all odd ones are.
+    return (with_even & with_odd).to_bytes(containers * _CONTAINER_BYTES, "little")[:size]
+
+
 def bitmap_of_words(words: Sequence[int]) -> BitMap:
     """The reverse; zero words at the end are allowed, words may be signed or not."""
-    bitmap = BitMap()
-    for index, word in enumerate(words):
-        if word == 0:
-            continue
-        base = 64 * index
-        if word in (-1, 2**64 - 1):
-            bitmap.add_range(base, base + 64)
-            continue
-        values = []
-        for byte in (word & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little"):
-            values += [base + bit for bit in _BITS_OF_BYTE[byte]]
-            base += 8
-        bitmap.update(values)
-    return bitmap
+    try:
+        packed = array("q", words)
+    except OverflowError:
+        packed = array("Q", [word & 0xFFFF_FFFF_FFFF_FFFF for word in words])
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return bitmap_of_bits(packed.tobytes())
 
 
-def _containers(serial: bytes) -> list[tuple[int, int, bool, int]]:
-    """(key, number of values, whether stored as runs, offset of the body) of each container."""
+def bitmap_of_bits(bits: bytes) -> BitMap:
+    """The reverse of `bits_of_bitmap`; zero bytes at the end are allowed. At most 512 MiB."""
+    if not bits:
+        return BitMap()
+    containers = (len(bits) - 1) // _CONTAINER_BYTES + 1
+    number = int.from_bytes(bits, "little")
+    with_even = number | int.from_bytes(_EVEN * containers, "little")
+    with_odd = number | int.from_bytes(_ODD * containers, "little")
+    return _bitmap_of_dense(with_even, containers) & _bitmap_of_dense(with_odd, containers)
+
+
+def _dense_bits(bitmap: BitMap, containers: int) -> int:
+    """Of a bitmap with at least half of all numbers: bit n of the integer is number n."""
+    serial = bitmap.serialize()
+    parts = []
+    for size, is_run, at in _containers(serial):
+        if not is_run:
+            assert size > _ARRAY_MAX
+            parts.append(serial[at : at + _CONTAINER_BYTES])
+        else:
+            parts.append(_bits_of_runs(serial, at))
+    assert len(parts) == containers
+    return int.from_bytes(b"".join(parts), "little")
+
+
+def _bitmap_of_dense(number: int, containers: int) -> BitMap:
+    bits = number.to_bytes(containers * _CONTAINER_BYTES, "little")
+    starts = range(0, len(bits), _CONTAINER_BYTES)
+    sizes = [int.from_bytes(bits[start : start + _CONTAINER_BYTES], "little").bit_count() for start in starts]
+    heads = b"".join(_KEY_AND_SIZE.pack(key, size - 1) for key, size in enumerate(sizes))
+    first = _HEAD.size + len(heads) + 4 * containers
+    offsets = b"".join(_U32.pack(first + start) for start in starts)
+    return BitMap.deserialize(b"".join((_HEAD.pack(_COOKIE_WITHOUT_RUNS, containers), heads, offsets, bits)))
+
+
+def _containers(serial: bytes) -> list[tuple[int, bool, int]]:
+    """(number of values, whether stored as runs, offset of the body) of each container; keys are 0, 1, …"""
     (cookie,) = _U32.unpack_from(serial)
     flags = b""
     if cookie == _COOKIE_WITHOUT_RUNS:
@@ -80,10 +112,10 @@ def _containers(serial: bytes) -> list[tuple[int, int, bool, int]]:
         at += 4 * count
     found = []
     for index in range(count):
-        key, size = _KEY_AND_SIZE.unpack_from(serial, heads + 4 * index)
+        _, size = _KEY_AND_SIZE.unpack_from(serial, heads + 4 * index)
         size += 1
         is_run = bool(flags) and bool(flags[index // 8] >> (index % 8) & 1)
-        found.append((key, size, is_run, at))
+        found.append((size, is_run, at))
         if is_run:
             at += 2 + 4 * int.from_bytes(serial[at : at + 2], "little")
         else:
@@ -91,17 +123,13 @@ def _containers(serial: bytes) -> list[tuple[int, int, bool, int]]:
     return found
 
 
-def _u16s(serial: bytes, at: int, count: int) -> "array[int]":
-    values = array("H")
-    values.frombytes(serial[at : at + 2 * count])
+def _bits_of_runs(serial: bytes, at: int) -> bytes:
+    """Of a container that is stored as runs: (first, length - 1) each."""
+    pairs = array("H")
+    pairs.frombytes(serial[at + 2 : at + 2 + 4 * int.from_bytes(serial[at : at + 2], "little")])
     if sys.byteorder == "big":
-        values.byteswap()
-    return values
-
-
-def _fill_runs(data: bytearray, base: int, pairs: "array[int]") -> None:
+        pairs.byteswap()
+    bits = 0
     for start, length in zip(pairs[::2], pairs[1::2], strict=True):
-        bits = ((1 << (length + 1)) - 1) << (start & 7)
-        first, end = base + (start >> 3), base + ((start + length) >> 3) + 1
-        merged = int.from_bytes(data[first:end], "little") | bits
-        data[first:end] = merged.to_bytes(end - first, "little")
+        bits |= ((1 << (length + 1)) - 1) << start
+    return bits.to_bytes(_CONTAINER_BYTES, "little")

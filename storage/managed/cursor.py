@@ -29,6 +29,9 @@ QUIET_FLUSH_MS = 500
 RETRY_MS = 1_000
 """After a failure, the next try of the background (a waiter tries at once)."""
 
+REST_TIMES = 4
+"""A large state takes a while to store: so many times as long it is not stored again while it goes on changing."""
+
 PersistDone = Callable[[ManagedLedgerError | None], None]
 
 
@@ -46,6 +49,10 @@ class RateLimit:
             return False
         self._next_ms = now_ms + self._period_ms
         return True
+
+    def rest(self, until_ms: float) -> None:
+        """No permit before."""
+        self._next_ms = max(self._next_ms, until_ms)
 
 
 class Cursor:
@@ -303,9 +310,11 @@ class Cursor:
         assert self._store is not None
         try:
             while True:
-                revision = self._acks.revision
+                revision, began_ms = self._acks.revision, self._clock_ms()
                 await self._store.persist(self._acks, self.position_properties)
                 self._stored_revision = revision
+                now_ms = self._clock_ms()
+                self._limit.rest(now_ms + REST_TIMES * (now_ms - began_ms))
                 self._retry_at_ms = 0
                 self._release(None)
                 if not self._waiters or self._closed:

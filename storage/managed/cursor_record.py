@@ -2,15 +2,15 @@
 
 Written as Apache's broker does by default: acknowledged ranges one by one (field 3 of PositionInfo, 4 of the node), in
 order. Where there are more than `managed_ledger_max_unacked_ranges_to_persist`, Apache's broker forgets the rest; here
-PositionInfo carries them all as bitmaps (field 6), which every broker since 3.3 reads. Only a record of more than
-`RECORD_BYTES_MAX` loses the ledgers farthest from the mark-delete, and says so.
+PositionInfo carries them all as bitmaps (field 6), which every broker since 3.3 reads. What does not fit an entry is
+split (`cursor_parts`).
 
 Read in every form, and, unlike Apache's broker, half-acknowledged batches also from the node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from heapq import nsmallest
 
 from pyroaring import BitMap
 
@@ -24,9 +24,6 @@ from storage.managed.config import ManagedLedgerConfig
 
 NO_LEDGER = -1
 """cursorsLedgerId of a node that says all itself."""
-
-RECORD_BYTES_MAX = 4 * 1024 * 1024
-"""An entry of a cursor ledger; a bookie takes 5 MiB. Bitmaps of some 25 million entries, at worst."""
 
 PARTIAL_WORDS_MAX = 190_000
 """Words of half-acknowledged batches in a record, of at most 11 bytes each; beyond, the indexes come again after a
@@ -46,6 +43,10 @@ class StoredAcks:
     acked: Mapping[int, BitMap] = field(default_factory=dict)
     partial: Sequence[tuple[Position, Sequence[int]]] = ()
     properties: Mapping[str, int] = field(default_factory=dict)
+    parts_before: int = 0
+    """So many entries before this one say the rest."""
+    part: bytes = b""
+    """What `cursor_parts` has put into an entry that is only a part."""
 
     @property
     def is_plain(self) -> bool:
@@ -64,35 +65,42 @@ class CursorNode:
     extra: bytes = b""
 
 
-class Encoded(NamedTuple):
-    value: bytes
-    lost_ledgers: int
-    """Ledgers whose acknowledgements did not fit."""
-
-
 def encode_position(
     acks: AckState, mark_delete: Position, properties: Mapping[str, int], config: ManagedLedgerConfig
-) -> Encoded:
-    """PositionInfo: `mark_delete`, and what is acknowledged beyond."""
-    tail = pb.PositionInfo()
-    ranges = b""
+) -> bytes:
+    """PositionInfo: `mark_delete`, and what is acknowledged beyond. Not for large states: see `cursor_parts`."""
     ranges_max = config.managed_ledger_max_unacked_ranges_to_persist
+    middle = encode_middle(acks, properties, config)
     if config.managed_ledger_persist_individual_ack_as_long_array or acks.number_of_ranges > ranges_max:
-        for ledger_id, bitmap in acks.bitmaps():
-            tail.individualDeletedMessageRanges.add(key=ledger_id, values=words_of_bitmap(bitmap))
-    else:
-        ranges = _encode_ranges(_RANGES_OF_POSITION, acks)
-    _add_partial(tail, acks, config.managed_ledger_max_batch_deleted_index_to_persist)
+        return encode_head(mark_delete) + middle + encode_words(acks.bitmaps())
+    return encode_head(mark_delete) + _encode_ranges(_RANGES_OF_POSITION, acks) + middle
+
+
+def encode_head(mark_delete: Position) -> bytes:
+    """PositionInfo's position. `encode_middle`, `encode_words` and `encode_parts_before` may follow."""
+    return b"\x08" + varint(mark_delete.ledger_id) + b"\x10" + varint(mark_delete.entry_id)
+
+
+def encode_words(bitmaps: Iterable[tuple[int, BitMap]]) -> bytes:
+    """PositionInfo's field 6."""
+    part = pb.PositionInfo()
+    for ledger_id, bitmap in bitmaps:
+        part.individualDeletedMessageRanges.add(key=ledger_id, values=words_of_bitmap(bitmap))
+    return part.SerializePartialToString()
+
+
+def encode_middle(acks: AckState | None, properties: Mapping[str, int], config: ManagedLedgerConfig) -> bytes:
+    """PositionInfo's properties and batches."""
+    middle = pb.PositionInfo()
+    if acks is not None:
+        _add_partial(middle, acks, config.managed_ledger_max_batch_deleted_index_to_persist)
     for name, number in properties.items():
-        tail.properties.add(name=name, value=number)
-    head = b"\x08" + varint(mark_delete.ledger_id) + b"\x10" + varint(mark_delete.entry_id) + ranges
-    lost = 0
-    value = head + tail.SerializePartialToString()
-    while len(value) > RECORD_BYTES_MAX and tail.individualDeletedMessageRanges:
-        del tail.individualDeletedMessageRanges[-1]
-        lost += 1
-        value = head + tail.SerializePartialToString()
-    return Encoded(value, lost)
+        middle.properties.add(name=name, value=number)
+    return middle.SerializePartialToString()
+
+
+def encode_parts_before(parts: int) -> bytes:
+    return pb.PositionInfo(partsBefore=parts).SerializePartialToString()
 
 
 def encode_node(
@@ -132,6 +140,8 @@ def parse_position(payload: bytes, extents: Extents) -> StoredAcks:
         acked,
         _partial(info.batchedEntryDeletionIndexInfo),
         {item.name: item.value for item in info.properties},
+        info.partsBefore,
+        info.part,
     )
 
 
@@ -183,7 +193,7 @@ def _partial(stored: Iterable[pb.BatchedEntryDeletionIndexInfo]) -> list[tuple[P
 
 def _add_partial(record: pb.PositionInfo | pb.ManagedCursorInfo, acks: AckState, count_max: int) -> None:
     room = PARTIAL_WORDS_MAX
-    for ledger_id, entry_id in sorted(acks.partial)[:count_max]:
+    for ledger_id, entry_id in nsmallest(count_max, acks.partial):
         words = words_of_mask(acks.partial[ledger_id, entry_id])
         room -= len(words)
         if room < 0:

@@ -21,27 +21,20 @@ from collections.abc import Callable, Mapping, Sequence
 from metadata.errors import MetadataError, NodeExistsError
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
-from storage.ledger.append import Append
 from storage.ledger.client import BookKeeper
-from storage.ledger.errors import DigestMismatch, LedgerError, LedgerFenced, NoSuchEntry, NoSuchLedger
-from storage.ledger.handle import ReadHandle, WriteHandle
+from storage.ledger.errors import LedgerError, LedgerFenced, NoSuchLedger
+from storage.ledger.handle import WriteHandle
 from storage.managed.ack_state import AckState, Extents
 from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor_record import (
-    NO_LEDGER,
-    StoredAcks,
-    encode_node,
-    encode_position,
-    parse_node,
-    parse_position,
-)
+from storage.managed.cursor_entries import StoredBefore, append_state, read_state
+from storage.managed.cursor_record import NO_LEDGER, StoredAcks, encode_node, parse_node
 from storage.managed.errors import CursorFault, ManagedLedgerFenced, MetadataFault
 from storage.managed.versioned import SupersededError, VersionedRecord
 
 logger = logging.getLogger(__name__)
 
-UNREADABLE_ENTRIES_MAX = 10
-"""How many damaged entries at the end of a cursor ledger are passed over before its node's position is taken."""
+LEDGER_BYTES_MAX = 64 * 1024 * 1024
+"""Of a cursor ledger: only its last entries are of use, so a large one is replaced, however few entries it has."""
 
 
 class CursorStore:
@@ -68,6 +61,7 @@ class CursorStore:
         self._lock = asyncio.Lock()
         self._handle: WriteHandle | None = None
         self._opened_ms = 0
+        self._ledger_bytes = 0
         self._ledger_id = NO_LEDGER
         self._unsure: list[int] = []
         """Ledgers that the node names if a write without an answer arrived."""
@@ -75,7 +69,6 @@ class CursorStore:
         self._stored_plain = True
         self._stored_properties: Mapping[str, int] = {}
         self._extra = b""
-        self._warned_of_loss = False
         self.cursor_properties: Mapping[str, str] = {}
         self.last_active_ms = clock_ms()
         """When the cursor was used last: written with the node. Its user keeps it up to date."""
@@ -127,23 +120,10 @@ class CursorStore:
             return None
         except LedgerError as error:
             raise CursorFault(self._label, f"cursor ledger {ledger_id} cannot be recovered: {error}") from error
-        last = handle.last_add_confirmed
-        for entry_id in range(last, max(-1, last - UNREADABLE_ENTRIES_MAX), -1):
-            acks = await self._read_entry(handle, entry_id, extents)
-            if acks is not None:
-                return acks
-        logger.warning("%s: nothing readable in cursor ledger %d, going on with its node", self._label, ledger_id)
-        return None
-
-    async def _read_entry(self, handle: ReadHandle, entry_id: int, extents: Extents) -> StoredAcks | None:
-        try:
-            (entry,) = await handle.read(entry_id, entry_id)
-            return parse_position(entry[handle.payload_offset :], extents)
-        except (NoSuchEntry, DigestMismatch, MalformedRecord) as error:
-            logger.warning("%s: entry %d of cursor ledger %d: %s", self._label, entry_id, handle.ledger_id, error)
-            return None
-        except LedgerError as error:
-            raise CursorFault(self._label, f"cursor ledger {handle.ledger_id} cannot be read: {error}") from error
+        acks = await read_state(self._label, handle, extents)
+        if acks is None:
+            logger.warning("%s: nothing readable in cursor ledger %d, going on with its node", self._label, ledger_id)
+        return acks
 
     # ---- changes
 
@@ -155,9 +135,10 @@ class CursorStore:
             try:
                 # While the node is in doubt it may name another ledger than this one, or none.
                 if handle is not None and handle.is_open and not self._is_due(handle) and not self._record.in_doubt:
-                    position, plain = acks.mark_delete, acks.is_plain
-                    await _append(handle, [self._encode(acks, position, properties)])
-                    self._note_stored(position, plain, properties)
+                    before = StoredBefore(self._stored_position, self._stored_properties, repeat=False)
+                    written = await append_state(handle, acks, properties, before, self._config)
+                    self._ledger_bytes += written.size
+                    self._note_stored(written.position, written.plain, properties)
                 else:
                     await self._switch_ledger(acks, properties)
             except LedgerFenced as error:
@@ -218,7 +199,8 @@ class CursorStore:
         config = self._config
         age_ms = self._clock_ms() - self._opened_ms
         return (
-            handle.last_add_pushed + 1 >= config.managed_ledger_cursor_max_entries_per_ledger
+            self._ledger_bytes >= LEDGER_BYTES_MAX
+            or handle.last_add_pushed + 1 >= config.managed_ledger_cursor_max_entries_per_ledger
             or age_ms >= config.managed_ledger_cursor_rollover_time_in_seconds * 1000
         )
 
@@ -226,28 +208,14 @@ class CursorStore:
         ranges_max = self._config.managed_ledger_max_unacked_ranges_to_persist_in_metadata_store
         return acks.number_of_ranges + len(acks.partial) <= ranges_max
 
-    def _encode(self, acks: AckState, position: Position, properties: Mapping[str, int]) -> bytes:
-        value, lost_ledgers = encode_position(acks, position, properties, self._config)
-        if lost_ledgers and not self._warned_of_loss:
-            self._warned_of_loss = True
-            logger.warning(
-                "%s: acknowledgements of the last %d ledgers do not fit an entry and would be lost with this process",
-                self._label,
-                lost_ledgers,
-            )
-        return value
-
     async def _switch_ledger(self, acks: AckState, properties: Mapping[str, int]) -> None:
         ensemble, write, ack = self._config.quorums
         handle = await self._bookkeeper.create_ledger(
             ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=self._custom_metadata
         )
         try:
-            position, plain = acks.mark_delete, acks.is_plain
-            entries = [self._encode(acks, position, properties)]
-            if self._stored_plain:
-                entries.insert(0, self._encode(acks, self._stored_position, self._stored_properties))
-            await _append(handle, entries)
+            before = StoredBefore(self._stored_position, self._stored_properties, repeat=self._stored_plain)
+            written = await append_state(handle, acks, properties, before, self._config)
             await self._write_node(handle.ledger_id, self._stored_position, self._stored_properties, None)
         except (LedgerError, ManagedLedgerFenced):
             await handle.abandon()
@@ -261,7 +229,8 @@ class CursorStore:
         await self._leave_ledger()
         self._handle, self._ledger_id = handle, handle.ledger_id
         self._opened_ms = self._clock_ms()
-        self._note_stored(position, plain, properties)
+        self._ledger_bytes = written.size
+        self._note_stored(written.position, written.plain, properties)
         logger.info("%s: stored in cursor ledger %d", self._label, handle.ledger_id)
 
     async def _move_to_node(self, acks: AckState, properties: Mapping[str, int]) -> None:
@@ -303,19 +272,3 @@ class CursorStore:
             await handle.abandon()
         if ledger_id != NO_LEDGER:
             self._bury([ledger_id])
-
-
-async def _append(handle: WriteHandle, payloads: list[bytes]) -> None:
-    """Raises LedgerError."""
-    confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def done(append: Append) -> None:
-        if confirmed.cancelled():
-            return
-        if append.error is None:
-            confirmed.set_result(None)
-        else:
-            confirmed.set_exception(append.error)
-
-    handle.append(payloads, done)
-    await confirmed

@@ -10,7 +10,7 @@ from pyroaring import BitMap
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
-from storage.managed import cursor_record
+from storage.managed import cursor_parts, cursor_record
 from storage.managed.ack_state import AckState
 from storage.managed.config import ManagedLedgerConfig
 from storage.managed.cursor_record import encode_node, encode_position, parse_node, parse_position
@@ -70,10 +70,10 @@ def test_apaches_cursor_entries_are_understood_and_written_again(item: Item) -> 
         for ledger_id, values in words.items():
             acked = [bit for bit in range(64) if values[0] >> bit & 1]
             assert all(acks.is_acked(ledger_id, entry_id) for entry_id in acked)
-        as_bitmaps = encode_position(acks, stored.mark_delete, stored.properties, BITMAPS).value
+        as_bitmaps = encode_position(acks, stored.mark_delete, stored.properties, BITMAPS)
         assert parse_position(as_bitmaps, LEDGERS).acked.keys() <= words.keys()
     elif item["decoded"]["entryId"] == acks.mark_delete.entry_id:
-        assert encode_position(acks, stored.mark_delete, stored.properties, CONFIG).value == value
+        assert encode_position(acks, stored.mark_delete, stored.properties, CONFIG) == value
 
 
 holes = st.dictionaries(st.integers(1, 5), st.sets(st.integers(0, 999), max_size=30), max_size=4)
@@ -96,16 +96,15 @@ def test_any_state_survives_a_cursor_entry(
 ) -> None:
     acks = state_of(holes, batches)
     encoded = encode_position(acks, acks.mark_delete, {"p": -5}, config)
-    assert encoded.lost_ledgers == 0
-    stored = parse_position(encoded.value, LEDGERS)
+    stored = parse_position(encoded, LEDGERS)
     again = AckState(LEDGERS, stored.mark_delete)
     again.restore(stored.acked, stored.partial)
     assert stored.properties == {"p": -5}
     assert again.mark_delete == acks.mark_delete
     assert list(again.ranges()) == list(acks.ranges())
     assert again.partial == acks.partial
-    message = pb.PositionInfo.FromString(encoded.value)
-    assert message.SerializeToString() == encoded.value, "fields in protobuf's order"
+    message = pb.PositionInfo.FromString(encoded)
+    assert message.SerializeToString() == encoded, "fields in protobuf's order"
     few = acks.number_of_ranges <= config.managed_ledger_max_unacked_ranges_to_persist
     ranges_wanted = few and not config.managed_ledger_persist_individual_ack_as_long_array
     assert len(message.individualDeletedMessages) == (acks.number_of_ranges if ranges_wanted else 0)
@@ -137,28 +136,18 @@ def test_a_range_over_several_ledgers_covers_what_exists_between() -> None:
 def test_batches_beyond_the_limit_are_left_out_from_the_far_end() -> None:
     acks = state_of({}, {(1, entry): 0b10 for entry in range(10, 20)})
     config = replace(CONFIG, managed_ledger_max_batch_deleted_index_to_persist=3)
-    stored = parse_position(encode_position(acks, acks.mark_delete, {}, config).value, LEDGERS)
+    stored = parse_position(encode_position(acks, acks.mark_delete, {}, config), LEDGERS)
     assert [position for position, _ in stored.partial] == [(1, 10), (1, 11), (1, 12)]
 
 
 def test_batches_with_many_indexes_never_outgrow_an_entry() -> None:
     acks = state_of({}, {})
     acks.ack([(1, entry, [-2] + [-1] * 1023) for entry in range(10, 500)])
-    value = encode_position(acks, acks.mark_delete, {}, CONFIG).value
-    assert len(value) <= cursor_record.RECORD_BYTES_MAX
+    value = encode_position(acks, acks.mark_delete, {}, CONFIG)
+    assert len(value) <= cursor_parts.RECORD_BYTES_MAX
     kept = [position for position, _ in parse_position(value, LEDGERS).partial]
     assert kept == [(1, entry) for entry in range(10, 10 + len(kept))]
     assert len(kept) == cursor_record.PARTIAL_WORDS_MAX // 1024
-
-
-def test_a_record_that_outgrows_an_entry_loses_the_farthest_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cursor_record, "RECORD_BYTES_MAX", 400)
-    acks = state_of({ledger_id: set(range(1, 999, 2)) for ledger_id in (1, 2, 3, 4)}, {})
-    encoded = encode_position(acks, acks.mark_delete, {}, BITMAPS)
-    assert len(encoded.value) <= 400
-    kept = parse_position(encoded.value, LEDGERS).acked
-    assert set(kept) == set(range(1, 5 - encoded.lost_ledgers))
-    assert encoded.lost_ledgers in (1, 2, 3)
 
 
 def test_fields_of_later_versions_survive_in_a_node() -> None:

@@ -33,11 +33,10 @@ def test_a_million_scattered_acknowledgements_are_cheap_to_keep_store_and_recove
     started = time.process_time()
     encoded = encode_position(acks, acks.mark_delete, {}, ManagedLedgerConfig())
     encode_seconds = time.process_time() - started
-    assert encoded.lost_ledgers == 0
-    assert len(encoded.value) < 400_000
+    assert len(encoded) < 400_000
     assert encode_seconds < 0.1, "on the event loop; measured 4 ms"
 
-    stored = parse_position(encoded.value, ledgers)
+    stored = parse_position(encoded, ledgers)
     again = AckState(ledgers, stored.mark_delete)
     again.restore(stored.acked, stored.partial)
     assert dict(again.bitmaps()) == dict(acks.bitmaps())

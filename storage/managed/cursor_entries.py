@@ -1,0 +1,167 @@
+"""Writes the state of a cursor to its ledger and reads it back, as one entry or as several (`cursor_parts`).
+
+A large state is written in slices: encoded on another thread, appended, then the next one; so neither the loop is held
+up nor is the whole state in memory twice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.ids import Position
+from storage.ledger.append import Append
+from storage.ledger.errors import DigestMismatch, LedgerError, NoSuchEntry
+from storage.ledger.handle import ReadHandle, WriteHandle
+from storage.managed.ack_state import AckState, Extents
+from storage.managed.config import ManagedLedgerConfig
+from storage.managed.cursor_parts import (
+    INLINE_BYTES,
+    PARTS_MAX,
+    RECORD_BYTES_MAX,
+    bitmap_bytes,
+    encode_part,
+    merged,
+    parse_part,
+    slices,
+)
+from storage.managed.cursor_record import (
+    StoredAcks,
+    encode_head,
+    encode_middle,
+    encode_parts_before,
+    encode_position,
+    encode_words,
+    parse_position,
+)
+from storage.managed.errors import CursorFault
+
+logger = logging.getLogger(__name__)
+
+UNREADABLE_ENTRIES_MAX = 10
+"""How many damaged entries at the end of a cursor ledger are passed over before its node's position is taken."""
+
+offload: Callable[..., Any] = asyncio.to_thread
+"""Where large states are encoded."""
+
+
+class Written(NamedTuple):
+    position: Position
+    plain: bool
+    """Neither holes nor half-acknowledged batches."""
+    size: int
+    """Bytes in all."""
+
+
+class StoredBefore(NamedTuple):
+    """What a new ledger begins with, and what parts say for the case that they are the last entry."""
+
+    position: Position
+    properties: Mapping[str, int]
+    repeat: bool
+    """As the first entry: the ledger is new."""
+
+
+async def append_state(
+    handle: WriteHandle,
+    acks: AckState,
+    properties: Mapping[str, int],
+    before: StoredBefore,
+    config: ManagedLedgerConfig,
+) -> Written:
+    """Appends what `acks` says now or a little later. Raises LedgerError."""
+    if bitmap_bytes(acks) <= INLINE_BYTES:
+        position, plain = acks.mark_delete, acks.is_plain
+        entries = [encode_position(acks, position, properties, config)]
+        if before.repeat:
+            entries.insert(0, encode_position(acks, before.position, before.properties, config))
+        await append(handle, entries)
+        return Written(position, plain, sum(map(len, entries)))
+    size = 0
+    if before.repeat:
+        first = encode_head(before.position) + encode_middle(None, before.properties, config)
+        await append(handle, [first])
+        size = len(first)
+    while True:
+        resets = acks.resets
+        words: list[bytes] = []
+        room = RECORD_BYTES_MAX
+        parts = 0
+        for piece in slices(acks):
+            if room > 0:
+                encoded: bytes = await offload(encode_words, piece)
+                room -= len(encoded)
+                if room > 0:
+                    words.append(encoded)
+                    continue
+            entries = await offload(encode_part, piece, before.position)
+            await append(handle, entries)
+            parts += len(entries)
+            size += sum(map(len, entries))
+        if acks.resets == resets:
+            break
+    position, plain = acks.mark_delete, acks.is_plain
+    record = b"".join((encode_head(position), encode_middle(acks, properties, config), *words))
+    if parts:
+        record += encode_parts_before(min(parts, PARTS_MAX))
+    await append(handle, [record])
+    return Written(position, plain, size + len(record))
+
+
+async def read_state(label: str, handle: ReadHandle, extents: Extents) -> StoredAcks | None:
+    """What was appended last; None when nothing of it can be read. Raises CursorFault."""
+    unreadable = 0
+    entry_id = handle.last_add_confirmed
+    while entry_id >= 0 and unreadable < UNREADABLE_ENTRIES_MAX:
+        acks = await _read_entry(label, handle, entry_id, extents)
+        if acks is None:
+            unreadable += 1
+        elif not acks.part:
+            return await _with_parts(label, handle, entry_id, acks, extents)
+        entry_id -= 1
+    return None
+
+
+async def _with_parts(label: str, handle: ReadHandle, entry_id: int, acks: StoredAcks, extents: Extents) -> StoredAcks:
+    """A part that cannot be read is left out: what it acknowledged comes again."""
+    if not acks.parts_before:
+        return acks
+    states = [dict(acks.acked)]
+    for part_id in range(max(0, entry_id - min(acks.parts_before, PARTS_MAX)), entry_id):
+        entry = await _read_entry(label, handle, part_id, extents)
+        try:
+            if entry is None or not entry.part:
+                raise MalformedRecord("no part")
+            states.append(await offload(parse_part, entry.part))
+        except MalformedRecord as error:
+            logger.warning("%s: part %d of cursor ledger %d: %s", label, part_id, handle.ledger_id, error)
+    return replace(acks, acked=merged(states))
+
+
+async def _read_entry(label: str, handle: ReadHandle, entry_id: int, extents: Extents) -> StoredAcks | None:
+    try:
+        (entry,) = await handle.read(entry_id, entry_id)
+        return parse_position(entry[handle.payload_offset :], extents)
+    except (NoSuchEntry, DigestMismatch, MalformedRecord) as error:
+        logger.warning("%s: entry %d of cursor ledger %d: %s", label, entry_id, handle.ledger_id, error)
+        return None
+    except LedgerError as error:
+        raise CursorFault(label, f"cursor ledger {handle.ledger_id} cannot be read: {error}") from error
+
+
+async def append(handle: WriteHandle, payloads: list[bytes]) -> None:
+    """Raises LedgerError."""
+    confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(append: Append) -> None:
+        if confirmed.cancelled():
+            return
+        if append.error is None:
+            confirmed.set_result(None)
+        else:
+            confirmed.set_exception(append.error)
+
+    handle.append(payloads, done)
+    await confirmed
