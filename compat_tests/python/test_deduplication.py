@@ -1,5 +1,7 @@
 """Deduplication with the official client: sent again after a kill, with and without a snapshot, in chunks."""
 
+import threading
+import time
 from concurrent.futures import Future
 
 import pulsar
@@ -81,3 +83,55 @@ def test_without_deduplication_everything_is_stored(
     send_numbered(producer, 0, 3)
     send_numbered(producer, 0, 3)
     assert receive_bodies(consumer, 6) == bodies(3) * 2
+
+
+def test_what_the_client_itself_sends_again_is_stored_once(
+    make_server: ServerFactory, topic: str, make_client: ClientFactory
+) -> None:
+    """Killed in mid-stream: the client comes back by itself and repeats all that was not answered, single messages and
+    batches. Without deduplication some would stand in the log twice."""
+    server = make_server(settings={**DEDUPLICATION, "brokerDeduplicationEntriesInterval": "50"})
+    server.start()
+    client = make_client(server.broker_url)
+    client.subscribe(topic, "s").close()
+    producers = [
+        client.create_producer(
+            topic, producer_name=f"p{number}", batching_enabled=number == 1, max_pending_messages=10_000
+        )
+        for number in range(2)
+    ]
+    stop = threading.Event()
+    sent = [0, 0]
+    failures: list[object] = []
+
+    def stream(index: int) -> None:
+        while not stop.is_set():
+            producers[index].send_async(f"{index}-{sent[index]}".encode(), note_failure)
+            sent[index] += 1
+            time.sleep(0.0005)
+
+    def note_failure(result: object, _: object) -> None:
+        if result != pulsar.Result.Ok:
+            failures.append(result)
+
+    threads = [threading.Thread(target=stream, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(2):
+        time.sleep(0.5)
+        server.kill()
+        server.start()
+    time.sleep(0.3)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    for producer in producers:
+        producer.flush()
+    assert not failures
+    assert min(sent) > 300
+    consumer = make_client(server.broker_url).subscribe(topic, "s")
+    got = receive_bodies(consumer, sum(sent))
+    for index in range(2):
+        own = [body for body in got if body.startswith(b"%d-" % index)]
+        assert own == [b"%d-%d" % (index, number) for number in range(sent[index])]
+    assert_silent(consumer)
