@@ -156,9 +156,17 @@ async def non_persistent_topics_of_bundle(call: Call) -> Answer:
 
 
 async def partitioned_topics(call: Call) -> Answer:
+    return await _partitioned(call, call.parts["domain"])
+
+
+async def partitioned_non_persistent_topics(call: Call) -> Answer:
+    return await _partitioned(call, NON_PERSISTENT)
+
+
+async def _partitioned(call: Call, domain: str) -> Answer:
     name = namespace_of(call)
     await _check_exists(call, name)
-    names = await call.broker.service.catalog.partitioned.names(name, call.parts["domain"])
+    names = await call.broker.service.catalog.partitioned.names(name, domain)
     return names if call.flag("includeSystemTopic") else without_system_topics(names)
 
 
@@ -246,6 +254,12 @@ ROUTES = (
     Route("GET", f"{NAMESPACES}/topics", topics, namespace("GET_TOPICS")),
     Route("GET", TOPICS, topics_of_domain, namespace("GET_TOPICS")),
     Route("GET", f"{TOPICS}/partitioned", partitioned_topics, namespace("GET_TOPICS")),
+    Route(  # a way of its own: `{bundle}` below would be as good a match (Spark's connector asks for both domains)
+        "GET",
+        "/admin/v2/non-persistent/{tenant}/{namespace}/partitioned",
+        partitioned_non_persistent_topics,
+        namespace("GET_TOPICS"),
+    ),
     Route(
         "GET",
         "/admin/v2/non-persistent/{tenant}/{namespace}/{bundle}",
