@@ -13,7 +13,7 @@ from server.admin import bodies, records
 from server.admin.paths import NAMESPACES, namespace_of
 from server.bundle_ranges import FULL_RANGE, bundle_of
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import SUPERUSER, namespace
+from server.web.needs import SUPERUSER, namespace, namespace_policy
 
 if TYPE_CHECKING:
     from server.topics.broker_service import BrokerService
@@ -196,8 +196,8 @@ ROUTES = (
     Route("PUT", f"{NAMESPACES}/unload", unload_namespace, SUPERUSER),
     Route("PUT", f"{NAMESPACES}/{{bundle}}/unload", unload_bundle, SUPERUSER),
     Route("PUT", f"{NAMESPACES}/{{bundle}}/split", split, SUPERUSER),
-    Route("GET", f"{NAMESPACES}/antiAffinity", anti_affinity, namespace("GET_BUNDLE")),
-    Route("POST", f"{NAMESPACES}/antiAffinity", set_anti_affinity, SUPERUSER),
-    Route("DELETE", f"{NAMESPACES}/antiAffinity", remove_anti_affinity, SUPERUSER),
+    Route("GET", f"{NAMESPACES}/antiAffinity", anti_affinity, namespace_policy("ANTI_AFFINITY", write=False)),
+    Route("POST", f"{NAMESPACES}/antiAffinity", set_anti_affinity, namespace_policy("ANTI_AFFINITY", write=True)),
+    Route("DELETE", f"{NAMESPACES}/antiAffinity", remove_anti_affinity, namespace_policy("ANTI_AFFINITY", write=True)),
     Route("GET", "/admin/v2/namespaces/{cluster}/antiAffinity/{group}", anti_affinity_namespaces, SUPERUSER),
 )

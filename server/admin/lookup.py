@@ -6,7 +6,7 @@ from server.admin.paths import topic_of
 from server.admin.topics import check_local_cluster
 from server.bundle_ranges import bundle_of
 from server.web.calls import Answer, Call, Refusal, Route, Text
-from server.web.needs import topic
+from server.web.needs import namespace, topic
 
 LISTENER_HEADER = "X-Pulsar-ListenerName"
 
@@ -35,5 +35,5 @@ async def bundle(call: Call) -> Answer:
 
 ROUTES = (
     Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", lookup, topic("LOOKUP")),
-    Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}/bundle", bundle, topic("GET_BUNDLE_RANGE")),
+    Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}/bundle", bundle, namespace("GET_BUNDLE")),
 )

@@ -13,7 +13,7 @@ from server.admin.paths import NAMESPACES, namespace_of
 from server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, NamespaceRow
 from server.policies.namespaces import Change, NamespaceNotFound
 from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
-from server.web.needs import SUPERUSER, namespace_policy
+from server.web.needs import TENANT_ADMIN, namespace_policy
 
 QUOTA_TYPES = ("destination_storage", "message_age")
 TOO_LITTLE_RETAINED = "Retention Quota must exceed configured backlog quota for namespace."
@@ -255,10 +255,10 @@ ROUTES = (
     Route("DELETE", f"{NAMESPACES}/backlogQuota", remove_backlog_quota, namespace_policy("BACKLOG", write=True)),
     *_of("replication", replication, "POST", set_replication, "REPLICATION"),
     *_of("allowedClusters", allowed_clusters, "POST", set_allowed_clusters, "ALLOW_CLUSTERS"),
-    Route("GET", f"{NAMESPACES}/properties", properties, SUPERUSER),
-    Route("PUT", f"{NAMESPACES}/properties", set_properties, SUPERUSER),
-    Route("DELETE", f"{NAMESPACES}/properties", clear_properties, SUPERUSER),
-    Route("GET", f"{NAMESPACES}/property/{{key}}", get_property, SUPERUSER),
-    Route("DELETE", f"{NAMESPACES}/property/{{key}}", remove_property, SUPERUSER),
-    Route("PUT", f"{NAMESPACES}/property/{{key}}/{{value}}", set_property, SUPERUSER),
+    Route("GET", f"{NAMESPACES}/properties", properties, TENANT_ADMIN),
+    Route("PUT", f"{NAMESPACES}/properties", set_properties, TENANT_ADMIN),
+    Route("DELETE", f"{NAMESPACES}/properties", clear_properties, TENANT_ADMIN),
+    Route("GET", f"{NAMESPACES}/property/{{key}}", get_property, TENANT_ADMIN),
+    Route("DELETE", f"{NAMESPACES}/property/{{key}}", remove_property, TENANT_ADMIN),
+    Route("PUT", f"{NAMESPACES}/property/{{key}}/{{value}}", set_property, TENANT_ADMIN),
 )

@@ -99,7 +99,7 @@ async def _authorize(authorizer: Authorizer, principal: Principal, demand: Deman
         raise Refusal(503, f"Permissions cannot be read: {error}") from error
     if denied is None:
         return
-    status, text = _refusal(demand, namespace, topic)
+    status, text = _refusal(principal, demand, tenant, namespace, topic)
     log.warning("%s: denied to role %s: %s%s", remote, principal, text, denied and f" ({denied})")
     raise Refusal(status, text)
 
@@ -118,7 +118,9 @@ def _subject(demand: Demand, parts: Parts) -> tuple[str, TopicName | None]:
     return topic.namespace, topic
 
 
-def _refusal(demand: Demand, namespace: str, topic: TopicName | None) -> tuple[int, str]:
+def _refusal(
+    principal: Principal, demand: Demand, tenant: str, namespace: str, topic: TopicName | None
+) -> tuple[int, str]:
     """PulsarWebResource's codes and texts."""
     match demand:
         case OnTopic(operation):
@@ -138,6 +140,11 @@ def _refusal(demand: Demand, namespace: str, topic: TopicName | None) -> tuple[i
             return FORBIDDEN, (
                 f"Unauthorized to validateNamespacePolicyOperation for operation [{policy_operation(demand)}] "
                 f"on namespace [{namespace}] on policy [{policy}]"
+            )
+        case TenantAdmin(operation) if operation:
+            return UNAUTHORIZED, (
+                f"Unauthorized to validateTenantOperation for originalPrincipal [{principal.original or 'null'}] and "
+                f"clientAppId [{principal.role}] about operation [{operation}] on tenant [{tenant}]"
             )
         case TenantAdmin():
             return UNAUTHORIZED, "Don't have permission to administrate resources on this tenant"
