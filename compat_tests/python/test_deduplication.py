@@ -1,13 +1,15 @@
 """Deduplication with the official client: sent again after a kill, with and without a snapshot, in chunks."""
 
-import threading
-import time
+import json
+import urllib.request
 from concurrent.futures import Future
 
 import pulsar
 import pytest
 
 from compat_tests.conftest import ClientFactory, ServerFactory
+from compat_tests.harness import Server, wait_until
+from compat_tests.python.lossy_proxy import LossyProxy
 from compat_tests.python.support import assert_silent, bodies, incompressible, receive_bodies, settle
 
 DEDUPLICATION = {"brokerDeduplicationEnabled": "true"}
@@ -85,53 +87,50 @@ def test_without_deduplication_everything_is_stored(
     assert receive_bodies(consumer, 6) == bodies(3) * 2
 
 
+@pytest.mark.parametrize("deduplicated", [True, False], ids=["on", "off"])
 def test_what_the_client_itself_sends_again_is_stored_once(
-    make_server: ServerFactory, topic: str, make_client: ClientFactory
+    make_server: ServerFactory, topic: str, make_client: ClientFactory, deduplicated: bool
 ) -> None:
-    """Killed in mid-stream: the client comes back by itself and repeats all that was not answered, single messages and
-    batches. Without deduplication some would stand in the log twice."""
-    server = make_server(settings={**DEDUPLICATION, "brokerDeduplicationEntriesInterval": "50"})
+    """Its answers are lost, then its connection: it comes back by itself and repeats what was not answered, single
+    messages and batches. Without deduplication they stand in the log twice."""
+    server = make_server(settings={"brokerDeduplicationEnabled": str(deduplicated).lower()})
     server.start()
-    client = make_client(server.broker_url)
-    client.subscribe(topic, "s").close()
-    producers = [
-        client.create_producer(
-            topic, producer_name=f"p{number}", batching_enabled=number == 1, max_pending_messages=10_000
-        )
-        for number in range(2)
-    ]
-    stop = threading.Event()
-    sent = [0, 0]
-    failures: list[object] = []
+    with LossyProxy(server.broker_port) as proxy:
+        client = make_client(proxy.url)
+        consumer = make_client(server.broker_url).subscribe(topic, "s")
+        producers = [
+            client.create_producer(topic, producer_name=f"p{number}", batching_enabled=number == 1)
+            for number in range(2)
+        ]
+        expected = 0
+        for first in range(0, 90, 30):
+            proxy.lose_answers()
+            answers = [send_some(producer, first, first + 30) for producer in producers]
+            expected += 60
+            wait_until(lambda expected=expected: stored(server, topic) >= expected, "all is stored")  # type: ignore[misc]
+            proxy.cut()
+            for futures in answers:
+                for future in futures:
+                    future.result(20)
+        assert proxy.lost_bytes > 0
+    assert stored(server, topic) == 180 if deduplicated else stored(server, topic) > 180
+    if deduplicated:
+        got = receive_bodies(consumer, 180)
+        for name in (b"p0", b"p1"):
+            assert [body for body in got if body.startswith(name)] == [b"%s-%d" % (name, each) for each in range(90)]
+        assert_silent(consumer)
 
-    def stream(index: int) -> None:
-        while not stop.is_set():
-            producers[index].send_async(f"{index}-{sent[index]}".encode(), note_failure)
-            sent[index] += 1
-            time.sleep(0.0005)
 
-    def note_failure(result: object, _: object) -> None:
-        if result != pulsar.Result.Ok:
-            failures.append(result)
+def send_some(producer: pulsar.Producer, first: int, last: int) -> "list[Future[object]]":
+    futures: list[Future[object]] = []
+    for number in range(first, last):
+        futures.append(Future())
+        producer.send_async(f"{producer.producer_name()}-{number}".encode(), settle(futures[-1]))
+    return futures
 
-    threads = [threading.Thread(target=stream, args=(index,)) for index in range(2)]
-    for thread in threads:
-        thread.start()
-    for _ in range(2):
-        time.sleep(0.5)
-        server.kill()
-        server.start()
-    time.sleep(0.3)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    for producer in producers:
-        producer.flush()
-    assert not failures
-    assert min(sent) > 300
-    consumer = make_client(server.broker_url).subscribe(topic, "s")
-    got = receive_bodies(consumer, sum(sent))
-    for index in range(2):
-        own = [body for body in got if body.startswith(b"%d-" % index)]
-        assert own == [b"%d-%d" % (index, number) for number in range(sent[index])]
-    assert_silent(consumer)
+
+def stored(server: Server, topic: str) -> int:
+    """Messages that the broker took, by its own count."""
+    with urllib.request.urlopen(f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/stats", timeout=10) as answer:
+        count: int = json.loads(answer.read())["msgInCounter"]
+    return count
