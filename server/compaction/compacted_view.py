@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
 from server.compaction.compacted_ledger import CompactedLedger
+from server.compaction.entries import begins_in_the_past
+from server.compaction.latest import remaining_indexes
 from server.compaction.topic_compaction import TopicCompaction
 from server.topics.messages import Messages, messages_of
 from storage.ledger.errors import LedgerError
+from storage.managed.ack_state import mask_of_words, words_of_mask
 from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
 from storage.managed.errors import ReadFault
@@ -45,6 +48,8 @@ class CompactedView:
         self._cursor = cursor
         self._next: tuple[CompactedLedger, Position, int] | None = None
         """Where the last read ended: the ledger, the place in the log after it, the index of the next entry."""
+        self._remaining: dict[tuple[int, int], int] = {}
+        """Batches of the last read that compaction took messages out of -> indexes that are left, as bits."""
 
     # --- as the managed ledger ---------------------------------------------------------------------------------------
 
@@ -120,6 +125,10 @@ class CompactedView:
     def messages_of(self, run: EntryRun) -> Messages:
         if not isinstance(run, SparseRun):
             return messages_of(run)
+        masks = (
+            (entry_id, remaining_indexes(payload)) for entry_id, payload in zip(run.entry_ids, run.entries, strict=True)
+        )
+        self._remaining = {(run.ledger_id, entry_id): mask for entry_id, mask in masks if mask is not None}
         dense = messages_of(EntryRun(run.ledger_id, 0, run.entries, 0))
         specials = {run.entry_ids[index]: special for index, special in (dense.specials or {}).items()}
         return Messages(run.ledger_id, run.entry_ids, dense.payloads, dense.sizes, specials=specials or None)
@@ -134,11 +143,19 @@ class CompactedView:
         return self._cursor.unacked_runs(ledger_id, first, count)
 
     def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None:
-        return self._cursor.ack_set_of(ledger_id, entry_id)
+        """Messages that compaction took out of a batch count as acknowledged: C++ clients would show them as empty
+        messages (Java's know that they are none)."""
+        words = self._cursor.ack_set_of(ledger_id, entry_id)
+        mask = self._remaining.get((ledger_id, entry_id))
+        if mask is None:
+            return words
+        return words_of_mask(mask if words is None else mask & mask_of_words(words)) or [0]
 
     def start(self, asked: Position | None) -> Position:
         """Where reading begins for a consumer that asked for messages from `asked` on (None: only new ones)."""
-        mark_delete, first = self._cursor.mark_delete, self._ledger.first_position
-        if asked is not None and asked < first and mark_delete < first and mark_delete.entry_id < 0:
+        mark_delete = self._cursor.mark_delete
+        if asked is not None and begins_in_the_past(
+            asked, mark_delete, self._ledger.first_position, self._cursor.durable
+        ):
             return asked
         return self._cursor.next_unacked(mark_delete)

@@ -57,3 +57,10 @@ def compacted_to(position: Position) -> bytes:
     return pb.MessageIdData(
         ledgerId=position.ledger_id, entryId=position.entry_id, partition=-1, batch_index=-1, batch_size=0
     ).SerializeToString()
+
+
+def begins_in_the_past(asked: Position, mark_delete: Position, first: Position, durable: bool) -> bool:
+    """Whether a consumer that asked for messages from `asked` on begins before the log's `first` message, in what is
+    left of it compacted: its cursor has not moved from where it was made. A durable one that stands behind an entry
+    may have acknowledged it (PersistentDispatcherSingleActiveConsumer.hasValidMarkDeletePosition)."""
+    return asked < first and mark_delete < first and (not durable or mark_delete.entry_id < 0)

@@ -3,13 +3,26 @@
 Source: ServerCnx.getLargestBatchIndexWhenPossible, handleLastMessageIdFromCompactionService.
 """
 
+from typing import Protocol
+
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import EARLIEST, Position
+from server.compaction.entries import begins_in_the_past
 from server.compaction.latest import last_batch_index
 from server.compaction.topic_compaction import TopicCompaction
 from storage.ledger.errors import LedgerError
 from storage.managed.errors import ReadFault
 from storage.managed.managed_ledger import ManagedLedger
+
+
+class Place(Protocol):
+    """A cursor, as far as it matters here."""
+
+    @property
+    def mark_delete(self) -> Position: ...
+
+    @property
+    def durable(self) -> bool: ...
 
 
 async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple[Position, int] | None:
@@ -27,3 +40,11 @@ async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple
     except (LedgerError, MalformedRecord) as error:
         raise ReadFault(ledger.name, f"compacted ledger {compacted.ledger_id}: {error}") from error
     return (EARLIEST, -1) if kept is None else (kept.position, last_batch_index(kept.payload))
+
+
+def mark_delete_seen(asked: Position | None, cursor: Place, first: Position) -> Position:
+    """What a consumer is told that compares it with the last message, to know whether there are messages for it: before
+    what it begins at, also where that was trimmed and is only there compacted."""
+    if asked is None or not begins_in_the_past(asked, cursor.mark_delete, first, cursor.durable):
+        return cursor.mark_delete
+    return Position(asked.ledger_id, asked.entry_id - 1) if asked.entry_id > 0 else EARLIEST

@@ -175,6 +175,18 @@ def _readable_batch(metadata: pb.MessageMetadata, payload: bytes) -> Batch | Non
     return Batch(list(split_batch(plain, metadata.num_messages_in_batch)))
 
 
+def remaining_indexes(payload: bytes) -> int | None:
+    """Which messages of a batch compaction left, bit k for index k; None where it took none out, or nobody can say."""
+    try:
+        metadata = parse_metadata(payload)
+        batch = _readable_batch(metadata, payload) if metadata.num_messages_in_batch > 1 else None
+    except MalformedFrame:
+        return None
+    if batch is None or not any(single.compacted_out for single, _ in batch.messages):
+        return None
+    return sum(1 << index for index, (single, _) in enumerate(batch.messages) if not single.compacted_out)
+
+
 def last_batch_index(payload: bytes) -> int:
     """Of the last message that was not taken out of the entry; -1 where it is no batch of several, or not readable.
     Source: ServerCnx.calculateTheLastBatchIndexInBatch."""

@@ -18,6 +18,7 @@ from server.policies.effective import EffectivePolicies, of_broker
 from server.schema.topic_schemas import TopicSchemas
 from server.topics.client import ClientConnection
 from server.topics.consumer import Consumer, SubType
+from server.topics.consumer_owner import Place
 from server.topics.producer import Producer
 from server.topics.producers import TopicProducers
 from server.topics.publish_limiter import PublishLimiter
@@ -199,9 +200,10 @@ class BaseTopic(ABC):
     async def last_message_id(self) -> tuple[Position, int]:
         """(the last message, its last batch index or -1). Raises PulsarError."""
 
-    async def last_message_id_compacted(self) -> tuple[Position, int]:
-        """The same for a consumer that reads compacted. Raises PulsarError."""
-        return await self.last_message_id()
+    async def last_message_id_compacted(self, asked: Position | None, cursor: Place) -> tuple[Position, int, Position]:
+        """The same for a consumer that reads compacted and asked for messages from `asked` on, with the mark-delete as
+        it sees it. Raises PulsarError."""
+        return *await self.last_message_id(), cursor.mark_delete
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
 

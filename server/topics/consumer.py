@@ -193,10 +193,13 @@ class Consumer:
 
     async def last_message_id(self) -> tuple[Position, int, int, Position]:
         """(last message or (-1, -1), partition, its last batch index or -1, mark-delete)."""
-        topic = self.subscription.topic
-        last = topic.last_message_id_compacted() if self.read_compacted else topic.last_message_id()
-        position, batch_index = await last
-        return position, self.subscription.topic.name.partition_index, batch_index, self.subscription.cursor.mark_delete
+        topic, cursor = self.subscription.topic, self.subscription.cursor
+        mark_delete = cursor.mark_delete
+        if self.read_compacted:
+            position, batch_index, mark_delete = await topic.last_message_id_compacted(self.start_asked, cursor)
+        else:
+            position, batch_index = await topic.last_message_id()
+        return position, topic.name.partition_index, batch_index, mark_delete
 
     def stats(self) -> dict[str, object]:
         """The fields of CONSUMER_STATS_RESPONSE."""

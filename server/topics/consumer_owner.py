@@ -20,6 +20,9 @@ class Place(Protocol):
     @property
     def backlog(self) -> int: ...
 
+    @property
+    def durable(self) -> bool: ...
+
     async def persisted(self) -> None: ...
 
 
@@ -29,7 +32,9 @@ class OwnerTopic(Protocol):
 
     async def last_message_id(self) -> tuple[Position, int]: ...
 
-    async def last_message_id_compacted(self) -> tuple[Position, int]: ...
+    async def last_message_id_compacted(
+        self, asked: Position | None, cursor: Place
+    ) -> tuple[Position, int, Position]: ...
 
 
 class ConsumerOwner(Protocol):

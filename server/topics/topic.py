@@ -19,7 +19,7 @@ from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.names import TopicName
 from pulsar_proto.payload import parse_metadata, publish_time_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.compaction.last_message import last_kept
+from server.compaction.last_message import last_kept, mark_delete_seen
 from server.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
 from server.policies.effective import EffectivePolicies
 from server.policies.values import BacklogAction
@@ -27,6 +27,7 @@ from server.topics.backlog import OldestMessage
 from server.topics.base_topic import RESERVED_PREFIXES, BaseTopic, TopicState
 from server.topics.client import ClientConnection
 from server.topics.consumer import Consumer
+from server.topics.consumer_owner import Place
 from server.topics.dedup_switch import DedupSwitch
 from server.topics.delayed_delivery import DelayedDelivery
 from server.topics.faults import storage_faults_told
@@ -210,6 +211,10 @@ class Topic(BaseTopic):
                 raise SubscriptionNotFound(f"Subscription {name} does not exist")
             initial = EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else LATEST
             properties = {pair.key: pair.value for pair in command.subscription_properties}
+            if command.read_compacted and initial == EARLIEST:
+                # A cursor at the beginning of a ledger tells later that nothing was acknowledged.
+                with storage_faults_told():
+                    await self.ledger.open_ledger()
             subscription = await self.create_subscription(name, initial, properties)
         else:
             subscription = self._new_reader(command)
@@ -310,13 +315,13 @@ class Topic(BaseTopic):
             return position, -1
         return position, max(1, metadata.num_messages_in_batch) - 1
 
-    async def last_message_id_compacted(self) -> tuple[Position, int]:
-        """The same for a consumer that reads compacted. Raises PulsarError."""
+    async def last_message_id_compacted(self, asked: Position | None, cursor: Place) -> tuple[Position, int, Position]:
         found = None
         if self.compaction is not None:
             with storage_faults_told():
                 found = await last_kept(self.ledger, self.compaction)
-        return found or await self.last_message_id()
+        seen = mark_delete_seen(asked, cursor, self.ledger.first_position)
+        return *(found or await self.last_message_id()), seen
 
     async def first_published_at(self, publish_time_ms: int) -> Position:
         """The first message that was published at that time or later; the end where there is none. Raises

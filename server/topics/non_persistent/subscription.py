@@ -29,6 +29,7 @@ class Nowhere:
 
     mark_delete: Position = EARLIEST
     backlog = 0
+    durable = False
 
     async def persisted(self) -> None:
         """There is nothing to store."""

@@ -1,0 +1,235 @@
+"""Compaction with the official client: readers of compacted topics, table views, and kills."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pulsar
+import pytest
+
+from compat_tests.conftest import ClientFactory, ServerFactory
+from compat_tests.harness import Server, wait_until
+
+
+def url_of(server: Server, topic: str) -> str:
+    return f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/compaction"
+
+
+def status(server: Server, topic: str) -> dict[str, str]:
+    with urllib.request.urlopen(url_of(server, topic), timeout=10) as answer:
+        found: dict[str, str] = json.load(answer)
+        return found
+
+
+def compact(server: Server, topic: str) -> None:
+    """Returns when it is done."""
+    urllib.request.urlopen(urllib.request.Request(url_of(server, topic), method="PUT"), timeout=10).close()
+    wait_until(lambda: status(server, topic)["status"] != "RUNNING", "the compaction ends")
+    assert status(server, topic) == {"status": "SUCCESS", "lastError": ""}
+
+
+def read_all(client: pulsar.Client, topic: str, compacted: bool = True) -> list[tuple[str, bytes, str]]:
+    """(key, body, message id) of everything that a new reader gets."""
+    reader = client.create_reader(topic, pulsar.MessageId.earliest, is_read_compacted=compacted)
+    found = []
+    while reader.has_message_available():
+        message = reader.read_next(10_000)
+        found.append((message.partition_key(), message.data(), str(message.message_id())))
+    reader.close()
+    return found
+
+
+def keep_last(messages: list[tuple[str, bytes, str]]) -> list[tuple[str, bytes, str]]:
+    last = {key: (key, body, message_id) for key, body, message_id in messages}
+    return sorted((each for each in last.values() if each[1]), key=messages.index)
+
+
+@pytest.fixture(params=[False, True], ids=["unbatched", "batched"])
+def produce(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Sends (key, body) pairs, in batches or not."""
+
+    def produce(client: pulsar.Client, topic: str, pairs: list[tuple[str, bytes]], **options: Any) -> None:
+        producer = client.create_producer(
+            topic, batching_enabled=request.param, batching_max_publish_delay_ms=50, **options
+        )
+        for key, body in pairs:
+            producer.send_async(body, None, partition_key=key)
+        producer.flush()
+        producer.close()
+
+    return produce
+
+
+HOLD = {"brokerServiceCompactionThresholdInBytes": "1000000000"}
+"""Nothing is deleted before it is compacted, which happens on request."""
+
+ROUNDS = [(f"k{at % 7}", f"{at}".encode()) for at in range(50)]
+
+
+def test_of_each_key_the_last_message_is_left_with_its_id(
+    server: Server, client: pulsar.Client, topic: str, produce: Callable[..., None]
+) -> None:
+    produce(client, topic, [*ROUNDS, ("k3", b"")])
+    everything = read_all(client, topic, compacted=False)
+    compact(server, topic)
+    assert read_all(client, topic) == keep_last(everything)
+    assert read_all(client, topic, compacted=False) == everything
+
+
+def test_what_comes_after_is_read_from_the_log_and_compacted_next_time(
+    server: Server, client: pulsar.Client, topic: str, produce: Callable[..., None]
+) -> None:
+    produce(client, topic, ROUNDS)
+    compact(server, topic)
+    produce(client, topic, [("k1", b"new"), ("other", b"1"), ("other", b"2"), ("k2", b"")])
+    everything = read_all(client, topic, compacted=False)
+    tail = everything[len(ROUNDS) :]
+    assert read_all(client, topic) == keep_last(everything[: len(ROUNDS)]) + tail
+    compact(server, topic)
+    assert read_all(client, topic) == keep_last(everything)
+
+
+@pytest.mark.parametrize("compression", ["LZ4", "ZLib", "ZSTD", "SNAPPY"])
+def test_compressed_batches_are_compacted(server: Server, client: pulsar.Client, topic: str, compression: str) -> None:
+    producer = client.create_producer(
+        topic, compression_type=getattr(pulsar.CompressionType, compression), batching_max_publish_delay_ms=1000
+    )
+    for at in range(30):
+        producer.send_async(b"%d" % at * 100, None, partition_key=f"k{at % 20}")
+    producer.flush()
+    everything = read_all(client, topic, compacted=False)
+    compact(server, topic)
+    assert read_all(client, topic) == keep_last(everything)
+
+
+def test_a_table_view_has_the_last_values_and_follows(
+    server: Server, client: pulsar.Client, topic: str, produce: Callable[..., None]
+) -> None:
+    produce(client, topic, ROUNDS)
+    compact(server, topic)
+    table = client.create_table_view(topic)
+    expected = dict(ROUNDS)
+    assert {key: table.get(key) for key in expected} == expected
+    produce(client, topic, [("k1", b"new"), ("more", b"x")])
+    wait_until(lambda: table.get("k1") == b"new" and table.get("more") == b"x", "the view follows")
+
+
+def test_a_subscription_reads_compacted_and_goes_on_after_what_it_acknowledged(
+    server: Server, client: pulsar.Client, topic: str
+) -> None:
+    producer = client.create_producer(topic, batching_enabled=False)
+    for key, body in ROUNDS:
+        producer.send(body, partition_key=key)
+    compact(server, topic)
+
+    def subscribe() -> pulsar.Consumer:
+        return client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest, is_read_compacted=True)
+
+    consumer = subscribe()
+    first = [consumer.receive(10_000) for _ in range(3)]
+    consumer.acknowledge_cumulative(first[-1])
+    consumer.close()
+    consumer = subscribe()
+    rest = [consumer.receive(10_000).data() for _ in range(4)]
+    assert [each.data() for each in first] + rest == [body for _, body in ROUNDS[-7:]]
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(200)
+
+
+def test_shared_subscriptions_cannot_read_compacted(client: pulsar.Client, topic: str) -> None:
+    with pytest.raises(pulsar.PulsarException):
+        client.subscribe(topic, "s", consumer_type=pulsar.ConsumerType.Shared, is_read_compacted=True)
+
+
+def test_messages_that_were_trimmed_are_still_there_compacted(
+    make_server: ServerFactory, make_client: ClientFactory, topic: str
+) -> None:
+    """Ledgers of five entries, deleted as soon as they are consumed; after the kill everything is read back."""
+    server = make_server(
+        settings={
+            "managedLedgerMaxEntriesPerLedger": "5",
+            "managedLedgerMinLedgerRolloverTimeMinutes": "0",
+            "retentionCheckIntervalInSeconds": "1",
+            **HOLD,
+        }
+    )
+    server.start()
+    client = make_client(server.broker_url)
+    producer = client.create_producer(topic, batching_enabled=False)
+    for key, body in ROUNDS:
+        producer.send(body, partition_key=key)
+    compact(server, topic)
+
+    def entries_in_the_log() -> int:
+        url = url_of(server, topic).replace("/compaction", "/internalStats")
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return int(json.load(answer)["numberOfEntries"])
+
+    wait_until(lambda: entries_in_the_log() == 0, "what is compacted is trimmed", timeout_seconds=20)
+    assert [body for _, body, _ in read_all(client, topic)] == [body for _, body in ROUNDS[-7:]]
+    producer.send(b"new", partition_key="new")
+    expected = [*[body for _, body in ROUNDS[-7:]], b"new"]
+    assert [body for _, body, _ in read_all(client, topic)] == expected
+    durable = client.subscribe(topic, "late", initial_position=pulsar.InitialPosition.Earliest, is_read_compacted=True)
+    assert [durable.receive(10_000).data() for _ in expected] == expected
+    server.kill()
+    server.start()
+    client = make_client(server.broker_url)
+    assert [body for _, body, _ in read_all(client, topic)] == expected
+    reader = client.create_reader(topic, pulsar.MessageId.latest, is_read_compacted=True)
+    assert not reader.has_message_available()
+    compact(server, topic)
+    assert [body for _, body, _ in read_all(client, topic)] == expected
+
+
+def test_a_kill_in_the_middle_leaves_a_whole_view(
+    make_server: ServerFactory, make_client: ClientFactory, topic: str
+) -> None:
+    server = make_server(settings=HOLD)
+    server.start()
+    expected: dict[str, bytes] = {}
+    for at in range(3):
+        client = make_client(server.broker_url)
+        producer = client.create_producer(topic, batching_enabled=False, max_pending_messages=5_000)
+        for number in range(2_000):
+            key, body = f"k{number % 500}", b"%d-%d" % (at, number)
+            producer.send_async(body, None, partition_key=key)
+            expected[key] = body
+        producer.flush()
+        urllib.request.urlopen(urllib.request.Request(url_of(server, topic), method="PUT"), timeout=10).close()
+        server.kill()
+        server.start()
+        client = make_client(server.broker_url)
+        assert {key: body for key, body, _ in read_all(client, topic)} == expected
+    compact(server, topic)
+    found = read_all(client, topic)
+    assert len(found) == len(expected)
+    assert {key: body for key, body, _ in found} == expected
+
+
+def test_a_topic_is_compacted_by_itself_at_the_threshold(
+    make_server: ServerFactory, make_client: ClientFactory, topic: str
+) -> None:
+    server = make_server(
+        settings={
+            "brokerServiceCompactionThresholdInBytes": "1000",
+            "brokerServiceCompactionMonitorIntervalInSeconds": "1",
+        }
+    )
+    server.start()
+    client = make_client(server.broker_url)
+    producer = client.create_producer(topic, batching_enabled=False)
+    assert status(server, topic)["status"] == "NOT_RUN"
+    for key, body in ROUNDS:
+        producer.send(body, partition_key=key)
+    wait_until(lambda: status(server, topic)["status"] == "SUCCESS", "it is compacted")
+    assert len(read_all(client, topic)) == 7
+
+
+def test_a_second_request_is_refused_and_an_unknown_topic_not_found(server: Server, topic: str) -> None:
+    for method in ("PUT", "GET"):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(urllib.request.Request(url_of(server, topic), method=method), timeout=10)
+        assert caught.value.code == 404
