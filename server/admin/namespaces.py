@@ -22,7 +22,7 @@ from server.bundle_ranges import bundle_of, fault_of_boundaries
 from server.topic_list import is_system_topic
 from server.topics import backlog
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import TENANT_ADMIN, namespace
+from server.web.needs import namespace, namespace_policy, tenant_operation
 
 if TYPE_CHECKING:
     from server.topics.subscription import Subscription
@@ -247,10 +247,10 @@ async def _of_all(call: Call, names: list[str], work: Callable[["Subscription"],
 
 
 ROUTES = (
-    Route("GET", "/admin/v2/namespaces/{tenant}", list_of_tenant, TENANT_ADMIN),
-    Route("GET", NAMESPACES, get, TENANT_ADMIN),
-    Route("PUT", NAMESPACES, create, TENANT_ADMIN),
-    Route("DELETE", NAMESPACES, delete, TENANT_ADMIN),
+    Route("GET", "/admin/v2/namespaces/{tenant}", list_of_tenant, tenant_operation("LIST_NAMESPACES")),
+    Route("GET", NAMESPACES, get, namespace_policy("ALL", write=False)),
+    Route("PUT", NAMESPACES, create, tenant_operation("CREATE_NAMESPACE")),
+    Route("DELETE", NAMESPACES, delete, tenant_operation("DELETE_NAMESPACE")),
     Route("GET", f"{NAMESPACES}/topics", topics, namespace("GET_TOPICS")),
     Route("GET", TOPICS, topics_of_domain, namespace("GET_TOPICS")),
     Route("GET", f"{TOPICS}/partitioned", partitioned_topics, namespace("GET_TOPICS")),

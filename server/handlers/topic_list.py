@@ -47,13 +47,12 @@ async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.C
 
 
 async def user_topics(cnx: "Connection", namespace: str, mode: int) -> list[str]:
-    listed = []
-    for topic in await cnx.broker.service.catalog.topics_of(namespace):
-        name = TopicName.parse(topic)
-        wanted = mode == _Mode.ALL or name.is_persistent == (mode == _Mode.PERSISTENT)
-        if wanted and not is_system_topic(name):
-            listed.append(topic)
-    return sorted(listed)
+    """Full names, sorted. Of topics that are not persistent those that are loaded: no others exist."""
+    catalog = cnx.broker.service.catalog
+    found = [] if mode == _Mode.NON_PERSISTENT else await catalog.topics_of(namespace)
+    if mode != _Mode.PERSISTENT:
+        found = found + catalog.non_persistent_topics_of(namespace)
+    return sorted(topic for topic in found if not is_system_topic(TopicName.parse(topic)))
 
 
 def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> None:

@@ -33,6 +33,11 @@ SUPERUSER: Final = Need(Scope.SUPERUSER)
 TENANT_ADMIN: Final = Need(Scope.TENANT_ADMIN)
 
 
+def tenant_operation(operation: str) -> Need:
+    """A tenant operation: the tenant's administrators may all of them."""
+    return Need(Scope.TENANT_ADMIN, operation)
+
+
 def namespace(operation: str) -> Need:
     return Need(Scope.NAMESPACE, operation)
 

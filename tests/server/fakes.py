@@ -345,7 +345,10 @@ class FakeService:
         return name.full in self.stored or name.full in self.topics
 
     async def topics_of(self, namespace: str) -> list[str]:
-        return sorted(self.stored | set(self.topics))
+        return sorted(name for name in self.stored | set(self.topics) if name.startswith("persistent"))
+
+    def non_persistent_topics_of(self, namespace: str) -> list[str]:
+        return sorted(name for name in self.stored | set(self.topics) if name.startswith("non-persistent"))
 
     async def partitions_of(self, name: TopicName, *, may_create: bool) -> int:
         await self.check_namespace(name.namespace)
