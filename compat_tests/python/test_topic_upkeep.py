@@ -2,6 +2,7 @@
 
 import json
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import pulsar
@@ -121,3 +122,18 @@ def test_topics_that_nobody_uses_are_deleted_and_those_with_subscriptions_are_no
     wait_until(lambda: f"{topic}-left" not in topics_of(server), "the unused topic is deleted")
     assert {topic, f"{topic}-kept"} <= set(topics_of(server))
     assert send_all(client.create_producer(f"{topic}-left"), [b"made anew"])
+
+
+def test_who_publishes_faster_than_allowed_is_slowed_down_and_loses_nothing(
+    make_server: ServerFactory, topic: str, make_client: ClientFactory, stopwatch: Callable[[], float]
+) -> None:
+    server = make_server(settings={"maxPublishRatePerTopicInMessages": "100"})
+    server.start()
+    client = make_client(server.broker_url)
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic)
+    before = stopwatch()
+    for first in range(0, 300, 50):
+        send_all(producer, [f"m-{number}".encode() for number in range(first, first + 50)])
+    assert stopwatch() - before > 1.4, "100 at once, 100 a second then, and the last 50 are only waited for afterwards"
+    assert receive_bodies(consumer, 300) == bodies(300)
