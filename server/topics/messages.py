@@ -216,7 +216,9 @@ def _with_ack_sets(messages: Messages, acks: AckView) -> Messages:
                 counts[index] = bits_set(words)
     if not ack_sets:
         return messages
-    return Messages(ledger_id, messages.entry_ids, messages.payloads, sizes, counts, ack_sets)
+    return Messages(
+        ledger_id, messages.entry_ids, messages.payloads, sizes, counts, ack_sets, specials=messages.specials
+    )
 
 
 def bits_set(words: Sequence[int]) -> int:

@@ -4,7 +4,7 @@ Plain data, no I/O. Ids are kept per ledger, because runs of entries then cost o
 message. Sources: Consumer.pendingAcks, MessageRedeliveryController, InMemoryRedeliveryTracker; facts 5.5.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pyroaring import BitMap
 
@@ -17,60 +17,85 @@ ENTRY_ID_END = 2**32
 class PendingAcks:
     """Entries that one consumer holds unacknowledged: (ledger, entry) -> messages of the entry not yet acknowledged.
 
-    Bounded by the consumer's limit of unacknowledged messages.
+    Entries of one message are bits, others are in dictionaries. Bounded by the consumer's limit of unacknowledged
+    messages.
     """
 
-    __slots__ = ("_ledgers", "messages")
+    __slots__ = ("_batches", "_singles", "messages")
 
     def __init__(self) -> None:
-        self._ledgers: dict[int, dict[int, int]] = {}
+        self._singles: dict[int, BitMap] = {}
+        self._batches: dict[int, dict[int, int]] = {}
         self.messages = 0
         """The sum of all counts."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._ledgers.values()))
+        return sum(map(len, self._singles.values())) + sum(map(len, self._batches.values()))
 
-    def add(self, ledger_id: int, entry_ids: Iterable[int], counts: Sequence[int], messages: int) -> None:
+    def add(self, ledger_id: int, entry_ids: Sequence[int], counts: Sequence[int], messages: int) -> None:
         """A run that was sent; `messages` is the sum of `counts`. Must not hold any of them yet."""
-        ledger = self._ledgers.get(ledger_id)
-        if ledger is None:
-            ledger = self._ledgers[ledger_id] = {}
-        ledger.update(zip(entry_ids, counts, strict=True))
         self.messages += messages
+        if messages == len(entry_ids):
+            self._add_singles(ledger_id, entry_ids)
+            return
+        batches = self._batches.setdefault(ledger_id, {})
+        singles = []
+        for entry_id, count in zip(entry_ids, counts, strict=True):
+            if count == 1:
+                singles.append(entry_id)
+            else:
+                batches[entry_id] = count
+        if singles:
+            self._add_singles(ledger_id, singles)
+
+    def _add_singles(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        bitmap = self._singles.get(ledger_id)
+        if bitmap is None:
+            self._singles[ledger_id] = BitMap(entry_ids)
+        elif isinstance(entry_ids, range):
+            bitmap.add_range(entry_ids.start, entry_ids.stop)
+        else:
+            bitmap.update(entry_ids)
 
     def get(self, ledger_id: int, entry_id: int) -> int | None:
-        ledger = self._ledgers.get(ledger_id)
-        return None if ledger is None else ledger.get(entry_id)
-
-    def of_ledger(self, ledger_id: int) -> Mapping[int, int]:
-        """Entry -> count of what is held of a ledger."""
-        return self._ledgers.get(ledger_id, {})
+        bitmap = self._singles.get(ledger_id)
+        if bitmap is not None and entry_id in bitmap:
+            return 1
+        batches = self._batches.get(ledger_id)
+        return None if batches is None else batches.get(entry_id)
 
     def reduce(self, ledger_id: int, entry_id: int, count: int) -> None:
-        """Only `count` of a held entry's messages are left."""
-        ledger = self._ledgers[ledger_id]
-        self.messages += count - ledger[entry_id]
-        ledger[entry_id] = count
+        """Only `count` of a held entry's messages are left, at least one; more than it had does nothing."""
+        batches = self._batches.get(ledger_id)
+        if batches is not None and count < batches.get(entry_id, 0):
+            self.messages += count - batches[entry_id]
+            batches[entry_id] = count
 
     def pop(self, ledger_id: int, entry_id: int) -> int | None:
         """The entry's count, or None when it is not held."""
-        ledger = self._ledgers.get(ledger_id)
-        if ledger is None:
-            return None
-        count = ledger.pop(entry_id, None)
-        if count is None:
+        bitmap = self._singles.get(ledger_id)
+        if bitmap is not None and entry_id in bitmap:
+            bitmap.remove(entry_id)
+            if not bitmap:
+                del self._singles[ledger_id]
+            self.messages -= 1
+            return 1
+        batches = self._batches.get(ledger_id)
+        count = None if batches is None else batches.pop(entry_id, None)
+        if batches is None or count is None:
             return None
         self.messages -= count
-        if not ledger:
-            del self._ledgers[ledger_id]
+        if not batches:
+            del self._batches[ledger_id]
         return count
 
     def drain(self) -> Iterator[tuple[int, list[int]]]:
-        """Everything held, as (ledger, sorted entries) in order; nothing is held afterwards."""
-        ledgers, self._ledgers = self._ledgers, {}
+        """Everything held, as (ledger, sorted entries) in order; nothing is held once it was begun."""
+        singles, self._singles = self._singles, {}
+        batches, self._batches = self._batches, {}
         self.messages = 0
-        for ledger_id in sorted(ledgers):
-            yield ledger_id, sorted(ledgers[ledger_id])
+        for ledger_id in sorted(singles.keys() | batches.keys()):
+            yield ledger_id, sorted((*singles.get(ledger_id, ()), *batches.get(ledger_id, ())))
 
 
 class ReplayQueue:

@@ -159,11 +159,12 @@ class SharedDispatcher(Dispatcher):
             return
         if ledger_id == self.read_position.ledger_id:
             entry_ids = entry_ids[: bisect_left(entry_ids, self.read_position.entry_id)]
-        held = [consumer.pending.of_ledger(ledger_id) for consumer in self._consumers if consumer.pending is not None]
+        pending = [consumer.pending for consumer in self._consumers if consumer.pending]
         passed = [
             entry_id
             for entry_id in entry_ids
-            if not self.cursor.is_acked(ledger_id, entry_id) and not any(entry_id in each for each in held)
+            if not self.cursor.is_acked(ledger_id, entry_id)
+            and not any(each.get(ledger_id, entry_id) for each in pending)
         ]
         if passed:
             self._became_due(ledger_id, passed)

@@ -159,3 +159,16 @@ async def test_markers_are_for_brokers_and_acknowledged(kind: str) -> None:
     ack(consumer, [Position(10, 0), Position(10, 2)])
     assert consumer.subscription.cursor.backlog == 0
     assert pb.MessageMetadata.DESCRIPTOR.fields_by_name["marker_type"].number == 20
+
+
+@in_virtual_time
+async def test_a_delayed_message_beside_half_an_acknowledged_batch_waits_too() -> None:
+    scene, cnx = scene_in_virtual_time(), FakeConnection()
+    scene.ledger.append_now([payload(b"later", deliver_at_time=1_000), payload(b"batch", batch=3)])
+    consumer = await scene.consumer(cnx, "Shared")
+    ack(consumer, [Position(10, 1)], ack_set=[1])
+    consumer.flow(5)
+    await settle()
+    assert bodies(cnx) == [b"batch"]
+    await pass_time(1)
+    assert bodies(cnx) == [b"batch", b"later"]

@@ -36,6 +36,15 @@ def test_the_replay_queue_is_a_sorted_set_of_positions(operations: list[tuple[st
             while run < count and (first[0], first[1] + run) in twin:
                 run += 1
             assert queue.first_run(count) == (Position(*first), run)
+            near = [first[1]]
+            for each in sorted(other for ledger, other in twin if ledger == first[0])[1:]:
+                if each - near[-1] <= 2 and each < first[1] + 4 * count:
+                    near.append(each)
+                else:
+                    break
+            assert queue.nearby(Position(*first), 4 * count, 2) == near[-1] - first[1] + 1
+        within = sorted(other for ledger, other in twin if ledger == ledger_id and entry_id <= other < entry_id + count)
+        assert queue.within(ledger_id, entry_id, entry_id + count) == within
         assert len(queue) == len(twin)
         assert bool(queue) == bool(twin)
         assert queue.contains(ledger_id, entry_id) == ((ledger_id, entry_id) in twin)
@@ -48,14 +57,16 @@ def test_pending_acks_are_a_dictionary_of_counts(operations: list[tuple[str, int
     twin: dict[tuple[int, int], int] = {}
     for what, ledger_id, entry_id, count in operations:
         key = ledger_id, entry_id
-        if what == "add" and key not in twin:
-            pending.add(ledger_id, range(entry_id, entry_id + 1), [count], count)
-            twin[key] = count
+        run = range(entry_id, entry_id + 3)
+        if what == "add" and not any((ledger_id, each) in twin for each in run):
+            counts = [count, 1, count % 2 + 1]
+            pending.add(ledger_id, list(run) if count == 3 else run, counts, sum(counts))
+            twin.update(((ledger_id, each), counts[index]) for index, each in enumerate(run))
         elif what == "pop":
             assert pending.pop(ledger_id, entry_id) == twin.pop(key, None)
         elif what == "reduce" and key in twin:
             pending.reduce(ledger_id, entry_id, count)
-            twin[key] = count
+            twin[key] = min(count, twin[key])
         assert pending.messages == sum(twin.values())
         assert len(pending) == len(twin)
         assert pending.get(ledger_id, entry_id) == twin.get(key)
