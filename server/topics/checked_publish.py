@@ -61,6 +61,10 @@ class _CheckedGroup(Group):
         for answer in self.answers:
             self.publisher.answer(answer)
 
+    def delivered(self, place: Position) -> None:
+        self.is_answered = True
+        super().delivered(place)
+
 
 class CheckedPublisher:
     """One producer's."""

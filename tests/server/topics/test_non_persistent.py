@@ -230,3 +230,19 @@ async def test_an_exclusive_producer_s_epoch_grows_as_long_as_the_topic_is_loade
     second = await scene.producer(FakeConnection(), "b", producer_access_mode=pb.ExclusiveWithFencing)
     assert second.topic_epoch == 1
     assert first.kinds == ["CLOSE_PRODUCER"]
+
+
+@in_virtual_time
+async def test_what_a_policy_refuses_is_answered_in_turn() -> None:
+    scene = Scene(encryption_require_on_producer=True)
+    cnx = FakeConnection()
+    producer = await scene.producer(cnx, encrypted=True)
+    secret = build_payload(
+        pb.MessageMetadata(
+            producer_name="p", sequence_id=0, publish_time=1, encryption_keys=[pb.EncryptionKeys(key="k", value=b"v")]
+        ),
+        b"secret",
+    )
+    sends = [secret, payload(b"plain"), secret]
+    producer.publish([(pb.CommandSend(producer_id=0, sequence_id=each), body) for each, body in enumerate(sends)])
+    assert cnx.kinds == ["SEND_RECEIPT", "SEND_ERROR", "SEND_RECEIPT"]
