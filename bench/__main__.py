@@ -1,6 +1,7 @@
 """`python -m bench`: measures Magnetar, with --peer Apache Pulsar too, and prints goals and figures side by side."""
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -10,10 +11,11 @@ from bench.machine import describe
 from bench.profile import LOADS, profile
 from bench.report import table, write_json
 from bench.rows import SIGKILL, Row, chosen_rows
-from bench.scenarios import QUICK, SCENARIOS, Sizes
+from bench.scenarios import SCENARIOS
 from bench.sigkill import run_rounds
+from bench.sizes import QUICK, Sizes
 from compat_tests.apache import ApachePulsar
-from compat_tests.harness import Magnetar, Product
+from compat_tests.harness import PEER_LIB_VARIABLE, Magnetar, Product
 
 ROUNDS = 50
 QUICK_ROUNDS = 5
@@ -60,6 +62,8 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     sizes = QUICK if arguments.quick else Sizes()
+    if arguments.peer:
+        os.environ[PEER_LIB_VARIABLE] = str(arguments.peer)  # where the bookies' scenario finds Apache's client
     machine = describe()
     say(machine)
     ours = measure(Magnetar(), rows, sizes)

@@ -35,16 +35,23 @@ def cells(row: Row, ours: Figures, theirs: Figures | None) -> tuple[str, ...]:
     mine = ours.get(row.key)
     peer = row.apache if theirs is None else theirs.get(row.key)
     sign = "≥" if row.more_is_better else "≤"
-    verdict = "" if mine is None or row.goal is None else "ok" if row.reached(mine) else "MISSED"
+    judged = mine is not None and (row.goal is not None or (row.goal_ratio is not None and peer is not None))
+    verdict = "" if mine is None or not judged else "ok" if row.reached(mine, peer) else "MISSED"
     return (
         row.title,
         row.unit,
-        "" if row.goal is None else f"{sign} {number(row.goal)}",
+        goal_of(row, sign),
         verdict,
         "" if mine is None else number(mine),
         "" if peer is None else number(peer) + ("*" if theirs is None else ""),
         "" if mine is None or peer is None else number(row.ratio(mine, peer)),
     )
+
+
+def goal_of(row: Row, sign: str) -> str:
+    if row.goal is not None:
+        return f"{sign} {number(row.goal)}"
+    return "" if row.goal_ratio is None else f"≥ {row.goal_ratio:g} × Apache"
 
 
 def number(value: float) -> str:

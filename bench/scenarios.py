@@ -10,12 +10,13 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from bench.bookies import bookies
 from bench.driver import Outcome
 from bench.process_stats import cpu_seconds, memory_mb
-from bench.rows import BATCHES, CATCH_UP, LATENCY, LIFECYCLE, TAIL
+from bench.rows import BATCHES, BOOKIES, CATCH_UP, LATENCY, LIFECYCLE, TAIL
+from bench.sizes import Figures, Scenario, Sizes
 from compat_tests import wire
 from compat_tests.harness import Product, Server, free_port
 
@@ -25,37 +26,6 @@ CONNECT_POLL_SECONDS = 0.002
 NAMESPACE = "persistent://public/default"
 BATCH = 120
 BATCH_WINDOW = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """How much each scenario does. A peer on a JVM gets `warm_up` before what counts."""
-
-    unbatched: int = 300_000
-    batched: int = 1_200_000
-    runs: int = 3
-    stored: int = 1_000_000
-    tail: int = 100_000
-    catch_up_batched: int = 600_000
-    catch_up_unbatched: int = 200_000
-    latency_seconds: int = 15
-    idle_seconds: float = 10.0
-
-
-QUICK = Sizes(
-    unbatched=100_000,
-    batched=360_000,
-    runs=1,
-    stored=200_000,
-    tail=30_000,
-    catch_up_batched=120_000,
-    catch_up_unbatched=50_000,
-    latency_seconds=4,
-    idle_seconds=4.0,
-)
-
-Figures = dict[str, float]
-Scenario = Callable[[Product, Sizes], Figures]
 
 
 @contextmanager
@@ -227,4 +197,5 @@ SCENARIOS: dict[str, Scenario] = {
     TAIL: tail,
     CATCH_UP: catch_up,
     LATENCY: latency,
+    BOOKIES: bookies,
 }

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from compat_tests import maven_jars
@@ -31,6 +31,7 @@ JVM = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 JVM += [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
 
 SOURCES = Path(__file__).parent
+SMALL_CACHES = {"dbStorage_writeCacheMaxSizeMb": "16", "dbStorage_readAheadCacheMaxSizeMb": "16"}
 
 
 def class_path() -> str:
@@ -50,7 +51,9 @@ def free_port() -> int:
 class Cluster:
     """A ZooKeeper with BookKeeper's records in it; our bookies and Apache's are started into it."""
 
-    def __init__(self, folder: Path, jars: str) -> None:
+    def __init__(self, folder: Path, jars: str, jvm: Sequence[str] = JVM) -> None:
+        """`jvm`: how Apache's processes are run."""
+        self.jvm = jvm
         self.folder = folder
         self.jars = jars
         self.zookeeper = f"127.0.0.1:{free_port()}"
@@ -67,17 +70,17 @@ class Cluster:
             f"tickTime=1000\ndataDir={data}\nclientPort={port}\nclientPortAddress={host}\nmaxClientCnxns=0\n"
             "admin.enableServer=false\n4lw.commands.whitelist=*\n"
         )
-        self._spawn("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg"))
+        self.spawn("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg"))
         self._wait_for_port(int(port))
         self.conf.write_text(
             f"metadataServiceUri=zk+hierarchical://{self.zookeeper}/ledgers\nallowLoopback=true\nthrottle=0\n"
         )
         assert self.shell("initnewcluster").returncode == 0
 
-    def _spawn(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    def spawn(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
         with open(self.folder / f"{name}.log", "ab") as log:
             process = subprocess.Popen(
-                [*JVM, "-cp", self.jars, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*self.jvm, "-cp", self.jars, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._processes.append(process)
         return process
@@ -103,26 +106,12 @@ class Cluster:
         return self.bookie(name, **settings).start()
 
     def start_apache_bookie(self, name: str) -> str:
-        """One of Apache's; its bookie id, once it is registered: its port opens before its journal is replayed."""
-        port = free_port()
-        folder = self.folder / name
-        folder.mkdir()
-        conf = folder / "bk_server.conf"
-        conf.write_text(
-            f"metadataServiceUri=zk+hierarchical://{self.zookeeper}/ledgers\nbookiePort={port}\n"
-            "advertisedAddress=127.0.0.1\nlisteningInterface=lo\nallowLoopback=true\nhttpServerEnabled=false\n"
-            f"journalDirectories={folder}/journal\nledgerDirectories={folder}/ledgers\ndiskUsageThreshold=0.99\n"
-            "diskUsageWarnThreshold=0.99\nautoRecoveryDaemonEnabled=false\n"
-            "ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage\n"
-            "dbStorage_writeCacheMaxSizeMb=16\ndbStorage_readAheadCacheMaxSizeMb=16\n"
-        )
-        process = self._spawn(name, "org.apache.bookkeeper.server.Main", "--conf", str(conf))
-        bookie_id = f"127.0.0.1:{port}"
-        deadline = time.monotonic() + START_SECONDS
-        while bookie_id not in self.shell("listbookies", "-rw").stdout:
-            assert process.poll() is None, (self.folder / f"{name}.log").read_text()[-2000:]
-            assert time.monotonic() < deadline, f"Apache's bookie {bookie_id} did not register"
-        return bookie_id
+        """One of Apache's; its bookie id, once it is registered."""
+        return self.apache_bookie(name, **SMALL_CACHES).start().bookie_id
+
+    def apache_bookie(self, name: str, **settings: str) -> "ApacheBookie":
+        """One of Apache's, not started; `settings` are further keys of bk_server.conf."""
+        return ApacheBookie(self, name, settings)
 
     def shell(self, *words: str, conf: Path | None = None) -> "subprocess.CompletedProcess[str]":
         """Apache's BookieShell: waits for the command's end. One JVM runs all commands with the same `conf`."""
@@ -169,6 +158,50 @@ class Cluster:
         for process in [*ours, *reversed(self._processes)]:
             process.kill()
             process.wait()
+
+
+class ApacheBookie:
+    """A process of Apache's; it may be stopped and started again."""
+
+    def __init__(self, cluster: Cluster, name: str, settings: Mapping[str, str]) -> None:
+        self._cluster = cluster
+        self._name = name
+        port = free_port()
+        self.bookie_id = f"127.0.0.1:{port}"
+        folder = cluster.folder / name
+        folder.mkdir()
+        self._conf = folder / "bk_server.conf"
+        keys = {
+            "metadataServiceUri": f"zk+hierarchical://{cluster.zookeeper}/ledgers",
+            "bookiePort": str(port),
+            "advertisedAddress": "127.0.0.1",
+            "listeningInterface": "lo",
+            "allowLoopback": "true",
+            "httpServerEnabled": "false",
+            "journalDirectories": f"{folder}/journal",
+            "ledgerDirectories": f"{folder}/ledgers",
+            "diskUsageThreshold": "0.99",
+            "diskUsageWarnThreshold": "0.99",
+            "autoRecoveryDaemonEnabled": "false",
+            "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
+            **settings,
+        }
+        self._conf.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+        self.process: subprocess.Popen[bytes]
+
+    def start(self) -> "ApacheBookie":
+        """Returns when it is registered: its port opens before its journal is replayed."""
+        self.process = self._cluster.spawn(self._name, "org.apache.bookkeeper.server.Main", "--conf", str(self._conf))
+        deadline = time.monotonic() + START_SECONDS
+        while self.bookie_id not in self._cluster.shell("listbookies", "-rw").stdout:
+            log = self._cluster.folder / f"{self._name}.log"
+            assert self.process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline, f"Apache's bookie {self.bookie_id} did not register"
+        return self
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from bench.machine import describe
 from bench.process_stats import cpu_seconds, memory_mb, tree
-from bench.report import table, write_json
+from bench.report import cells, table, write_json
 from bench.rows import ROWS, SCENARIOS, Row, chosen_rows
 
 RATE = Row("r", "s", "a rate", "k msg/s", goal=60, apache=40, more_is_better=True)
@@ -76,3 +76,13 @@ def test_the_machine_is_described_in_one_line() -> None:
     text = describe()
     assert "\n" not in text
     assert "fdatasync" in text
+
+
+def test_a_goal_relative_to_apache_is_judged_by_this_runs_figure_or_the_documented_one() -> None:
+    row = Row("r", "s", "rate", "k/s", None, 10.0, more_is_better=True, goal_ratio=1.5)
+    assert cells(row, {"r": 16.0}, None)[2:4] == ("≥ 1.5 × Apache", "ok")
+    assert cells(row, {"r": 16.0}, {"r": 11.0})[3] == "MISSED"
+    assert cells(row, {"r": 16.0}, {})[3] == "", "nothing to judge by"
+    latency = Row("r", "s", "p50", "ms", None, 2.0, goal_ratio=1.25)
+    assert cells(latency, {"r": 1.6}, None)[3] == "ok"
+    assert cells(latency, {"r": 1.7}, None)[3] == "MISSED"

@@ -1,0 +1,41 @@
+"""How much each scenario of the bench does, and what it gives back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from compat_tests.harness import Product
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much each scenario does. A peer on a JVM gets `warm_up` before what counts."""
+
+    unbatched: int = 300_000
+    batched: int = 1_200_000
+    runs: int = 3
+    stored: int = 1_000_000
+    tail: int = 100_000
+    catch_up_batched: int = 600_000
+    catch_up_unbatched: int = 200_000
+    latency_seconds: int = 15
+    idle_seconds: float = 10.0
+    bookie_adds: int = 300_000
+    bookies_adds: int = 200_000
+
+
+QUICK = Sizes(
+    unbatched=100_000,
+    batched=360_000,
+    runs=1,
+    stored=200_000,
+    tail=30_000,
+    catch_up_batched=120_000,
+    catch_up_unbatched=50_000,
+    latency_seconds=4,
+    idle_seconds=4.0,
+    bookie_adds=60_000,
+    bookies_adds=30_000,
+)
+
+Figures = dict[str, float]
+Scenario = Callable[[Product, Sizes], Figures]
