@@ -36,7 +36,8 @@ def _decompress(compression: pb.CompressionType.ValueType, body: bytes, size: in
     """Never more than about `size` bytes."""
     match compression:
         case pb.LZ4:
-            return bytes(cramjam.lz4.decompress_block(body, output_len=size)) if size else b""
+            out = bytearray(max(size, 1))
+            return bytes(out[: cramjam.lz4.decompress_block_into(body, out)])
         case pb.ZLIB:
             return zlib.decompressobj().decompress(body, size + 1)
         case pb.ZSTD:

@@ -6,7 +6,6 @@ Source: CompactedTopicImpl; facts 6.4.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pulsar_proto.entry_digest import DigestType
 from pulsar_proto.errors import MalformedFrame, MalformedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.payload import publish_time_of
@@ -37,7 +36,7 @@ class CompactedLedger:
     @classmethod
     async def open(cls, bookkeeper: BookKeeper, ledger_id: int, horizon: Position) -> "CompactedLedger":
         """Raises LedgerError."""
-        handle = await bookkeeper.open_ledger(ledger_id, digest_type=DigestType.CRC32)
+        handle = await bookkeeper.open_ledger(ledger_id)
         return cls(handle, horizon)
 
     @property

@@ -1,0 +1,64 @@
+"""Entries as producers make them, and a slow twin of compaction."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pulsar_proto.compression import compress, decompress
+from pulsar_proto.payload import body, build_batch, build_payload, parse_metadata, split_batch
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+
+class Sent(NamedTuple):
+    """A message: no value deletes the key, no key means none."""
+
+    key: str | None
+    value: bytes
+
+
+def metadata(**values: object) -> pb.MessageMetadata:
+    return pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, **values)  # type: ignore[arg-type]
+
+
+def single(message: Sent) -> bytes:
+    head = metadata(uncompressed_size=len(message.value))
+    if message.key is not None:
+        head.partition_key = message.key
+    return build_payload(head, message.value)
+
+
+def batch(messages: Sequence[Sent], compression: pb.CompressionType.ValueType = pb.NONE) -> bytes:
+    singles = []
+    for message in messages:
+        head = pb.SingleMessageMetadata(payload_size=0)
+        if message.key is not None:
+            head.partition_key = message.key
+        singles.append((head, message.value))
+    plain = build_batch(singles)
+    head_of_all = metadata(num_messages_in_batch=len(messages), compression=compression, uncompressed_size=len(plain))
+    return build_payload(head_of_all, compress(compression, plain))
+
+
+def contents(payload: bytes) -> list[tuple[int, Sent]]:
+    """(batch index, message) of what a consumer sees in an entry."""
+    head = parse_metadata(payload)
+    if not head.HasField("num_messages_in_batch"):
+        return [(0, Sent(head.partition_key if head.HasField("partition_key") else None, body(payload)))]
+    plain = decompress(head.compression, body(payload), head.uncompressed_size)
+    messages = split_batch(plain, head.num_messages_in_batch)
+    return [
+        (index, Sent(each.partition_key if each.HasField("partition_key") else None, value))
+        for index, (each, value) in enumerate(messages)
+        if not each.compacted_out
+    ]
+
+
+def last_of_each_key(messages: Sequence[tuple[object, Sent]], retain_null_key: bool) -> list[tuple[object, Sent]]:
+    """The twin: (place, message) pairs that are left, in order."""
+    left = []
+    for at, (place, message) in enumerate(messages):
+        if message.key is None:
+            if retain_null_key:
+                left.append((place, message))
+        elif message.value and all(later.key != message.key for _, later in messages[at + 1 :]):
+            left.append((place, message))
+    return left

@@ -1,0 +1,286 @@
+"""Compaction of a whole log: what a reader sees before, during and after, with faults and deaths at every step."""
+
+import asyncio
+
+import pytest
+
+from pulsar_proto.ids import EARLIEST, LATEST, Position
+from server.compaction.compacted_view import CompactedView
+from server.compaction.last_message import last_kept, mark_delete_seen
+from server.compaction.topic_compaction import (
+    COMPACTION_CURSOR,
+    LEDGER_PROPERTY,
+    AlreadyRunning,
+    CompactionService,
+    RunState,
+    RunStatus,
+    TopicCompaction,
+)
+from storage.ledger.errors import WriteFault
+from storage.managed.cursor import Cursor
+from storage.managed.managed_ledger import ManagedLedger
+from tests.server.compaction.messages import Sent, batch, contents, last_of_each_key, single
+from tests.storage.managed.fake_bookkeeper import World
+from tests.storage.managed.support import CONFIG, DELETE_AT_ONCE, NAME, append, factory_of, quiet
+
+TOPIC = "persistent://public/default/t"
+MESSAGES = [Sent(f"k{at % 4}", b"%d" % at) for at in range(18)]
+
+
+class Process:
+    """One life of a broker with one topic."""
+
+    def __init__(self, world: World, config: object = CONFIG) -> None:
+        self.world = world
+        self.client = world.session()
+        self.factory = factory_of(self.client, config)  # type: ignore[arg-type]
+        self.ledger: ManagedLedger
+        self.compaction: TopicCompaction
+
+    async def open(self) -> "Process":
+        self.ledger = await self.factory.open(NAME)
+        service = CompactionService(self.client.as_client(), self.factory.reaper.bury, lambda: 1)
+        self.compaction = TopicCompaction(TOPIC, self.ledger, service)
+        return self
+
+    async def send(self, messages: list[Sent]) -> None:
+        for message in messages:
+            assert (await append(self.ledger, single(message))).error is None
+
+    async def compact(self) -> RunStatus:
+        self.compaction.trigger()
+        await self.compaction.idle()
+        return self.compaction.status
+
+    def reader(self, start: Position = EARLIEST) -> tuple[CompactedView, Cursor]:
+        cursor = self.ledger.new_non_durable_cursor(start)
+        return CompactedView("reader", self.ledger, self.compaction, cursor), cursor
+
+    async def read(self, start: Position = EARLIEST, at_most: int = 100) -> list[Sent]:
+        """What a new reader gets, in reads of at most so many entries."""
+        view, _ = self.reader(start)
+        position = view.start(start)
+        found: list[Sent] = []
+        while position <= view.last_confirmed:
+            run = view.cached(position, at_most, 1 << 20) or await view.read(position, at_most, 1 << 20)
+            if not run.entries:
+                break
+            messages = view.messages_of(run)
+            found += [sent for payload in messages.payloads for _, sent in contents(payload)]
+            position = Position(run.ledger_id, run.end_entry_id)
+        return found
+
+    def compacted_ledgers(self) -> list[int]:
+        """All that exist."""
+        return [
+            ledger_id
+            for ledger_id, ledger in self.world.ledgers.items()
+            if ledger.custom_metadata.get("component") == b"compacted-ledger"
+        ]
+
+
+def last_messages(messages: list[Sent]) -> list[Sent]:
+    return [sent for _, sent in last_of_each_key(list(enumerate(messages)), retain_null_key=False)]
+
+
+@pytest.mark.parametrize("at_most", [1, 3, 100])
+async def test_a_reader_gets_the_compacted_messages_then_the_tail(at_most: int) -> None:
+    process = await Process(World()).open()
+    await process.send(MESSAGES)
+    assert await process.read(at_most=at_most) == MESSAGES
+    assert await process.compact() == RunStatus(RunState.SUCCESS)
+    assert await process.read(at_most=at_most) == last_messages(MESSAGES)
+    tail = [Sent("k1", b"new"), Sent("k2", b""), Sent("k1", b"newer")]
+    await process.send(tail)
+    assert await process.read(at_most=at_most) == last_messages(MESSAGES) + tail
+    await process.compact()
+    assert await process.read(at_most=at_most) == last_messages(MESSAGES + tail)
+
+
+async def test_the_ledger_says_whose_it_is_and_only_one_stays() -> None:
+    process = await Process(World()).open()
+    await process.send(MESSAGES)
+    await process.compact()
+    await process.send([Sent("k0", b"x")])
+    await process.compact()
+    await process.factory.reaper.idle()
+    (ledger_id,) = process.compacted_ledgers()
+    cursor = process.ledger.cursors[COMPACTION_CURSOR]
+    assert cursor.position_properties == {LEDGER_PROPERTY: ledger_id}
+    assert process.compaction.horizon == process.ledger.last_confirmed
+    metadata = process.world.ledgers[ledger_id].custom_metadata
+    assert metadata["pulsar/compactedTopic"] == TOPIC.encode()
+    last = process.ledger.last_confirmed
+    assert metadata["pulsar/compactedTo"].startswith(bytes([0x08, last.ledger_id, 0x10, last.entry_id]))
+    assert metadata["pulsar/compactedTo"].endswith(b"\x30\x00")  # batch_size 0, as Apache has it
+    assert process.world.ledgers[ledger_id].closed
+
+
+async def test_nothing_new_makes_no_new_ledger() -> None:
+    process = await Process(World()).open()
+    assert await process.compact() == RunStatus(RunState.SUCCESS)
+    assert process.compacted_ledgers() == []
+    await process.send(MESSAGES)
+    await process.compact()
+    before = process.compacted_ledgers()
+    await process.compact()
+    assert process.compacted_ledgers() == before
+    assert process.compaction.counters.succeeded == 3
+    assert process.compaction.counters.removed == 14
+
+
+async def test_a_topic_of_deleted_keys_compacts_to_nothing() -> None:
+    process = await Process(World(), DELETE_AT_ONCE).open()
+    await process.compaction.hold_messages()
+    await process.send([Sent("a", b"1"), Sent("a", b"")])
+    await process.compact()
+    assert await process.read() == []
+    assert await last_kept(process.ledger, process.compaction) == (EARLIEST, -1)
+    await process.send([Sent("b", b"2")])
+    assert await process.read() == [Sent("b", b"2")]
+
+
+async def test_what_is_compacted_may_be_trimmed_and_is_still_read() -> None:
+    process = await Process(World(), DELETE_AT_ONCE).open()
+    await process.compaction.hold_messages()
+    await process.send(MESSAGES)
+    assert await process.read() == MESSAGES  # held
+    await process.compact()
+    await quiet(process.world)
+    assert process.ledger.number_of_entries < 5
+    assert await process.read() == last_messages(MESSAGES)
+    start = Position(process.ledger.first_position.ledger_id, 0)
+    assert await process.read(start) == last_messages(MESSAGES)[-len(await process.read(start)) :]
+    found = await last_kept(process.ledger, process.compaction)
+    assert found is not None
+    view, cursor = process.reader()
+    assert mark_delete_seen(EARLIEST, cursor, process.ledger.first_position) < found[0]
+    run = await view.read(view.start(EARLIEST), 100, 1 << 20)
+    assert view.unacked_runs(run.ledger_id, run.first_entry_id, 1) == [(run.first_entry_id, 1)]
+
+
+async def test_who_asked_for_new_messages_only_gets_none_of_the_compacted() -> None:
+    process = await Process(World(), DELETE_AT_ONCE).open()
+    await process.compaction.hold_messages()
+    await process.send(MESSAGES)
+    await process.compact()
+    await quiet(process.world)
+    view, cursor = process.reader(LATEST)
+    assert view.start(None) > process.ledger.last_confirmed
+    assert mark_delete_seen(None, cursor, process.ledger.first_position) == cursor.mark_delete
+
+
+async def test_batches_are_read_without_what_went() -> None:
+    process = await Process(World()).open()
+    entry = batch([Sent("a", b"1"), Sent("b", b"2"), Sent("a", b"3")])
+    assert (await append(process.ledger, entry)).error is None
+    await process.send([Sent("b", b"4")])
+    await process.compact()
+    view, _ = process.reader()
+    run = await view.read(EARLIEST, 100, 1 << 20)
+    messages = view.messages_of(run)
+    assert list(messages.entry_ids) == [0, 1]
+    assert view.ack_set_of(run.ledger_id, 0) == [0b100]
+    assert view.ack_set_of(run.ledger_id, 1) is None
+
+
+async def test_a_reader_in_the_middle_goes_on_when_the_ledger_is_replaced() -> None:
+    process = await Process(World()).open()
+    await process.send(MESSAGES)
+    await process.compact()
+    view, _ = process.reader()
+    first = await view.read(view.start(EARLIEST), 2, 1 << 20)
+    await process.send([Sent("k0", b"new")])
+    await process.compact()
+    await process.factory.reaper.idle()
+    rest = await view.read(Position(first.ledger_id, first.end_entry_id), 100, 1 << 20)
+    seen = [sent for payload in [*first.entries, *rest.entries] for _, sent in contents(payload)]
+    assert len({sent.key for sent in seen}) == 4
+    assert seen[-1] == Sent("k0", b"new") or await process.read() == last_messages([*MESSAGES, Sent("k0", b"new")])
+
+
+async def test_only_one_run_at_a_time() -> None:
+    process = await Process(World()).open()
+    await process.send(MESSAGES)
+    process.compaction.trigger()
+    assert process.compaction.status.state is RunState.RUNNING
+    with pytest.raises(AlreadyRunning, match="Compaction already in progress"):
+        process.compaction.trigger()
+    await process.compaction.idle()
+    assert process.compaction.status.state is RunState.SUCCESS
+
+
+async def test_a_failed_run_is_told_and_leaves_everything_as_it_was() -> None:
+    process = await Process(World()).open()
+    await process.send(MESSAGES)
+    await process.compact()
+    before = process.compacted_ledgers()
+    await process.send([Sent("k0", b"new")])
+    process.world.create_error = WriteFault("no bookies")
+    status = await process.compact()
+    assert status.state is RunState.ERROR
+    assert "no bookies" in status.last_error
+    process.world.create_error = None
+    process.world.append_error = WriteFault("disk full")
+    assert (await process.compact()).state is RunState.ERROR
+    process.world.append_error = None
+    assert process.compacted_ledgers() == before
+    assert await process.read() == [*last_messages(MESSAGES), Sent("k0", b"new")]
+    assert process.compaction.counters.failed == 2
+    assert (await process.compact()).state is RunState.SUCCESS
+
+
+async def test_closing_ends_a_run_without_a_trace() -> None:
+    process = await Process(World()).open()
+    await process.send(MESSAGES)
+    process.compaction.trigger()
+    await asyncio.sleep(0)
+    await process.compaction.close()
+    await quiet(process.world)
+    assert process.compaction.status.state is RunState.ERROR
+    assert process.compacted_ledgers() == []
+    assert await process.read() == MESSAGES
+
+
+async def test_a_threshold_starts_a_run() -> None:
+    process = await Process(World()).open()
+    await process.send(MESSAGES)
+    process.compaction.check(0, lambda: 10**9)
+    process.compaction.check(1000, lambda: 1000)
+    assert process.compaction.status.state is RunState.NOT_RUN
+    process.compaction.check(1000, lambda: 1001)
+    await process.compaction.idle()
+    assert process.compaction.status.state is RunState.SUCCESS
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+async def test_a_death_at_any_step_loses_no_key(after_effect: bool) -> None:
+    """Twice compacted, with ledgers deleted as soon as they may be; the second run dies."""
+    expected = last_messages([*MESSAGES, Sent("k1", b"new")])
+    for step in range(1, 80):
+        world = World()
+        process = await Process(world, DELETE_AT_ONCE).open()
+        await process.compaction.hold_messages()
+        await process.send(MESSAGES)
+        await process.compact()
+        await process.send([Sent("k1", b"new")])
+        await quiet(world)
+        world.steps.die_at, world.steps.die_after_effect = world.steps.taken + step, after_effect
+        process.compaction.trigger()
+        running = asyncio.ensure_future(process.compaction.idle())
+        dead = asyncio.ensure_future(world.steps.dead.wait())
+        await asyncio.wait([running, dead], return_when=asyncio.FIRST_COMPLETED)
+        if not dead.done():
+            await quiet(world)
+        survived = not world.steps.dead.is_set()
+        await world.bury()
+        process = await Process(world, DELETE_AT_ONCE).open()
+        found = await process.read()
+        assert {sent.key: sent for sent in found} == {sent.key: sent for sent in expected}, step
+        assert (await process.compact()).state is RunState.SUCCESS
+        assert await process.read() == expected, step
+        await world.bury()
+        if survived:
+            assert step > 5, "create, append, close, the cursor twice, deletions"
+            return
+    raise AssertionError("a run takes fewer steps")
