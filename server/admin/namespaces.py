@@ -16,7 +16,7 @@ from pulsar_proto.names import NON_PERSISTENT, PERSISTENT, TopicName
 from server.admin import bodies, records
 from server.admin.bundles import bundles_of, topics_in
 from server.admin.namespace_deletion import delete_namespace
-from server.admin.paths import NAMESPACES, TOPICS, namespace_of
+from server.admin.paths import NAMESPACES, TOPIC, TOPICS, namespace_of
 from server.admin.policy_rows import NAMESPACE_ROWS
 from server.bundle_ranges import bundle_of, fault_of_boundaries
 from server.topic_list import is_system_topic
@@ -151,7 +151,11 @@ async def topics_of_domain(call: Call) -> Answer:
     return [name for name in names if bundle_of(boundaries, name) == bundle]
 
 
-async def non_persistent_topics_of_bundle(call: Call) -> Answer:
+async def topics_of_bundle(call: Call) -> Answer:
+    """`/non-persistent/{tenant}/{namespace}/{bundle}`; there is nothing of the kind for persistent ones."""
+    if call.parts["domain"] == PERSISTENT:
+        raise Refusal(405, "GET is not allowed here")
+    call.parts = {**call.parts, "bundle": call.parts["topic"]}
     return [name for name in await topics_in(call) if not TopicName.parse(name).is_persistent]
 
 
@@ -260,12 +264,7 @@ ROUTES = (
         partitioned_non_persistent_topics,
         namespace("GET_TOPICS"),
     ),
-    Route(
-        "GET",
-        "/admin/v2/non-persistent/{tenant}/{namespace}/{bundle}",
-        non_persistent_topics_of_bundle,
-        namespace("GET_BUNDLE"),
-    ),
+    Route("GET", TOPIC, topics_of_bundle, namespace("GET_BUNDLE")),
     Route("POST", f"{NAMESPACES}/clearBacklog", clear_backlog, namespace("CLEAR_BACKLOG")),
     Route("POST", f"{NAMESPACES}/clearBacklog/{{subscription}}", clear_backlog, namespace("CLEAR_BACKLOG")),
     Route("POST", f"{NAMESPACES}/{{bundle}}/clearBacklog", clear_backlog_of_bundle, namespace("CLEAR_BACKLOG")),

@@ -11,7 +11,7 @@ from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.names import TopicName
 from server.admin import bodies
 from server.admin.paths import TOPIC, topic_of
-from server.admin.topics import check_local_cluster, loaded, partitions_of
+from server.admin.topics import check_local_cluster, loaded, loaded_of_any_domain, partitions_of
 from server.topics import backlog
 from server.topics.stats import now_ms
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
@@ -81,6 +81,8 @@ async def refuse_partitioned(call: Call, reason: str) -> None:
 
 
 async def list_all(call: Call) -> Answer:
+    if not topic_of(call).is_persistent:
+        return sorted((await loaded_of_any_domain(call)).all_subscriptions)
     names: dict[str, None] = {}
     for each in await topics_of(call):
         names |= dict.fromkeys(each.subscriptions)
@@ -125,6 +127,8 @@ async def _create(held: "Topic", name: str, wanted: MessageId, replicated: bool)
 async def delete(call: Call) -> Answer:
     """`?force=` disconnects consumers."""
     force = call.flag("force")
+    if not topic_of(call).is_persistent:
+        return await _delete_non_persistent(call, force)
     held = await topics_of(call)
     name = call.parts["subscription"]
     found = [each.subscriptions[name] for each in held if name in each.subscriptions]
@@ -137,6 +141,20 @@ async def delete(call: Call) -> Answer:
             raise Refusal(412, "Subscription has active connected consumers")
     for subscription in found:
         await subscription.delete()
+    return NO_CONTENT
+
+
+async def _delete_non_persistent(call: Call, force: bool) -> Answer:
+    """It ends with its consumers, who are disconnected by force."""
+    name, held = call.parts["subscription"], await loaded_of_any_domain(call)
+    subscription = held.all_subscriptions.get(name)
+    if subscription is None:
+        raise Refusal(404, f"Subscription {name} not found for topic {held.name.full}")
+    if subscription.consumers and not force:
+        raise Refusal(412, "Subscription has active connected consumers")
+    for consumer in list(subscription.consumers):
+        consumer.cnx.close_consumer(consumer.consumer_id)
+        consumer.close()
     return NO_CONTENT
 
 
@@ -220,11 +238,11 @@ async def expire_all(call: Call) -> Answer:
     seconds = number_of(call, "seconds", bodies.INT_MAX)
     refusal = None
     for held in await topics_of(call):
-        for subscription in list(held.subscriptions.values()):
+        for subscription in sorted(held.subscriptions.values(), key=lambda each: each.name):
             try:
                 await _expire(subscription, seconds)
             except Refusal as error:
-                refusal = error
+                refusal = refusal or error
     if refusal is not None:
         raise refusal
     return NO_CONTENT

@@ -42,7 +42,8 @@ async def _get(row: TopicRow, call: Call) -> Answer:
     if call.flag("applied"):
         if row.path == "persistence":
             return _applied_persistence(call, name)
-        if row.applied is not None:
+        own = policies.topics.merged(name).get(row.topic_key)
+        if row.applied is not None and own is None:
             return row.applied(policies.of(name))
     held = policies.topics.get(name, is_global=call.flag("isGlobal"))
     if row.keys is not None:

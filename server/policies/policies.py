@@ -13,6 +13,11 @@ from server.policies.values import NEVER_INACTIVE, AutoTopicCreation
 from server.topic_list import is_system_topic
 from server.topics.settings import TopicSettings
 
+EVENTS_TOPIC = "__change_events"
+"""Holds topic policies: only the last event of a topic counts, so it is compacted, and nothing is deleted before."""
+
+EVENTS_COMPACTED_AT_BYTES = 1 << 20
+
 SYSTEM_NAMESPACE = "pulsar/system"
 
 
@@ -43,7 +48,10 @@ class Policies:
     def of(self, name: TopicName, properties: Mapping[str, str] | None = None) -> EffectivePolicies:
         """What holds for a topic; `properties` are the topic's own."""
         if is_exempt(name):
-            return exempted(self.of_namespace(name.namespace))
+            policies = exempted(self.of_namespace(name.namespace))
+            if name.local_name == EVENTS_TOPIC:
+                policies = replace(policies, compaction_threshold=EVENTS_COMPACTED_AT_BYTES)
+            return policies
         return with_topic(self.of_namespace(name.namespace), self.topics.merged(name.base), properties)
 
     def of_namespace(self, namespace: str) -> EffectivePolicies:
@@ -73,6 +81,8 @@ class Policies:
         self._on_change(name.namespace)
 
     def _namespace_changed(self, namespace: str) -> None:
+        if self.namespaces.cached(namespace) is None:
+            self.topics.forget(namespace)
         self._of_namespace.pop(namespace, None)
         self._on_change(namespace)
 

@@ -36,6 +36,10 @@ class TopicPolicies(ABC):
     async def delete(self, topic: TopicName) -> None:
         """Forgets both sets; nothing happens where there are none. Raises PulsarError."""
 
+    def forget(self, namespace: str) -> None:
+        """The namespace, or where it keeps its topics' policies, is gone."""
+        return
+
     def merged(self, topic: TopicName) -> Mapping[str, Any]:
         """What holds: the local value of each key, else the global one."""
         local, common = self.get(topic), self.get(topic, is_global=True)

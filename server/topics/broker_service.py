@@ -18,7 +18,8 @@ from metadata.store import MetadataStore
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
 from pulsar_proto.names import TopicName
 from server.compaction.topic_compaction import CompactionService, TopicCompaction
-from server.policies.policies import Policies
+from server.policies.change_events import ChangeEvents
+from server.policies.policies import EVENTS_TOPIC, Policies
 from server.policies.values import PublishRate
 from server.schema.registry import SchemaRegistry
 from server.schema.storage import SchemaStorage
@@ -55,6 +56,8 @@ class BrokerService:
         self.topics: dict[str, Topic] = {}
         """By full name: those that are loaded and usable."""
         self.policies = Policies(metadata, settings, self._policies_changed)
+        if settings.topic_level_policies_enabled:
+            self.policies.topics = ChangeEvents(self, factory.clock_ms)
         self.metadata = metadata
         self.catalog = Catalog(metadata, self.policies, settings, self._loaded_names)
         self.non_persistent = NonPersistentTopics(
@@ -281,7 +284,9 @@ class BrokerService:
         if self.topics.get(name.full) is not topic:
             raise ServiceNotReady(f"Topic {name.full} is being unloaded")
         await asyncio.shield(self._close_task(topic, delete=True))
-        if not name.is_partition:
+        if name.local_name == EVENTS_TOPIC:
+            self.policies.topics.forget(name.namespace)
+        elif not name.is_partition:
             await self.policies.topics.delete(name)
 
     async def _delete_non_persistent(self, name: TopicName, force: bool) -> None:

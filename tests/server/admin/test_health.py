@@ -10,9 +10,9 @@ from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.payload import parse_metadata
-from server.topics.broker_service import BrokerService
 from server.admin import health as health_module
 from server.admin.health import HEALTH_TOPIC, check_health
+from server.topics.broker_service import BrokerService
 from storage.managed.append_queue import AddResult
 from storage.managed.errors import AppendFault, ManagedLedgerError, ManagedLedgerFenced, ReadFault
 
