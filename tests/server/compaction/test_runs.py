@@ -203,11 +203,11 @@ async def test_only_one_run_at_a_time() -> None:
     process = await Process(World()).open()
     await process.send(MESSAGES)
     process.compaction.trigger()
-    assert process.compaction.status.state is RunState.RUNNING
+    assert process.compaction.status == RunStatus(RunState.RUNNING)
     with pytest.raises(AlreadyRunning, match="Compaction already in progress"):
         process.compaction.trigger()
     await process.compaction.idle()
-    assert process.compaction.status.state is RunState.SUCCESS
+    assert process.compaction.status == RunStatus(RunState.SUCCESS)
 
 
 async def test_a_failed_run_is_told_and_leaves_everything_as_it_was() -> None:
@@ -247,23 +247,24 @@ async def test_a_threshold_starts_a_run() -> None:
     await process.send(MESSAGES)
     process.compaction.check(0, lambda: 10**9)
     process.compaction.check(1000, lambda: 1000)
-    assert process.compaction.status.state is RunState.NOT_RUN
+    assert process.compaction.status == RunStatus(RunState.NOT_RUN)
     process.compaction.check(1000, lambda: 1001)
     await process.compaction.idle()
-    assert process.compaction.status.state is RunState.SUCCESS
+    assert process.compaction.status == RunStatus(RunState.SUCCESS)
 
 
 @pytest.mark.parametrize("after_effect", [False, True])
 async def test_a_death_at_any_step_loses_no_key(after_effect: bool) -> None:
     """Twice compacted, with ledgers deleted as soon as they may be; the second run dies."""
-    expected = last_messages([*MESSAGES, Sent("k1", b"new")])
+    later = [Sent("k1", b"new"), *(Sent(f"n{at}", b"x") for at in range(8))]
+    expected = last_messages(MESSAGES + later)
     for step in range(1, 80):
         world = World()
         process = await Process(world, DELETE_AT_ONCE).open()
         await process.compaction.hold_messages()
         await process.send(MESSAGES)
         await process.compact()
-        await process.send([Sent("k1", b"new")])
+        await process.send(later)
         await quiet(world)
         world.steps.die_at, world.steps.die_after_effect = world.steps.taken + step, after_effect
         process.compaction.trigger()
