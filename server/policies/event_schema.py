@@ -234,7 +234,11 @@ EVENT_SCHEMA: Final = _record(
 
 EVENT_SCHEMA_TEXT: Final = json.dumps(EVENT_SCHEMA, separators=(",", ":")).encode()
 
-NEVER_NULL: Final[Mapping[str, Any]] = {"backLogQuotaMap": {}, "subscriptionPolicies": {}, "subscriptionTypesEnabled": []}
+NEVER_NULL: Final[Mapping[str, Any]] = {
+    "backLogQuotaMap": {},
+    "subscriptionPolicies": {},
+    "subscriptionTypesEnabled": [],
+}
 """What Java's class begins with."""
 
 

@@ -19,6 +19,9 @@ from pulsar_proto.payload import body, build_payload, parse_metadata
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.event_schema import NEVER_NULL
 
+FAULT_CHARACTERS = 300
+"""Of the library's reason, which may repeat the whole schema."""
+
 GLOBAL_PREFIX = "__G__"
 
 Policies = dict[str, Any]
@@ -78,8 +81,8 @@ def encode(
     encoded = io.BytesIO()
     try:
         fastavro.schemaless_writer(encoded, schema, value)
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"these policies of {topic.full} cannot be stored: {error}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"these policies of {topic.full} cannot be stored: {str(error)[:FAULT_CHARACTERS]}") from error
     metadata.uncompressed_size = encoded.tell()
     return build_payload(metadata, encoded.getvalue())
 
