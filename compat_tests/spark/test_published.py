@@ -1,0 +1,224 @@
+"""The published connector against the server: what a Spark user does first, on a real Spark session."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+
+from compat_tests.harness import Server, wait_until
+from compat_tests.spark.published import Driver, newer
+
+pytestmark = pytest.mark.slow
+
+HELPERS = """
+import json
+from pyspark.sql import functions as F
+
+def options(**more):
+    return {{"service.url": "{broker}", "admin.url": "{web}", **more}}
+
+def read(**more):
+    return session.read.format("pulsar").options(**options(**more)).load()
+
+def read_stream(**more):
+    given = {{"startingOffsets": "earliest", "failOnDataLoss": "true", **more}}
+    return session.readStream.format("pulsar").options(**options(**given)).load()
+
+def write(frame, topic):
+    frame = frame.withColumn("__topic", F.lit(topic))
+    frame.write.format("pulsar").options(**options()).save()
+
+def start(frame, folder, **more):
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", folder + "/checkpoint")
+    return writer.start(folder + "/table")
+
+def texts(frame):
+    return sorted(str(row[0]) for row in frame.select(F.col("value").cast("string")).collect())
+"""
+
+
+class Scene:
+    """A session with the connector, a server and an official client."""
+
+    def __init__(self, server: Server, client: pulsar.Client, driver: Driver) -> None:
+        self.server = server
+        self.client = client
+        self.driver = driver
+        prepare(driver, server)
+
+    def run(self, code: str) -> Any:
+        return self.driver.run(code)
+
+    def topic(self, name: str, count: int, schema: Any = None, **options: Any) -> str:
+        """A topic with the values 0 to count-1, as text unless the schema says other."""
+        topic = f"persistent://public/default/{name}"
+        producer = self.client.create_producer(topic, **({"schema": schema} if schema else {}), **options)
+        for number in range(count):
+            producer.send_async(f"{number}" if schema else f"{number}".encode(), None)
+        producer.flush()
+        producer.close()
+        return topic
+
+    def contents(self, topic: str) -> list[Any]:
+        reader = self.client.create_reader(topic, pulsar.MessageId.earliest)
+        messages = []
+        while reader.has_message_available():
+            messages.append(reader.read_next(10_000))
+        reader.close()
+        return messages
+
+
+def prepare(driver: Driver, server: Server) -> None:
+    driver.run(HELPERS.format(broker=server.broker_url, web=server.web_url))
+
+
+@pytest.fixture(scope="module", params=["3.1.1.4 on pyspark 3.4.4", "newer"])
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("published")
+    chosen = newer() if request.param == "newer" else (None, None)
+    logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(folder / "client.log"))
+    with Server(folder) as server, Driver(folder, *chosen) as driver:
+        client = pulsar.Client(server.broker_url, logger=logger)
+        yield Scene(server, client, driver)
+        client.close()
+        server.assert_no_errors()
+
+
+def numbers(count: int) -> list[str]:
+    return sorted(str(number) for number in range(count))
+
+
+def test_a_batch_read_of_bytes_and_strings(scene: Scene) -> None:
+    bare = scene.topic("bytes", 50)
+    assert scene.run(f"result = texts(read(topic='{bare}'))") == numbers(50)
+    text = scene.topic("text", 50, pulsar.schema.StringSchema())
+    assert scene.run(f"result = texts(read(topic='{text}'))") == numbers(50)
+    assert scene.run(f"result = read(topic='{text}').schema['value'].dataType.simpleString()") == "string"
+
+
+class Reading(pulsar.schema.Record):  # type: ignore[misc]
+    name = pulsar.schema.String()
+    level = pulsar.schema.Integer()
+
+
+@pytest.mark.parametrize("kind", ["Json", "Avro"])
+def test_a_batch_read_of_records_gives_their_columns(scene: Scene, kind: str) -> None:
+    topic = f"persistent://public/default/records-{kind}"
+    producer = scene.client.create_producer(topic, schema=getattr(pulsar.schema, f"{kind}Schema")(Reading))
+    for number in range(20):
+        producer.send(Reading(name=f"n{number}", level=number))
+    rows = scene.run(f"result = [[r.name, r.level] for r in read(topic='{topic}').collect()]")
+    assert sorted(rows) == sorted([f"n{number}", number] for number in range(20))
+
+
+def test_many_topics_by_list_and_by_pattern(scene: Scene) -> None:
+    first, second = scene.topic("many-a", 5), scene.topic("many-b", 7)
+    assert len(scene.run(f"result = texts(read(topics='{first},{second}'))")) == 12
+    pattern = "persistent://public/default/many-.*"
+    assert len(scene.run(f"result = texts(read(topicsPattern='{pattern}'))")) == 12
+
+
+def test_offsets_given_as_ids_bound_a_read(scene: Scene) -> None:
+    topic = scene.topic("bounds", 20, batching_enabled=False)
+    ids = [message.message_id().serialize() for message in scene.contents(topic)]
+    start, end = ([byte - 256 if byte > 127 else byte for byte in ids[at]] for at in (5, 12))
+    bounds = {"startingOffsets": json.dumps({topic: start}), "endingOffsets": json.dumps({topic: end})}
+    assert scene.run(f"result = texts(read(topic='{topic}', **{bounds}))") == sorted(map(str, range(5, 13)))
+
+
+def test_a_batch_write_carries_keys_and_event_times(scene: Scene) -> None:
+    topic = "persistent://public/default/written"
+    scene.run(f"""
+        frame = session.range(20).selectExpr(
+            "concat('v', id) as value", "concat('k', id) as __key", "1600000000000 + id as __eventTime")
+        write(frame, '{topic}')
+    """)
+    found = {message.value().decode(): message for message in scene.contents(topic)}
+    assert sorted(found) == sorted(f"v{number}" for number in range(20))
+    for number in range(20):
+        assert found[f"v{number}"].event_timestamp() == 1_600_000_000_000 + number
+        assert found[f"v{number}"].partition_key()
+    assert len(scene.run(f"result = texts(read(topic='{topic}'))")) == 20
+
+
+def test_a_stream_killed_and_restarted_loses_and_doubles_nothing(scene: Scene, tmp_path: Path) -> None:
+    topic = scene.topic("killed", 100)
+    with Driver(tmp_path) as victim:
+        prepare(victim, scene.server)
+        victim.run(f"query = start(read_stream(topic='{topic}'), '{tmp_path}')")
+        victim.run("query.processAllAvailable()")
+        scene.topic("killed", 100)
+        victim.kill()
+    code = f"query = start(read_stream(topic='{topic}'), '{tmp_path}'); query.processAllAvailable(); query.stop()"
+    scene.run(code)
+    assert scene.run(f"result = texts(session.read.parquet('{tmp_path}/table'))") == sorted(numbers(100) * 2)
+
+
+def test_the_server_killed_under_a_stream_loses_and_doubles_nothing(scene: Scene, tmp_path: Path) -> None:
+    topic = scene.topic("server-killed", 100)
+    scene.run(f"query = start(read_stream(topic='{topic}'), '{tmp_path}'); query.processAllAvailable()")
+    scene.server.kill()
+    scene.run(ENDED)  # the connector asks over HTTP for the last message, and does not ask twice
+    scene.server.start()
+    scene.topic("server-killed", 100)
+    scene.run(f"query = start(read_stream(topic='{topic}'), '{tmp_path}'); query.processAllAvailable(); query.stop()")
+    assert scene.run(f"result = texts(session.read.parquet('{tmp_path}/table'))") == sorted(numbers(100) * 2)
+
+
+def test_available_now_foreach_batch_and_a_streaming_write(scene: Scene, tmp_path: Path) -> None:
+    source, target = scene.topic("pipe-in", 60), "persistent://public/default/pipe-out"
+    scene.run(f"""
+        seen = []
+        frame = read_stream(topic='{source}').select(F.col('value').cast('string').alias('value'))
+        query = (frame.writeStream.foreachBatch(lambda batch, number: seen.append(batch.count()))
+                 .option('checkpointLocation', '{tmp_path}/each').trigger(availableNow=True).start())
+        query.awaitTermination()
+        out = (frame.withColumn('__topic', F.lit('{target}')).writeStream.format('pulsar').options(**options())
+               .option('checkpointLocation', '{tmp_path}/out').trigger(availableNow=True).start())
+        out.awaitTermination()
+    """)
+    assert scene.run("result = sum(seen)") == 60
+    assert sorted(message.value().decode() for message in scene.contents(target)) == numbers(60)
+
+
+def test_windows_with_a_watermark(scene: Scene, tmp_path: Path) -> None:
+    topic = "persistent://public/default/windows"
+    producer = scene.client.create_producer(topic)
+    for second in range(0, 120, 2):
+        producer.send(b"x", event_timestamp=1_600_000_020_000 + second * 1000)
+    scene.run(f"""
+        frame = (read_stream(topic='{topic}').withWatermark('__eventTime', '10 seconds')
+                 .groupBy(F.window('__eventTime', '1 minute')).count())
+        query = (frame.writeStream.format('memory').queryName('windows').outputMode('append')
+                 .option('checkpointLocation', '{tmp_path}/checkpoint').start())
+        query.processAllAvailable()
+    """)
+    closed = scene.run("result = [r['count'] for r in session.sql('select * from windows').collect()]")
+    scene.run("query.stop()")
+    assert closed == [30]
+
+
+def test_a_stopped_stream_leaves_no_subscription(scene: Scene, tmp_path: Path) -> None:
+    topic = scene.topic("left", 5)
+    scene.run(f"query = start(read_stream(topic='{topic}'), '{tmp_path}'); query.processAllAvailable()")
+    assert len(scene.run(SUBSCRIPTIONS.format(web=scene.server.web_url, name="left"))) == 1
+    scene.run("query.stop()")
+    code = SUBSCRIPTIONS.format(web=scene.server.web_url, name="left")
+    wait_until(lambda: scene.run(code) == [], "the connector deleted its subscription")
+
+
+ENDED = """
+try:
+    query.awaitTermination(60)
+except Exception:
+    pass
+assert not query.isActive
+"""
+
+SUBSCRIPTIONS = """
+from urllib.request import urlopen
+result = json.load(urlopen('{web}/admin/v2/persistent/public/default/{name}/subscriptions', timeout=10))
+"""
