@@ -228,6 +228,25 @@ def test_a_topic_is_compacted_by_itself_at_the_threshold(
     assert len(read_all(client, topic)) == 7
 
 
+def test_stats_tell_of_it(server: Server, client: pulsar.Client, topic: str, produce: Callable[..., None]) -> None:
+    produce(client, topic, ROUNDS)
+    compact(server, topic)
+
+    def told(what: str) -> Any:
+        with urllib.request.urlopen(url_of(server, topic).replace("/compaction", what), timeout=10) as answer:
+            return json.load(answer)
+
+    stats = told("/stats")["compaction"]
+    assert stats["lastCompactionRemovedEventCount"] == len(ROUNDS) - 7
+    assert stats["lastCompactionSucceedTimestamp"] > 0
+    assert stats["lastCompactionFailedTimestamp"] == 0
+    internal = told("/internalStats")
+    assert internal["compactedLedger"]["entries"] >= 1
+    assert internal["cursors"]["__compaction"]["properties"] == {
+        "CompactedTopicLedger": internal["compactedLedger"]["ledgerId"]
+    }
+
+
 def test_a_second_request_is_refused_and_an_unknown_topic_not_found(server: Server, topic: str) -> None:
     for method in ("PUT", "GET"):
         with pytest.raises(urllib.error.HTTPError) as caught:

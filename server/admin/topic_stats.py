@@ -38,7 +38,11 @@ def _shown(call: Call, answer: dict[str, Any]) -> dict[str, Any]:
 
 
 async def internal_stats(call: Call) -> Answer:
-    return (await loaded_of_any_domain(call)).internal_stats()
+    held = await loaded_of_any_domain(call)
+    answer = held.internal_stats()
+    if held.schemas is not None:
+        answer["schemaLedgers"] = await held.schemas.ledgers(held.name)
+    return answer
 
 
 async def partitioned_stats(call: Call) -> Answer:

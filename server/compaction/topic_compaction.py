@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -66,8 +67,8 @@ class CompactionCounters:
     last_succeeded_ms: int = 0
     last_failed_ms: int = 0
     last_duration_ms: int = 0
-    read_bytes: int = 0
-    written_bytes: int = 0
+    last_read_bytes: int = 0
+    last_written_bytes: int = 0
 
 
 class CompactionService:
@@ -120,12 +121,17 @@ class TopicCompaction:
         cursor = self.cursor
         return None if cursor is None or LEDGER_PROPERTY not in cursor.position_properties else cursor.mark_delete
 
+    @property
+    def opened(self) -> CompactedLedger | None:
+        """The ledger in use, if somebody has read it."""
+        return self._opened if self._opened is not None and self._opened.ledger_id == self.ledger_id else None
+
     async def compacted(self) -> CompactedLedger | None:
         """The ledger in use, opened. Raises ReadFault."""
         while (ledger_id := self.ledger_id) is not None:
             horizon = self.horizon
-            opened = self._opened
-            if opened is not None and opened.ledger_id == ledger_id:
+            opened = self.opened
+            if opened is not None:
                 return opened
             assert horizon is not None
             try:
@@ -208,8 +214,8 @@ class TopicCompaction:
             counters.last_succeeded_ms = self._service.clock_ms()
             counters.last_removed = result.removed
             counters.removed += result.removed
-            counters.read_bytes += result.read_bytes
-            counters.written_bytes += result.size_bytes
+            counters.last_read_bytes = result.read_bytes
+            counters.last_written_bytes = result.size_bytes
         finally:
             counters.last_duration_ms = int((time.monotonic() - began) * 1000)
             self._running = None
@@ -232,6 +238,8 @@ class TopicCompaction:
         result = await run.run()
         if result.ledger_id is not None:
             await self._use(result.ledger_id, result.horizon, old)
+            with suppress(ReadFault):
+                await self.compacted()  # readers will come, and stats say how large it is
             log.info(
                 "%s: compacted up to %s into ledger %d: %d entries, %d messages fewer",
                 self._name,

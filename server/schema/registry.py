@@ -78,6 +78,11 @@ class SchemaRegistry:
         """Where its versions are stored, for admins."""
         return await self._storage.locate(schema_id)
 
+    async def ledgers(self, schema_id: str) -> list[tuple[int, int, int]]:
+        """(ledger, entries, bytes) of the newest versions."""
+        locator = await self._storage.locate(schema_id)
+        return [] if locator is None else await self._storage.sizes(locator)
+
     async def find_version(self, schema_id: str, schema: Schema) -> int:
         """The version that has exactly this type and definition; -1 where none has. Raises InvalidSchema."""
         validate(schema)

@@ -21,6 +21,9 @@ from storage.ledger.errors import LedgerError
 
 log = logging.getLogger(__name__)
 
+LEDGERS_SHOWN_MAX = 100
+"""The newest versions of which `sizes` tells."""
+
 NO_POSITION = -1
 """In the entry of a first version, where its own ledger is not known yet."""
 
@@ -77,6 +80,17 @@ class SchemaStorage:
             return StoredSchema(entry.version, schema_of_record(data))
         except (LedgerError, DecodeError, ValueError) as error:
             raise SchemaStorageFault(f"schema version {entry.version} in ledger {ledger_id}: {error}") from error
+
+    async def sizes(self, locator: Locator) -> list[tuple[int, int, int]]:
+        """(ledger, entries, bytes) of the versions. Raises SchemaStorageFault."""
+        found = []
+        for ledger_id in locator.ledger_ids[-LEDGERS_SHOWN_MAX:]:
+            try:
+                handle = await self._bookkeeper.open_ledger(ledger_id)
+            except LedgerError as error:
+                raise SchemaStorageFault(f"ledger {ledger_id} of a schema: {error}") from error
+            found.append((ledger_id, handle.last_add_confirmed + 1, handle.length))
+        return found
 
     async def append(self, schema_id: str, locator: Locator | None, schema: Schema, schema_hash: bytes) -> Locator:
         """Adds a version after those of `locator`. Raises SchemaStorageFault, SchemaRaceLost."""

@@ -91,6 +91,13 @@ class TopicSchemas:
                 )
             await self.registry.check_consumer(topic.name.schema_id, definition, strategy)
 
+    async def ledgers(self, name: TopicName) -> list[dict[str, object]]:
+        """As internalStats has them. Raises MetadataFault."""
+        with _storage_told():
+            found = await self.registry.ledgers(name.schema_id)
+        rest = {"offloaded": False, "underReplicated": False}
+        return [{"ledgerId": ledger, "entries": entries, "size": size, **rest} for ledger, entries, size in found]
+
     async def delete(self, name: TopicName) -> None:
         """With its topic; partitions share the partitioned topic's. Raises MetadataFault."""
         with _storage_told():

@@ -30,6 +30,7 @@ async def delete_partitioned(service: "BrokerService", name: TopicName, force: b
                 await service.delete_topic(name.partition(index), force)
             except TopicNotFound:
                 continue
+        await service.schemas.delete(name)
         await service.policies.topics.delete(name)
     except BaseException:
         with storage_faults_told():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.compaction.stats import compacted_ledger_stats, compaction_stats
 from server.topics.stats import now_ms
 from storage.managed.appender import AppendState
 from storage.managed.cursor import Cursor
@@ -103,12 +104,7 @@ def topic_stats(topic: "Topic") -> Json:
         "nonContiguousDeletedMessagesRanges": sum(e.cursor.number_of_holes for e in topic.subscriptions.values()),
         "nonContiguousDeletedMessagesRangesSerializedSize": 0,
         "delayedMessageIndexSizeInBytes": topic.delayed.index.size_bytes if topic.delayed.index else 0,
-        "compaction": {
-            "lastCompactionRemovedEventCount": 0,
-            "lastCompactionSucceedTimestamp": 0,
-            "lastCompactionFailedTimestamp": 0,
-            "lastCompactionDurationTimeInMills": 0,
-        },
+        "compaction": compaction_stats(topic.compaction),
         "topicCreationTimeStamp": topic.created_ms,
         "lastPublishTimeStamp": publishing.last_publish_ms,
     }
@@ -252,13 +248,7 @@ def internal_stats(topic: "Topic") -> Json:
         ],
         "cursors": {name: cursor_stats(topic, name, cursor) for name, cursor in topic.ledger.cursors.items()},
         "schemaLedgers": [],
-        "compactedLedger": {
-            "ledgerId": -1,
-            "entries": -1,
-            "size": -1,
-            "offloaded": False,
-            "underReplicated": False,
-        },
+        "compactedLedger": compacted_ledger_stats(topic.compaction),
     }
 
 
