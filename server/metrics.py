@@ -18,8 +18,7 @@ from magnetar import __version__
 
 if TYPE_CHECKING:
     from server.broker_context import BrokerContext
-    from server.topics.subscription import Subscription
-    from server.topics.topic import Topic
+    from server.topics.base_topic import AnySubscription, BaseTopic
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -62,7 +61,7 @@ async def render(broker: "BrokerContext") -> bytes:
     families = Families(broker.cluster)
     totals: dict[str, float] = {}
     per_namespace: dict[str, int] = {}
-    for number, topic in enumerate(list(broker.service.topics.values())):
+    for number, topic in enumerate(broker.service.all_topics):
         if number % TOPICS_PER_TURN == TOPICS_PER_TURN - 1:
             await asyncio.sleep(0)
         per_namespace[topic.name.namespace] = per_namespace.get(topic.name.namespace, 0) + 1
@@ -75,50 +74,44 @@ async def render(broker: "BrokerContext") -> bytes:
     return families.text()
 
 
-def _add_topic(families: Families, topic: "Topic") -> list[tuple[str, float]]:
+def _add_topic(families: Families, topic: "BaseTopic") -> list[tuple[str, float]]:
     """Returns what is summed up over the broker."""
     labels = {"namespace": topic.name.namespace, "topic": topic.name.full}
-    subscriptions = list(topic.subscriptions.values())
     counters = topic.publishing.counters
     rate_out = throughput_out = 0.0
-    for subscription in subscriptions:
-        rate, throughput = _add_subscription(families, subscription, labels)
+    for name, subscription in topic.all_subscriptions.items():
+        subscription_labels = families.labels(**labels, subscription=name)
+        rate, throughput = _add_out(families, subscription, subscription_labels)
+        families.add_all(subscription_labels, subscription.metrics())
         rate_out += rate
         throughput_out += throughput
     sums: list[tuple[str, float]] = [
-        ("subscriptions_count", len(subscriptions)),
+        ("subscriptions_count", len(topic.all_subscriptions)),
         ("producers_count", len(topic.producers)),
-        ("consumers_count", sum(len(subscription.consumers) for subscription in subscriptions)),
+        ("consumers_count", topic.consumer_count),
         ("rate_in", counters.message_rate.value),
         ("rate_out", rate_out),
         ("throughput_in", counters.byte_rate.value),
         ("throughput_out", throughput_out),
-        ("storage_size", topic.ledger.total_size),
-        ("storage_logical_size", topic.ledger.total_size),
-        ("msg_backlog", sum(subscription.cursor.backlog for subscription in subscriptions)),
+        ("storage_size", topic.stored_bytes),
+        ("storage_logical_size", topic.stored_bytes),
+        ("msg_backlog", topic.backlog_entries),
     ]
     topic_labels = families.labels(**labels)
     families.add_all(topic_labels, ((f"pulsar_{name}", value) for name, value in sums))
     families.add("pulsar_in_messages_total", topic_labels, counters.messages_in, "counter")
     families.add("pulsar_in_bytes_total", topic_labels, counters.bytes_in, "counter")
-    backlog_size = max((subscription.cursor.backlog_size for subscription in subscriptions), default=0)
-    families.add("pulsar_storage_backlog_size", topic_labels, backlog_size)
+    families.add("pulsar_publish_rate_limit_times", topic_labels, topic.publishing.rate_limited_times)
+    families.add_all(topic_labels, topic.metrics())
     return sums
 
 
-def _add_subscription(families: Families, subscription: "Subscription", topic: dict[str, str]) -> tuple[float, float]:
-    """Returns its message and byte rate."""
-    labels = families.labels(**topic, subscription=subscription.name)
+def _add_out(families: Families, subscription: "AnySubscription", labels: str) -> tuple[float, float]:
+    """What goes out. Returns its message and byte rate."""
     out = subscription.counters_out()
-    backlog = subscription.cursor.backlog
     families.add_all(
         labels,
         (
-            ("pulsar_subscription_back_log", backlog),
-            ("pulsar_subscription_back_log_no_delayed", backlog),
-            ("pulsar_subscription_unacked_messages", subscription.unacked_messages),
-            ("pulsar_subscription_blocked_on_unacked_messages", int(subscription.is_blocked)),
-            ("pulsar_subscription_in_replay", subscription.messages_in_replay),
             ("pulsar_subscription_consumers_count", len(subscription.consumers)),
             ("pulsar_subscription_msg_rate_out", out.message_rate.value),
             ("pulsar_subscription_msg_throughput_out", out.byte_rate.value),

@@ -6,7 +6,7 @@ Sources: AbstractTopic; facts 4.1, 5.1.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from server.topics.producers import TopicProducers
 from server.topics.publish_limiter import PublishLimiter
 from server.topics.send_checks import SendChecks
 from server.topics.settings import TopicSettings
-from server.topics.stats import now_ms
+from server.topics.stats import ConsumerCounters, now_ms
 from server.topics.subscribe_limiter import ConsumerIdentity, SubscribeLimiter
 from server.upkeep.inactivity import Use
 from storage.managed.errors import ManagedLedgerError
@@ -55,6 +55,12 @@ class AnySubscription(Protocol):
 
     async def delete(self) -> None:
         """Disconnects everybody. Raises PulsarError."""
+
+    def counters_out(self) -> ConsumerCounters:
+        """Of all consumers that are or were connected."""
+
+    def metrics(self) -> Iterable[tuple[str, float]]:
+        """What only this kind of subscription has, by Pulsar's names."""
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None: ...
 
@@ -226,6 +232,10 @@ class BaseTopic(ABC):
         self.publishing.roll_rates(elapsed_s)
         for subscription in self.all_subscriptions.values():
             subscription.roll_rates(elapsed_s)
+
+    def metrics(self) -> Iterable[tuple[str, float]]:
+        """What only this kind of topic has, by Pulsar's names."""
+        return ()
 
     @abstractmethod
     def stats(self) -> dict[str, object]:

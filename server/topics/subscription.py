@@ -18,6 +18,7 @@ from server.topics.dispatcher import Dispatcher, Source
 from server.topics.faults import storage_faults_told
 from server.topics.key_shared_dispatcher import KeySharedDispatcher
 from server.topics.messages import bits_set
+from server.topics.metrics_of import Samples, subscription_metrics
 from server.topics.redelivery import ENTRY_ID_END
 from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.single_active_dispatcher import SingleActiveDispatcher
@@ -113,6 +114,9 @@ class Subscription:
         if topic.compaction is None:
             return None
         return CompactedView(str(self), topic.ledger, topic.compaction, self.cursor)
+
+    def metrics(self) -> Samples:
+        return subscription_metrics(self)
 
     def roll_rates(self, elapsed_s: float) -> None:
         self.expired.roll(elapsed_s)

@@ -33,6 +33,7 @@ from server.topics.delayed_delivery import DelayedDelivery
 from server.topics.faults import storage_faults_told
 from server.topics.ledger_config import ledger_config
 from server.topics.messages import Messages, MessagesMemo, messages_of
+from server.topics.metrics_of import Samples, topic_metrics
 from server.topics.producer import Producer
 from server.topics.producers import TopicProducers
 from server.topics.settings import TopicSettings
@@ -371,6 +372,9 @@ class Topic(BaseTopic):
             log.info("%s: closed", self)
 
     # --- stats -------------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> Samples:
+        return topic_metrics(self)
 
     def stats(self) -> dict[str, object]:
         """As `…/stats` answers it."""

@@ -6,7 +6,7 @@ Sources: NonPersistentSubscription.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
@@ -75,6 +75,10 @@ class NonPersistentSubscription:
         for consumer in self.consumers:
             result.add(consumer.counters)
         return result
+
+    def metrics(self) -> Iterable[tuple[str, float]]:
+        """What only this kind of subscription has, by Pulsar's names."""
+        return (("pulsar_subscription_msg_drop_rate", self.drop_rate.value),)
 
     def stats_of(self, consumer: Consumer) -> Mapping[str, object]:
         """Nothing beside what every consumer has."""
