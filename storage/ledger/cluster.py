@@ -12,6 +12,7 @@ from storage.ledger.channels import ChannelOf
 from storage.ledger.client import BookKeeper
 from storage.ledger.config import LedgerConfig
 from storage.ledger.metadata_driver import LedgerMetadataDriver
+from storage.ledger.placement import Placement
 from storage.ledger.rack_placement import RackAwareBookies
 from storage.ledger.rack_table import RackTable
 from storage.ledger.wire_channel import WireChannel, WireChannels
@@ -35,12 +36,19 @@ class BookKeeperCluster:
         self.config = config
         self.rng = rng
         self.registry = BookieRegistry(store)
-        self._racks = RackTable(store)
+        self.racks = RackTable(store)
         self._wire = WireChannels(self.registry.address_of, wire)
         self.channels: ChannelOf = channel_of or self._wire
         # One id at a time: a tool that draws a block would throw most of it away.
         self._ids = LedgerIdGenerator(store, block_ids=1)
         self.driver = LedgerMetadataDriver(store, self._ids.next_id)
+        self.placement: Placement = RackAwareBookies(
+            self.registry.writable,
+            self.racks.rack_of,
+            rng,
+            min_racks=config.min_num_racks_per_write_quorum,
+            enforce=config.enforce_min_num_racks_per_write_quorum,
+        )
         self.bookkeeper = BookKeeper(
             store,
             self.channels,
@@ -49,13 +57,7 @@ class BookKeeperCluster:
             rng=rng,
             config=config,
             read_only_bookies=lambda: self.registry.bookies.read_only,
-            placement=RackAwareBookies(
-                self.registry.writable,
-                self._racks.rack_of,
-                rng,
-                min_racks=config.min_num_racks_per_write_quorum,
-                enforce=config.enforce_min_num_racks_per_write_quorum,
-            ),
+            placement=self.placement,
         )
 
     def wire_channel(self, bookie_id: str) -> WireChannel:
@@ -74,11 +76,11 @@ class BookKeeperCluster:
         """Raises MetadataError."""
         cluster = cls(store, config=config or LedgerConfig(), wire=wire, rng=rng or Random())
         await cluster.registry.start()
-        await cluster._racks.start()
+        await cluster.racks.start()
         return cluster
 
     async def close(self) -> None:
         await self.registry.stop()
-        await self._racks.stop()
+        await self.racks.stop()
         await self.bookkeeper.close()
         await self._wire.close()

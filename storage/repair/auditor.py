@@ -19,12 +19,13 @@ from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ledger_record import LedgerMetadata
 from storage.ledger.cluster import BookKeeperCluster
 from storage.ledger.errors import LedgerError
+from storage.ledger.rack_placement import racks_in_record
 from storage.repair.changes import Changes
 from storage.repair.checker import LedgerChecker
 from storage.repair.config import AutoRecoveryConfig
 from storage.repair.ledger_index import ledgers_by_bookie, visit_ledgers
 from storage.repair.lost_bookies import LostBookies
-from storage.repair.placement_check import badly_placed, racks_of
+from storage.repair.placement_check import badly_placed
 from storage.repair.rules import delay_to_check
 from storage.repair.underreplication import Underreplication
 
@@ -170,7 +171,10 @@ class Auditor:
     async def check_placement(self) -> int:
         """Counts closed ledgers that are not spread over racks, and logs them. It moves nothing."""
         record = await self._cluster.store.get(paths.BOOKIE_RACKS)
-        racks = racks_of(record.value if record is not None else None)
+        try:
+            racks = racks_in_record(record.value) if record is not None else {}
+        except ValueError as error:
+            raise MalformedRecord(f"{paths.BOOKIE_RACKS}: {error}") from None
         found = 0
 
         async def visit(metadata: LedgerMetadata) -> None:

@@ -18,7 +18,7 @@ from storage.ledger.metadata_driver import Versioned
 from storage.ledger.quorum import held_ids
 from storage.repair.checker import OpenedLedger
 from storage.repair.config import AutoRecoveryConfig
-from storage.repair.rules import Damaged, Pacer, Part, choose_targets, holders_of, with_replaced
+from storage.repair.rules import Damaged, Pacer, Part, holders_of, targets_of, with_replaced
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +75,7 @@ class Replicator:
     ) -> Versioned:
         """The ledger's record afterwards."""
         part, ledger_id = damaged.part, opened.metadata.ledger_id
-        writable = [bookie for bookie in self._cluster.registry.writable() if bookie not in without]
-        targets = choose_targets(damaged, writable, self._cluster.rng)
+        targets = self._choose_targets(damaged, opened.metadata.write_quorum, without)
         if not targets:
             names = ", ".join(sorted(damaged.missing.values()))
             raise NotEnoughBookies(f"ledger {ledger_id}: no writable bookie is left to replace {names}")
@@ -100,6 +99,14 @@ class Replicator:
                 f"ledger {ledger_id}: {len(damaged.missing)} bookies are to be replaced, there were {len(targets)}"
             )
         return ledger
+
+    def _choose_targets(self, damaged: Damaged, write_quorum: int, without: Collection[str]) -> dict[int, str]:
+        members = damaged.part.members
+        try:
+            placed = self._cluster.placement.replace(members, damaged.missing, write_quorum, without)
+        except NotEnoughBookies:
+            placed = members
+        return targets_of(damaged, placed, self._cluster.registry.writable(), without=without)
 
     async def _copy(self, opened: OpenedLedger, part: Part, targets: Mapping[int, str], copied: Copied) -> None:
         metadata = opened.metadata

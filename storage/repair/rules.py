@@ -6,12 +6,10 @@ Source: LedgerChecker, LedgerFragment, ReplicationWorker and Auditor of BookKeep
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from random import Random
 from typing import NamedTuple
 
 from pulsar_proto.ledger_record import LedgerMetadata
 from storage.ledger.errors import MetadataVersion
-from storage.ledger.placement import choose_ensemble
 from storage.ledger.quorum import holds, write_set
 
 
@@ -81,18 +79,20 @@ def holders_of(part: Part, entry_id: int, indices: Collection[int], write_quorum
     return [index for index in write_set(entry_id, len(part.members), write_quorum) if index in indices]
 
 
-def choose_targets(damaged: Damaged, writable: Collection[str], rng: Random) -> dict[int, str]:
+def targets_of(
+    damaged: Damaged, placed: Sequence[str], writable: Collection[str], *, without: Collection[str] = ()
+) -> dict[int, str]:
     """Who gets the copies of each missing member, as far as there are bookies.
 
-    A bookie outside the ensemble where there is one, else the missing one itself when it takes writes: it may have lost
-    only some entries.
+    `placed`: the ensemble as the placement policy would have it, with spare bookies for the missing members where there
+    are any. A missing member without a spare one gets its copies again itself if it takes writes: it may have lost only
+    some entries. Nobody of `without` gets any.
     """
-    members = damaged.part.members
-    spare = [bookie for bookie in writable if bookie not in members]
-    chosen = choose_ensemble(spare, min(len(spare), len(damaged.missing)), rng) if spare else ()
-    targets = dict(zip(sorted(damaged.missing), chosen, strict=False))
+    targets = {}
     for index, bookie in damaged.missing.items():
-        if index not in targets and bookie in writable:
+        if placed[index] != bookie and placed[index] not in without:
+            targets[index] = placed[index]
+        elif bookie in writable and bookie not in without:
             targets[index] = bookie
     return targets
 

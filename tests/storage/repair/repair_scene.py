@@ -68,6 +68,7 @@ class RepairScene:
             channel_of=self.fakes.channel_of(name),
         )
         await client.registry.start()
+        await client.racks.start()
         self._clients.append(client)
         return client
 

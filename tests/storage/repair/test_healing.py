@@ -1,10 +1,12 @@
 """Lost bookies are noticed and their ledgers healed: the whole of auto-recovery on fake bookies, in virtual time."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from metadata import paths
 from pulsar_proto.ledger_record import LedgerState
 from storage.ledger.errors import LedgerFenced
 from tests.storage.repair.repair_scene import RepairScene, append, until_true
@@ -223,3 +225,25 @@ def test_writing_the_recovery_delay_again_triggers_an_audit() -> None:
         await until_true(lambda: recovery.auditor is not None and recovery.auditor.audits == 2, 5)
 
     scene(program)
+
+
+def test_copies_go_to_the_rack_that_lacks_them() -> None:
+    async def program(s: RepairScene) -> None:
+        racks = {"b0": "/r1", "b1": "/r2", "b2": "/r1", "b3": "/r2"}
+        record = {"default": {bookie: {"rack": rack} for bookie, rack in racks.items()}}
+        await s.store.create(paths.BOOKIE_RACKS, json.dumps(record).encode())
+        recovery = await s.start_recovery(auditor_periodic_placement_policy_check_interval=60)
+
+        async def racks_used() -> set[int]:
+            records = [await s.metadata(ledger_id) for ledger_id in ledgers]
+            return {len({racks[bookie] for bookie in record.ensembles[0][1]}) for record in records}
+
+        ledgers = [(await s.write((2, 2, 2), 5)).ledger_id for _ in range(12)]
+        assert await racks_used() == {2}
+        await s.kill("b1")
+        await s.healed(*ledgers)
+        assert await racks_used() == {2}
+        assert recovery.auditor is not None
+        assert await recovery.auditor.check_placement() == 0
+
+    scene(program, bookies=4)

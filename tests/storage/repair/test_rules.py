@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
-from storage.ledger.errors import MetadataVersion
+from storage.ledger.errors import MetadataVersion, NotEnoughBookies
 from storage.ledger.fragments import fragment_of
+from storage.ledger.placement import AnyBookies
 from storage.ledger.quorum import holds
-from storage.repair.placement_check import badly_placed, is_spread, racks_of
+from storage.repair.placement_check import badly_placed, is_spread
 from storage.repair.rules import (
     Damaged,
     Next,
     Pacer,
     Part,
-    choose_targets,
     delay_to_check,
     entries_to_verify,
     holders_of,
@@ -24,6 +24,7 @@ from storage.repair.rules import (
     parts_of,
     pause_after_failures,
     stored_range,
+    targets_of,
     with_replaced,
 )
 
@@ -90,21 +91,26 @@ MEMBERS = ("b0", "b1", "b2")
 @given(
     st.sets(st.integers(0, 2), min_size=1),
     st.sets(st.sampled_from([f"b{n}" for n in range(7)])),
+    st.sets(st.sampled_from([f"b{n}" for n in range(7)])),
     st.integers(0, 9),
 )
 def test_targets_are_bookies_that_take_writes_and_keep_the_members_different(
-    indices: set[int], writable: set[str], seed: int
+    indices: set[int], writable: set[str], without: set[str], seed: int
 ) -> None:
     damaged = Damaged(Part(0, 9, MEMBERS, True), {index: MEMBERS[index] for index in indices})
-    targets = choose_targets(damaged, writable, Random(seed))
+    try:
+        placed = AnyBookies(lambda: sorted(writable), Random(seed)).replace(MEMBERS, damaged.missing, 2, without)
+    except NotEnoughBookies:
+        placed = MEMBERS
+    targets = targets_of(damaged, placed, writable, without=without)
     after = [targets.get(index, bookie) for index, bookie in enumerate(MEMBERS)]
     assert len(set(after)) == 3
     assert set(targets) <= indices
-    assert set(targets.values()) <= writable
-    spare = writable - set(MEMBERS)
-    for index in indices:
-        assert (index in targets) or (len(spare) < len(indices) and MEMBERS[index] not in writable)
+    assert set(targets.values()) <= writable - without
+    spare = writable - without - set(MEMBERS)
     assert len(set(targets.values()) & spare) == min(len(spare), len(indices)), "another bookie where there is one"
+    for index in indices - set(targets):
+        assert MEMBERS[index] not in writable - without
 
 
 def test_the_record_names_the_new_members_of_that_part_only() -> None:
@@ -181,9 +187,3 @@ def test_a_write_set_in_one_rack_is_badly_placed() -> None:
     assert is_spread(("a",), 1, {}, 2), "one copy cannot be in two racks"
     metadata = ledger((0, ("a", "c")), (5, ("a", "b")), last=9)
     assert badly_placed(metadata, RACKS, 2) == [5]
-
-
-def test_racks_come_from_pulsars_record() -> None:
-    record = b'{"default": {"h1:3181": {"rack": "/r1", "hostname": "h1"}, "h2:3181": {"rack": null}}}'
-    assert racks_of(record) == {"h1:3181": "/r1"}
-    assert racks_of(None) == racks_of(b"") == {}
