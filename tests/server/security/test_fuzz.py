@@ -1,0 +1,146 @@
+"""Whatever a peer or a file says, the answer is one of this package's two errors, and no secret is in it."""
+
+import string
+from typing import Any
+
+import jwt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server.security.authentication import Authenticator
+from server.security.authorizer import parse_record
+from server.security.basic import BasicProvider, parse_htpasswd
+from server.security.errors import RejectedCredentialsError, SecurityConfigError
+from server.security.identity import Identity
+from server.security.keys import read_content
+from server.security.permissions import NamespacePermissions
+from server.security.tls_role import TlsProvider, common_name_of
+from server.security.token import TokenProvider, TokenVerifier, load_public_key, unverified
+from server.security.token_maker import load_private_key
+
+KEY = b"k" * 32
+WORDS = st.text(st.sampled_from(string.printable + "é\x00"), max_size=60)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+POLICIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "auth_policies": JSON
+        | st.fixed_dictionaries(
+            {},
+            optional=dict.fromkeys(("namespace_auth", "destination_auth", "subscription_auth_roles"), JSON),
+        ),
+        "subscription_auth_mode": JSON,
+    },
+)
+
+
+def authenticator() -> Authenticator:
+    providers: dict[str, Any] = {
+        "token": TokenProvider(TokenVerifier(KEY, ("HS256",)), lambda: 0.0),
+        "tls": TlsProvider(),
+    }
+    return Authenticator(providers, "")
+
+
+@given(st.sampled_from(["token", "tls", "", "none", "odd"]), st.binary(max_size=200), st.none() | WORDS)
+async def test_any_credentials_give_a_role_or_are_rejected(method: str, data: bytes, name: str | None) -> None:
+    try:
+        identity = await authenticator().of_connect(method, data, name)
+    except RejectedCredentialsError:
+        return
+    assert method == "tls"
+    assert identity == Identity(name or "")
+
+
+@given(st.sampled_from(["Bearer ", "Basic ", "", "Digest "]), WORDS, st.sampled_from(["", "token", "tls", "odd"]))
+async def test_any_http_header_gives_a_role_or_is_rejected(scheme: str, rest: str, method: str) -> None:
+    headers = {"Authorization": scheme + rest, "X-Pulsar-Auth-Method-Name": method}
+    try:
+        await authenticator().of_http(headers, None)
+    except RejectedCredentialsError:
+        return
+    raise AssertionError("somebody came in")
+
+
+@given(st.dictionaries(st.sampled_from(["sub", "exp", "nbf", "aud"]), JSON))
+def test_any_claims_that_are_signed_give_a_role_or_are_rejected(claims: dict[str, Any]) -> None:
+    token = jwt.encode(claims, KEY, algorithm="HS256") if jwt_takes(claims) else "x"
+    try:
+        identity = TokenVerifier(KEY, ("HS256",), audience_claim="aud", audience="a").verify(token, 0.0)
+    except RejectedCredentialsError:
+        return
+    assert isinstance(identity.role, str)
+    assert identity.role
+
+
+def jwt_takes(claims: dict[str, Any]) -> bool:
+    """The library's own checks before it signs."""
+    try:
+        jwt.encode(claims, KEY, algorithm="HS256")
+    except (TypeError, ValueError, jwt.PyJWTError):
+        return False
+    return True
+
+
+@given(WORDS)
+def test_a_text_that_is_no_token_cannot_be_shown(text: str) -> None:
+    try:
+        unverified(text)
+    except RejectedCredentialsError:
+        return
+
+
+@given(WORDS | st.binary(max_size=80).map(lambda data: "data:;base64," + data.hex()))
+def test_any_location_of_a_key_gives_bytes_or_is_refused(location: str) -> None:
+    if location.startswith(("/", ".", "file:", "env:")) or location in ("", "tests", "server"):
+        return
+    said = ""
+    try:
+        assert read_content(location, "tokenSecretKey")
+    except SecurityConfigError as error:
+        said = str(error)
+    assert len(location) < 12 or location not in said
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=50)
+def test_any_bytes_are_users_or_a_fault_and_keys_or_a_fault(content: bytes) -> None:
+    for load in (
+        lambda: parse_htpasswd(content),
+        lambda: load_public_key(content, "RS256", "key"),
+        lambda: load_private_key(content, "RS256", "key"),
+    ):
+        try:
+            load()
+        except SecurityConfigError:
+            continue
+
+
+@given(st.binary(max_size=100))
+async def test_any_password_is_rejected(data: bytes) -> None:
+    provider = BasicProvider({"u": "$apr1$saltsalt$yAAkm4libquA.ZWLHbSBq/"})
+    try:
+        await provider.authenticate(data, None)
+    except RejectedCredentialsError:
+        return
+    raise AssertionError("somebody came in")
+
+
+@given(POLICIES)
+def test_any_policies_can_be_read(policies: dict[str, Any]) -> None:
+    permissions = NamespacePermissions.of_policies(policies)
+    assert isinstance(permissions.subscription_auth_mode, str)
+
+
+@given(st.binary(max_size=60))
+def test_any_record_of_a_tenant_can_be_read(value: bytes) -> None:
+    assert isinstance(parse_record(value), dict)
+
+
+@given(JSON)
+def test_a_certificate_without_a_subject_names_nobody(issuer: Any) -> None:
+    assert common_name_of({"issuer": issuer}) is None
