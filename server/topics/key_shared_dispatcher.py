@@ -113,7 +113,13 @@ class KeySharedDispatcher(SharedDispatcher):
         return bool(self.replay) and self._first_replay() is not None
 
     def _first_replay(self) -> Position | None:
-        return self.order.first(consumer for consumer in self._consumers if consumer.can_take)
+        able = []
+        for consumer in self._consumers:
+            if consumer.can_take:
+                able.append(consumer)
+            else:
+                consumer.watch_writable()  # what waits may wait for it
+        return self.order.first(able)
 
     def _next_replay(self, room: int) -> Read:
         first = self._first_replay() if self.replay else None

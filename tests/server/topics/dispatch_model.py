@@ -285,20 +285,21 @@ class Model:
         return {each for each in self.left if self.due_ms.get(each, 0) <= self.now_ms - 2}
 
     def _sendable(self, dispatcher: KeySharedDispatcher) -> set[Position]:
-        """What waits and could be sent now by its key; of what was not read yet, all, unless as much waits as may."""
+        """What waits and could be sent now by its key; of what was not read yet, all, unless as much waits as may. Who
+        owns a delayed message is looked at when it is due."""
         holder = {self.keys[each]: client.consumer for client in self.clients for each in client.held}
         out = {position for client in self.clients for position in client.held}
         waits: set[bytes] = set()
         found: set[Position] = set()
-        look_ahead = 0
+        reads_ahead = len(dispatcher.replay) < dispatcher._look_ahead_max()
         due = self._due()
         for position in (each for each in self.positions if each in due and each not in out):
             key = self.keys[position]
-            if position >= dispatcher.read_position:
-                if look_ahead < dispatcher._look_ahead_max():
+            routed = dispatcher.replay.contains(*position)
+            if not routed and (position >= dispatcher.read_position or position in self.due_ms):
+                if reads_ahead:
                     found.add(position)
                 continue
-            look_ahead += 1
             owner = dispatcher.order.selector.owner(self.slot(position))
             if owner is None or not owner.can_take:
                 waits.add(key)
