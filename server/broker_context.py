@@ -13,6 +13,7 @@ from pulsar_proto.framing import FRAME_PADDING, MAX_MESSAGE_SIZE, READ_SIZE
 from server.handlers import TABLE
 from server.handlers.handler import Handler
 from server.publish_window import PublishBudget
+from server.topic_watchers import TopicWatchers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,8 @@ class ConnectionLimits:
     """LOOKUP and PARTITIONED_METADATA of all connections together."""
     broker_max_connections: int = 0
     broker_max_connections_per_ip: int = 0
+    enable_broker_topic_list_watcher: bool = True
+    """Clients with a topic pattern are told of topics that come and go; else they poll."""
     subscription_pattern_max_length: int = 50
     """Characters of a topic pattern that the broker is willing to evaluate."""
 
@@ -85,6 +88,7 @@ class BrokerContext:
         self.web_url_tls = ""
         self.proxy_through_service_url = False
         """Clients stay on the address that they dialled: standalone on a loopback address only (facts 3)."""
+        self.watchers = TopicWatchers(service)
         self.connections: set[Connection] = set()
         self.counters = ConnectionCounters()
         self.budget = PublishBudget(limits.max_message_publish_buffer_size_in_mb << 20, self._settle_all)

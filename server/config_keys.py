@@ -139,6 +139,7 @@ CONNECTIONS = (
     _whole("maxConcurrentLookupRequest", 1, MAX_INT),
     _whole("brokerMaxConnections", 0, MAX_INT),
     _whole("brokerMaxConnectionsPerIp", 0, MAX_INT),
+    _switch("enableBrokerTopicListWatcher"),
     _whole("subscriptionPatternMaxLength", 0, 65_536, "characters"),
 )
 

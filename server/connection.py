@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from server.broker_context import BrokerContext
     from server.security.identity import Principal
     from server.security.login import Login
+    from server.topic_watchers import Watcher
     from server.topics.consumer import Consumer
     from server.topics.producer import Producer
 
@@ -68,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self.consumers: dict[int, Consumer] = {}
         self.pending_producers: dict[int, Pending] = {}
         self.pending_consumers: dict[int, Pending] = {}
+        self.topic_watchers: dict[int, Watcher] = {}
         self.recently_closed = RecentlyClosed(broker.limits.keep_alive_interval_seconds)
         self.publishes = PublishWindow(broker.limits.max_pending_publish_requests_per_connection)
         self.remote_address = ""
@@ -339,6 +341,9 @@ class Connection(asyncio.BufferedProtocol):
             except Exception:
                 # One topic's fault must not leave this connection in other topics.
                 log.exception("%s: %s could not be detached", self.remote_address, attached)
+        watchers, self.topic_watchers = self.topic_watchers, {}
+        for watcher in watchers.values():
+            self.broker.watchers.remove(watcher)
         self._requests.cancel()
         if self.login is not None:
             self.login.close()

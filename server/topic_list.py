@@ -6,6 +6,7 @@ may cost is bounded beforehand; a list that is not filtered is a legal answer, t
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pulsar_proto.checksum import crc32c
 from pulsar_proto.errors import InvalidTopicName
@@ -40,6 +41,23 @@ def hash_of(topics: Sequence[str]) -> str:
 def is_system_table(name: TopicName) -> bool:
     """Of whose messages only the last one of each key counts."""
     return name.base.local_name == "__change_events"
+
+
+class Change(NamedTuple):
+    """How a list of topics became another one."""
+
+    new: list[str]
+    deleted: list[str]
+    topics_hash: str
+    """Of the list as it is now."""
+
+
+def change_between(old: Sequence[str], new: Sequence[str]) -> Change | None:
+    """None: nothing changed. Names sorted."""
+    before, after = set(old), set(new)
+    if before == after:
+        return None
+    return Change(sorted(after - before), sorted(before - after), hash_of(new))
 
 
 def is_system_topic(name: TopicName) -> bool:

@@ -35,11 +35,14 @@ def connect(cnx: "Connection", command: pb.CommandConnect) -> Coroutine[Any, Any
 
 
 def _connected(cnx: "Connection", command: pb.CommandConnect) -> None:
-    """Answers CONNECTED with min(our version, the client's). Only what exists is advertised: not topic watchers (4),
-    replication dedup (6) or scalable topics (8)."""
+    """Answers CONNECTED with min(our version, the client's). Only what exists is advertised: not replication dedup (6)
+    or scalable topics (8)."""
     cnx.session.accept(command.client_version, command.protocol_version)
     log.info("%s: connected, %s, protocol %d", cnx.remote_address, cnx.client_version, cnx.protocol_version)
-    flags = pb.FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
+    flags = pb.FeatureFlags(
+        supports_get_partitioned_metadata_without_auto_creation=True,
+        supports_topic_watchers=cnx.broker.limits.enable_broker_topic_list_watcher,
+    )
     max_size = cnx.broker.limits.max_message_size
     cnx.write(connected_frame(SERVER_VERSION, cnx.protocol_version, max_size, flags))
 

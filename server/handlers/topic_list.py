@@ -1,19 +1,24 @@
 """GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST and WATCH_TOPIC_LIST_CLOSE.
 
-Source: ServerCnx.handleGetTopicsOfNamespace, internalHandleGetTopicsOfNamespace.
+Sources: ServerCnx.handleGetTopicsOfNamespace, internalHandleGetTopicsOfNamespace; TopicListService.
 """
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pulsar_proto.commands import simple_frame, success_frame
-from pulsar_proto.errors import NotAllowed
+from pulsar_proto.errors import NotAllowed, ServiceNotReady, TooManyRequests
 from pulsar_proto.names import NamespaceName, TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topic_list import filter_by_pattern, hash_of, is_system_topic
+from server.topic_list import Change, filter_by_pattern, hash_of, is_system_topic
+from server.topic_watchers import Watcher
 
 if TYPE_CHECKING:
     from server.connection import Connection
+
+WATCHERS_MAX = 1_000
+"""Of one connection; one more is refused."""
 
 _Mode = pb.CommandGetTopicsOfNamespace
 
@@ -55,10 +60,61 @@ async def user_topics(cnx: "Connection", namespace: str, mode: int) -> list[str]
     return sorted(topic for topic in found if not is_system_topic(TopicName.parse(topic)))
 
 
-def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> None:
-    """Feature flag 4 is not advertised, so no client asks; one that does is told so and polls."""
-    raise NotAllowed("Unable to create topic list watcher: topic list watching is not supported")
+def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> Coroutine[Any, Any, None]:
+    """A watcher id that is in use is refused while its list is being made, and answered again afterwards."""
+    if not cnx.broker.limits.enable_broker_topic_list_watcher:
+        raise NotAllowed("Unable to create topic list watcher: topic list watching is disabled")
+    namespace = NamespaceName.parse(command.namespace)
+    watcher_id = command.watcher_id
+    known = cnx.topic_watchers.get(watcher_id)
+    if known is None:
+        if len(cnx.topic_watchers) >= WATCHERS_MAX:
+            raise TooManyRequests(f"More than {WATCHERS_MAX} topic list watchers on one connection")
+        max_length = cnx.broker.limits.subscription_pattern_max_length
+        known = Watcher(str(namespace), command.topics_pattern, max_length, partial(_tell, cnx, watcher_id))
+        cnx.topic_watchers[watcher_id] = known
+        return _watch(cnx, known, command, is_new=True)
+    if not known.is_told:
+        raise ServiceNotReady("Topic list watcher is already present on the connection")
+    return _watch(cnx, known, command, is_new=False)
+
+
+async def _watch(cnx: "Connection", watcher: Watcher, command: pb.CommandWatchTopicList, *, is_new: bool) -> None:
+    """Names are left out where the client's hash says that it knows them."""
+    topics = watcher.topics
+    if is_new:
+        try:
+            topics = await cnx.broker.watchers.add(watcher)
+        except BaseException:
+            cnx.topic_watchers.pop(command.watcher_id, None)
+            raise
+    if cnx.topic_watchers.get(command.watcher_id) is not watcher:
+        cnx.broker.watchers.remove(watcher)  # closed meanwhile
+        return
+    topics_hash = hash_of(topics)
+    success = pb.CommandWatchTopicListSuccess(
+        request_id=command.request_id,
+        watcher_id=command.watcher_id,
+        topic=[] if command.topics_hash == topics_hash else topics,
+        topics_hash=topics_hash,
+    )
+    base = pb.BaseCommand(type=pb.BaseCommand.WATCH_TOPIC_LIST_SUCCESS, watchTopicListSuccess=success)
+    cnx.write(simple_frame(base))
+
+
+def _tell(cnx: "Connection", watcher_id: int, change: Change) -> None:
+    update = pb.CommandWatchTopicUpdate(
+        watcher_id=watcher_id,
+        new_topics=change.new,
+        deleted_topics=change.deleted,
+        topics_hash=change.topics_hash,
+    )
+    cnx.write(simple_frame(pb.BaseCommand(type=pb.BaseCommand.WATCH_TOPIC_UPDATE, watchTopicUpdate=update)))
 
 
 def watch_topic_list_close(cnx: "Connection", command: pb.CommandWatchTopicListClose) -> None:
+    """SUCCESS always."""
+    watcher = cnx.topic_watchers.pop(command.watcher_id, None)
+    if watcher is not None:
+        cnx.broker.watchers.remove(watcher)
     cnx.write(success_frame(command.request_id))

@@ -222,19 +222,9 @@ class TestSchemasAndTheRest:
             "Transactions are not enabled.",
         )
 
-    async def test_topic_watchers_are_refused_and_their_close_succeeds(self) -> None:
-        peer = await connected()
-        peer.say(
-            command(
-                "WATCH_TOPIC_LIST",
-                "watchTopicList",
-                request_id=1,
-                watcher_id=1,
-                namespace="public/default",
-                topics_pattern="a",
-            ),
-            command("WATCH_TOPIC_LIST_CLOSE", "watchTopicListClose", request_id=2, watcher_id=1),
-        )
-        refused, closed = await peer.answers()
+    async def test_topic_watchers_are_refused_where_they_are_switched_off(self) -> None:
+        peer = await connected(make_broker(enable_broker_topic_list_watcher=False))
+        asked = {"request_id": 1, "watcher_id": 1, "namespace": "public/default", "topics_pattern": "a"}
+        peer.say(command("WATCH_TOPIC_LIST", "watchTopicList", **asked))
+        (refused,) = await peer.answers()
         assert (refused.error.request_id, refused.error.error) == (1, pb.NotAllowedError)
-        assert closed.success.request_id == 2
