@@ -97,7 +97,11 @@ class BookieApp:
         self._failure = ""
         self._read_only_mode_enabled = True
         self._registration: Registration | None = None
+        self.http_port: int | None = None
         self.bookie: Bookie
+        self.wire: BookieWireServer
+        self.disk_space: DiskSpace
+        self.ledger_directories = 0
         self.store: ZooKeeperStore
         self.identity: Identity
 
@@ -124,6 +128,11 @@ class BookieApp:
         return self._failure
 
     @property
+    def registered_as(self) -> Wanted | None:
+        """What the cluster's records say of this bookie."""
+        return self._registration.registered_as if self._registration is not None else None
+
+    @property
     def awaits_former_session(self) -> bool:
         """Whether the start waits until ZooKeeper ends a session of this bookie from before."""
         return self._registration is not None and self._registration.awaits_former_session
@@ -138,6 +147,7 @@ class BookieApp:
                     "bookieId": identity.bookie_id,
                     "host": identity.host,
                     "port": identity.port,
+                    "httpPort": self.http_port,
                     "mode": mode,
                     "pid": os.getpid(),
                     "version": __version__,
@@ -156,6 +166,7 @@ class BookieApp:
         storage = storage_config(config, process)
         self._read_only_mode_enabled = process.read_only_mode_enabled
         sock = self._reserve_port(process)
+        http_sock = self._reserve_http_port(process)
         self.identity = identity_of(process, sock.getsockname()[1])
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)
 
@@ -163,6 +174,8 @@ class BookieApp:
         self._closing.push_async_callback(self.store.close)
         await self._open_storage(storage, uri)
         await self._listen(sock, WireLimits(packet_bytes_max=process.netty_max_frame_size_bytes))
+        if http_sock is not None:
+            await self._listen_http(http_sock)
         await self._register(process)
         self._start_looks(process)
         if process.auto_recovery_daemon_enabled:
@@ -184,6 +197,14 @@ class BookieApp:
             return sock
         raise AssertionError("there is at least one")
 
+    def _reserve_http_port(self, process: BookieServerConfig) -> socket.socket | None:
+        if not process.http_server_enabled:
+            return None
+        sock = reserve_port(process.http_server_host, process.http_server_port)
+        self._closing.callback(sock.close)
+        self.http_port = sock.getsockname()[1]
+        return sock
+
     async def _open_storage(self, config: BookieConfig, uri: ServiceUri) -> None:
         instance = await instance_id(self.store, uri)
         cookie = ClusterCookie(self.store, config, self.identity.bookie_id, instance)
@@ -198,20 +219,32 @@ class BookieApp:
         self._closing.callback(self.bookie.on_mode_change(self._mode_changed))
         self._mode_changed(self.bookie.mode)
         await cookie.write()
-        self._disk_space = DiskSpace(config.ledger_directories)
+        self.disk_space = DiskSpace(config.ledger_directories)
+        self.ledger_directories = len(config.ledger_directories)
 
     async def _listen(self, sock: socket.socket, limits: WireLimits) -> None:
-        server = BookieWireServer(self.bookie, disk_space=self._disk_space, limits=limits)
-        self.bookie.on_ledgers_deleted(server.ledgers_deleted)
+        self.wire = BookieWireServer(self.bookie, disk_space=self.disk_space, limits=limits)
+        self.bookie.on_ledgers_deleted(self.wire.ledgers_deleted)
         try:
-            await server.start(sock=sock)
+            await self.wire.start(sock=sock)
         except OSError as error:
             raise port_in_use(self.identity.port) from error
-        self._closing.push_async_callback(server.close)
+        self._closing.push_async_callback(self.wire.close)
+
+    async def _listen_http(self, sock: socket.socket) -> None:
+        from server.bookie.http import BookieHttp  # aiohttp is tens of megabytes
+
+        http = BookieHttp(self)
+        try:
+            await http.start(sock)
+        except OSError as error:
+            raise port_in_use(sock.getsockname()[1]) from error
+        self._closing.push_async_callback(http.close)
 
     async def _register(self, process: BookieServerConfig) -> None:
         """Raises StartError when an earlier session does not end, MetadataError."""
-        registration = Registration(self.store, self.identity.bookie_id, self.identity.service_info(), self._wanted())
+        info = self.identity.service_info(self.http_port)
+        registration = Registration(self.store, self.identity.bookie_id, info, self._wanted())
         self._registration = registration
         registration.start()
         seconds = process.zk_timeout * FORMER_SESSIONS_WAITED_FOR / 1000
@@ -295,8 +328,9 @@ def zookeeper_of(config: ServerConfig, process: BookieServerConfig) -> str:
 
 def storage_config(config: ServerConfig, process: BookieServerConfig) -> BookieConfig:
     """Defaults that are right for a bookie of a cluster where standalone's are not. Raises ConfigError."""
+    older = process.journal_directory if "journal_directories" not in config.values else ()
     storage = config.bookie(
-        journal_directories=tuple(map(Path, process.journal_directories)),
+        journal_directories=tuple(map(Path, older or process.journal_directories)),
         ledger_directories=tuple(map(Path, process.ledger_directories)),
     )
     defaults = {name: value for name, value in CLUSTER_DEFAULTS.items() if name not in config.values}

@@ -29,6 +29,8 @@ class BookieServerConfig:
     """Without it, a bookie that would make its id of a loopback address does not start (Apache)."""
 
     journal_directories: tuple[str, ...] = ("data/bookkeeper/journal",)
+    journal_directory: tuple[str, ...] = ()
+    """The older key, used when `journal_directories` is not set."""
     ledger_directories: tuple[str, ...] = ("data/bookkeeper/ledgers",)
 
     gc_overreplicated_ledger_wait_time: int = 86_400_000
@@ -38,5 +40,9 @@ class BookieServerConfig:
     """Off: a bookie whose disk is full ends instead of serving reads."""
     auto_recovery_daemon_enabled: bool = True
     """Stand for auditor and heal ledgers in this process too."""
+    http_server_enabled: bool = False
+    http_server_host: str = "0.0.0.0"
+    http_server_port: int = 8080
+    """0 picks a free port."""
     netty_max_frame_size_bytes: int = 5 * 1024 * 1024 + 10_240
     """nettyMaxFrameSizeBytes: longest request. Apache's bookie 5 MiB; Pulsar's brokers need 10 KiB more."""

@@ -17,6 +17,17 @@ def _directories(name: str, field: str) -> Key:
     return Key(name, (field,), parse, "a list of different directories, with commas")
 
 
+def _missing(name: str, what: str) -> Key:
+    """A protection that this version does not have and that nobody may believe to be on."""
+
+    def parse(text: str) -> Value:
+        if text.lower() not in ("null", "false"):
+            raise ValueError(text)
+        return text
+
+    return Key(name, (), parse, f"nothing: this version does not have that yet, {what}")
+
+
 PROCESS = (
     _text("metadataServiceUri", _ANY, "a URI such as zk+hierarchical://host:2181/ledgers"),
     _text("zkServers", _ANY, "a list of host:port, with commas"),
@@ -29,12 +40,15 @@ PROCESS = (
     _switch("useHostNameAsBookieID"),
     _switch("useShortHostName"),
     _switch("allowLoopback"),
-    _directories("journalDirectory", "journal_directories"),
+    _directories("journalDirectory", "journal_directory"),
     _directories("journalDirectories", "journal_directories"),
     _directories("ledgerDirectories", "ledger_directories"),
     _switch("readOnlyModeEnabled"),
     _switch("autoRecoveryDaemonEnabled"),
     _whole("gcOverreplicatedLedgerWaitTime", 1, MAX_INT, "milliseconds"),
+    _switch("httpServerEnabled"),
+    _text("httpServerHost", _HOST, "a host name or address"),
+    _whole("httpServerPort", 0, 65_535),
     _whole("nettyMaxFrameSizeBytes", 1024, MAX_FRAME_BYTES, "bytes"),
 )
 
@@ -44,4 +58,12 @@ STORAGE = (
     _switch("forceReadOnlyBookie"),
 )
 
-BOOKIE_KEYS: dict[str, Key] = {key.name: key for section in (PROCESS, STORAGE, REPAIR, CLIENT) for key in section}
+MISSING = (
+    _missing("bookieAuthProviderFactoryClass", "every client would be let in"),
+    _missing("tlsProviderFactoryClass", "nothing would be encrypted"),
+    _missing("zkEnableSecurity", "ZooKeeper's records would be open to everybody"),
+)
+
+BOOKIE_KEYS: dict[str, Key] = {
+    key.name: key for section in (PROCESS, STORAGE, REPAIR, CLIENT, MISSING) for key in section
+}

@@ -232,6 +232,11 @@ class Bookie:
     def is_writable(self) -> bool:
         return self._adds.mode is Mode.WRITABLE
 
+    @property
+    def takes_high_priority_writes(self) -> bool:
+        """Whether recovery adds are taken, now or if it turned read-only."""
+        return self.is_writable or (self.mode is Mode.READ_ONLY and self._adds.takes_high_priority)
+
     def on_mode_change(self, callback: Callable[[Mode], None]) -> Callable[[], None]:
         """`callback(mode)` on the loop at each change; returns what ends it."""
         self._listeners.append(callback)

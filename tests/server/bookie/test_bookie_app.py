@@ -14,6 +14,8 @@ from metadata import paths
 from metadata.cluster_init import LAYOUT_VALUE
 from metadata.zookeeper import ZooKeeperStore
 from pulsar_proto.bookie_wire import BookieRc
+from pulsar_proto.ledger_record import ledger_path
+from pulsar_proto.pb import bookkeeper_pb2 as pb
 from server.bookie.app import BookieApp, BookieOptions
 from server.commands.running import StartError
 from storage.bookie.disks import Mode
@@ -245,6 +247,31 @@ async def test_a_failed_journal_ends_the_bookie_with_the_reason(
         assert await add(app.bookie, 1, range(5)) == BookieRc.EIO
         assert "bookie b1 ends: a write of the journal" in await asyncio.wait_for(app.failed(), WAIT_SECONDS)
         monkeypatch.undo()
+
+
+async def test_the_http_port_is_registered_too(cluster: Cluster) -> None:
+    async with cluster.started(httpServerEnabled="true", httpServerHost="127.0.0.1", httpServerPort="0") as app:
+        record = await cluster.store.get(paths.bookie_path("b1"))
+        assert record is not None
+        endpoints = pb.BookieServiceInfoFormat.FromString(record.value).endpoints
+        assert [(each.protocol, each.port) for each in endpoints] == [
+            ("bookie-rpc", app.identity.port),
+            ("http", app.http_port),
+        ]
+        reader, writer = await asyncio.open_connection("127.0.0.1", app.http_port)
+        writer.write(b"GET /api/v1/bookie/is_ready HTTP/1.0\r\n\r\n")
+        assert b" 200 " in await reader.readline()
+        writer.close()
+
+
+async def test_deleted_ledgers_go_and_listed_ones_stay(cluster: Cluster) -> None:
+    async with cluster.started() as app:
+        for ledger_id in (1, 2):
+            await cluster.store.create(ledger_path(ledger_id), b"any", make_parents=True)
+            assert await add(app.bookie, ledger_id, range(5)) == BookieRc.EOK
+        await cluster.store.delete(ledger_path(1))
+        await app.bookie.collect_garbage()
+        assert app.bookie.ledger_ids() == {2}
 
 
 class SmallDisk:

@@ -84,8 +84,81 @@ def test_apaches_file_configures_ours(tmp_path: Path) -> None:
     assert (storage.disk_usage_threshold, storage.disk_usage_lwm_threshold) == (0.9, 0.9)
     assert storage.force_read_only_bookie
     assert storage.gc_wait_time == 900_000
+    older = load_config(None, {"journalDirectory": "/old"}, BOOKIE_KEYS)
+    assert storage_config(older, older.fill(BookieServerConfig)).journal_directories == ("/old",)
+    both = load_config(None, {"journalDirectories": "/new", "journalDirectory": "/old"}, BOOKIE_KEYS)
+    assert storage_config(both, both.fill(BookieServerConfig)).journal_directories == ("/new",)
     other = load_config(None, {"metadataServiceUri": "zk+hierarchical://h:1/other"}, BOOKIE_KEYS)
     with pytest.raises(ConfigError, match="must end in /ledgers"):
         service_uri(other, other.fill(BookieServerConfig))
     with pytest.raises(ConfigError, match="a list of different directories"):
         load_config(None, {"ledgerDirectories": "/a,/a"}, BOOKIE_KEYS)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"bookieAuthProviderFactoryClass": "org.example.Auth"},
+        {"tlsProviderFactoryClass": "org.apache.bookkeeper.tls.TLSContextFactory"},
+        {"zkEnableSecurity": "true"},
+    ],
+)
+def test_a_protection_that_is_missing_is_not_silently_ignored(setting: dict[str, str]) -> None:
+    (name,) = setting
+    with pytest.raises(ConfigError, match=f"{name}=.*this version does not have that yet"):
+        load_config(None, setting, BOOKIE_KEYS)
+    load_config(None, {"bookieAuthProviderFactoryClass": "null", "zkEnableSecurity": "false"}, BOOKIE_KEYS)
+
+
+PULSARS_FILE = """\
+bookiePort=3181
+journalDirectory=data/bookkeeper/journal
+minUsableSizeForIndexFileCreation=1073741824
+advertisedAddress=
+allowLoopback=false
+flushInterval=60000
+useHostNameAsBookieID=false
+gcWaitTime=900000
+gcOverreplicatedLedgerWaitTime=86400000
+numAddWorkerThreads=0
+numReadWorkerThreads=8
+maxPendingReadRequestsPerThread=2500
+autoRecoveryDaemonEnabled=true
+useV2WireProtocol=true
+nettyMaxFrameSizeBytes=5253120
+journalMaxSizeMB=2048
+journalMaxBackups=5
+journalSyncData=true
+ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage
+ledgerDirectories=data/bookkeeper/ledgers
+zkLedgersRootPath=/ledgers
+logSizeLimit=1073741824
+minorCompactionThreshold=0.2
+minorCompactionInterval=3600
+majorCompactionThreshold=0.5
+majorCompactionInterval=86400
+compactionRateByBytes=1000000
+readOnlyModeEnabled=true
+diskCheckInterval=10000
+metadataServiceUri=
+zkServers=localhost:2181
+zkTimeout=30000
+httpServerEnabled=false
+dbStorage_writeCacheMaxSizeMb=
+dbStorage_readAheadCacheMaxSizeMb=
+"""
+
+
+def test_pulsars_bookkeeper_conf_configures_ours(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    conf = tmp_path / "bookkeeper.conf"
+    conf.write_text(PULSARS_FILE)
+    loaded = load_config(conf, {}, BOOKIE_KEYS)
+    process = loaded.fill(BookieServerConfig)
+    assert (process.bookie_port, process.zk_timeout, process.netty_max_frame_size_bytes) == (3181, 30_000, 5_253_120)
+    assert service_uri(loaded, process).connect == "localhost:2181"
+    storage = storage_config(loaded, process)
+    assert storage.journal_directories == ("data/bookkeeper/journal",)
+    assert (storage.journal_max_size_mb, storage.log_size_limit) == (2048, 1 << 30)
+    assert "journalSyncData" in caplog.text
+    for honoured in ("zkServers", "gcOverreplicatedLedgerWaitTime", "zkTimeout", "httpServerEnabled"):
+        assert honoured not in caplog.text

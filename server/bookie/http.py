@@ -1,0 +1,145 @@
+"""The bookie's HTTP port (httpServerEnabled): is it alive, ready, writable; its room and its figures.
+
+Paths and answers as BookKeeper's HttpRouter and its services give them in 4.17. Like there nobody is asked who they
+are: it is off unless it is switched on, and it can change nothing but when garbage is collected.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from aiohttp import web
+
+from metadata import paths
+from metadata.errors import MetadataError
+from metadata.store import MetadataStore
+from server.bookie import metrics
+from server.bookie.registration_rules import Wanted
+from storage.bookie.disks import Mode
+from storage.bookie.service import Bookie
+from storage.bookie.wire_server import BookieWireServer
+
+log = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 0.2
+
+
+class RunningBookie(Protocol):
+    """What the pages tell of."""
+
+    bookie: Bookie
+    wire: BookieWireServer
+    ledger_directories: int
+
+    @property
+    def store(self) -> MetadataStore: ...
+
+    @property
+    def disk_space(self) -> Callable[[], tuple[int, int]]: ...
+
+    @property
+    def registered_as(self) -> Wanted | None: ...
+
+
+class BookieHttp:
+    """`start` once on a bound socket, then `close` once."""
+
+    def __init__(self, running: RunningBookie) -> None:
+        self._running = running
+        self._collecting: asyncio.Task[None] | None = None
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/heartbeat", self._heartbeat),
+                web.get("/metrics", self._metrics),
+                web.get("/api/v1/bookie/state", self._state),
+                web.get("/api/v1/bookie/is_ready", self._is_ready),
+                web.get("/api/v1/bookie/info", self._info),
+                web.get("/api/v1/bookie/list_bookies", self._list_bookies),
+                web.get("/api/v1/bookie/gc", self._gc),
+                web.put("/api/v1/bookie/gc", self._trigger_gc),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS)
+
+    async def start(self, sock: socket.socket) -> None:
+        """Raises OSError."""
+        await self._runner.setup()
+        await web.SockSite(self._runner, sock).start()
+        log.info("listening for HTTP on port %d", sock.getsockname()[1])
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+
+    async def _heartbeat(self, _: web.Request) -> web.Response:
+        return web.Response(text="OK\n")
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        running = self._running
+        found = metrics.samples(
+            running.bookie.stats(),
+            running.registered_as,
+            running.wire.connection_count,
+            running.wire.inflight_bytes,
+            running.ledger_directories,
+        )
+        return web.Response(body=metrics.text(found).encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+    async def _state(self, _: web.Request) -> web.Response:
+        mode = self._running.bookie.mode
+        return answer(
+            {
+                "running": mode in (Mode.WRITABLE, Mode.READ_ONLY),
+                "readOnly": mode is Mode.READ_ONLY,
+                "shuttingDown": mode is Mode.CLOSED,
+                "availableForHighPriorityWrites": self._running.bookie.takes_high_priority_writes,
+            }
+        )
+
+    async def _is_ready(self, _: web.Request) -> web.Response:
+        """Serves, and the cluster's records say so."""
+        ready = self._running.bookie.mode in (Mode.WRITABLE, Mode.READ_ONLY) and self._running.registered_as is not None
+        return web.Response(status=200 if ready else 503)
+
+    async def _info(self, _: web.Request) -> web.Response:
+        try:
+            total, free = self._running.disk_space()
+        except OSError as error:
+            return web.Response(status=500, text=str(error))
+        return answer({"freeSpace": free, "totalSpace": total})
+
+    async def _list_bookies(self, request: web.Request) -> web.Response:
+        """`?type=rw` or `?type=ro`: ids, each with null where Apache gives a host name when it is asked for."""
+        kind = request.query.get("type")
+        if kind not in ("rw", "ro"):
+            return web.Response(status=400, text="the query must have type=rw or type=ro")
+        path = paths.AVAILABLE_BOOKIES if kind == "rw" else paths.READ_ONLY_BOOKIES
+        try:
+            names = await self._running.store.children(path)
+        except MetadataError as error:
+            return web.Response(status=503, text=str(error))
+        readonly = paths.READ_ONLY_BOOKIES.rpartition("/")[2]
+        return answer({name: None for name in names if kind == "ro" or name != readonly})
+
+    async def _gc(self, _: web.Request) -> web.Response:
+        running = self._collecting is not None and not self._collecting.done()
+        return answer({"is_in_force_gc": str(running).lower()})
+
+    async def _trigger_gc(self, _: web.Request) -> web.Response:
+        """One at a time; asking again meanwhile changes nothing."""
+        if self._collecting is None or self._collecting.done():
+            self._collecting = asyncio.get_running_loop().create_task(self._collect())
+        return web.Response(text="Triggered GC on BookieServer\n")
+
+    async def _collect(self) -> None:
+        try:
+            await self._running.bookie.collect_garbage()
+        except Exception as error:
+            log.warning("the garbage collection that was asked for broke off: %r", error)
+
+
+def answer(value: object) -> web.Response:
+    return web.Response(text=json.dumps(value), content_type="application/json")

@@ -1,0 +1,120 @@
+"""The bookie's HTTP port: what a probe, a scraper and an operator ask."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from metadata import paths
+from metadata.memory import MemoryStore
+from server.bookie.http import BookieHttp
+from server.bookie.metrics import server_status
+from server.bookie.registration_rules import Wanted
+from storage.bookie.service import Bookie
+from storage.bookie.wire_server import BookieWireServer
+from tests.storage.bookie.helpers import Ledgers, add, open_bookie
+
+
+class Running:
+    """What the app is to its HTTP port."""
+
+    def __init__(self, bookie: Bookie) -> None:
+        self.bookie = bookie
+        self.wire = BookieWireServer(bookie, disk_space=self.disk_space)
+        self.store = MemoryStore()
+        self.ledger_directories = 1
+        self.registered_as: Wanted | None = Wanted.WRITABLE
+
+    def disk_space(self) -> tuple[int, int]:
+        return 1000, 400
+
+
+class Scene:
+    def __init__(self, running: Running, session: aiohttp.ClientSession, ledgers: Ledgers) -> None:
+        self.running = running
+        self.ledgers = ledgers
+        self._session = session
+
+    async def text(self, path: str, status: int = 200, method: str = "GET") -> str:
+        async with self._session.request(method, path) as answer:
+            assert answer.status == status
+            return await answer.text()
+
+    async def json(self, path: str) -> Any:
+        async with self._session.get(path) as answer:
+            assert answer.status == 200
+            return await answer.json()
+
+    async def metric(self, name: str) -> float:
+        page = await self.text("/metrics")
+        return float(next(line.split()[1] for line in page.splitlines() if line.startswith(f"{name} ")))
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    ledgers = Ledgers()
+    running = Running(await open_bookie(tmp_path, ledgers))
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    http = BookieHttp(running)
+    await http.start(sock)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{sock.getsockname()[1]}") as session:
+        yield Scene(running, session, ledgers)
+    await http.close()
+    await running.bookie.close()
+
+
+async def test_a_probe_hears_whether_it_lives_and_is_in_the_cluster(scene: Scene) -> None:
+    assert await scene.text("/heartbeat") == "OK\n"
+    await scene.text("/api/v1/bookie/is_ready")
+    scene.running.registered_as = None
+    await scene.text("/api/v1/bookie/is_ready", status=503)
+    scene.running.registered_as = Wanted.READ_ONLY
+    await scene.running.bookie.close()
+    await scene.text("/api/v1/bookie/is_ready", status=503)
+    assert (await scene.json("/api/v1/bookie/state"))["shuttingDown"] is True
+
+
+async def test_state_and_room(scene: Scene) -> None:
+    assert await scene.json("/api/v1/bookie/state") == {
+        "running": True,
+        "readOnly": False,
+        "shuttingDown": False,
+        "availableForHighPriorityWrites": True,
+    }
+    assert await scene.json("/api/v1/bookie/info") == {"freeSpace": 400, "totalSpace": 1000}
+
+
+async def test_the_bookies_of_the_cluster_are_listed(scene: Scene) -> None:
+    for path in (paths.bookie_path("b1"), paths.bookie_path("b2", read_only=True)):
+        await scene.running.store.create(path, make_parents=True)
+    assert await scene.json("/api/v1/bookie/list_bookies?type=rw") == {"b1": None}
+    assert await scene.json("/api/v1/bookie/list_bookies?type=ro") == {"b2": None}
+    assert "type=rw" in await scene.text("/api/v1/bookie/list_bookies", status=400)
+
+
+async def test_figures_follow_what_happens(scene: Scene) -> None:
+    assert await scene.metric("bookie_SERVER_STATUS") == 1
+    before = await scene.metric("bookkeeper_server_ADD_ENTRY_count")
+    await add(scene.running.bookie, 1, range(7))
+    assert await scene.metric("bookkeeper_server_ADD_ENTRY_count") == before + 7
+    assert await scene.metric("bookie_ledgers_count") == 1
+
+
+async def test_garbage_is_collected_when_asked_for(scene: Scene) -> None:
+    await add(scene.running.bookie, 1, range(7))
+    scene.ledgers.ids.discard(1)
+    deleted = asyncio.Event()
+    scene.running.bookie.on_ledgers_deleted(lambda _: deleted.set())
+    assert (await scene.json("/api/v1/bookie/gc"))["is_in_force_gc"] == "false"
+    assert "Triggered" in await scene.text("/api/v1/bookie/gc", method="PUT")
+    await asyncio.wait_for(deleted.wait(), 20)
+    assert await scene.metric("bookie_ledgers_count") == 0
+
+
+def test_a_bookie_out_of_the_cluster_has_a_status_of_its_own() -> None:
+    assert [server_status(each) for each in (Wanted.WRITABLE, Wanted.READ_ONLY, None)] == [1, 0, -1]
