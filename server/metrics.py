@@ -69,6 +69,8 @@ async def render(broker: "BrokerContext") -> bytes:
             totals[name] = totals.get(name, 0) + value
     for namespace, count in per_namespace.items():
         families.add("pulsar_topics_count", families.labels(namespace=namespace), count)
+    for name, namespace, value in broker.service.schemas.registry.counters.samples():
+        families.add(name, families.labels(namespace=namespace), value, "counter")
     _add_broker(families, broker, totals, sum(per_namespace.values()))
     _add_process(families)
     return families.text()

@@ -245,6 +245,11 @@ def test_stats_tell_of_it(server: Server, client: pulsar.Client, topic: str, pro
     assert internal["cursors"]["__compaction"]["properties"] == {
         "CompactedTopicLedger": internal["compactedLedger"]["ledgerId"]
     }
+    with urllib.request.urlopen(f"{server.web_url}/metrics", timeout=10) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if topic in line]
+    samples = {line.partition("{")[0]: line.rpartition(" ")[2] for line in lines}
+    assert samples["pulsar_compaction_succeed_count"] == "1"
+    assert samples["pulsar_compaction_removed_event_count"] == str(len(ROUNDS) - 7)
 
 
 def test_a_second_request_is_refused_and_an_unknown_topic_not_found(server: Server, topic: str) -> None:

@@ -6,6 +6,7 @@ Sources: TopicStats.printTopicStats; names as 4.0.7 answers them.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from server.compaction.stats import compaction_metrics
 from server.topics.stats import now_ms
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ Samples = Iterable[tuple[str, float]]
 def topic_metrics(topic: "Topic") -> Samples:
     quotas = topic.policies.backlog_quotas
     oldest_ms = topic.oldest_message.known_ms(topic)
+    compaction = () if topic.compaction is None else compaction_metrics(topic.compaction)
     return (
+        *compaction,
         ("pulsar_storage_backlog_size", topic.backlog_size),
         ("pulsar_storage_backlog_quota_limit", quotas.destination_storage.limit),
         ("pulsar_storage_backlog_quota_limit_time", quotas.message_age.limit),
