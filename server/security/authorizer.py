@@ -21,12 +21,11 @@ PARSED_MAX = 1_000
 """Namespaces whose permissions are kept parsed; beyond it all are parsed again when they are next asked for."""
 
 
+NOTHING = NamespacePermissions()
+
+
 class TenantMissingError(Exception):
     """There is no such tenant."""
-
-
-class NamespaceMissingError(Exception):
-    """There is no such namespace."""
 
 
 class Authorizer:
@@ -54,8 +53,8 @@ class Authorizer:
         subscription: str | None = None,
     ) -> str | None:
         """None when it is allowed; else why not, for the log, and empty where there is nothing to add. What `demand`
-        is about must be given: a topic with its namespace and tenant. Raises TenantMissingError,
-        NamespaceMissingError, MetadataError."""
+        is about must be given: a topic with its namespace and tenant. A namespace that does not exist grants nothing.
+        Raises TenantMissingError, MetadataError."""
         if isinstance(demand, Open):
             return None
         for role in principal.roles:
@@ -101,7 +100,7 @@ class Authorizer:
     async def _permissions(self, namespace: str) -> NamespacePermissions:
         record = await self._namespace_record(namespace)
         if record is None:
-            raise NamespaceMissingError(namespace)
+            return NOTHING
         known = self._parsed.get(namespace)
         if known is None or known[0] is not record:
             if len(self._parsed) >= PARSED_MAX:

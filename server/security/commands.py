@@ -15,7 +15,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.handlers.handler import Handler
 from server.handlers.names import topic_name
 from server.handlers.pending import Pending
-from server.security.authorizer import Authorizer, NamespaceMissingError, TenantMissingError
+from server.security.authorizer import Authorizer, TenantMissingError
 from server.security.demands import OnNamespace, OnTopic, Open
 from server.security.identity import Principal, combination_fault
 from server.security.operations import NamespaceOperation, TopicOperation
@@ -133,7 +133,7 @@ async def _when_allowed(
 
 
 async def _check(cnx: "Connection", rule: Rule, authorizer: Authorizer, body: Any) -> None:
-    """Raises AuthorizationFault, TopicNotFound for a tenant or namespace that does not exist, InvalidTopicName."""
+    """Raises AuthorizationFault, TopicNotFound for a tenant that does not exist, InvalidTopicName."""
     principal = _principal(cnx, body)
     if isinstance(rule.demand, OnNamespace):
         namespace = NamespaceName.parse(body.namespace)
@@ -187,8 +187,6 @@ async def _ask(judgement: Awaitable[str | None]) -> str | None:
         return await judgement
     except TenantMissingError:
         raise TopicNotFound("Tenant does not exist") from None
-    except NamespaceMissingError:
-        raise TopicNotFound("Namespace not found") from None
     except MetadataError as error:
         raise ServiceNotReady(f"Permissions cannot be read: {error}") from error
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from metadata.errors import MetadataError
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import NamespaceName, TopicName
-from server.security.authorizer import Authorizer, NamespaceMissingError, TenantMissingError
+from server.security.authorizer import Authorizer, TenantMissingError
 from server.security.demands import (
     Demand,
     OnNamespace,
@@ -93,8 +93,6 @@ async def _authorize(authorizer: Authorizer, principal: Principal, demand: Deman
         )
     except TenantMissingError:
         raise Refusal(404, "Tenant does not exist") from None
-    except NamespaceMissingError:
-        raise Refusal(404, "Namespace does not exist") from None
     except MetadataError as error:
         raise Refusal(503, f"Permissions cannot be read: {error}") from error
     if denied is None:

@@ -309,12 +309,21 @@ class TestDenied:
         peer.say(subscribe(subscription="alice-mine"))
         assert (await peer.answer()).type == pb.BaseCommand.SUCCESS
 
-    @pytest.mark.parametrize("where", ["persistent://nowhere/default/t", "persistent://public/nowhere/t"])
-    async def test_a_tenant_or_namespace_that_does_not_exist_is_not_found(self, where: str) -> None:
+    @pytest.mark.parametrize(
+        ("where", "code"),
+        [
+            ("persistent://nowhere/default/t", pb.TopicNotFound),
+            ("persistent://public/nowhere/t", pb.AuthorizationError),
+        ],
+    )
+    async def test_a_missing_tenant_is_not_found_and_a_missing_namespace_grants_nothing(
+        self, where: str, code: int
+    ) -> None:
+        """As Apache answers: who is no administrator does not learn which namespaces there are."""
         peer = await Scene().connected("stranger")
         for sent in topic_commands(where).values():
             peer.say(sent)
-            assert refusal(await peer.answer())[0] == pb.TopicNotFound
+            assert refusal(await peer.answer())[0] == code
 
 
 class TestOrder:
