@@ -2,11 +2,11 @@
 
 import argparse
 import asyncio
-import importlib
 import logging
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from importlib import import_module
 
 from metadata import paths
 from metadata.errors import MetadataError
@@ -117,7 +117,7 @@ def run_verb(arguments: argparse.Namespace) -> int:
         level=arguments.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     module, _, name = arguments.implementation.partition(":")
-    verb: Callable[[Tool, argparse.Namespace], Awaitable[int]] = getattr(importlib.import_module(module), name)
+    verb: Callable[[Tool, argparse.Namespace], Awaitable[int]] = getattr(import_module(f".{module}", __package__), name)
 
     async def work() -> int:
         async with AsyncExitStack() as stack:

@@ -12,73 +12,84 @@ from server.bk import arguments as a
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`run` names the coroutine function (tool, arguments) -> exit code as "module:function"; `options` adds what it
-    takes. A `local` verb reads a bookie's files and needs no ZooKeeper."""
+    """`run` names the coroutine function (tool, arguments) -> exit code as "module:function" of this package; `options`
+    adds what it takes."""
 
     name: str
     summary: str
     run: str
     options: Callable[[argparse.ArgumentParser], object] = a.nothing
     examples: tuple[str, ...] = ()
-    local: bool = False
 
 
 CLUSTER = (
-    Verb("initnewcluster", "make the records of a new cluster", "server.bk.cluster:initnewcluster"),
-    Verb("whatisinstanceid", "the cluster's instance id", "server.bk.cluster:whatisinstanceid"),
+    Verb("initnewcluster", "make the records of a new cluster", "cluster:initnewcluster"),
+    Verb("whatisinstanceid", "the cluster's instance id", "cluster:whatisinstanceid"),
     Verb(
         "listbookies",
         "the bookies that are there",
-        "server.bk.cluster:listbookies",
+        "cluster:listbookies",
         a.which_bookies,
         ("listbookies -rw", "listbookies -a --json"),
     ),
-    Verb("bookieinfo", "disk space of the bookies", "server.bk.cluster:bookieinfo"),
-    Verb("endpointinfo", "the addresses that a bookie registered", "server.bk.cluster:endpointinfo", a.bookie),
-    Verb("cookie_get", "a bookie's cookie", "server.bk.cluster:cookie_get", a.bookie),
+    Verb("bookieinfo", "disk space of the bookies", "cluster:bookieinfo"),
+    Verb(
+        "endpointinfo",
+        "the addresses that a bookie registered",
+        "cluster:endpointinfo",
+        a.bookie,
+        ("endpointinfo 10.0.0.5:3181",),
+    ),
+    Verb("cookie_get", "a bookie's cookie", "cluster:cookie_get", a.bookie, ("cookie_get 10.0.0.5:3181",)),
     Verb(
         "cookie_create",
         "store a bookie's cookie from a file",
-        "server.bk.cluster:cookie_create",
+        "cluster:cookie_create",
         a.bookie_and_cookie_file,
         ("cookie_create -cf cookie.txt 10.0.0.5:3181",),
     ),
-    Verb("cookie_delete", "delete a bookie's cookie", "server.bk.cluster:cookie_delete", a.bookie_forced),
+    Verb(
+        "cookie_delete",
+        "delete a bookie's cookie",
+        "cluster:cookie_delete",
+        a.bookie_forced,
+        ("cookie_delete -f 10.0.0.5:3181",),
+    ),
 )
 
 LEDGERS = (
     Verb(
         "listledgers",
         "the ids of all ledgers",
-        "server.bk.ledgers:listledgers",
+        "ledgers:listledgers",
         a.which_ledgers,
         ("listledgers", "listledgers -meta -bookieid 10.0.0.5:3181"),
     ),
     Verb(
         "ledgermetadata",
         "a ledger's record",
-        "server.bk.ledgers:ledgermetadata",
+        "ledgers:ledgermetadata",
         a.ledger_metadata,
         ("ledgermetadata -l 12345", "ledgermetadata -l 12345 --dump-to-file 12345.metadata"),
     ),
     Verb(
         "readledger",
         "the entries of a ledger",
-        "server.bk.ledgers:readledger",
+        "ledgers:readledger",
         a.read_ledger,
         ("readledger -l 12345 -m", "readledger -l 12345 -fe 0 -le 9 -b 10.0.0.5:3181 --json"),
     ),
     Verb(
         "deleteledger",
         "delete a ledger",
-        "server.bk.ledgers:deleteledger",
+        "ledgers:deleteledger",
         a.ledger_forced,
         ("deleteledger -l 12345 -f",),
     ),
     Verb(
         "simpletest",
         "write a ledger, read it back, delete it",
-        "server.bk.ledgers:simpletest",
+        "ledgers:simpletest",
         a.simple_test,
         ("simpletest -e 3 -w 3 -a 2 -n 1000",),
     ),
@@ -88,7 +99,7 @@ REPAIR = (
     Verb(
         "recover",
         "copy what bookies held to others",
-        "server.bk.repair:recover",
+        "repair:recover",
         a.recover,
         (
             "recover -q 10.0.0.5:3181                    # which ledgers that would be",
@@ -99,30 +110,30 @@ REPAIR = (
     Verb(
         "decommissionbookie",
         "retire a bookie that was stopped",
-        "server.bk.repair:decommissionbookie",
+        "repair:decommissionbookie",
         a.decommission,
         ("decommissionbookie -bookieid 10.0.0.5:3181",),
     ),
     Verb(
         "listunderreplicated",
         "the ledgers that lack copies",
-        "server.bk.repair:listunderreplicated",
+        "repair:listunderreplicated",
         a.underreplicated,
         ("listunderreplicated -pmr", "listunderreplicated -mr 10.0.0.5:3181 -c"),
     ),
-    Verb("triggeraudit", "have the auditor look for lost bookies now", "server.bk.repair:triggeraudit"),
-    Verb("whoisauditor", "which bookie is the auditor", "server.bk.repair:whoisauditor"),
+    Verb("triggeraudit", "have the auditor look for lost bookies now", "repair:triggeraudit"),
+    Verb("whoisauditor", "which bookie is the auditor", "repair:whoisauditor"),
     Verb(
         "lostbookierecoverydelay",
         "how long a lost bookie may take to come back",
-        "server.bk.repair:lostbookierecoverydelay",
+        "repair:lostbookierecoverydelay",
         a.recovery_delay,
         ("lostbookierecoverydelay -get", "lostbookierecoverydelay -set 600"),
     ),
     Verb(
         "autorecovery",
         "halt or continue auto-recovery in the whole cluster",
-        "server.bk.repair:autorecovery",
+        "repair:autorecovery",
         a.auto_recovery,
         ("autorecovery -disable", "autorecovery -enable", "autorecovery -status"),
     ),
@@ -132,34 +143,30 @@ FILES = (
     Verb(
         "journal",
         "what a bookie's journal files hold",
-        "server.bk.files:journal",
+        "files:journal",
         a.journal_files,
         ("journal --conf bk_server.conf", "journal --journal-dir data/journal -id 3 -m"),
-        local=True,
     ),
     Verb(
         "entrylog",
         "what a bookie's entry logs hold",
-        "server.bk.files:entrylog",
+        "files:entrylog",
         a.entry_log_files,
         ("entrylog --ledger-dir data/ledgers -id 2", "entrylog --conf bk_server.conf -l 12345 -e 7 -m"),
-        local=True,
     ),
     Verb(
         "index",
         "where a bookie's entries are",
-        "server.bk.files:index",
+        "files:index",
         a.index_files,
         ("index --ledger-dir data/ledgers", "index --conf bk_server.conf -l 12345 --json"),
-        local=True,
     ),
     Verb(
         "check",
         "find damaged records in a bookie's files",
-        "server.bk.files:check",
+        "files:check",
         a.bookie_files,
         ("check --conf bk_server.conf", "check --journal-dir data/journal --ledger-dir data/ledgers --json"),
-        local=True,
     ),
 )
 

@@ -51,7 +51,7 @@ def _add_verb(verbs: "Commands", verb: Verb) -> None:
     verb.options(parser)
     # The same options as before the verb: one that is not given here leaves that one's value.
     _common(parser, argparse.SUPPRESS)
-    parser.set_defaults(implementation=verb.run, local=verb.local)
+    parser.set_defaults(implementation=verb.run)
 
 
 def _common(parser: argparse.ArgumentParser, default: object) -> None:
