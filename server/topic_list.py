@@ -38,11 +38,6 @@ def hash_of(topics: Sequence[str]) -> str:
     return crc32c(",".join(sorted(topics)).encode()).to_bytes(4, "little").hex()
 
 
-def is_system_table(name: TopicName) -> bool:
-    """Of whose messages only the last one of each key counts."""
-    return name.base.local_name == "__change_events"
-
-
 class Change(NamedTuple):
     """How a list of topics became another one."""
 

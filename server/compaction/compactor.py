@@ -30,8 +30,8 @@ from storage.managed.managed_ledger import ManagedLedger
 log = logging.getLogger(__name__)
 
 READ_ENTRIES_MAX = 100
-READ_BYTES_MAX = 1 << 20
-"""Of one look: the loop serves others in between."""
+READ_BYTES_MAX = 1 << 18
+"""Of one look, some 10 ms of small messages: the loop serves others in between."""
 
 UNWRITTEN_BYTES_MAX = 4 << 20
 """Kept messages that are on their way to bookies; then the second look waits."""

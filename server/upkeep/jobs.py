@@ -11,7 +11,6 @@ from typing import Protocol
 
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.ids import EARLIEST, Position
-from server.topic_list import is_system_table
 from server.topics import backlog
 from server.topics.base_topic import AnySubscription, BaseTopic
 from server.topics.topic import Topic
@@ -112,10 +111,8 @@ def snapshot_deduplication(topic: Topic, now_ms: int) -> None:
 
 
 def compact_if_due(topic: Topic, now_ms: int) -> None:
-    """By the bytes that were written since the last time; where nobody subscribed durably, since ever. A topic of the
-    system that is a table is compacted whenever it grew (SystemTopic.isCompactionEnabled)."""
-    compaction = topic.compaction
-    threshold = 1 if is_system_table(topic.name) else topic.policies.compaction_threshold
+    """By the bytes that were written since the last time; where nobody subscribed durably, since ever."""
+    compaction, threshold = topic.compaction, topic.policies.compaction_threshold
     if compaction is None or threshold <= 0:
         return
 
