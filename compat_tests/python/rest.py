@@ -1,0 +1,61 @@
+"""Calls to the admin port, as a script with curl makes them."""
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from compat_tests.harness import Server
+
+TIMEOUT_SECONDS = 30
+
+
+class Refused(Exception):
+    """A status of 400 or more, with the reason that the answer gives."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(f"{status} {reason}")
+        self.status = status
+        self.reason = reason
+
+
+class Admin:
+    """Of one server; follows it over restarts."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def get(self, path: str) -> Any:
+        return self._call("GET", path)
+
+    def put(self, path: str, body: Any = None) -> Any:
+        return self._call("PUT", path, body)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self._call("POST", path, body)
+
+    def delete(self, path: str) -> Any:
+        return self._call("DELETE", path)
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        """JSON where there is some, else the text. Raises Refused."""
+        request = urllib.request.Request(
+            f"{self._server.web_url}/admin/v2/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+                text = answer.read().decode()
+        except urllib.error.HTTPError as error:
+            text = error.read().decode()
+            try:
+                reason = json.loads(text)["reason"]
+            except (ValueError, KeyError):
+                reason = text
+            raise Refused(error.code, reason) from None
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
