@@ -1,0 +1,72 @@
+"""How topics end: terminated for ever, and deleted under their clients' feet."""
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pulsar
+import pytest
+
+from compat_tests.conftest import ClientFactory
+from compat_tests.harness import Server, wait_until
+from compat_tests.python.support import assert_silent, bodies, position, read_bodies, receive_bodies, send_all
+
+
+def call(server: Server, method: str, path: str) -> tuple[int, Any]:
+    """(status, JSON or None)."""
+    request = urllib.request.Request(f"{server.web_url}/admin/v2/{path}", method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read() or b"null")
+
+
+def path_of(topic: str) -> str:
+    return topic.replace("://", "/")
+
+
+def test_a_terminated_topic_takes_no_messages_and_is_read_to_its_end(
+    own_server: Server, topic: str, make_client: ClientFactory
+) -> None:
+    client = make_client(own_server.broker_url)
+    client.subscribe(topic, "s").close()
+    producer = client.create_producer(topic, send_timeout_millis=5_000)
+    ids = send_all(producer, bodies(10))
+    status, last = call(own_server, "POST", f"{path_of(topic)}/terminate")
+    assert status == 200
+    assert (last["ledgerId"], last["entryId"]) == position(ids[-1])
+    with pytest.raises(pulsar.PulsarException):
+        producer.send(b"too late")
+    for _ in range(2):
+        with pytest.raises(pulsar.TopicTerminated):
+            make_client(own_server.broker_url).create_producer(topic)
+        own_server.kill()
+        own_server.start()
+    # Of a client of its own: C++ drops its connection when a topic's end is told, and everybody on it begins again.
+    client = make_client(own_server.broker_url)
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    assert read_bodies(reader, 10) == bodies(10)
+    assert not reader.has_message_available()
+    client.close()
+    consumer = make_client(own_server.broker_url).subscribe(topic, "s")
+    assert receive_bodies(consumer, 10) == bodies(10)
+    assert_silent(consumer)
+
+
+def test_a_topic_in_use_is_deleted_by_force_only_and_begins_anew(
+    server: Server, client: pulsar.Client, topic: str
+) -> None:
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic)
+    send_all(producer, bodies(10, "old"))
+    assert call(server, "DELETE", path_of(topic))[0] == 412
+    assert call(server, "DELETE", f"{path_of(topic)}?force=true")[0] == 204
+    wait_until(lambda: call(server, "GET", f"{path_of(topic)}/stats")[0] == 200, "its clients made it anew")
+    send_all(producer, bodies(3))
+    seen: list[bytes] = []
+    while bodies(3)[-1] not in seen:
+        seen += receive_bodies(consumer, 1)
+    assert seen[-3:] == bodies(3)
