@@ -20,6 +20,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from pyroaring import BitMap
+
 from pulsar_proto.ids import Position
 from pulsar_proto.payload import Special
 from server.compaction.compacted_view import CompactedView
@@ -97,6 +99,10 @@ class Dispatcher(ABC):
     def set_policies(self, policies: EffectivePolicies) -> None:
         """What holds from now on; called once before the first consumer comes."""
         return
+
+    def fill(self, ledger_id: int, entries: BitMap) -> int:
+        """What consumers hold of `entries` is delivered again. Returns the messages concerned."""
+        return 0
 
     def stats(self) -> dict[str, object]:
         """What only this type of subscription has in its stats."""

@@ -64,6 +64,12 @@ class PendingAcks:
         batches = self._batches.get(ledger_id)
         return None if batches is None else batches.get(entry_id)
 
+    def among(self, ledger_id: int, entries: BitMap) -> list[int]:
+        """Those of `entries` that are held, in order."""
+        batches = self._batches.get(ledger_id, {})
+        singles = self._singles.get(ledger_id)
+        return sorted((*(() if singles is None else singles & entries), *(each for each in batches if each in entries)))
+
     def reduce(self, ledger_id: int, entry_id: int, count: int) -> None:
         """Only `count` of a held entry's messages are left, at least one; more than it had does nothing."""
         batches = self._batches.get(ledger_id)

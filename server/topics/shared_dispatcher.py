@@ -14,6 +14,8 @@ import logging
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pyroaring import BitMap
+
 from pulsar_proto.ids import Position
 from pulsar_proto.payload import Special
 from server.dispatch.read_plan import entries_within
@@ -129,6 +131,15 @@ class SharedDispatcher(Dispatcher):
             self._unblock_if_drained()
             self.kick()
         return count
+
+    def fill(self, ledger_id: int, entries: BitMap) -> int:
+        # All are looked at first: what one gives back may be sent to another at once.
+        held = [(each, each.pending.among(ledger_id, entries)) for each in self._consumers if each.pending is not None]
+        return sum(
+            self.redeliver(consumer, [(ledger_id, entry_id) for entry_id in entry_ids])
+            for consumer, entry_ids in held
+            if entry_ids
+        )
 
     def _again(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
         self._wait_again(ledger_id, entry_ids)

@@ -9,14 +9,19 @@ Sources: AbstractDispatcherSingleActiveConsumer, PersistentDispatcherSingleActiv
 
 import asyncio
 import logging
+from collections.abc import Sequence
+
+from pyroaring import BitMap
 
 from pulsar_proto.ids import Position
 from server.compaction.compacted_view import CompactedView
 from server.dispatch.read_plan import entries_to_read, entries_within
 from server.dispatch.single_active import Candidate, choose_active
 from server.topics.consumer import Consumer, SubType
-from server.topics.dispatcher import Dispatcher, Source
-from server.topics.messages import Messages
+from server.topics.dispatcher import Dispatcher, Read, Source
+from server.topics.messages import Messages, messages_of, unacknowledged
+from server.topics.redelivery import ReplayQueue
+from storage.managed.entry_run import EntryRun
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +36,8 @@ class SingleActiveDispatcher(Dispatcher):
         self._topic = topic
         self._partition_index = partition_index
         self._switching: asyncio.TimerHandle | None = None
+        self._holes = ReplayQueue()
+        """Entries that were sent, and are to be sent again out of order."""
 
     def add(self, consumer: Consumer) -> None:
         assert self._is_failover or not self._consumers, "an Exclusive subscription has one consumer"
@@ -53,6 +60,15 @@ class SingleActiveDispatcher(Dispatcher):
         if consumer is self.active and self._switching is None:
             self.rewind()
             self.kick()
+
+    def rewind(self) -> None:
+        super().rewind()
+        self._holes.clear()
+
+    def fill(self, ledger_id: int, entries: BitMap) -> int:
+        self._holes.add(ledger_id, entries)
+        self.kick()
+        return len(entries)
 
     def close(self) -> None:
         self._cancel_switch()
@@ -79,6 +95,29 @@ class SingleActiveDispatcher(Dispatcher):
             active.take(messages, 0, count)
             active.write(messages, 0, count)
         return count
+
+    @property
+    def _has_replays(self) -> bool:
+        return bool(self._holes)
+
+    def _next_replay(self, room: int) -> Read:
+        position, count = self._holes.first_run(room)
+        return Read(position, count, True)
+
+    def _send_again(self, read: Read, run: EntryRun) -> None:
+        """What does not exist or is acknowledged meanwhile is forgotten."""
+        ledger_id, first = read.position
+        end = first + read.entries_max
+        left: Sequence[int] = ()
+        generation = self._generation
+        if run.entries and run.ledger_id == ledger_id and run.first_entry_id < end:
+            end = min(end, run.first_entry_id + len(run.entries))
+            wanted = self._holes.within(ledger_id, run.first_entry_id, end)
+            messages = unacknowledged(messages_of(run, wanted), 0, self.cursor)
+            left = messages.entry_ids[self._send(messages) :] if messages.payloads else ()
+        if generation == self._generation:
+            self._holes.discard(ledger_id, range(first, end))
+            self._holes.add(ledger_id, left)
 
     def _why_nobody_takes(self) -> str:
         active = self.active

@@ -2,7 +2,8 @@
 
 Field names, their order and the values of what does not exist here are Apache's (facts 8.1 and real answers of 4.0.7).
 Rates are those of the last full period; counters count since the topic was loaded. Beyond Apache: `whyIdle` of a
-subscription, one phrase for "why does it get nothing".
+subscription, one phrase for "why does it get nothing"; `entriesInAckHoles`, `ackHolesFilledTotal` and, of a cursor,
+`ackHoles`: what is not acknowledged although later messages are.
 """
 
 from datetime import UTC, datetime
@@ -165,6 +166,8 @@ def subscription_stats(subscription: "Subscription") -> Json:
         **NOTHING_DRAINS,
         **({} if dispatcher is None else dispatcher.stats()),
         "nonContiguousDeletedMessagesRanges": cursor.number_of_holes,
+        "entriesInAckHoles": cursor.entries_in_holes,
+        "ackHolesFilledTotal": subscription.messages_filled,
         "nonContiguousDeletedMessagesRangesSerializedSize": 0,
         "delayedMessageIndexSizeInBytes": 0,
         "subscriptionProperties": dict(cursor.properties),
@@ -257,6 +260,7 @@ def cursor_stats(topic: "Topic", name: str, cursor: Cursor) -> Json:
     dispatcher = None if subscription is None else subscription.dispatcher
     read_position = dispatcher.read_position if dispatcher else cursor.next_unacked(cursor.mark_delete)
     holes = cursor.holes(HOLES_SHOWN_MAX)
+    unacked = cursor.unacked_ranges(HOLES_SHOWN_MAX)
     return {
         "markDeletePosition": str(cursor.mark_delete),
         "readPosition": str(read_position),
@@ -267,6 +271,9 @@ def cursor_stats(topic: "Topic", name: str, cursor: Cursor) -> Json:
         "cursorLedgerLastEntry": -1,
         "individuallyDeletedMessages": "["
         + ",".join(f"({hole.ledger_id}:{hole.first - 1}..{hole.ledger_id}:{hole.last}]" for hole in holes)
+        + "]",
+        "ackHoles": "["
+        + ",".join(f"({hole.ledger_id}:{hole.first - 1}..{hole.ledger_id}:{hole.last}]" for hole in unacked)
         + "]",
         "state": "NoLedger" if cursor.ledger_id < 0 else "Open",
         "active": bool(subscription is not None and subscription.consumers),

@@ -8,8 +8,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pyroaring import BitMap
+
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
-from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
+from pulsar_proto.ids import Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.compaction.compacted_view import CompactedView
 from server.policies.effective import EffectivePolicies
@@ -20,6 +22,7 @@ from server.topics.key_shared_dispatcher import KeySharedDispatcher
 from server.topics.messages import bits_set
 from server.topics.metrics_of import Samples, subscription_metrics
 from server.topics.redelivery import ENTRY_ID_END
+from server.topics.seek_target import position_of
 from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.single_active_dispatcher import SingleActiveDispatcher
 from server.topics.stats import ConsumerCounters, ExpiryCounters, now_ms
@@ -49,7 +52,11 @@ class Subscription:
         self.sub_type: SubType.ValueType | None = None
         """Of the consumers that are, or were last, connected."""
         self.dispatcher: Dispatcher | None = None
+        self.messages_filled = 0
+        """Delivered again because they lay in holes for too long."""
         self._seeking: asyncio.Future[None] | None = None
+        self._sought: Position | None = None
+        """Where the last seek went, also where the log is trimmed."""
         self._deleting = False
         self._counters_of_gone = ConsumerCounters()
         self.expired = ExpiryCounters()
@@ -113,7 +120,7 @@ class Subscription:
         topic = self.topic
         if topic.compaction is None:
             return None
-        return CompactedView(str(self), topic.ledger, topic.compaction, self.cursor)
+        return CompactedView(str(self), topic.ledger, topic.compaction, self.cursor, self._sought)
 
     def metrics(self) -> Samples:
         return subscription_metrics(self)
@@ -295,6 +302,11 @@ class Subscription:
             positions = [(each.ledgerId, each.entryId) for each in message_ids] if message_ids else None
             consumer.counters.redelivered += dispatcher.redeliver(consumer, positions)
 
+    def fill(self, ledger_id: int, entries: BitMap) -> None:
+        """From `HoleFiller`: what consumers hold of `entries` comes again."""
+        if self.dispatcher is not None:
+            self.messages_filled += self.dispatcher.fill(ledger_id, entries)
+
     def tell_end_if_reached(self) -> None:
         """REACHED_END_OF_TOPIC once the topic is terminated and everything is acknowledged."""
         if self.topic.is_terminated and self.consumers and self.cursor.backlog == 0:
@@ -340,7 +352,7 @@ class Subscription:
         when another seek is under way, PulsarError when the cursor cannot be moved (it stays)."""
         if command.HasField("message_id"):
             message_id = command.message_id
-            await self.reset(_position_of(message_id), message_id.ack_set)
+            await self.reset(position_of(message_id), message_id.ack_set)
         else:
             await self.reset_to_time(command.message_publish_time)
 
@@ -363,6 +375,7 @@ class Subscription:
                     assert publish_time_ms is not None
                     position = await self.topic.first_published_at(publish_time_ms)
                 await self.cursor.reset(position, ack_set if ack_set and self._keeps(ack_set) else None)
+                self._sought = await self.topic.sought(position, publish_time_ms)
             if self.dispatcher is not None:
                 self.dispatcher.rewind()
             log.info("%s: moved to %s", self, position)
@@ -382,11 +395,3 @@ class Subscription:
         self.disconnect_all()
         if self.dispatcher is not None:
             self.dispatcher.close()
-
-
-def _position_of(message_id: pb.MessageIdData) -> Position:
-    """Latest is recognised by the ledger alone: C++ keeps 48 bits of the entry id (NonDurableCursorImpl)."""
-    position = Position(signed64(message_id.ledgerId), signed64(message_id.entryId))
-    if position.ledger_id == LATEST.ledger_id:
-        return LATEST
-    return EARLIEST if position.ledger_id < 0 else position

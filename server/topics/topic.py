@@ -19,7 +19,7 @@ from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.names import TopicName
 from pulsar_proto.payload import parse_metadata, publish_time_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.compaction.last_message import last_kept, mark_delete_seen
+from server.compaction.last_message import first_kept_at, last_kept, mark_delete_seen
 from server.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
 from server.policies.effective import EffectivePolicies
 from server.policies.values import BacklogAction
@@ -31,6 +31,7 @@ from server.topics.consumer_owner import Place
 from server.topics.dedup_switch import DedupSwitch
 from server.topics.delayed_delivery import DelayedDelivery
 from server.topics.faults import storage_faults_told
+from server.topics.hole_filler import HoleFiller
 from server.topics.ledger_config import ledger_config
 from server.topics.messages import Messages, MessagesMemo, messages_of
 from server.topics.metrics_of import Samples, topic_metrics
@@ -86,6 +87,8 @@ class Topic(BaseTopic):
             lambda: ledger.first_position.ledger_id,
             self.policies.delayed_delivery_enabled,
         )
+        self.hole_filler = HoleFiller(lambda: self.subscriptions.values())
+        self.hole_filler.follow(self.policies.fill_ack_holes_interval_seconds)
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
         self._close_ledger = close_ledger
         self._on_lost = on_lost
@@ -136,6 +139,7 @@ class Topic(BaseTopic):
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
         super().policies_changed(old, new)
         self.delayed.enable(new.delayed_delivery_enabled)
+        self.hole_filler.follow(new.fill_ack_holes_interval_seconds)
         self._configure_ledger()
         self.deduplication.follow(new.deduplication_enabled)
         if self.compaction is not None and new.compaction_threshold > 0:
@@ -324,6 +328,12 @@ class Topic(BaseTopic):
         seen = mark_delete_seen(asked, cursor, self.ledger.first_position)
         return *(found or await self.last_message_id()), seen
 
+    async def sought(self, position: Position, publish_time_ms: int | None) -> Position:
+        """Where a seek that moves a cursor to `position` goes for who reads compacted. Raises ManagedLedgerError."""
+        if self.compaction is None or publish_time_ms is None:
+            return position
+        return await first_kept_at(self.ledger, self.compaction, publish_time_ms) or position
+
     async def first_published_at(self, publish_time_ms: int) -> Position:
         """The first message that was published at that time or later; the end where there is none. Raises
         ManagedLedgerError."""
@@ -359,6 +369,7 @@ class Topic(BaseTopic):
         self.state = TopicState.CLOSING
         self._stop_listening()
         self.delayed.close()
+        self.hole_filler.close()
         self.publishing.close()
         self.deduplication.close()
         for subscription in list(self.subscriptions.values()):

@@ -11,11 +11,13 @@ and what was changed last does not wait for a minute (facts 14, 11.7).
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from pyroaring import BitMap
 
 from pulsar_proto.ids import EARLIEST, LATEST, Position
+from storage.managed import ack_holes
 from storage.managed.ack_state import AckRange, AckState
 from storage.managed.cursor_store import CursorStore
 from storage.managed.errors import CursorFault, ManagedLedgerError
@@ -143,6 +145,32 @@ class Cursor:
                 break
             found.append(acked)
         return found
+
+    def unacked_ranges(self, at_most: int) -> list[AckRange]:
+        """The first ranges that are not acknowledged although later entries are, for stats."""
+        found: list[AckRange] = []
+        for ledger_id, entries in self.holes_before(LATEST):
+            found += islice(ack_holes.ranges_of(ledger_id, entries), at_most - len(found))
+            if len(found) >= at_most:
+                break
+        return found
+
+    def holes_before(self, position: Position) -> Iterator[tuple[int, BitMap]]:
+        """(ledger, entries) that are not acknowledged although later ones are, as far as they are before `position`."""
+        return ack_holes.holes(self._acks, self._ledgers, position)
+
+    @property
+    def entries_in_holes(self) -> int:
+        """Not acknowledged, but later ones are."""
+        last = ack_holes.last_acked(self._acks)
+        if last is None:
+            return 0
+        return self._ledgers.entries_between(self._acks.mark_delete, last) - self._acks.acked_beyond
+
+    @property
+    def resets(self) -> int:
+        """How often it was moved, back or forth."""
+        return self._acks.resets
 
     def is_acked(self, ledger_id: int, entry_id: int) -> bool:
         return self._acks.is_acked(ledger_id, entry_id)

@@ -15,11 +15,11 @@ FIELDS = json.loads((Path(__file__).parents[2] / "vectors" / "topic_stats_fields
 
 OURS = {
     "topic": {"topicEpoch", "topicCreationTimeStamp", "lastPublishTimeStamp"},
-    "subscription": {"activeConsumerName", "whyIdle"},
+    "subscription": {"activeConsumerName", "whyIdle", "entriesInAckHoles", "ackHolesFilledTotal"},
     "consumer": set(),
     "publisher": set(),
     "internal": {"lastLedgerCreationFailureTimestamp"},
-    "cursor": set(),
+    "cursor": {"ackHoles"},
 }
 """Fields of later versions, and our own."""
 
@@ -72,9 +72,11 @@ async def test_what_the_numbers_say() -> None:
     assert subscription["msgInReplay"] == 1, "no permits for it"
     assert subscription["whyIdle"] == "consumers have no permits"
     assert subscription["nonContiguousDeletedMessagesRanges"] == 1
+    assert subscription["entriesInAckHoles"] == 1
     assert subscription["consumers"][0]["metadata"] == {"m": "1"}
     cursor = cast(Any, scene.topic.internal_stats())["cursors"]["s"]
     assert cursor["individuallyDeletedMessages"] == "[(10:0..10:1]]"
+    assert cursor["ackHoles"] == "[(10:-1..10:0]]"
     assert (cursor["markDeletePosition"], cursor["readPosition"]) == ("10:-1", "10:3")
 
 

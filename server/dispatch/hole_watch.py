@@ -1,0 +1,54 @@
+"""Which messages have lain unacknowledged behind acknowledged ones for too long.
+
+A message that is in a hole stays in it until it is acknowledged: so what was in a hole at a look `interval` ago and is
+in one now has been there for the whole time. A few looks per interval are remembered, as bitmaps.
+
+Pure. Ours, not Apache's: there, holes stay until a client asks for redelivery or is gone.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from pyroaring import BitMap
+
+LOOKS = 4
+"""Per interval: what is found is late by a fourth of it at most."""
+
+Holes = Mapping[int, BitMap]
+"""Ledger -> entries."""
+
+
+class HoleWatch:
+    """Of one subscription. Times are in seconds, of any clock that does not go back."""
+
+    __slots__ = ("_looks",)
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, Holes]] = deque()
+
+    def look(self, now: float, holes: Holes, interval: float) -> dict[int, BitMap]:
+        """`holes` are all there are now. Returns those that have been there for `interval`; if they are there for as
+        long again, they are returned again."""
+        looks = self._looks
+        while len(looks) > 1 and looks[1][0] <= now - interval:
+            looks.popleft()
+        old: dict[int, BitMap] = {}
+        if looks and looks[0][0] <= now - interval:
+            for ledger_id, before in looks[0][1].items():
+                still = holes.get(ledger_id)
+                both = None if still is None else before & still
+                if both:
+                    old[ledger_id] = both
+        if old:
+            self._looks = deque((time, _without(seen, old)) for time, seen in looks)
+            holes = _without(holes, old)
+        self._looks.append((now, holes))
+        return old
+
+    def forget(self) -> None:
+        """The subscription was moved: what is in a hole from now on has not been there before."""
+        self._looks.clear()
+
+
+def _without(holes: Holes, gone: Holes) -> Holes:
+    return {ledger_id: bitmap - gone[ledger_id] if ledger_id in gone else bitmap for ledger_id, bitmap in holes.items()}

@@ -1,0 +1,49 @@
+"""Holes: entries that are not acknowledged although later ones are. Pure."""
+
+from collections.abc import Iterator
+
+from pyroaring import BitMap
+
+from pulsar_proto.ids import Position
+from storage.managed.ack_state import AckRange, AckState, Extents
+
+
+def last_acked(acks: AckState) -> Position | None:
+    """The last acknowledged entry beyond the mark-delete."""
+    last = None
+    for ledger_id, bitmap in acks.bitmaps():
+        last = Position(ledger_id, bitmap.max())
+    return last
+
+
+def holes(acks: AckState, extents: Extents, before: Position) -> Iterator[tuple[int, BitMap]]:
+    """(ledger, its entries in holes), in order, as far as they are before `before`."""
+    end = last_acked(acks)
+    if end is None:
+        return
+    end = min(end, before)
+    ledger_id, first = acks.mark_delete.ledger_id, acks.mark_delete.entry_id + 1
+    while ledger_id <= end.ledger_id:
+        last = extents.last_entry(ledger_id)
+        stop = 0 if last is None else last + 1
+        if ledger_id == end.ledger_id:
+            stop = min(stop, end.entry_id)
+        if first < stop:
+            missing = BitMap(range(max(first, 0), stop))
+            acked = acks.bitmap_of(ledger_id)
+            if acked is not None:
+                missing -= acked
+            if missing:
+                yield ledger_id, missing
+        following = extents.next_ledger(ledger_id)
+        if following is None:
+            return
+        ledger_id, first = following, 0
+
+
+def ranges_of(ledger_id: int, entries: BitMap) -> Iterator[AckRange]:
+    """Consecutive entries of a bitmap."""
+    firsts = (entries - entries.shift(1)).to_array()
+    lasts = (entries - entries.shift(-1)).to_array()
+    for first, last in zip(firsts, lasts, strict=True):
+        yield AckRange(ledger_id, first, last)

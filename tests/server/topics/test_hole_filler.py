@@ -1,0 +1,134 @@
+"""Messages that lie unacknowledged behind acknowledged ones come again by themselves, where the policy says so."""
+
+from typing import Any, cast
+
+import pytest
+
+from pulsar_proto.ids import EARLIEST, Position
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.policies.effective import EffectivePolicies
+from tests.server.topics.scene import (
+    FakeConnection,
+    Scene,
+    ack,
+    in_virtual_time,
+    pass_time,
+    payload,
+    seek_command,
+    settle,
+)
+
+TYPES = pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared", "Key_Shared"])
+FILLS = {"fill_ack_holes_interval_seconds": 4}
+
+
+def entries(cnx: FakeConnection) -> list[int]:
+    found = [each.position.entry_id for each in cnx.messages]
+    cnx.forget()
+    return found
+
+
+async def scene_with_holes(cnx: FakeConnection, kind: str, **settings: Any) -> tuple[Scene, Any]:
+    """Ten entries were delivered, 3, 4 and 6 acknowledged; the connection's memory is empty."""
+    scene = Scene(**settings)
+    scene.ledger.append_now([payload(b"%d" % number, ordering_key=b"k%d" % number) for number in range(10)])
+    consumer = await scene.consumer(cnx, kind)
+    consumer.flow(100)
+    await pass_time(1.1)
+    assert entries(cnx) == list(range(10))
+    ack(consumer, [Position(10, number) for number in (3, 4, 6)])
+    return scene, consumer
+
+
+@TYPES
+@in_virtual_time
+async def test_what_lies_in_a_hole_for_the_interval_comes_again(kind: str) -> None:
+    cnx = FakeConnection()
+    scene, consumer = await scene_with_holes(cnx, kind, **FILLS)
+    await pass_time(3.8)
+    assert entries(cnx) == []
+    await pass_time(1.5)
+    assert sorted(entries(cnx)) == [0, 1, 2, 5]
+    assert consumer.permits == 100 - 10 - 4
+    stats = cast(Any, scene.topic.stats())["subscriptions"]["s"]
+    assert (stats["entriesInAckHoles"], stats["ackHolesFilledTotal"]) == (4, 4)
+    ack(consumer, [Position(10, number) for number in (0, 1, 5)])
+    await pass_time(6)
+    assert entries(cnx) == [2]
+    ack(consumer, [Position(10, 2)])
+    await pass_time(20)
+    assert entries(cnx) == []
+    assert consumer.subscription.cursor.mark_delete == (10, 6)
+
+
+@TYPES
+@in_virtual_time
+async def test_it_is_off_unless_the_policy_switches_it_on(kind: str) -> None:
+    cnx = FakeConnection()
+    scene, _ = await scene_with_holes(cnx, kind)
+    await pass_time(1_000)
+    assert entries(cnx) == []
+    scene.topic.set_policies(EffectivePolicies(fill_ack_holes_interval_seconds=4))
+    await pass_time(5.1)
+    assert sorted(entries(cnx)) == [0, 1, 2, 5]
+    scene.topic.set_policies(EffectivePolicies())
+    await pass_time(1_000)
+    assert entries(cnx) == []
+
+
+@TYPES
+@in_virtual_time
+async def test_without_permits_it_waits_for_them(kind: str) -> None:
+    cnx = FakeConnection()
+    _, consumer = await scene_with_holes(cnx, kind, **FILLS)
+    consumer.permits = 0
+    await pass_time(6)
+    assert entries(cnx) == []
+    ack(consumer, [Position(10, 1)])
+    consumer.flow(2)
+    await settle()
+    assert len(entries(cnx)) == 2
+    consumer.flow(2)
+    await settle()
+    assert len(entries(cnx)) == 1
+
+
+@TYPES
+@in_virtual_time
+async def test_what_is_not_in_memory_is_read(kind: str) -> None:
+    cnx = FakeConnection()
+    scene, _ = await scene_with_holes(cnx, kind, **FILLS)
+    scene.ledger.cached_from = Position(10**9, 0)
+    await pass_time(5.1)
+    assert sorted(entries(cnx)) == [0, 1, 2, 5]
+
+
+@in_virtual_time
+async def test_what_another_consumer_holds_comes_to_some_consumer_with_a_count() -> None:
+    cnx, other = FakeConnection(), FakeConnection()
+    scene, consumer = await scene_with_holes(cnx, "Shared", **FILLS)
+    (await scene.consumer(other, "Shared")).flow(100)
+    consumer.permits = 0
+    await pass_time(5.1)
+    again = other.messages
+    assert [each.position.entry_id for each in again] == [0, 1, 2, 5]
+    assert {each.redelivery_count for each in again} == {1}
+
+
+@in_virtual_time
+async def test_after_a_seek_holes_are_new() -> None:
+    cnx = FakeConnection()
+    scene, consumer = await scene_with_holes(cnx, "Shared", **FILLS)
+    await pass_time(3)
+    start = pb.MessageIdData(ledgerId=2**64 - 1, entryId=2**64 - 1)
+    assert EARLIEST == (-1, -1)
+    await consumer.seek(seek_command(consumer, message_id=start))
+    consumer = await scene.consumer(cnx, "Shared")
+    consumer.flow(100)
+    await settle()
+    cnx.forget()
+    ack(consumer, [Position(10, 9)])
+    await pass_time(3)
+    assert entries(cnx) == []
+    await pass_time(3)
+    assert entries(cnx) == list(range(9))
