@@ -1,6 +1,7 @@
 """Compaction with the official client: readers of compacted topics, table views, and kills."""
 
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -174,6 +175,16 @@ def test_messages_that_were_trimmed_are_still_there_compacted(
     assert [body for _, body, _ in read_all(client, topic)] == expected
     durable = client.subscribe(topic, "late", initial_position=pulsar.InitialPosition.Earliest, is_read_compacted=True)
     assert [durable.receive(10_000).data() for _ in expected] == expected
+    seeker = client.create_reader(topic, pulsar.MessageId.earliest, is_read_compacted=True)
+    third, fourth = [seeker.read_next(10_000) for _ in range(4)][2:]
+    seeker.seek(third.message_id())
+    assert seeker.read_next(10_000).data() in (third.data(), fourth.data())
+    seeker.seek(fourth.publish_timestamp())
+    assert seeker.read_next(10_000).publish_timestamp() >= fourth.publish_timestamp()
+    seeker.seek(pulsar.MessageId.earliest)
+    assert seeker.read_next(10_000).data() == expected[0]
+    seeker.seek(int(time.time() * 1000) + 60_000)
+    assert not seeker.has_message_available()
     server.kill()
     server.start()
     client = make_client(server.broker_url)

@@ -40,8 +40,16 @@ class SparseRun(EntryRun):
 class CompactedView:
     """For one subscription. The names are those of `ManagedLedger` and of `Cursor`."""
 
-    def __init__(self, name: str, ledger: ManagedLedger, compaction: TopicCompaction, cursor: Cursor) -> None:
-        """`name` is the subscription's, for errors."""
+    def __init__(
+        self,
+        name: str,
+        ledger: ManagedLedger,
+        compaction: TopicCompaction,
+        cursor: Cursor,
+        sought: Position | None = None,
+    ) -> None:
+        """`name` is the subscription's, for errors; `sought` where its last seek went."""
+        self._sought = sought
         self._name = name
         self._ledger = ledger
         self._compaction = compaction
@@ -154,6 +162,7 @@ class CompactedView:
     def start(self, asked: Position | None) -> Position:
         """Where reading begins for a consumer that asked for messages from `asked` on (None: only new ones)."""
         mark_delete = self._cursor.mark_delete
+        asked = asked if self._sought is None else self._sought
         if asked is not None and begins_in_the_past(
             asked, mark_delete, self._ledger.first_position, self._cursor.durable
         ):

@@ -42,6 +42,18 @@ async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple
     return (EARLIEST, -1) if kept is None else (kept.position, last_batch_index(kept.payload))
 
 
+async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publish_time_ms: int) -> Position | None:
+    """The first message that was published then or later, if it is only there compacted. Raises ReadFault."""
+    compacted = await compaction.compacted()
+    if compacted is None:
+        return None
+    try:
+        found = await compacted.read(await compacted.index_at_time(publish_time_ms), 1, 1)
+    except (LedgerError, MalformedRecord) as error:
+        raise ReadFault(ledger.name, f"compacted ledger {compacted.ledger_id}: {error}") from error
+    return found[0].position if found and found[0].position < ledger.first_position else None
+
+
 def mark_delete_seen(asked: Position | None, cursor: Place, first: Position) -> Position:
     """What a consumer is told that compares it with the last message, to know whether there are messages for it: before
     what it begins at, also where that was trimmed and is only there compacted."""
