@@ -37,6 +37,7 @@ class Row:
 
 LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, SIGKILL = "lifecycle", "batches", "tail", "catchup", "latency", "sigkill"
 BOOKIES = "bookies"
+SPARK = "spark"
 THREE = "three bookies E3/Qw3/Qa2"
 OURS = "our client to three bookies"
 
@@ -87,6 +88,11 @@ ROWS = (
     Row("client_add_cpu", BOOKIES, f"{OURS}, adds", "its CPU s/million", None, None),
     Row("client_read_rate", BOOKIES, f"{OURS}, batched reads", "k entries/s", 60, None, more_is_better=True),
     Row("client_read_cpu", BOOKIES, f"{OURS}, batched reads", "its CPU s/million", None, None),
+    Row("spark_batch_rate", SPARK, "Spark batch read, batched, local[2]", "k rows/s", 150, None, more_is_better=True),
+    Row("spark_single_rate", SPARK, "Spark batch read, unbatched, local[2]", "k rows/s", 60, None, more_is_better=True),
+    Row("spark_stream_rate", SPARK, "Spark stream, batches of 200 k", "k rows/s", 100, None, more_is_better=True),
+    Row("published_batch_rate", SPARK, "published connector, batched", "k rows/s", None, None, more_is_better=True),
+    Row("published_single_rate", SPARK, "published connector, unbatched", "k rows/s", None, None, more_is_better=True),
     Row("sigkill", SIGKILL, "SIGKILL rounds with nothing lost", "% of rounds", 100, None, more_is_better=True),
 )
 

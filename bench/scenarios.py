@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.bookies import bookies
 from bench.driver import Outcome
 from bench.process_stats import cpu_seconds, memory_mb
-from bench.rows import BATCHES, BOOKIES, CATCH_UP, LATENCY, LIFECYCLE, TAIL
+from bench.rows import BATCHES, BOOKIES, CATCH_UP, LATENCY, LIFECYCLE, SPARK, TAIL
 from bench.sizes import Figures, Scenario, Sizes
 from compat_tests import wire
 from compat_tests.harness import Product, Server, free_port
@@ -191,6 +191,13 @@ def latency_at(server: Server, per_second: int, sizes: Sizes) -> Outcome:
     return load("bench.driver", "latency", server, "--topic", topic, "--messages", count, "--rate", str(per_second))
 
 
+def spark(product: Product, sizes: Sizes) -> Figures:
+    """Imported when it is run: the other scenarios need no Spark."""
+    from bench.spark import spark as measured
+
+    return measured(product, sizes)
+
+
 SCENARIOS: dict[str, Scenario] = {
     LIFECYCLE: lifecycle,
     BATCHES: batches,
@@ -198,4 +205,5 @@ SCENARIOS: dict[str, Scenario] = {
     CATCH_UP: catch_up,
     LATENCY: latency,
     BOOKIES: bookies,
+    SPARK: spark,
 }

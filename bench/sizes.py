@@ -21,6 +21,7 @@ class Sizes:
     idle_seconds: float = 10.0
     bookie_adds: int = 300_000
     bookies_adds: int = 200_000
+    spark: int = 1_000_000
 
 
 QUICK = Sizes(
@@ -35,6 +36,7 @@ QUICK = Sizes(
     idle_seconds=4.0,
     bookie_adds=60_000,
     bookies_adds=30_000,
+    spark=200_000,
 )
 
 Figures = dict[str, float]

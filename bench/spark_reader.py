@@ -1,0 +1,69 @@
+"""Reads one topic with the Python data source and throws it away; prints how long that took. A process of its own.
+
+The first read warms up the session and its workers and does not count; all columns are read.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark.source import PulsarDataSource
+
+STREAM_BATCH = 200_000
+STREAM_SECONDS = 300
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("service-url", "admin-url", "topic", "small-topic"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--messages", type=int, required=True)
+    parser.add_argument("--stream", action="store_true")
+    arguments = parser.parse_args()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.memory", "2g").config("spark.log.level", "ERROR")
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    session.dataSource.register(PulsarDataSource)
+    place = {"service.url": arguments.service_url, "admin.url": arguments.admin_url}
+    discard(session, {**place, "topic": arguments.small_topic})
+    options = {**place, "topic": arguments.topic}
+    began = time.monotonic()
+    rows = stream(session, options, arguments.messages) if arguments.stream else discard(session, options)
+    seconds = time.monotonic() - began
+    print(json.dumps({"rows": rows, "seconds": seconds}), flush=True)
+    session.stop()
+
+
+def discard(session: SparkSession, options: dict[str, str]) -> int:
+    """Reads all; the noop sink looks at every column of every row."""
+    frame = session.read.format("pulsar").options(**options).load()
+    frame.write.format("noop").mode("overwrite").save()
+    return 0
+
+
+def stream(session: SparkSession, options: dict[str, str], messages: int) -> int:
+    limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(STREAM_BATCH), "minPartitions": "2"}
+    frame = session.readStream.format("pulsar").options(**options, **limits).load()
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        deadline = time.monotonic() + STREAM_SECONDS
+        while rows_of(query) < messages and query.isActive and time.monotonic() < deadline:
+            time.sleep(0.02)
+        rows = rows_of(query)
+        query.stop()
+    return rows
+
+
+def rows_of(query: StreamingQuery) -> int:
+    return sum(int(step["numInputRows"]) for step in query.recentProgress)
+
+
+if __name__ == "__main__":
+    main()
