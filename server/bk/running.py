@@ -14,9 +14,9 @@ from metadata.service_uri import layout_fault
 from metadata.zookeeper import ZooKeeperStore
 from pulsar_proto.errors import MalformedRecord
 from server.bk.output import Output
-from server.bookie.app import zookeeper_of
 from server.bookie.config import BookieServerConfig
 from server.bookie.config_keys import BOOKIE_KEYS
+from server.bookie.settings import zookeeper_of
 from server.commands.running import loop_factory
 from server.config import ConfigError, ServerConfig, load_config
 from server.repair.settings import autorecovery_settings

@@ -15,13 +15,12 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from magnetar import __version__
 from metadata.errors import MetadataError
-from metadata.service_uri import ServiceUri, parse_service_uri
+from metadata.service_uri import ServiceUri
 from metadata.zookeeper import ZooKeeperStore
 from pulsar_proto.errors import MalformedRecord
 from server.bookie.cluster import ClusterCookie, ClusterError, instance_id
@@ -31,13 +30,14 @@ from server.bookie.identity import Identity, IdentityError, bind_hosts, identity
 from server.bookie.over_replicated import OverReplicatedLedgers
 from server.bookie.registration import Registration
 from server.bookie.registration_rules import Wanted
+from server.bookie.settings import DAMAGE_ADVICE, service_uri, storage_config
 from server.commands.running import StartError
-from server.config import ConfigError, ServerConfig, load_config
+from server.config import ConfigError, load_config
 from server.exclusive import AlreadyInUseError, port_in_use, reserve_port
 from server.repair.settings import AutoRecoverySettings, autorecovery_settings
 from storage.bookie.config import BookieConfig
 from storage.bookie.disks import Mode
-from storage.bookie.errors import BookieStartError
+from storage.bookie.errors import BookieStartError, JournalDamaged
 from storage.bookie.service import Bookie
 from storage.bookie.wire_calls import DiskSpace
 from storage.bookie.wire_limits import WireLimits
@@ -56,13 +56,6 @@ THREAD_SWITCH_SECONDS = 0.001
 FORMER_SESSIONS_WAITED_FOR = 3
 """Times the session's timeout that a start waits for the end of a former session; the servers may have granted that
 one more time than this one, and begin anew to count when their leader changes."""
-
-CLUSTER_DEFAULTS: dict[str, Any] = {
-    "gc_wait_time": 900_000,
-    "disk_usage_threshold": 0.95,
-    "disk_usage_lwm_threshold": 0.95,
-}
-"""Apache's bookie's: a collection lists all ledgers in ZooKeeper."""
 
 START_FAULTS = (
     AlreadyInUseError,
@@ -109,6 +102,8 @@ class BookieApp:
         """Returns when the bookie is registered. Raises StartError."""
         try:
             await self._start()
+        except JournalDamaged as error:
+            raise StartError(f"{error.finding}. {DAMAGE_ADVICE}") from error
         except START_FAULTS as error:
             raise StartError(str(error)) from error
 
@@ -308,32 +303,3 @@ async def cancelled(task: "asyncio.Task[None]") -> None:
     """Returns when it has ended."""
     task.cancel()
     await asyncio.wait((task,))
-
-
-def service_uri(config: ServerConfig, process: BookieServerConfig) -> ServiceUri:
-    """Raises ConfigError."""
-    uri = process.metadata_service_uri
-    if "zk_servers" in config.values and "metadata_service_uri" not in config.values:
-        uri = f"zk+null://{process.zk_servers.replace(',', ';')}{process.zk_ledgers_root_path}"
-    try:
-        return parse_service_uri(uri)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
-def zookeeper_of(config: ServerConfig, process: BookieServerConfig) -> str:
-    """The connect string. Raises ConfigError."""
-    return service_uri(config, process).connect
-
-
-def storage_config(config: ServerConfig, process: BookieServerConfig) -> BookieConfig:
-    """Defaults that are right for a bookie of a cluster where standalone's are not. Raises ConfigError."""
-    older = process.journal_directory if "journal_directories" not in config.values else ()
-    storage = config.bookie(
-        journal_directories=tuple(map(Path, older or process.journal_directories)),
-        ledger_directories=tuple(map(Path, process.ledger_directories)),
-    )
-    defaults = {name: value for name, value in CLUSTER_DEFAULTS.items() if name not in config.values}
-    if "disk_usage_threshold" in config.values:
-        defaults.pop("disk_usage_lwm_threshold", None)
-    return replace(storage, **defaults)

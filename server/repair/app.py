@@ -12,10 +12,10 @@ from magnetar import __version__
 from metadata.errors import MetadataError
 from metadata.zookeeper import ZooKeeperStore
 from pulsar_proto.errors import MalformedRecord
-from server.bookie.app import service_uri
 from server.bookie.cluster import ClusterError, instance_id
 from server.bookie.config import BookieServerConfig
 from server.bookie.identity import IdentityError, identity_of
+from server.bookie.settings import service_uri
 from server.commands.running import StartError
 from server.config import ConfigError, load_config
 from server.repair.settings import AUTORECOVERY_KEYS, autorecovery_settings

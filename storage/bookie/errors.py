@@ -40,7 +40,8 @@ class JournalDamaged(BookieStartError):
     )
 
     def __init__(self, file: str, offset: int, what: str) -> None:
-        super().__init__(f"journal {file} is damaged at offset {offset}: {what}. {self.ADVICE}")
+        self.finding = f"journal {file} is damaged at offset {offset}: {what}"
+        super().__init__(f"{self.finding}. {self.ADVICE}")
         self.file = file
         self.offset = offset
         self.what = what

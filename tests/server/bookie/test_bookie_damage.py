@@ -144,7 +144,10 @@ async def test_a_damaged_journal_refuses_the_start_and_the_ledger_is_read_from_t
     journal = files_of(victim.folder / "journal", ".journal")[-1]
     data = journal.read_bytes()
     flip_byte(journal, data.index(PAYLOADS[100]))
-    assert f"journal {journal} is damaged at offset" in victim.refused_start()
+    refusal = victim.refused_start()
+    assert f"journal {journal} is damaged at offset" in refusal
+    assert "decommissionbookie" in refusal
+    assert "skipDamagedJournal" not in refusal, "its ledgers would be closed short of what it lost"
     for ledger_id in (first, second):
         await ledgers.check(ledger_id)
     journal.write_bytes(data)

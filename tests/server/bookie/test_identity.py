@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from server.bookie.app import service_uri, storage_config
 from server.bookie.config import BookieServerConfig
 from server.bookie.config_keys import BOOKIE_KEYS
 from server.bookie.identity import Identity, IdentityError, bind_hosts, identity_of
+from server.bookie.settings import service_uri, storage_config
 from server.config import ConfigError, load_config
 
 
@@ -88,6 +88,9 @@ def test_apaches_file_configures_ours(tmp_path: Path) -> None:
     assert storage_config(older, older.fill(BookieServerConfig)).journal_directories == ("/old",)
     both = load_config(None, {"journalDirectories": "/new", "journalDirectory": "/old"}, BOOKIE_KEYS)
     assert storage_config(both, both.fill(BookieServerConfig)).journal_directories == ("/new",)
+    skipping = load_config(None, {"skipDamagedJournal": "true"}, BOOKIE_KEYS)
+    with pytest.raises(ConfigError, match="skipDamagedJournal=true: not for a bookie of a cluster"):
+        storage_config(skipping, skipping.fill(BookieServerConfig))
     other = load_config(None, {"metadataServiceUri": "zk+hierarchical://h:1/other"}, BOOKIE_KEYS)
     with pytest.raises(ConfigError, match="must end in /ledgers"):
         service_uri(other, other.fill(BookieServerConfig))
