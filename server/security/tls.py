@@ -20,6 +20,19 @@ VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3
 _Signature = tuple[tuple[int, int, int], ...]
 
 
+class _Handshake(ssl.SSLObject):
+    """Event loops keep a failed handshake to themselves: a client that is not let in would leave no trace."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            log.warning("a TLS handshake failed: %s", getattr(error, "verify_message", None) or error.reason or error)
+            raise
+
+
 class ServerTls:
     """The TLS of one port. `context` is for `create_server`; who connects gets the files' current content."""
 
@@ -45,6 +58,7 @@ class ServerTls:
     def _make(self) -> ssl.SSLContext:
         settings = self._settings
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sslobject_class = _Handshake
         context.minimum_version, context.maximum_version = version_range(self._protocols)
         # A resumed session would outlive the certificates that it was made with.
         context.options |= ssl.OP_NO_TICKET

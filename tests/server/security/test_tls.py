@@ -77,10 +77,15 @@ async def test_a_client_without_a_certificate_is_let_in_unless_one_is_required(s
         await shake_hands(site.make(tls_require_trusted_client_cert_on_connect=True), site.client())
 
 
-async def test_a_certificate_of_another_authority_is_refused(site: Site, tmp_path: Path) -> None:
+async def test_a_certificate_of_another_authority_is_refused_and_the_log_says_so(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     stranger = Authority(tmp_path, "stranger").issue("admin")
     with pytest.raises(OSError):
         await shake_hands(site.make(), site.client(stranger))
+    assert [record.getMessage() for record in caplog.records] == [
+        "a TLS handshake failed: unable to get local issuer certificate"
+    ]
 
 
 async def test_an_unchecked_certificate_proves_nothing(site: Site, tmp_path: Path) -> None:
