@@ -1,4 +1,4 @@
-"""What a bookie's configuration comes to: its cluster, its storage, and what is refused because a cluster would suffer."""
+"""What a bookie's configuration comes to: its cluster, its storage, and what is refused for the cluster's sake."""
 
 from dataclasses import replace
 from pathlib import Path
