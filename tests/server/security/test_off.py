@@ -1,0 +1,33 @@
+"""Where security is off nothing of it is loaded: an idle server pays nothing for it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from server.app import make_security
+from server.config import load_config
+from server.ports import PortChoice, reserve_ports
+
+LOADED = """
+import sys
+import server.app, server.main
+from server.commands import standalone, tokens
+heavy = ("jwt", "cryptography", "passlib", "bcrypt", "ssl")
+print(sorted(name for name in sys.modules if name.startswith(heavy) or name.startswith("server.security.")))
+"""
+
+
+def test_a_server_without_security_loads_its_settings_and_errors_only() -> None:
+    """`ssl` comes with asyncio; what is ours and what is heavy does not come."""
+    root = Path(__file__).parents[3]
+    ran = subprocess.run([sys.executable, "-c", LOADED], cwd=root, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "['server.security.errors', 'server.security.settings', 'ssl']"
+
+
+def test_it_is_off_by_default(tmp_path: Path) -> None:
+    config = load_config(None, {})
+    assert make_security(config, None, None) is None  # type: ignore[arg-type]
+    ports = reserve_ports(config, PortChoice(broker=0, web=0), "127.0.0.1", "127.0.0.1")
+    ports.close()
+    assert (ports.urls.broker_tls, ports.urls.web_tls) == ("", "")
+    assert [each.tls for each in (*ports.broker, *ports.web)] == [None, None]
