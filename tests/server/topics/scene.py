@@ -14,6 +14,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.consumer import Consumer
 from server.topics.producer import Producer
 from server.topics.settings import TopicSettings
+from server.topics.subscription import Subscription
 from server.topics.topic import Topic
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.storage.ledger.virtual_loop import run
@@ -209,6 +210,12 @@ class Scene:
         consumer = await self.topic.subscribe(cnx, command)
         cnx.attached.append(consumer)
         return consumer
+
+
+def subscription_of(consumer: Consumer) -> Subscription:
+    """Of a persistent topic."""
+    assert isinstance(consumer.subscription, Subscription)
+    return consumer.subscription
 
 
 def publish(producer: Producer, bodies: Iterable[bytes], first_sequence_id: int = 0) -> None:

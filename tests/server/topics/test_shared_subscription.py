@@ -18,6 +18,7 @@ from tests.server.topics.scene import (
     publish,
     redeliver,
     settle,
+    subscription_of,
 )
 
 
@@ -30,7 +31,7 @@ def numbers(count: int) -> list[bytes]:
 
 
 def dispatcher_of(consumer: Consumer) -> SharedDispatcher:
-    dispatcher = consumer.subscription.dispatcher
+    dispatcher = subscription_of(consumer).dispatcher
     assert isinstance(dispatcher, SharedDispatcher)
     return dispatcher
 
@@ -309,7 +310,7 @@ async def test_batches_are_acknowledged_index_by_index() -> None:
     assert consumer.unacked_messages == 4
     assert consumer.permits == 100 - 6 - 4, "only what is left counts"
     ack(consumer, [Position(10, 0)], ack_set=[0b00110])
-    assert consumer.subscription.cursor.is_acked(10, 0)
+    assert subscription_of(consumer).cursor.is_acked(10, 0)
     assert consumer.unacked_messages == 1
 
 
@@ -345,10 +346,10 @@ async def test_an_ack_set_longer_than_any_batch_s_is_no_acknowledgement() -> Non
     scene.ledger.append_now([payload(b"a", batch=3), payload(b"b", batch=3)])
     consumer.flow(10)
     ack(consumer, [Position(10, 0)], ack_set=[-1] * (ACK_SET_WORDS_MAX + 1))
-    assert consumer.subscription.cursor.ack_set_of(10, 0) is None
+    assert subscription_of(consumer).cursor.ack_set_of(10, 0) is None
     assert consumer.unacked_messages == 6
     ack(consumer, [Position(10, 1)], ack_set=[0] * (ACK_SET_WORDS_MAX + 1))
-    assert consumer.subscription.cursor.is_acked(10, 1), "nothing is left of it, however long that is said"
+    assert subscription_of(consumer).cursor.is_acked(10, 1), "nothing is left of it, however long that is said"
     assert consumer.unacked_messages == 3
 
 
@@ -407,11 +408,11 @@ async def test_what_is_acknowledged_while_it_waits_to_come_again_is_forgotten() 
     scene.ledger.append_now(numbers(2))
     consumer.flow(2)
     redeliver(consumer)
-    assert consumer.subscription.messages_in_replay == 2
+    assert subscription_of(consumer).messages_in_replay == 2
     ack(consumer, [Position(10, 0)])
-    assert consumer.subscription.messages_in_replay == 1
+    assert subscription_of(consumer).messages_in_replay == 1
     ack(consumer, [Position(10, 1)])
-    assert consumer.subscription.messages_in_replay == 0
+    assert subscription_of(consumer).messages_in_replay == 0
     assert not dispatcher_of(consumer).redelivery_counts
 
 
@@ -437,5 +438,5 @@ async def test_a_seek_shows_where_reading_goes_on_before_anybody_is_back() -> No
     consumer = await shared(scene, FakeConnection())
     scene.ledger.append_now(numbers(5))
     consumer.flow(5)
-    await consumer.subscription.reset(Position(10, 3))
+    await subscription_of(consumer).reset(Position(10, 3))
     assert dispatcher_of(consumer).read_position == Position(10, 3)

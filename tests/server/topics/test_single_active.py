@@ -19,6 +19,7 @@ from tests.server.topics.scene import (
     publish,
     redeliver,
     settle,
+    subscription_of,
 )
 
 
@@ -99,8 +100,9 @@ async def test_reading_goes_over_ends_of_ledgers_and_deleted_ones() -> None:
     consumer.flow(10)
     await settle()
     assert bodies(cnx) == [b"a", b"b", b"d"]
-    assert consumer.subscription.dispatcher is not None
-    assert consumer.subscription.dispatcher.is_caught_up
+    dispatcher = subscription_of(consumer).dispatcher
+    assert dispatcher is not None
+    assert dispatcher.is_caught_up
 
 
 async def test_a_position_whose_entries_were_all_deleted_counts_as_caught_up() -> None:
@@ -148,8 +150,9 @@ async def test_a_failed_read_is_tried_again_later() -> None:
     scene.ledger.read_failures = 3
     consumer.flow(1)
     await settle()
-    assert consumer.subscription.dispatcher is not None
-    assert consumer.subscription.dispatcher.why_idle() == "a read failed, the next try is due"
+    dispatcher = subscription_of(consumer).dispatcher
+    assert dispatcher is not None
+    assert dispatcher.why_idle() == "a read failed, the next try is due"
 
 
 @in_virtual_time
@@ -253,7 +256,7 @@ async def test_an_exclusive_subscription_that_is_taken_is_busy_while_its_consume
     cnx.is_alive = False
     second = await scene.consumer(other)
     assert first.is_closed
-    assert second.subscription.consumers == [second]
+    assert subscription_of(second).consumers == [second]
 
 
 async def test_an_old_consumer_that_leaves_during_the_probe_makes_room() -> None:
@@ -264,7 +267,7 @@ async def test_an_old_consumer_that_leaves_during_the_probe_makes_room() -> None
     await settle()
     first.close()
     cnx.probe.set()
-    assert (await coming).subscription.active_consumer is await coming
+    assert subscription_of(await coming).active_consumer is await coming
 
 
 async def test_exclusive_consumers_are_not_told_that_they_are_active() -> None:
@@ -278,7 +281,7 @@ async def test_exclusive_consumers_are_not_told_that_they_are_active() -> None:
 
 
 def active(consumer: Consumer) -> Consumer | None:
-    dispatcher = consumer.subscription.dispatcher
+    dispatcher = subscription_of(consumer).dispatcher
     assert isinstance(dispatcher, SingleActiveDispatcher)
     return dispatcher.active
 
@@ -384,8 +387,9 @@ async def test_when_the_last_one_leaves_during_a_switch_the_next_one_starts_afre
     second = await scene.consumer(cnx, "Failover", consumer_name="a")
     first.close()
     second.close()
-    assert first.subscription.dispatcher is not None
-    assert first.subscription.dispatcher.why_idle() == "no consumer"
+    dispatcher = subscription_of(first).dispatcher
+    assert dispatcher is not None
+    assert dispatcher.why_idle() == "no consumer"
     third = await scene.consumer(other, "Failover", consumer_name="c")
     third.flow(1)
     await settle()
@@ -435,7 +439,7 @@ async def test_ten_subscriptions_get_the_same_messages() -> None:
 async def test_why_nothing_comes_can_be_told() -> None:
     scene, cnx = Scene(), FakeConnection()
     consumer = await scene.consumer(cnx)
-    dispatcher = consumer.subscription.dispatcher
+    dispatcher = subscription_of(consumer).dispatcher
     assert dispatcher is not None
     assert dispatcher.why_idle() == "consumer c has no permits"
     consumer.flow(1)

@@ -1,6 +1,7 @@
 """SUBSCRIBE's rules (facts 5.1), readers, and what is done with a whole subscription."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -28,6 +29,7 @@ from tests.server.topics.scene import (
     publish,
     seek_command,
     settle,
+    subscription_of,
 )
 
 LATEST_INITIAL = pb.CommandSubscribe.Latest
@@ -80,6 +82,32 @@ async def test_the_initial_position_matters_only_when_the_subscription_is_create
     assert bodies(again) == [b"b"]
 
 
+async def test_properties_come_to_a_subscription_that_has_none_and_stay_then() -> None:
+    scene = Scene()
+    (await scene.consumer(FakeConnection())).close()
+    for value in ("first", "second"):
+        properties = [pb.KeyValue(key="k", value=value)]
+        (await scene.consumer(FakeConnection(), subscription_properties=properties)).close()
+    assert scene.topic.subscriptions["s"].cursor.properties == {"k": "first"}
+
+
+async def test_that_its_state_is_replicated_is_remembered_over_a_seek() -> None:
+    scene = Scene()
+    scene.ledger.append_now(payloads(b"a", b"b"))
+
+    def told() -> object:
+        return cast(Any, scene.topic.stats())["subscriptions"]["s"]["isReplicated"]
+
+    (await scene.consumer(FakeConnection(), replicate_subscription_state=True)).close()
+    assert told() is True
+    await scene.topic.subscriptions["s"].reset(Position(10, 1))
+    (await scene.consumer(FakeConnection())).close()
+    assert told() is True
+    assert scene.topic.subscriptions["s"].cursor.position_properties == {"pulsar.replicated.subscription": 1}
+    (await scene.consumer(FakeConnection(), replicate_subscription_state=False)).close()
+    assert told() is False
+
+
 async def test_subscriptions_and_their_properties_are_found_again() -> None:
     scene = Scene()
     properties = [pb.KeyValue(key="k", value="v")]
@@ -95,7 +123,7 @@ async def test_a_subscription_is_made_once_however_many_ask_at_the_same_time() -
     scene = Scene()
     consumers = await asyncio.gather(*(scene.consumer(FakeConnection(), "Shared") for _ in range(5)))
     assert len({consumer.subscription for consumer in consumers}) == 1
-    assert len(consumers[0].subscription.consumers) == 5
+    assert len(subscription_of(consumers[0]).consumers) == 5
 
 
 async def test_without_auto_creation_a_missing_subscription_is_not_found() -> None:
@@ -332,7 +360,7 @@ async def test_a_second_seek_is_refused_and_a_subscriber_waits() -> None:
     seeking = asyncio.ensure_future(consumer.seek(seek_command(consumer, message_id=message_id(10, 1))))
     await settle()
     with pytest.raises(ConsumerBusy, match="Failed to fence subscription"):
-        await consumer.subscription.reset(EARLIEST)
+        await subscription_of(consumer).reset(EARLIEST)
     coming = asyncio.ensure_future(scene.consumer(cnx))
     await settle()
     assert not coming.done()
@@ -466,6 +494,6 @@ async def test_without_batch_index_acknowledgement_it_ends_before_the_batch() ->
     consumer = await scene.consumer(cnx)
     ack(consumer, [Position(10, 1)], cumulative=True, ack_set=[0b1100])
     assert consumer.subscription.cursor.mark_delete == Position(10, 0)
-    assert consumer.subscription.cursor.ack_set_of(10, 1) is None
+    assert subscription_of(consumer).cursor.ack_set_of(10, 1) is None
     ack(consumer, [Position(10, 1)], cumulative=True, ack_set=[0])
     assert consumer.subscription.cursor.mark_delete == Position(10, 1)

@@ -30,7 +30,7 @@ from storage.ledger.client import BookKeeper
 from storage.ledger.listing import list_ledgers
 from storage.managed.config import ManagedLedgerConfig
 from storage.managed.factory import ManagedLedgerFactory
-from tests.server.topics.scene import FakeConnection, ack, publish, redeliver
+from tests.server.topics.scene import FakeConnection, ack, publish, redeliver, subscription_of
 
 NAME = TopicName.parse("persistent://public/default/t")
 SMALL_LEDGERS = ManagedLedgerConfig(
@@ -242,14 +242,14 @@ async def test_seek_and_the_last_message_id_find_what_is_stored(tmp_path: Path) 
         await until(lambda: len(cnx.receipts) == 120)
         target = cnx.receipts[70][1]
         assert (await consumer.last_message_id())[0] == cnx.receipts[-1][1]
-        await consumer.subscription.reset(target)
+        await subscription_of(consumer).reset(target)
         cnx.forget()
         (await broker.consumer(cnx, "Exclusive")).flow(1_000)
         await until(lambda: len(cnx.messages) == 50)
         assert bodies(cnx) == numbers(70, 120)
-        await consumer.subscription.reset_to_time(2)
+        await subscription_of(consumer).reset_to_time(2)
         assert consumer.subscription.cursor.backlog == 0
-        await consumer.subscription.reset(Position(-1, -1))
+        await subscription_of(consumer).reset(Position(-1, -1))
         assert consumer.subscription.cursor.backlog == 120
         await broker.service.delete_topic(NAME, force=True)
         assert not await broker.service.catalog.topic_exists(NAME)
