@@ -13,6 +13,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.compaction.stats import compacted_ledger_stats, compaction_stats
 from server.topics.stats import now_ms
+from server.topics.subscription_settings import is_replicated
 from storage.managed.appender import AppendState
 from storage.managed.cursor import Cursor
 
@@ -160,7 +161,7 @@ def subscription_stats(subscription: "Subscription") -> Json:
         "lastMarkDeleteAdvancedTimestamp": out.last_acked_ms,
         "consumers": [consumer_stats(consumer) for consumer in subscription.consumers],
         "isDurable": cursor.durable,
-        "isReplicated": False,
+        "isReplicated": is_replicated(cursor),
         "consumersAfterMarkDeletePosition": {},
         "allowOutOfOrderDelivery": False,
         **NOTHING_DRAINS,
@@ -173,7 +174,7 @@ def subscription_stats(subscription: "Subscription") -> Json:
         "subscriptionProperties": dict(cursor.properties),
         **NEITHER_FILTERED_NOR_THROTTLED,
         "durable": cursor.durable,
-        "replicated": False,
+        "replicated": is_replicated(cursor),
         "whyIdle": "no consumer" if dispatcher is None else dispatcher.why_idle(),
     }
 

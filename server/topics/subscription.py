@@ -17,6 +17,7 @@ from server.compaction.compacted_view import CompactedView
 from server.policies.effective import EffectivePolicies
 from server.topics.consumer import Consumer, SubType
 from server.topics.dispatcher import Dispatcher, Source
+from server.topics.dispatchers import new_dispatcher
 from server.topics.faults import storage_faults_told
 from server.topics.key_shared_dispatcher import KeySharedDispatcher
 from server.topics.messages import bits_set
@@ -198,20 +199,13 @@ class Subscription:
         """The one that is there, if it is of the consumer's kind; then `_check_admits` has looked that nobody else is
         on one of another kind."""
         dispatcher = self.dispatcher
-        sub_type = consumer.sub_type
         if dispatcher is not None:
             same_policy = not isinstance(dispatcher, KeySharedDispatcher) or dispatcher.policy == consumer.key_shared
-            if self.sub_type == sub_type and same_policy:
+            if self.sub_type == consumer.sub_type and same_policy:
                 return dispatcher
             dispatcher.close()
-        self.sub_type = sub_type
-        if sub_type == SubType.Shared:
-            dispatcher = SharedDispatcher(self._source)
-        elif sub_type == SubType.Key_Shared:
-            dispatcher = KeySharedDispatcher(self._source, consumer.key_shared)
-        else:
-            name = self.topic.name
-            dispatcher = SingleActiveDispatcher(self._source, sub_type, name.full, name.partition_index)
+        self.sub_type = consumer.sub_type
+        dispatcher = new_dispatcher(self._source, consumer, self.topic.name)
         dispatcher.set_policies(self.topic.policies)
         self.dispatcher = dispatcher
         return dispatcher

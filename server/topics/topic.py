@@ -42,6 +42,7 @@ from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.stats import now_ms
 from server.topics.stats_json import internal_stats, topic_stats
 from server.topics.subscription import Subscription
+from server.topics.subscription_settings import follow
 from server.upkeep.backlog_quota import Excess, excesses
 from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
@@ -210,6 +211,7 @@ class Topic(BaseTopic):
             if existing.cursor.durable != command.durable:
                 kind = "Durable" if existing.cursor.durable else "NonDurable"
                 raise NotAllowed(f"{kind} subscription with the same name already exists.")
+            await follow(existing.cursor, command)
             return existing
         if command.durable:
             if not self.policies.allow_auto_subscription_creation:
@@ -221,6 +223,7 @@ class Topic(BaseTopic):
                 with storage_faults_told():
                     await self.ledger.open_ledger()
             subscription = await self.create_subscription(name, initial, properties)
+            await follow(subscription.cursor, command)
         else:
             subscription = self._new_reader(command)
         if command.start_message_rollback_duration_sec:

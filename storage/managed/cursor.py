@@ -31,6 +31,9 @@ QUIET_FLUSH_MS = 500
 RETRY_MS = 1_000
 """After a failure, the next try of the background (a waiter tries at once)."""
 
+REPLICATED = "pulsar.replicated.subscription"
+"""The position property that says that the subscription's state is replicated; it outlives a reset."""
+
 REST_TIMES = 4
 """A large state takes a while to store: so many times as long it is not stored again while it goes on changing."""
 
@@ -224,7 +227,8 @@ class Cursor:
         ack set only the indexes that it names. Returns when that is durable. Raises CursorFault."""
         before = self._acks.mark_delete.ledger_id
         self._acks.reset(start_position(self._ledgers, position), ack_set)
-        self.position_properties = {}
+        kept = self.position_properties.get(REPLICATED)
+        self.position_properties = {} if kept is None else {REPLICATED: kept}
         self._changed(before)
         await self.persisted()
 
@@ -234,6 +238,14 @@ class Cursor:
         self._acks.forget_before(ledger_id)
         if self._acks.revision != revision:
             self._changed(before)
+
+    def put_position_property(self, name: str, value: int | None) -> None:
+        """One of `position_properties`, None takes it away. Stored like an acknowledgement."""
+        if self.position_properties.get(name) != value:
+            others = {key: kept for key, kept in self.position_properties.items() if key != name}
+            self.position_properties = others if value is None else {**others, name: value}
+            self._acks.revision += 1
+            self._changed(self._acks.mark_delete.ledger_id)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replaces the subscription's properties, durably. Raises CursorFault."""

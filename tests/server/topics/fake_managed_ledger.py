@@ -47,6 +47,12 @@ class FakeCursorStore:
     async def close(self, acks: AckState, properties: Mapping[str, int], *, changed: bool) -> None:
         await self.persist(acks, properties)
 
+    async def set_cursor_properties(
+        self, acks: AckState, properties: Mapping[str, int], cursor_properties: Mapping[str, str]
+    ) -> None:
+        await self.persist(acks, properties)
+        self.cursor_properties = cursor_properties
+
     async def delete(self) -> None:
         if self.failure is not None:
             raise self.failure
