@@ -51,7 +51,7 @@ class PulsarAdmin:
         assert self._process.stdout is not None
         self._process.stdin.write("\t".join(words) + "\n")
         self._process.stdin.flush()
-        said = []
+        said: list[str] = []
         for line in self._process.stdout:
             if line.startswith(VERDICT):
                 return line.strip() == f"{VERDICT}ok", "\n".join(said).strip()
