@@ -15,6 +15,7 @@ from pulsar_proto import entry_availability
 from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, BookieRc
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from storage.bookie.lac_table import LacTable
+from storage.bookie.ledger_state import explicit_lac_of
 
 LONG_POLL_MS_MAX = 600_000
 """A long poll never waits longer, whatever its client asks for."""
@@ -107,13 +108,16 @@ class WireCalls:
         """None for an empty ledger. Raises BookieError, ENOLEDGER too."""
         lac = self.lacs.known(ledger_id)
         if lac is None:
+            packet = self._bookie.explicit_lac(ledger_id)
+            if packet is not None:
+                self.lacs.raise_to(ledger_id, explicit_lac_of(packet))
             try:
                 entry = await self._bookie.read_entry(ledger_id, LAST_ENTRY)
             except BookieError as error:
                 if error.rc != BookieRc.ENOENTRY:
                     raise
-                return None
-            self.lacs.raise_to(ledger_id, _LAC.unpack_from(entry, _LAC_OFFSET)[0])
+            else:
+                self.lacs.raise_to(ledger_id, _LAC.unpack_from(entry, _LAC_OFFSET)[0])
             lac = self.lacs.known(ledger_id)
         return lac
 

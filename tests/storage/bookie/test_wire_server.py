@@ -447,6 +447,19 @@ async def test_lists_of_entries_name_all_of_them(served: Served) -> None:
     assert (await ask_v3(served, request)).getListOfEntriesOfLedgerResponse.status == pb.ENOLEDGER
 
 
+async def test_a_long_poll_after_a_restart_sees_the_explicit_lac(served: Served) -> None:
+    await (await served.peer()).ask(adds(5, range(3)))
+    codec = EntryCodec(5, DigestType.CRC32C, b"")
+    served.bookie.ledgers[5].explicit_lac = codec.pack_lac(2)  # as the bookie finds it when it starts
+    served.server._calls.lacs.deleted(5)
+    request = v3.new_request(pb.READ_ENTRY, 1)
+    read = request.readRequest
+    read.ledgerId, read.entryId, read.previousLAC, read.timeOut = 5, LAST_ENTRY, 1, 60_000
+    read.flag = pb.ReadRequest.ENTRY_PIGGYBACK
+    answer = (await ask_v3(served, request)).readResponse
+    assert (answer.maxLAC, answer.entryId) == (2, 2)
+
+
 async def test_a_body_that_is_no_lac_packet_is_refused(served: Served) -> None:
     write = v3.new_request(pb.WRITE_LAC, 1)
     write.writeLacRequest.CopyFrom(pb.WriteLacRequest(ledgerId=5, lac=0, masterKey=KEY, body=b"x"))
