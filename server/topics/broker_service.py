@@ -179,6 +179,7 @@ class BrokerService:
                 policies=self.policies.of(name, await self._properties_of(name, ledger)),
             )
             topic.compaction = TopicCompaction(name.full, ledger, self.compactions)
+            topic.base_config = self._factory.config
             self._equip(topic)
             await self._prepare(topic)
             if self._is_closed:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from server.policies.effective import EffectivePolicies
+from server.policies.values import Persistence
 from storage.managed.config import ManagedLedgerConfig
 
 CONFIGS_KEPT = 256
@@ -11,15 +12,28 @@ CONFIGS_KEPT = 256
 
 
 def ledger_config(base: ManagedLedgerConfig, policies: EffectivePolicies) -> ManagedLedgerConfig:
-    """`base` is the broker's own: what policies do not say stays as it is there."""
+    """`base` is the broker's own: what policies do not say stays as it is there. Quorums hold for new ledgers; where
+    there are too few bookies for them the topic takes no messages, as in Apache's."""
     return _config(
         base,
         policies.retention_time_in_minutes,
         policies.retention_size_in_mb,
         max(0, policies.message_ttl_in_seconds),
+        policies.persistence,
     )
 
 
 @lru_cache(maxsize=CONFIGS_KEPT)
-def _config(base: ManagedLedgerConfig, minutes: int, megabytes: int, ttl_seconds: int) -> ManagedLedgerConfig:
-    return replace(base, retention_time_minutes=minutes, retention_size_mb=megabytes, message_ttl_seconds=ttl_seconds)
+def _config(
+    base: ManagedLedgerConfig, minutes: int, megabytes: int, ttl_seconds: int, persistence: Persistence | None
+) -> ManagedLedgerConfig:
+    config = replace(base, retention_time_minutes=minutes, retention_size_mb=megabytes, message_ttl_seconds=ttl_seconds)
+    if persistence is None:
+        return config
+    return replace(
+        config,
+        managed_ledger_default_ensemble_size=persistence.ensemble,
+        managed_ledger_default_write_quorum=persistence.write_quorum,
+        managed_ledger_default_ack_quorum=persistence.ack_quorum,
+        managed_ledger_default_mark_delete_rate_limit=max(0.0, persistence.mark_delete_rate),
+    )

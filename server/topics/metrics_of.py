@@ -18,7 +18,7 @@ Samples = Iterable[tuple[str, float]]
 
 def topic_metrics(topic: "Topic") -> Samples:
     quotas = topic.policies.backlog_quotas
-    oldest_ms = topic.oldest_message.known_ms(topic)
+    oldest_ms = topic.quota.oldest.known_ms(topic)
     compaction = () if topic.compaction is None else compaction_metrics(topic.compaction)
     return (
         *compaction,

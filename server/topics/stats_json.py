@@ -69,7 +69,7 @@ def topic_stats(topic: "Topic") -> Json:
     producers = list(topic.producers.values())
     backlog_size = max((each.cursor.backlog_size for each in topic.subscriptions.values()), default=0)
     outs = [each.counters_out() for each in topic.subscriptions.values()]
-    oldest_ms = topic.oldest_message.known_ms(topic)
+    oldest_ms = topic.quota.oldest.known_ms(topic)
     return {
         "msgRateIn": publishing.counters.message_rate.value,
         "msgThroughputIn": publishing.counters.byte_rate.value,

@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pulsar_proto.errors import (
     MalformedFrame,
     NotAllowed,
-    QuotaExceeded,
-    QuotaExceededHold,
     ServiceNotReady,
     SubscriptionNotFound,
 )
@@ -22,8 +20,6 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.compaction.last_message import first_kept_at, last_kept, mark_delete_seen
 from server.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
 from server.policies.effective import EffectivePolicies
-from server.policies.values import BacklogAction
-from server.topics.backlog import OldestMessage
 from server.topics.base_topic import RESERVED_PREFIXES, BaseTopic, TopicState
 from server.topics.client import ClientConnection
 from server.topics.consumer import Consumer
@@ -37,13 +33,13 @@ from server.topics.messages import Messages, MessagesMemo, messages_of
 from server.topics.metrics_of import Samples, topic_metrics
 from server.topics.producer import Producer
 from server.topics.producers import TopicProducers
+from server.topics.quota_gate import QuotaGate
 from server.topics.settings import TopicSettings
 from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.stats import now_ms
 from server.topics.stats_json import internal_stats, topic_stats
 from server.topics.subscription import Subscription
 from server.topics.subscription_settings import follow
-from server.upkeep.backlog_quota import Excess, excesses
 from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
 from storage.managed.errors import ManagedLedgerError
@@ -73,15 +69,15 @@ class Topic(BaseTopic):
         `BaseTopic`. `prepare` comes next."""
         super().__init__(name, settings, policies)
         self.ledger = ledger
+        self.base_config = ledger.config
+        """Of its managed ledger, where no policy says otherwise; set by the broker's service."""
         self.own_properties: Mapping[str, str] = ledger.properties
         """With those of the partitioned topic, where it is a partition."""
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
-        self.oldest_message = OldestMessage()
+        self.quota = QuotaGate(self)
         self.compaction: TopicCompaction | None = None
         """Set by the broker's service."""
-        self.excess: Excess | None = None
-        """The quota for the age of messages that it was over at the last look, if that stops producers."""
         self.delayed = DelayedDelivery(
             name.full,
             self._obeying_delays,
@@ -121,12 +117,6 @@ class Topic(BaseTopic):
         """Estimated bytes behind the slowest durable subscription."""
         return max((each.cursor.backlog_size for each in self.subscriptions.values() if each.cursor.durable), default=0)
 
-    async def oldest_backlog_age_seconds(self, time_ms: int) -> float:
-        """Of the oldest message that some durable subscription did not acknowledge; 0 without one. Raises
-        ManagedLedgerError."""
-        published_ms = await self.oldest_message.published_ms(self)
-        return 0.0 if published_ms is None else (time_ms - published_ms) / 1000
-
     # --- policies ----------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
@@ -147,28 +137,15 @@ class Topic(BaseTopic):
             self.compaction.hold_messages_soon()
 
     def _configure_ledger(self) -> None:
-        config = ledger_config(self.ledger.config, self.policies)
+        config = ledger_config(self.base_config, self.policies)
         if config != self.ledger.config:
             self.ledger.configure(config)
-
-    def _check_quotas(self) -> None:
-        """Facts 4.1: a topic over its backlog quota takes no producer. Raises QuotaExceededHold, QuotaExceeded."""
-        quotas = self.policies.backlog_quotas
-        if quotas.destination_storage.limit < 0 and self.excess is None:
-            return
-        size = self.backlog_size
-        found = [each for each in excesses(quotas, size, 0) if each.stops_producers]
-        if self.excess is not None and size:
-            found.append(self.excess)
-        if found:
-            text = "Cannot create producer on topic with backlog quota exceeded"
-            raise (QuotaExceededHold if found[0].action is BacklogAction.PRODUCER_REQUEST_HOLD else QuotaExceeded)(text)
 
     # --- producers and consumers -------------------------------------------------------------------------------------
 
     async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
         """Raises PulsarError. For WaitForExclusive the first, "not ready" answer is written here."""
-        self._check_quotas()
+        self.quota.check()
         initial = command.initial_subscription_name
         if initial and initial not in self.subscriptions:
             # PIP-124: a dead letter topic must not lose what comes before its first consumer.

@@ -131,7 +131,7 @@ def compact_if_due(topic: Topic, now_ms: int) -> None:
 def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
     quotas = topic.policies.backlog_quotas
     if quotas.destination_storage.limit < 0 and quotas.message_age.limit <= 0:
-        topic.excess = None
+        topic.quota.excess = None
         return None
     return _check_quotas(topic, now_ms)
 
@@ -141,10 +141,10 @@ async def _check_quotas(topic: Topic, now_ms: int) -> None:
     quotas = topic.policies.backlog_quotas
     age_s = 0.0
     if quotas.message_age.limit > 0:
-        age_s = await topic.oldest_backlog_age_seconds(now_ms)
+        age_s = await topic.quota.oldest_age_seconds(now_ms)
     found = excesses(quotas, topic.backlog_size, age_s)
     stopping = [excess for excess in found if excess.stops_producers]
-    topic.excess = next((excess for excess in stopping if excess.kind is Kind.AGE), None)
+    topic.quota.excess = next((excess for excess in stopping if excess.kind is Kind.AGE), None)
     for excess in found:
         if not excess.stops_producers:
             await _cut(topic, excess, now_ms)

@@ -10,7 +10,7 @@ from pulsar_proto.errors import QuotaExceeded, QuotaExceededHold
 from pulsar_proto.ids import EARLIEST, LATEST
 from pulsar_proto.names import TopicName
 from server.policies.effective import of_broker
-from server.policies.values import BacklogAction, BacklogQuota, BacklogQuotas
+from server.policies.values import BacklogAction, BacklogQuota, BacklogQuotas, Persistence
 from server.topics.base_topic import BaseTopic
 from server.topics.non_persistent.topic import NonPersistentTopic
 from server.topics.settings import TopicSettings
@@ -179,4 +179,14 @@ async def test_retention_and_time_to_live_reach_the_log() -> None:
     assert scene.ledger.config.retention_ms == 11 * 60_000
     scene.topic.set_policies(replace(scene.topic.policies, message_ttl_in_seconds=3_600))
     assert scene.ledger.config.retention_ms == 10 * 60_000
+    await settle()
+
+
+@in_virtual_time
+async def test_persistence_reaches_the_log_and_goes_back_when_the_policy_goes() -> None:
+    scene = scene_with(persistence=Persistence(3, 3, 2, 0.5))
+    assert scene.ledger.config.quorums == (3, 3, 2)
+    assert scene.ledger.config.managed_ledger_default_mark_delete_rate_limit == 0.5
+    scene.topic.set_policies(replace(scene.topic.policies, persistence=None))
+    assert scene.ledger.config == scene.topic.base_config
     await settle()
