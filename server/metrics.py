@@ -18,6 +18,7 @@ from magnetar import __version__
 
 if TYPE_CHECKING:
     from server.broker_context import BrokerContext
+    from server.security.service import Security
     from server.topics.base_topic import AnySubscription, BaseTopic
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -136,7 +137,7 @@ def _add_broker(families: Families, broker: "BrokerContext", totals: dict[str, f
     families.add("pulsar_broker_lookup_pending_requests", labels, broker.lookups_in_progress)
     families.add("pulsar_version_info", families.labels(version=__version__, commit=""), 1)
     families.add("magnetar_unanswered_publish_bytes", labels, broker.unanswered_publish_bytes)
-    host = urlsplit(broker.broker_url).hostname or ""
+    host = urlsplit(broker.broker_url or broker.broker_url_tls).hostname or ""
     counters = broker.counters
     for name, value in (
         ("active_connections", len(broker.connections)),
@@ -146,6 +147,17 @@ def _add_broker(families: Families, broker: "BrokerContext", totals: dict[str, f
         ("connection_closed_total_count", counters.closed),
     ):
         families.add(f"pulsar_{name}", families.labels(broker=host, metric="broker_connection"), value)
+    if broker.security is not None:
+        _add_authentication(families, broker.security)
+
+
+def _add_authentication(families: Families, security: "Security") -> None:
+    """Logins and HTTP calls by method (AuthenticationMetrics). Apache's failures have a reason; here it is in the
+    log."""
+    for provider in security.providers.values():
+        labels = families.labels(provider_name=provider.name, auth_method=provider.method)
+        families.add("pulsar_authentication_success_total", labels, provider.accepted, "counter")
+        families.add("pulsar_authentication_failures_total", labels, provider.rejected, "counter")
 
 
 def _add_process(families: Families) -> None:

@@ -252,6 +252,20 @@ class TestWho:
             status, text = site.call(path, headers={"Authorization": header})
             assert (status, json.loads(text)) == (401, {"reason": "Authentication required"})
 
+    def test_metrics_count_who_was_let_in_and_who_was_not(self, site: Site) -> None:
+        def counted(outcome: str) -> int:
+            status, text = site.call("/metrics")
+            assert status == 200
+            name = f"pulsar_authentication_{outcome}_total"
+            (line,) = [line for line in text.splitlines() if line.startswith(name) and 'auth_method="token"' in line]
+            assert 'provider_name="AuthenticationProviderToken"' in line
+            return int(line.rpartition(" ")[2])
+
+        before = counted("success"), counted("failures")
+        site.call("/admin/v2/tenants", role="admin")
+        site.call("/admin/v2/tenants", headers={"Authorization": "Bearer nonsense"})
+        assert (counted("success"), counted("failures")) == (before[0] + 1, before[1] + 1)
+
     def test_who_says_nothing_is_anonymous(self, site: Site, make_client: ClientFactory) -> None:
         nobody = make_client(site.server.broker_url)
         with pytest.raises(DENIED):

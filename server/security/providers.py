@@ -4,14 +4,17 @@ A method's module is imported when it is configured: what it needs (cryptography
 nothing.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
-from server.security.errors import SecurityConfigError
+from server.security.errors import RejectedCredentialsError, SecurityConfigError
 from server.security.identity import Identity
 from server.security.settings import SecuritySettings
 
 PACKAGE = "org.apache.pulsar.broker.authentication."
+
+
+Found = TypeVar("Found", Identity, Identity | None)
 
 
 class Provider(Protocol):
@@ -25,6 +28,35 @@ class Provider(Protocol):
 
     async def authenticate_http(self, authorization: str) -> Identity | None:
         """From an Authorization header; None: it is not this method's. Raises RejectedCredentialsError."""
+
+
+class Counted:
+    """A provider that counts what it accepts and rejects, for /metrics. Implements `Provider`."""
+
+    __slots__ = ("_provider", "accepted", "method", "name", "rejected")
+
+    def __init__(self, provider: Provider, name: str) -> None:
+        """`name`: the Java class, without its package."""
+        self._provider = provider
+        self.method = provider.method
+        self.name = name
+        self.accepted = 0
+        self.rejected = 0
+
+    async def authenticate(self, data: bytes, common_name: str | None) -> Identity:
+        return await self._count(self._provider.authenticate(data, common_name))
+
+    async def authenticate_http(self, authorization: str) -> Identity | None:
+        return await self._count(self._provider.authenticate_http(authorization))
+
+    async def _count(self, judgement: Awaitable[Found]) -> Found:
+        try:
+            identity = await judgement
+        except RejectedCredentialsError:
+            self.rejected += 1
+            raise
+        self.accepted += identity is not None
+        return identity
 
 
 def _token(settings: SecuritySettings, now_s: Callable[[], float]) -> Provider:
@@ -52,14 +84,14 @@ PROVIDERS: dict[str, Callable[[SecuritySettings, Callable[[], float]], Provider]
 }
 
 
-def make_providers(settings: SecuritySettings, now_s: Callable[[], float]) -> dict[str, Provider]:
+def make_providers(settings: SecuritySettings, now_s: Callable[[], float]) -> dict[str, Counted]:
     """By method, in the configured order. `now_s`: Unix time. Raises SecurityConfigError."""
-    providers: dict[str, Provider] = {}
+    providers: dict[str, Counted] = {}
     for name in settings.authentication_providers:
         make = PROVIDERS.get(name)
         if make is None:
             known = ", ".join(PROVIDERS)
             raise SecurityConfigError(f"authenticationProviders: there is no {name} here; there are {known}")
         provider = make(settings, now_s)
-        providers[provider.method] = provider
+        providers[provider.method] = Counted(provider, name.removeprefix(PACKAGE))
     return providers

@@ -49,7 +49,8 @@ class Security:
         self.settings = settings
         self.now_s = now_s
         self.proxy_roles = frozenset(settings.proxy_roles)
-        self.authenticator = Authenticator(make_providers(settings, now_s), settings.anonymous_user_role)
+        self.providers = make_providers(settings, now_s)
+        self.authenticator = Authenticator(self.providers, settings.anonymous_user_role)
         self.authorizer = (
             Authorizer(settings, tenant_record, namespace_record) if settings.authorization_enabled else None
         )
