@@ -302,7 +302,9 @@ class FakeService:
     def __init__(self) -> None:
         self.settings = TopicSettings()
         stored = World().session()
-        self.schemas = TopicSchemas(SchemaRegistry(SchemaStorage(stored.metadata(), stored.as_client(), (1, 1, 1)), int))
+        self.schemas = TopicSchemas(
+            SchemaRegistry(SchemaStorage(stored.metadata(), stored.as_client(), (1, 1, 1)), int)
+        )
         self.topics: dict[str, FakeTopic] = {}
         self.stored: set[str] = set()
         self.partitions: dict[str, int] = {}

@@ -1,0 +1,101 @@
+"""Calls of administrators that Apache answers badly, or not at all."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from server.admin.routes import ROUTES
+from server.app import Standalone, StandaloneOptions
+from server.web import app as web_app
+from server.web.needs import Scope
+
+
+class Admin:
+    def __init__(self, server: Standalone, session: aiohttp.ClientSession) -> None:
+        self.server = server
+        self.session = session
+
+    async def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        url = f"{self.server.web_url}/admin/v2/{path}"
+        async with self.session.request(method, url, json=body) as answer:
+            kind = answer.headers.get("Content-Type", "")
+            text = await answer.text()
+            return answer.status, await answer.json() if text and kind.startswith("application/json") else text
+
+
+@pytest.fixture
+async def admin(tmp_path: Path) -> AsyncIterator[Admin]:
+    overrides = {"forceDeleteNamespaceAllowed": "true", "forceDeleteTenantAllowed": "true"}
+    server = Standalone(StandaloneOptions(data_dir=tmp_path, broker_port=0, web_port=0, overrides=overrides))
+    await server.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Admin(server, session)
+    finally:
+        await server.stop()
+
+
+async def test_properties_of_topics_and_what_is_the_server_s_own(admin: Admin) -> None:
+    path = "persistent/public/default/t/properties"
+    assert await admin("PUT", path, {"a": "1"}) == (404, {"reason": "Topic persistent://public/default/t not found"})
+    assert (await admin("DELETE", f"{path}?key=a"))[0] == 404
+    assert await admin("PUT", "persistent/public/default/t", {"a": "1"}) == (204, "")
+    assert await admin("PUT", path, {"fillAckHolesIntervalSeconds": "7"}) == (204, "")
+    assert await admin("GET", path) == (200, {"a": "1", "fillAckHolesIntervalSeconds": "7"})
+    assert (await admin("PUT", path, {"pulsar.topic.epoch": "9"}))[0] == 412
+    assert (await admin("PUT", path, {"a": {"b": 1}}))[0] == 400
+
+
+async def test_a_namespace_is_deleted_by_force_with_all_that_is_in_it(admin: Admin) -> None:
+    await admin("PUT", "tenants/acme", {"allowedClusters": ["standalone"]})
+    await admin("PUT", "namespaces/acme/n")
+    await admin("PUT", "persistent/acme/n/t")
+    await admin("PUT", "persistent/acme/n/p/partitions", 2)
+    await admin("POST", "persistent/acme/n/t/maxProducers", 3)
+    assert (await admin("DELETE", "namespaces/acme/n"))[0] == 409
+    assert await admin("DELETE", "namespaces/acme/n?force=true") == (204, "")
+    assert (await admin("GET", "namespaces/acme/n"))[0] == 404
+    await admin("PUT", "namespaces/acme/n")
+    assert await admin("GET", "persistent/acme/n?includeSystemTopic=true") == (200, [])
+    assert await admin("GET", "persistent/acme/n/partitioned") == (200, [])
+    await admin("PUT", "persistent/acme/n/t")
+    assert await admin("GET", "persistent/acme/n/t/maxProducers") == (200, "")
+    assert await admin("DELETE", "tenants/acme?force=true") == (204, "")
+    assert (await admin("GET", "tenants/acme"))[0] == 404
+
+
+async def test_a_cluster_in_use_stays(admin: Admin) -> None:
+    status, answer = await admin("DELETE", "clusters/standalone")
+    assert status == 412
+    assert "Cluster not empty" in answer["reason"]
+    assert await admin("GET", "clusters") == (200, ["standalone"])
+
+
+async def test_a_body_has_a_limit(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    await admin("GET", "clusters")
+    monkeypatch.setattr(web_app, "BODY_BYTES_MAX", 100)
+    status, answer = await admin("PUT", "persistent/public/default/t", {"a": "x" * 100})
+    assert status == 413
+    assert "100 bytes" in answer["reason"]
+
+
+def test_every_call_says_what_it_needs() -> None:
+    """Nothing is open to everybody but what says nothing about anybody's data."""
+    assert {route.path for route in ROUTES if route.needs.scope is Scope.EVERYBODY} == {
+        "/status.html",
+        "/metrics",
+        "/admin/v2/brokers/ready",
+        "/admin/v2/brokers/version",
+        "/admin/v2/clusters",
+    }
+    for route in ROUTES:
+        scope, names = route.needs.scope, route.path
+        if scope in (Scope.TOPIC, Scope.TOPIC_POLICY):
+            assert "{topic}" in names, route
+        if scope in (Scope.NAMESPACE, Scope.NAMESPACE_POLICY):
+            assert "{namespace}" in names, route
+        if scope is Scope.TENANT_ADMIN:
+            assert "{tenant}" in names, route
