@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
@@ -62,23 +63,30 @@ def test_expiring_up_to_a_position_spares_exactly_what_is_kept(lengths: list[int
     assert left == {each for each in positions if each not in acked and (each > upto or each in kept)}
 
 
-@in_virtual_time
-async def test_what_is_skipped_is_not_delivered_and_what_follows_is() -> None:
-    scene = Scene()
-    cnx = FakeConnection()
-    consumer = await scene.consumer(cnx, "Shared")
-    scene.ledger.append_now(payloads(*[b"%d" % number for number in range(10)]))
-    subscription = scene.topic.subscriptions["s"]
-    assert await backlog.skip(subscription, 4) == 4
-    consumer.flow(3)
-    await settle()
-    ack(consumer, [cnx.messages[1].position])
-    assert await backlog.skip(subscription, 4) == 4
-    consumer.flow(10)
-    await settle()
-    assert [message.body for message in cnx.messages] == [b"4", b"5", b"6", b"9"]
-    assert subscription.cursor.backlog == 1
-    assert scene.ledger.stores["s"].stored[-1] == subscription.cursor.mark_delete
+@pytest.mark.parametrize("sub_type", ["Shared", "Key_Shared", "Exclusive", "Failover"])
+def test_what_is_skipped_is_not_delivered_and_what_follows_is(sub_type: str) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        scene = Scene()
+        cnx = FakeConnection()
+        consumer = await scene.consumer(cnx, sub_type)
+        scene.ledger.append_now(payloads(*[b"%d" % number for number in range(10)]))
+        subscription = scene.topic.subscriptions["s"]
+        assert await backlog.skip(subscription, 4) == 4
+        consumer.flow(3)
+        await settle()
+        ack(consumer, [cnx.messages[1].position])
+        assert await backlog.skip(subscription, 4) == 4
+        consumer.flow(10)
+        await settle()
+        assert [message.body for message in cnx.messages] == [b"4", b"5", b"6", b"9"]
+        assert subscription.cursor.backlog == 1
+        assert scene.ledger.stores["s"].stored[-1] == subscription.cursor.mark_delete
+        ack(consumer, [message.position for message in cnx.messages[2:]])
+        assert subscription.cursor.backlog == 0
+        assert consumer.unacked_messages in (0, 1), "what it holds stays with it until it acknowledges"
+
+    run()
 
 
 @in_virtual_time

@@ -6,6 +6,7 @@ import pytest
 
 from metadata import paths
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
+from pulsar_proto.ids import EARLIEST
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.base_topic import BaseTopic
@@ -90,6 +91,22 @@ async def test_a_topic_that_nobody_uses_is_deleted_but_not_if_somebody_came_mean
         producer.close()
         await broker.service.delete_unused(topic)
         assert broker.service.loaded_of_any_domain(name) is None
+    assert not await broker.service.catalog.topic_exists(NAME)
+
+
+async def test_by_the_other_mode_a_topic_goes_when_its_subscriptions_are_caught_up_and_nobody_is_connected() -> None:
+    broker = await make_broker(broker_delete_inactive_topics_mode="delete_when_subscriptions_caught_up")
+    topic = await broker.service.get_topic(NAME, create=True)
+    subscription = await topic.create_subscription("s", EARLIEST)
+    producer = await producer_on(topic, FakeConnection())
+    producer.publish([(pb.CommandSend(producer_id=1, sequence_id=0), payload(b"m"))])
+    await settle()
+    producer.close()
+    await broker.service.delete_unused(topic)
+    assert broker.service.loaded(NAME) is topic, "it has a backlog"
+    subscription.cursor.ack([(10, 0, None)])
+    await broker.service.delete_unused(topic)
+    assert broker.service.loaded(NAME) is None
     assert not await broker.service.catalog.topic_exists(NAME)
 
 
