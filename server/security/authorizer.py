@@ -11,11 +11,16 @@ from typing import Any
 from pulsar_proto.names import TopicName
 from server.security.demands import Demand, OnNamespace, OnTopic, Open, Superuser
 from server.security.identity import Principal
+from server.security.operations import TopicOperation
 from server.security.permissions import NamespacePermissions
 from server.security.settings import SecuritySettings
+from server.topic_list import is_system_topic
 
 Lookup = Callable[[str], Awaitable[Mapping[str, Any] | None]]
 """A record's JSON by the name of its tenant or namespace; None: it does not exist."""
+
+SYSTEM_TOPIC = "only administrators may write to topics of the system"
+"""Apache lets every producer of the namespace, who can thereby change topic policies."""
 
 PARSED_MAX = 1_000
 """Namespaces whose permissions are kept parsed; beyond it all are parsed again when they are next asked for."""
@@ -80,6 +85,8 @@ class Authorizer:
             return None
         if isinstance(demand, OnTopic):
             assert topic is not None, "a demand on a topic comes with one"
+            if demand.operation is TopicOperation.PRODUCE and is_system_topic(topic):
+                return SYSTEM_TOPIC
             permissions = await self._permissions(namespace)
             if permissions.allows_on_topic(role, demand.operation, topic, subscription, wildcards=self._wildcards):
                 return None

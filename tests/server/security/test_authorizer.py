@@ -87,6 +87,15 @@ async def test_a_grant_is_for_what_it_says(authorizer: Authorizer) -> None:
     assert may == [OnNamespace(NamespaceOperation.GET_TOPICS), OnTopic(TopicOperation.PRODUCE)]
 
 
+async def test_who_may_produce_may_not_write_topic_policies(authorizer: Authorizer) -> None:
+    events = TopicName.parse("persistent://acme/orders/__change_events")
+    for role, may in (("alice", False), ("boss", True), ("root", True)):
+        denied = await authorizer.denied(
+            Principal(role), OnTopic(TopicOperation.PRODUCE), tenant="acme", namespace="acme/orders", topic=events
+        )
+        assert (denied is None) is may
+
+
 async def test_a_change_of_the_grants_holds_at_once(authorizer: Authorizer, records: Records) -> None:
     demand = OnTopic(TopicOperation.CONSUME)
     assert not await allowed(authorizer, "alice", demand)
