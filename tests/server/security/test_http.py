@@ -72,6 +72,7 @@ class TestRoutes:
             wanted: set[str] = set()
             if isinstance(demand, OnTopic | OnTopicPolicy):
                 wanted = {"tenant", "namespace", "topic"}
+                assert "/non-persistent/" not in route.path, "the domain must be a part: without it it is persistent"
             elif isinstance(demand, OnNamespace | OnNamespacePolicy):
                 wanted = {"tenant", "namespace"}
             elif isinstance(demand, TenantAdmin):
