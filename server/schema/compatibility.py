@@ -49,17 +49,17 @@ _OF_LATEST_FOR_CONSUMERS = frozenset(
 
 def version_of(schema: Schema, versions: Sequence[StoredSchema]) -> int | None:
     """The version that is this schema. Avro definitions are compared as schemas, others by their bytes."""
-    avro = avro_of(schema) if schema.type in AVRO_BASED else None
-    for stored in versions:
-        existing = stored.schema
-        if existing.type is not schema.type:
-            continue
-        if _same_definition(existing, schema):
+    of_type = [stored for stored in versions if stored.schema.type is schema.type]
+    for stored in of_type:
+        if _same_definition(stored.schema, schema):
             return stored.version
-        if avro is not None:
-            other = avro_of(existing)
-            if other is not None and same_schema(avro, other):
-                return stored.version
+    avro = avro_of(schema) if schema.type in AVRO_BASED else None
+    if avro is None:
+        return None
+    for stored in of_type:
+        other = avro_of(stored.schema)
+        if other is not None and same_schema(avro, other):
+            return stored.version
     return None
 
 

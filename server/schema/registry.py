@@ -29,6 +29,9 @@ T = TypeVar("T")
 CACHE_BYTES_MAX = 16 << 20
 """Definitions of versions kept; least recently used ones leave first."""
 
+VERSIONS_MAX = 10_000
+"""Of one schema id: they are listed in one record, at 60 bytes each. Deleting the storage makes room."""
+
 READS_AT_ONCE = 32
 RACES_MAX = 20
 """How often a change looks again because another broker was faster."""
@@ -120,6 +123,8 @@ class SchemaRegistry:
                 return known
             if not may_add:
                 raise SchemaConflict("Schema not found and schema auto updating is disabled.")
+            if locator is not None and len(locator.record.index) >= VERSIONS_MAX:
+                raise SchemaConflict(f"The topic has {VERSIONS_MAX} versions of its schema, no more are taken")
             if versions:
                 self._judge(schema_id, lambda: compatibility.check_next_version(schema, versions, strategy))
             began = time.monotonic()

@@ -1,6 +1,7 @@
 """Whether a schema's definition is one of its type. Source: SchemaDataValidator and its parts, 4.0.7."""
 
 import json
+from functools import lru_cache
 
 from server.schema.avro_schema import AvroParseError, AvroSchema, Kind, parse_avro
 from server.schema.key_value import split_key_value
@@ -10,6 +11,9 @@ from server.schema.types import AVRO_BASED, InvalidSchema, Schema, SchemaType
 DATA_BYTES_MAX = 1 << 20
 """Of a definition: it is one entry of a ledger, and is parsed on the loop. Apache has no limit but the frame's."""
 
+PARSED_BYTES_MAX = 8 << 10
+"""Definitions up to this size are kept parsed."""
+
 PY_NONE = b"null"
 """What old Python clients send as the definition of STRING."""
 
@@ -18,6 +22,8 @@ def validate(schema: Schema) -> None:
     """Raises InvalidSchema."""
     if len(schema.data) > DATA_BYTES_MAX:
         raise InvalidSchema(f"Schema definition of {len(schema.data)} bytes, at most {DATA_BYTES_MAX} are allowed")
+    if sum(len(key) + len(value) for key, value in schema.properties.items()) > DATA_BYTES_MAX:
+        raise InvalidSchema(f"Schema properties of more than {DATA_BYTES_MAX} characters")
     match schema.type:
         case _ if schema.type in AVRO_BASED:
             _validate_avro_based(schema)
@@ -53,10 +59,19 @@ def _validate_avro_based(schema: Schema) -> None:
 
 def avro_of(schema: Schema) -> AvroSchema | None:
     """The definition as an Avro schema; None where it is none."""
+    data = schema.data
+    return _parsed(data) if len(data) <= PARSED_BYTES_MAX else _parse(data)
+
+
+def _parse(data: bytes) -> AvroSchema | None:
     try:
-        return parse_avro(schema.data)
+        return parse_avro(data)
     except AvroParseError:
         return None
+
+
+_parsed = lru_cache(maxsize=512)(_parse)
+"""A topic's versions are looked at whenever another one comes. Trees are never changed."""
 
 
 def is_json_schema(schema: Schema) -> bool:

@@ -117,6 +117,18 @@ async def test_two_brokers_agree() -> None:
     assert len(world.ledgers) == 3  # those that lost a race are gone
 
 
+async def test_versions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.schema.registry.VERSIONS_MAX", 2)
+    registry = Broker().registry
+    await registry.put(ID, avro("a"), FULL)
+    await registry.put(ID, avro("b"), FULL)
+    with pytest.raises(SchemaConflict, match="2 versions"):
+        await registry.put(ID, avro("c"), FULL)
+    assert await registry.put(ID, avro("a"), FULL) == 0
+    await registry.delete_storage(ID)
+    assert await registry.put(ID, avro("c"), FULL) == 0
+
+
 async def test_a_lost_race_is_told() -> None:
     broker = Broker()
     await broker.registry.put(ID, avro("a"), FULL)
