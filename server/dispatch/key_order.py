@@ -14,7 +14,7 @@ sent, so that it does not depend on what changed when.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
@@ -151,6 +151,25 @@ class KeyOrder(Generic[T]):
                     break
                 heappop(heap)
         return None if best is None else Position(best[0], best[1])
+
+    def sendable(self, ledger_id: int, entry_ids: Iterable[int], room: Mapping[T, int]) -> list[int]:
+        """Those of `entry_ids`, which wait and are in order, that may be sent if all before them are; at most as many
+        to a member as there is `room`."""
+        slots = self._slots.get(ledger_id, {})
+        left = dict(room)
+        taken: dict[int, int] = {}
+        found: list[int] = []
+        for entry_id in entry_ids:
+            slot = slots[entry_id]
+            queue, index = self._queues[slot], taken.get(slot, 0)
+            if index >= len(queue) or queue[index] != (ledger_id, entry_id):
+                continue
+            owner = self._free_owner(slot)
+            if owner is not None and left.get(owner, 0) > 0:
+                left[owner] -= 1
+                taken[slot] = index + 1
+                found.append(entry_id)
+        return found
 
     def may_take(self, ledger_id: int, entry_id: int) -> tuple[T, int] | None:
         """(who may get an entry that waits, its slot); None when it does not wait, or has to go on waiting."""

@@ -23,6 +23,9 @@ from server.topics.redelivery import ReplayQueue
 from server.topics.shared_dispatcher import SharedDispatcher
 from storage.managed.entry_run import EntryRun
 
+SHARED_OUT_MAX = 4
+"""Times dispatcherMaxReadBatchSize that is read at once, where there are as many consumers."""
+
 GAP_MAX = 16
 """Entries between two that wait which are read in vain rather than in two reads."""
 
@@ -99,6 +102,10 @@ class KeySharedDispatcher(SharedDispatcher):
             return 0
         return super()._room()
 
+    def _entries_max(self) -> int:
+        """More than for other types: what one read brings is shared out among all consumers."""
+        return super()._entries_max() * min(SHARED_OUT_MAX, len(self._consumers))
+
     def _look_ahead_max(self) -> int:
         of_consumer = self.settings.key_shared_look_ahead_msg_in_replay_threshold_per_consumer
         in_all = self.settings.key_shared_look_ahead_msg_in_replay_threshold_per_subscription
@@ -126,7 +133,8 @@ class KeySharedDispatcher(SharedDispatcher):
         if first is None:
             position, count = self._due.first_run(room)
             return Read(position, count, True)
-        return Read(first, self.replay.nearby(first, room, GAP_MAX), True)
+        span = min(room, self.settings.dispatcher_max_read_batch_size)
+        return Read(first, self.replay.nearby(first, span, GAP_MAX), True)
 
     def _send_again(self, read: Read, run: EntryRun) -> None:
         ledger_id, first = read.position
@@ -139,11 +147,12 @@ class KeySharedDispatcher(SharedDispatcher):
             return
         self._drop(ledger_id, self.replay.within(ledger_id, first, run.first_entry_id))
         end = min(end, run.first_entry_id + len(run.entries))
-        waiting = self.replay.within(ledger_id, run.first_entry_id, end)
-        messages = unacknowledged(messages_of(run, waiting), 0, self.cursor)
-        if len(messages) < len(waiting):
+        room = {consumer: consumer.room for consumer in self._consumers if consumer.can_take}
+        wanted = self.order.sendable(ledger_id, self.replay.within(ledger_id, run.first_entry_id, end), room)
+        messages = unacknowledged(messages_of(run, wanted), 0, self.cursor)
+        if len(messages) < len(wanted):
             found = set(messages.entry_ids)
-            self._drop(ledger_id, [entry_id for entry_id in waiting if entry_id not in found])
+            self._drop(ledger_id, [entry_id for entry_id in wanted if entry_id not in found])
         plan = _Plan(self.unacked_messages, self._unacked_max)
         order, counts = self.order, messages.counts
         for index, entry_id in enumerate(messages.entry_ids):

@@ -3,6 +3,7 @@
 Cut and counted once per run, also where many subscriptions of a topic send it (`MessagesMemo`).
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -196,8 +197,21 @@ def unacknowledged(messages: Messages, start: int, acks: AckView) -> Messages:
             base = entry_ids.start
             left = messages.pick([index for low, count in runs for index in range(low - base, low - base + count)])
     else:
-        ledger_id = messages.ledger_id
-        left = messages.pick([i for i in range(start, total) if acks.unacked_runs(ledger_id, entry_ids[i], 1)])
+        if start >= total:
+            return messages.pick(())
+        first = entry_ids[start]
+        runs = acks.unacked_runs(messages.ledger_id, first, entry_ids[total - 1] - first + 1)
+        if runs == [(first, entry_ids[total - 1] - first + 1)]:
+            left = messages if start == 0 and messages.ack_sets is None else messages.pick(range(start, total))
+        else:
+            wanted: list[int] = []
+            at = start
+            for low, count in runs:
+                at = bisect_left(entry_ids, low, at, total)
+                stop = bisect_left(entry_ids, low + count, at, total)
+                wanted += range(at, stop)
+                at = stop
+            left = messages.pick(wanted)
     return left if left.total == len(left.sizes) else _with_ack_sets(left, acks)
 
 

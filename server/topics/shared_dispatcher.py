@@ -216,7 +216,7 @@ class SharedDispatcher(Dispatcher):
     def _room(self) -> int:
         if self.blocked:
             return 0
-        entries_max = self.settings.dispatcher_max_read_batch_size
+        entries_max = self._entries_max()
         entries = self._consumers.entries(entries_max)
         if not entries:
             for consumer in self._consumers:
@@ -227,6 +227,10 @@ class SharedDispatcher(Dispatcher):
                 return 0 if self._delays_full else entries_max
             return entries_max  # most of it may not be due
         return entries
+
+    def _entries_max(self) -> int:
+        """Of one read."""
+        return self.settings.dispatcher_max_read_batch_size
 
     @property
     def _has_replays(self) -> bool:
