@@ -7,9 +7,9 @@ import argparse
 from collections.abc import Sequence
 
 from magnetar import __version__
-from server.commands import autorecovery, bk, bookie, standalone, tokens
+from server.commands import autorecovery, bk, bookie, spark, standalone, tokens
 
-COMMANDS = (standalone, bookie, autorecovery, bk, tokens)
+COMMANDS = (standalone, bookie, autorecovery, bk, tokens, spark)
 """In the order of `magnetar --help`."""
 
 EXAMPLES = """\

@@ -23,7 +23,7 @@ KNOWN = (
     "endingTime", "startingOffsetsByTimestampStrategy", "failOnDataLoss", "pollTimeoutMs", "predefinedSubscription",
     "subscriptionPrefix", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "maxBytesPerPartition",
     "allowDifferentTopicSchemas", "waitingForNonExistedTopic", "mode", "columnNameOfCorruptRecord", "producerName",
-    "rowOrder", "path", "checkpointLocation",
+    "rowOrder", "maxMessagesPerSecond", "path", "checkpointLocation",
     "pulsar.client.authPluginClassName", "pulsar.client.authParams",
     "pulsar.client.tlsTrustCertsFilePath", "pulsar.client.tlsCertificateFilePath", "pulsar.client.tlsKeyFilePath",
     "pulsar.client.tlsHostnameVerificationEnable",
@@ -251,6 +251,8 @@ class WriteOptions:
     compression: int
     batch_messages: int
     send_timeout_seconds: float
+    messages_per_second: int
+    """Of each task; 0: as fast as the broker takes them."""
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -267,4 +269,5 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         compression=COMPRESSIONS[compression.lower()],
         batch_messages=options.number("pulsar.producer.batchingMaxMessages", 1000, least=1) if batching else 1,
         send_timeout_seconds=options.number("pulsar.producer.sendTimeoutMs", 30_000, least=1) / 1000,
+        messages_per_second=options.number("maxMessagesPerSecond", 0),
     )

@@ -1,6 +1,7 @@
 """An executor's part of writing: one task's rows to the producers of their partitions."""
 
 import base64
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -45,11 +46,35 @@ def write_rows(
     client = Client(options.place.service_url, options.place.login)
     try:
         writer = TopicWriter(client, columns, options, producer_name, batch_id)
+        pace = Pace(options.messages_per_second)
         for message in writer.in_order(batches):
             writer.write(message)
+            if pace.is_due():
+                writer.flush()
+                pace.wait()
         return writer.finish()
     finally:
         client.close()
+
+
+class Pace:
+    """Lets a task write so many messages a second, in tenths of a second."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._step = max(1, per_second // 10)
+        self._began = time.monotonic()
+        self._written = 0
+
+    def is_due(self) -> bool:
+        """Call after each message; True: flush, then `wait`."""
+        self._written += 1
+        return self._per_second > 0 and self._written % self._step == 0
+
+    def wait(self) -> None:
+        ahead = self._written / self._per_second - (time.monotonic() - self._began)
+        if ahead > 0:
+            time.sleep(ahead)
 
 
 class TopicWriter:
@@ -112,9 +137,13 @@ class TopicWriter:
                 f"{self._batch_id}: a query with a new checkpoint needs a new producerName"
             )
 
-    def finish(self) -> Written:
+    def flush(self) -> None:
+        """Returns when all is stored."""
         for producer in self._producers.values():
             producer.flush()
+
+    def finish(self) -> Written:
+        self.flush()
         skipped = sum(producer.skipped for producer in self._producers.values())
         for producer in self._producers.values():
             producer.close()

@@ -1,0 +1,43 @@
+"""`magnetar spark JOB`: hands on to the jobs, which are no part of the server and are imported only when asked for."""
+
+import argparse
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from server.commands.arguments import add_command
+
+if TYPE_CHECKING:
+    from server.commands.arguments import Commands
+
+EXAMPLES = """\
+examples:
+  magnetar spark --help                                # this
+  magnetar spark lake_ingest --help                    # a job's options
+  magnetar spark lake_ingest --service-url pulsar://127.0.0.1:6650 --topic orders --path ./orders
+jobs need:  pip install 'magnetar[lake]'
+"""
+
+
+def add_parser(commands: "Commands") -> None:
+    spark = add_command(
+        commands,
+        "spark",
+        summary="run a Spark job: lake_ingest, window_agg, …",
+        description="Runs a Spark job that reads or writes topics of a Pulsar service.",
+        epilog=EXAMPLES,
+    )
+    spark.add_argument("job", nargs="?", default="--help", metavar="JOB", help="its name; without one, the list")
+    spark.add_argument("options", nargs=argparse.REMAINDER, metavar="…", help="the job's own options")
+    spark.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """`magnetar.spark` of an installation, `spark` of a source tree."""
+    jobs = import_module(f"{__package__.removesuffix('server.commands')}spark.jobs.main")
+    try:
+        code: int = jobs.main([arguments.job, *arguments.options])
+    except KeyboardInterrupt:
+        print("magnetar spark: interrupted", file=sys.stderr)
+        return 130
+    return code

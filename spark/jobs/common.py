@@ -1,0 +1,259 @@
+"""What all jobs share: the options of source and run, the session, progress for people and programs, the last word.
+
+A job may read through this project's data source (`--source python`) or through the published connector's jar
+(`--source connector`, with spark-submit --jars): both call themselves `pulsar` and have the same columns.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark.source import PulsarDataSource
+from spark.source.checkpoint import Checkpoint, acknowledge
+from spark.source.message_id import BEFORE_ALL, Bound
+from spark.source.options import LATEST, Options, place_of, read_options
+from spark.source.planner import Planner
+
+AVAILABLE_NOW = "available-now"
+AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+"""Without it Spark 4.1 runs one batch with sources of Python's: after a kill only the one that was under way."""
+PROGRESS_SECONDS = 1
+AUTH_OPTIONS = {
+    "auth_params": "pulsar.client.authParams",
+    "tls_trust_certs": "pulsar.client.tlsTrustCertsFilePath",
+}
+
+
+class JobFailed(Exception):
+    """The sentence that a person reads; the job ends with exit code 1."""
+
+
+@dataclass
+class Outcome:
+    """What the job prints at its end. `problems`: one sentence a check that failed."""
+
+    job: str
+    read: int = 0
+    written: int = 0
+    skipped: int = 0
+    parked: int = 0
+    seconds: float = 0.0
+    details: dict[str, Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog=f"magnetar spark {job}",
+        description=description,
+        epilog=f"examples:\n{examples}\nexit codes: 0 done, 1 failed or a check failed, 2 wrong usage",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--service-url", required=True, metavar="URL", help="pulsar://host:port or pulsar+ssl://…")
+    made.add_argument("--admin-url", default="", metavar="URL", help="http://host:port; needed for limits a trigger")
+    made.add_argument("--auth-params", default="", metavar="TEXT", help="token:… or file:///path of a token")
+    made.add_argument("--tls-trust-certs", default="", metavar="FILE", help="certificates to trust")
+    made.add_argument("--progress", choices=["text", "json", "none"], default="text", help="on stderr; default text")
+    made.add_argument("--master", default="local[*]", help="Spark's master when not run by spark-submit")
+    made.add_argument(
+        "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the Spark session"
+    )
+    return made
+
+
+def add_source(made: argparse.ArgumentParser, *, starting: str = "earliest") -> None:
+    made.add_argument("--source", choices=["python", "connector"], default="python", help="default: python")
+    topics = made.add_mutually_exclusive_group(required=True)
+    topics.add_argument("--topic", metavar="T", help="one topic")
+    topics.add_argument("--topics", metavar="T,T", help="several")
+    topics.add_argument("--pattern", metavar="RE", help="all whose full name matches")
+    made.add_argument("--starting", default=starting, help=f"earliest, latest or a JSON map; default {starting}")
+    made.add_argument(
+        "--subscription", default="", metavar="NAME", help="keeps what is unread, acknowledged as it goes"
+    )
+    made.add_argument("--fail-on-data-loss", choices=["true", "false"], default="true")
+
+
+def add_stream(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--checkpoint", required=True, metavar="DIR", help="where a restart goes on from")
+    made.add_argument(
+        "--trigger",
+        default=AVAILABLE_NOW,
+        metavar="WHEN",
+        help=f"{AVAILABLE_NOW} (default), or an interval: '10 seconds'",
+    )
+    made.add_argument(
+        "--max-messages", type=int, default=0, metavar="N", help="at most so many a batch (not available-now)"
+    )
+    made.add_argument(
+        "--max-bytes", type=int, default=0, metavar="N", help="at most so many a batch (not available-now)"
+    )
+
+
+def session(arguments: argparse.Namespace, job: str) -> SparkSession:
+    """The running session of spark-submit, or one of its own."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"magnetar-{job}")
+    if SparkSession.getActiveSession() is None and "SPARK_ENV_LOADED" not in os.environ:
+        builder = builder.master(arguments.master)
+        builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+        builder = builder.config("spark.log.level", "ERROR").config("spark.driver.memory", "1g")
+    builder = builder.config("spark.sql.session.timeZone", "UTC").config(AVAILABLE_NOW_SETTING, "true")
+    for pair in arguments.spark_conf:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise JobFailed(f"--spark-conf {pair}: expected KEY=VALUE")
+        builder = builder.config(name, value)
+    made = builder.getOrCreate()
+    if getattr(arguments, "source", "python") == "python":
+        made.dataSource.register(PulsarDataSource)
+    return made
+
+
+def place_options(arguments: argparse.Namespace) -> dict[str, str]:
+    given = {"service.url": arguments.service_url, "admin.url": arguments.admin_url}
+    for name, option in AUTH_OPTIONS.items():
+        given[option] = getattr(arguments, name)
+    if given["pulsar.client.authParams"]:
+        given["pulsar.client.authPluginClassName"] = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+    return {name: value for name, value in given.items() if value}
+
+
+def source_options(arguments: argparse.Namespace) -> dict[str, str]:
+    given = place_options(arguments)
+    given |= {"startingOffsets": arguments.starting, "failOnDataLoss": arguments.fail_on_data_loss}
+    for name, value in (("topic", arguments.topic), ("topics", arguments.topics), ("topicsPattern", arguments.pattern)):
+        if value:
+            given[name] = value
+    if arguments.subscription:
+        given["predefinedSubscription"] = arguments.subscription
+    return given
+
+
+def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> DataFrame:
+    given = source_options(arguments) | more
+    if (
+        arguments.trigger != AVAILABLE_NOW
+    ):  # Spark 4.1 plans an available-now run with one question, limits would end it
+        if arguments.max_messages:
+            given["maxOffsetsPerTrigger"] = str(arguments.max_messages)
+        if arguments.max_bytes:
+            given["maxBytesPerTrigger"] = str(arguments.max_bytes)
+    elif arguments.max_messages or arguments.max_bytes:
+        raise JobFailed("--max-messages and --max-bytes need --trigger with an interval")
+    return made.readStream.format("pulsar").options(**given).load()
+
+
+def trigger(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"availableNow": True} if arguments.trigger == AVAILABLE_NOW else {"processingTime": arguments.trigger}
+
+
+class Progress:
+    """Tells what a query does, a line a batch; counts what it read."""
+
+    def __init__(self, arguments: argparse.Namespace, outcome: Outcome) -> None:
+        self._how = arguments.progress
+        self._outcome = outcome
+        self._told: set[int] = set()
+
+    def watch(self, query: StreamingQuery) -> None:
+        """Until the query ends. Raises its error."""
+        while query.isActive:
+            query.awaitTermination(PROGRESS_SECONDS)
+            self._tell(query)
+        self._tell(query)
+        error = query.exception()
+        if error is not None:
+            raise error
+
+    def _tell(self, query: StreamingQuery) -> None:
+        for step in query.recentProgress:
+            rows = int(step["numInputRows"])
+            if rows and step["batchId"] not in self._told:
+                self._told.add(step["batchId"])
+                self._outcome.read += rows
+                self.line(step["batchId"], rows, step["durationMs"].get("triggerExecution", 0) / 1000)
+
+    def line(self, batch: int, rows: int, seconds: float) -> None:
+        if self._how == "json":
+            record = {"job": self._outcome.job, "batch": batch, "rows": rows, "seconds": seconds}
+            print(json.dumps(record), file=sys.stderr, flush=True)
+        elif self._how == "text":
+            rate = f"{rows / seconds:,.0f} a second" if seconds else "at once"
+            print(f"batch {batch}: {rows:,} messages in {seconds:.1f} s, {rate}", file=sys.stderr, flush=True)
+
+
+def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
+    """What an available-now run has to reach: the last message of each partition at its start."""
+    if arguments.trigger != AVAILABLE_NOW:
+        return {}
+    planner = Planner(read_options(source_options(arguments), streaming=True))
+    try:
+        return {name: planner.last(name) for name in planner.partitions()}
+    finally:
+        planner.close()
+
+
+def check_reached(arguments: argparse.Namespace, ends: Mapping[str, Bound], outcome: Outcome) -> None:
+    """The checkpoint lies at the ends, or behind them."""
+    if ends and arguments.source == "python":
+        committed = Checkpoint(arguments.checkpoint).committed()
+        if not committed and arguments.starting == LATEST:
+            return  # nothing came since the query was begun
+        for name, end in ends.items():
+            if committed.get(name, BEFORE_ALL)[:2] < end[:2]:
+                outcome.problems.append(f"{name} was read up to {committed.get(name)} instead of {end}")
+
+
+def acknowledge_committed(arguments: argparse.Namespace) -> None:
+    """The last batch of an available-now run, which no later batch acknowledges."""
+    if arguments.subscription and arguments.source == "python" and arguments.trigger == AVAILABLE_NOW:
+        place = place_of(Options(place_options(arguments)))
+        acknowledge(place, arguments.subscription, Checkpoint(arguments.checkpoint).committed())
+
+
+def finish(outcome: Outcome, began: float, how: str) -> int:
+    """Prints what was done; returns the exit code."""
+    outcome.seconds = round(time.monotonic() - began, 3)
+    if how == "json":
+        print(json.dumps(asdict(outcome), default=str), flush=True)
+    else:
+        print(
+            f"{outcome.job}: read {outcome.read:,}, wrote {outcome.written:,}, skipped {outcome.skipped:,}, "
+            f"parked {outcome.parked:,} in {outcome.seconds:.1f} s"
+        )
+        for name, value in outcome.details.items():
+            print(f"  {name}: {value}")
+    for problem in outcome.problems:
+        print(f"check failed: {problem}", file=sys.stderr)
+    return 1 if outcome.problems else 0
+
+
+def guarded(job: str, run: Any, argv: Sequence[str]) -> int:
+    """Runs a job's body; faults become one sentence. Spark's own errors keep their first line only."""
+    try:
+        code: int = run(argv)
+    except (JobFailed, ValueError, FileNotFoundError) as error:
+        print(f"magnetar spark {job}: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if not type(error).__module__.startswith("pyspark."):
+            raise
+        print(f"magnetar spark {job}: {told(error)}", file=sys.stderr)
+        return 1
+    return code
+
+
+def told(error: Exception) -> str:
+    """The line of a Spark error that says what happened: the last one of a Python traceback inside it, or the first."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith(("spark.", "magnetar.", "pulsar_proto.", "ValueError"))]
+    return (ours or lines or [type(error).__name__])[0]

@@ -1,0 +1,35 @@
+"""`magnetar spark JOB …`: which jobs there are, and how one is run.
+
+Each job is a module with `main(arguments)`, imported only when it is asked for: help needs no Spark.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+JOBS = {
+    "lake_ingest": "topics to Parquet, Delta or Iceberg tables, each message once",
+    "window_agg": "windows and sessions by event time, late messages to a side table",
+    "replay": "messages of a range, or dead letters, to a topic again",
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Returns the exit code: 0 done, 1 failed or a check failed, 2 wrong usage."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print("usage: magnetar spark JOB [options]      (magnetar spark JOB --help lists them)\n\njobs:")
+        for name, summary in JOBS.items():
+            print(f"  {name:14} {summary}")
+        return 0 if argv else 2
+    name, *rest = argv
+    if name not in JOBS:
+        print(f"magnetar spark: no job '{name}'; there are {', '.join(JOBS)}", file=sys.stderr)
+        return 2
+    try:
+        job = import_module(f"{__package__}.{name}")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        print(f"magnetar spark: {missing} is missing; install it with: pip install 'magnetar[lake]'", file=sys.stderr)
+        return 1
+    code: int = job.main(rest)
+    return code

@@ -1,0 +1,57 @@
+"""What a streaming query's checkpoint says: its id, and up to where it is committed.
+
+The log's files are text: a version, the batch's settings, then one offset a source (Spark's OffsetSeqLog, CommitLog).
+"""
+
+import json
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from spark.source.client import Client
+from spark.source.message_id import Bound, bounds_from_json
+from spark.source.options import Place
+from spark.source.subscription import NamedSubscription
+
+
+class Checkpoint:
+    """A checkpoint folder on this machine or on a mounted file system."""
+
+    def __init__(self, location: str) -> None:
+        """A path or a `file:` URL."""
+        parts = urlsplit(location)
+        if parts.scheme not in ("", "file"):
+            raise ValueError(f"checkpoint {location}: only local and mounted folders can be looked into")
+        self._folder = Path(unquote(parts.path) if parts.scheme else location)
+
+    def query_id(self) -> str:
+        """Made with the checkpoint, and kept by restarts. Raises FileNotFoundError before the first start."""
+        return str(json.loads((self._folder / "metadata").read_text())["id"])
+
+    def committed_batch(self) -> int:
+        """-1: none."""
+        return max((int(path.name) for path in (self._folder / "commits").glob("*") if path.name.isdigit()), default=-1)
+
+    def committed(self) -> dict[str, Bound]:
+        """By partition, the last message of the last committed batch, over all pulsar sources of the query."""
+        batch = self.committed_batch()
+        if batch < 0:
+            return {}
+        bounds: dict[str, Bound] = {}
+        for line in (self._folder / "offsets" / str(batch)).read_text().splitlines()[2:]:
+            offset = json.loads(line) if line.startswith("{") else None
+            if isinstance(offset, dict) and all("://" in name for name in offset):
+                bounds |= bounds_from_json(offset)
+        return bounds
+
+
+def acknowledge(place: Place, subscription: str, bounds: dict[str, Bound]) -> None:
+    """Tells the named subscription what is committed. A query does so itself whenever it asks for its next batch; after
+    the last batch of `trigger(availableNow=True)` there is no next one."""
+    client = Client(place.service_url, place.login)
+    named = NamedSubscription(client, subscription)
+    try:
+        for topic, bound in bounds.items():
+            named.acknowledge(topic, bound)
+    finally:
+        named.close()
+        client.close()
