@@ -7,7 +7,7 @@ CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check test compat bench proto clean
+.PHONY: help install run check test compat bench proto clean sim
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -42,6 +42,10 @@ compat: $(STAMP) $(CLIENT_STAMP)  ## the official Python client's own suite (PUL
 
 bench: $(STAMP)  ## measure (PEER=folder of Apache Pulsar's jars measures both side by side)
 	$(BIN)/python -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
+
+SEEDS ?= 10000
+sim: $(STAMP)  ## tell SEEDS random histories of the replicated log in virtual time (default 10000; about 0.1 s each)
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
 
 proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pulsar_proto.pb.generate

@@ -1,0 +1,150 @@
+"""Bugs put in on purpose, to show that the simulation bites: with each of them some history must break an invariant."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from pulsar_proto.bookie_wire import AddFlags, ReadFlags
+from pulsar_proto.ledger_record import LedgerMetadata
+from storage.bookie.adds import AddPath
+from storage.bookie.entry_log_writer import EntryLogWriter
+from storage.bookie.journal_format import FENCE, ControlRecord
+from storage.bookie.opening import ReplayApplier
+from storage.ledger import recover, recoverer
+from storage.ledger.append import Append
+from storage.ledger.errors import LedgerError, NoSuchEntry
+from storage.ledger.fragments import Members
+from storage.ledger.handle import StoredEnsembles
+from storage.ledger.recover import LastConfirmed, LastEntryRound, RecoveryRead
+from tests.sim.sim_disk import SimFile
+
+_HIGH = int(ReadFlags.HIGH_PRIORITY)
+
+Mutation = Callable[[], AbstractContextManager[Any]]
+
+
+def _recovery_reads_do_not_fence() -> AbstractContextManager[Any]:
+    """The first upstream counterexample (bookkeeper.md 9 a)."""
+    return patch.object(recoverer, "_RECOVERY_READ", _HIGH)
+
+
+def _recovery_does_not_fence_at_all() -> AbstractContextManager[Any]:
+    return patch.multiple(recoverer, _FENCE=0, _RECOVERY_READ=_HIGH)
+
+
+def _lac_has_no_floor() -> AbstractContextManager[Any]:
+    """The second upstream counterexample (bookkeeper.md 9 b)."""
+
+    def result(self: LastEntryRound, first_of_last_ensemble: int) -> LastConfirmed:
+        return self._found
+
+    return patch.object(LastEntryRound, "result", result)
+
+
+def _acks_of_a_replaced_bookie_count() -> AbstractContextManager[Any]:
+    return patch.object(Append, "forget", lambda self, index, ack_quorum: None)
+
+
+def _one_ack_less_is_enough() -> AbstractContextManager[Any]:
+    real = Append.acknowledge
+
+    def acknowledge(self: Append, index: int, ids: Sequence[int], ack_quorum: int) -> None:
+        real(self, index, ids, max(1, ack_quorum - 1))
+
+    return patch.object(Append, "acknowledge", acknowledge)
+
+
+def _an_add_is_acknowledged_before_fsync() -> AbstractContextManager[Any]:
+    real = SimFile.sync
+
+    def sync(self: SimFile) -> None:
+        if "/journal/" not in self.path:
+            real(self)
+
+    return patch.object(SimFile, "sync", sync)
+
+
+def _a_fence_is_answered_before_it_is_durable() -> AbstractContextManager[Any]:
+    async def fence(self: AddPath, ledger_id: int, master_key: bytes) -> None:
+        self._state_for_record(ledger_id, master_key).fenced = True
+
+    return patch.object(AddPath, "fence", fence)
+
+
+def _a_restart_forgets_fences() -> AbstractContextManager[Any]:
+    real = ReplayApplier._apply_control
+
+    def apply(self: ReplayApplier, control: ControlRecord) -> None:
+        if control.kind != FENCE:
+            real(self, control)
+
+    return patch.object(ReplayApplier, "_apply_control", apply)
+
+
+def _an_entry_log_is_not_synced_before_the_mark_moves() -> AbstractContextManager[Any]:
+    def finish(self: EntryLogWriter) -> None:
+        self._write()
+        self._finished = self._synced = self._written
+
+    return patch.object(EntryLogWriter, "finish", finish)
+
+
+def _an_ensemble_change_begins_one_entry_too_late() -> AbstractContextManager[Any]:
+    real = StoredEnsembles.replace
+
+    async def replace(self: StoredEnsembles, failed: dict[int, str], first_entry_id: int) -> Sequence[str]:
+        return await real(self, failed, first_entry_id + 1)
+
+    return patch.object(StoredEnsembles, "replace", replace)
+
+
+def _one_missing_copy_proves_the_end() -> AbstractContextManager[Any]:
+    return patch.object(recover, "missing_proves_end", lambda missing, write_quorum, ack_quorum: True)
+
+
+def _an_unknown_answer_counts_as_no_entry() -> AbstractContextManager[Any]:
+    real = RecoveryRead.failed
+
+    def failed(self: RecoveryRead, error: LedgerError) -> None:
+        real(self, NoSuchEntry())
+
+    return patch.object(RecoveryRead, "failed", failed)
+
+
+def _recovery_adds_are_not_told_apart() -> AbstractContextManager[Any]:
+    return patch.object(recoverer, "_RECOVERY_ADD", int(AddFlags.HIGH_PRIORITY))
+
+
+def _a_recovery_closes_what_is_closed() -> AbstractContextManager[Any]:
+    def recovered(
+        metadata: LedgerMetadata,
+        begun: LedgerMetadata,
+        changes: Sequence[tuple[int, Members]],
+        last_entry_id: int,
+        length: int,
+    ) -> LedgerMetadata | None:
+        return metadata.closed(last_entry_id, length)
+
+    return patch.object(recoverer, "recovered", recovered)
+
+
+MUTATIONS: dict[str, Mutation] = {
+    mutation.__name__.strip("_"): mutation
+    for mutation in (
+        _recovery_reads_do_not_fence,
+        _recovery_does_not_fence_at_all,
+        _lac_has_no_floor,
+        _acks_of_a_replaced_bookie_count,
+        _one_ack_less_is_enough,
+        _an_add_is_acknowledged_before_fsync,
+        _a_fence_is_answered_before_it_is_durable,
+        _a_restart_forgets_fences,
+        _an_entry_log_is_not_synced_before_the_mark_moves,
+        _an_ensemble_change_begins_one_entry_too_late,
+        _one_missing_copy_proves_the_end,
+        _an_unknown_answer_counts_as_no_entry,
+        _recovery_adds_are_not_told_apart,
+        _a_recovery_closes_what_is_closed,
+    )
+}

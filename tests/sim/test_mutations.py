@@ -1,0 +1,32 @@
+"""The simulation bites: with each bug of `mutations` some history breaks a claim.
+
+`KNOWN` are seeds that did when this was written, so that the search is short; it goes on where one no longer does.
+"""
+
+import pytest
+
+from tests.sim.mutations import MUTATIONS
+from tests.sim.sim_history import tell
+
+SEEDS_MAX = 600
+KNOWN = {
+    "recovery_reads_do_not_fence": 59,
+    "lac_has_no_floor": 276,
+    "acks_of_a_replaced_bookie_count": 308,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_bug_breaks_a_claim(name: str) -> None:
+    known = [KNOWN[name]] if name in KNOWN else []
+    broken = None
+    with MUTATIONS[name]():
+        for seed in [*known, *range(SEEDS_MAX)]:
+            try:
+                tell(seed)
+            except Exception:
+                broken = seed
+                break
+    assert broken is not None, f"{name}: none of {SEEDS_MAX} histories noticed"
+    tell(broken)  # without the bug the same history is fine

@@ -1,0 +1,54 @@
+"""The virtual-time loop, on which a thread's work takes its time too but runs in the loop's own order."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+from tests.storage.ledger.virtual_loop import VirtualLoop
+
+T = TypeVar("T")
+
+DISK_SECONDS_MAX = 0.004
+
+
+class SimLoop(VirtualLoop):
+    """No thread is ever started: what an executor would run is run here, at a moment that `rng` chooses."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__()
+        self._rng = rng
+
+    def run_in_executor(  # type: ignore[override]  # of any function
+        self, executor: object, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self.create_future()
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:
+                future.set_exception(error)
+
+        self.call_later(self._rng.uniform(0, DISK_SECONDS_MAX), work)
+        return future
+
+
+def run(rng: Random, program: Coroutine[Any, Any, T]) -> T:
+    """Runs to the end in virtual time; tasks that are left are cancelled."""
+    loop = SimLoop(rng)
+    loop.set_exception_handler(lambda _, context: None)
+    try:
+        asyncio.set_event_loop(loop)
+        try:
+            return loop.run_until_complete(program)
+        finally:
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
