@@ -10,11 +10,11 @@ Sources: SystemTopicBasedTopicPoliciesService; facts 7 and 14.
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-import fastavro
 
 from pulsar_proto.errors import MalformedFrame, MalformedRecord, MetadataFault, TopicNotFound
 from pulsar_proto.ids import Position
@@ -121,6 +121,7 @@ class ChangeEvents(TopicPolicies):
             except TopicNotFound:
                 log.info("%s: no topic has policies any more", namespace)
             else:
+                await _library()
                 await self._read_all(topic, known)
         self._namespaces[namespace] = known
 
@@ -184,6 +185,7 @@ class ChangeEvents(TopicPolicies):
         self, known: _Namespace, topic: TopicName, policies: dict[str, Any] | None, is_global: bool
     ) -> None:
         """Returns once it is stored. Raises PulsarError."""
+        await _library()
         name = topic_of(topic.namespace)
         held = await self._service.get_topic(name, create=True)
         version = await self._writing_version(name)
@@ -232,12 +234,20 @@ class ChangeEvents(TopicPolicies):
         return await registry.put(name.schema_id, ours, CompatibilityStrategy.ALWAYS_COMPATIBLE)
 
 
+async def _library() -> None:
+    """Loads the Avro library, on a thread the first time."""
+    if "fastavro" not in sys.modules:
+        await asyncio.to_thread(import_module, "fastavro")
+
+
 def topic_of(namespace: str) -> TopicName:
     return TopicName.parse(f"persistent://{namespace}/{LOCAL_NAME}")
 
 
 def _parsed(stored: StoredSchema) -> events.Schema:
+    import fastavro
+
     try:
         return fastavro.parse_schema(json.loads(stored.schema.data))
-    except (ValueError, TypeError, fastavro.schema.SchemaParseException) as error:
+    except (ValueError, TypeError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise MalformedRecord(f"its schema's version {stored.version} is not Avro: {error}") from error

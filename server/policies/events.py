@@ -1,5 +1,7 @@
 """An event of `__change_events` and its bytes: Avro within a message whose key is the topic. Pure.
 
+The Avro library is imported by whoever needs it: loading it takes a good part of a server's start.
+
 The key of policies for all clusters begins with `__G__`. A message without a value deletes what its key had.
 
 Sources: TopicPoliciesSystemTopicClient, SystemTopicBasedTopicPoliciesService.getPoliciesEvent; facts 7 and 14.
@@ -9,8 +11,6 @@ import io
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
-
-import fastavro
 
 from pulsar_proto.compression import decompress
 from pulsar_proto.errors import MalformedFrame, MalformedRecord
@@ -78,6 +78,8 @@ def encode(
             "topic": topic.local_name,
         },
     }
+    import fastavro
+
     encoded = io.BytesIO()
     try:
         fastavro.schemaless_writer(encoded, schema, value)
@@ -94,6 +96,8 @@ def version_of(payload: bytes) -> int:
 
 def decode(payload: bytes, schema: Schema) -> Event | None:
     """None for a message that is no event about a topic's policies. Raises MalformedRecord."""
+    import fastavro
+
     try:
         metadata = parse_metadata(payload)
         if not metadata.HasField("partition_key") or metadata.HasField("num_messages_in_batch"):

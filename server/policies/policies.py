@@ -22,9 +22,12 @@ SYSTEM_NAMESPACE = "pulsar/system"
 
 
 class Policies:
-    """One for the process. `on_change(namespace)`: what holds for topics of that namespace may be different now."""
+    """One for the process. `on_change(namespace, topic)`: what holds for topics of that namespace, or for that one and
+    its partitions, may be different now."""
 
-    def __init__(self, store: MetadataStore, settings: TopicSettings, on_change: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: MetadataStore, settings: TopicSettings, on_change: Callable[[str, TopicName | None], None]
+    ) -> None:
         self.namespaces = NamespaceRecords(store, self._namespace_changed)
         self.topics: TopicPolicies = NoTopicPolicies()
         self._settings = settings
@@ -78,13 +81,13 @@ class Policies:
 
     def topic_changed(self, name: TopicName) -> None:
         """Its topic policies are different."""
-        self._on_change(name.namespace)
+        self._on_change(name.namespace, name)
 
     def _namespace_changed(self, namespace: str) -> None:
         if self.namespaces.cached(namespace) is None:
             self.topics.forget(namespace)
         self._of_namespace.pop(namespace, None)
-        self._on_change(namespace)
+        self._on_change(namespace, None)
 
 
 def is_exempt(name: TopicName) -> bool:

@@ -219,10 +219,10 @@ class BrokerService:
             base = await self.catalog.partitioned.get(name.base)
         return ledger.properties if base is None else {**(base.properties or {}), **ledger.properties}
 
-    def _policies_changed(self, namespace: str) -> None:
-        """Its loaded topics follow."""
+    def _policies_changed(self, namespace: str, only: TopicName | None) -> None:
+        """Its loaded topics follow; `only`: one topic with its partitions."""
         for topic in list(self.topics.values()):
-            if topic.name.namespace == namespace:
+            if topic.name.namespace == namespace and only in (None, topic.name.base):
                 topic.set_policies(self.policies.of(topic.name, topic.own_properties))
         self.non_persistent.policies_changed(namespace)
 

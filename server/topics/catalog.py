@@ -7,6 +7,8 @@ Sources: BrokerService.isAllowAutoTopicCreationAsync, fetchPartitionedTopicMetad
 checkMaxTopicsPerNamespace, NamespaceService.checkTopicExists; PIP-414; facts 3.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 
 from metadata import paths
@@ -21,6 +23,9 @@ from server.topics.partitioned import PartitionedTopics
 from server.topics.settings import TopicSettings
 
 NAMESPACE_NOT_FOUND = "Namespace not found"
+
+CREATED_AT_ONCE = 100
+"""Partitions whose records are made in one turn of the loop, so that they share a commit."""
 
 NEVER_PARTITIONED = ("-DLQ", "-RETRY")
 """Ends of names that are created unpartitioned: the client's dead letter and retry topics."""
@@ -119,13 +124,14 @@ class Catalog:
         """Their records; each is loaded when somebody uses it."""
         if not name.is_persistent:
             return
-        for index in range(partitions):
-            path = paths.managed_ledger_path(name.partition(index).managed_ledger_name)
+        for start in range(0, partitions, CREATED_AT_ONCE):
+            indexes = range(start, min(start + CREATED_AT_ONCE, partitions))
             with storage_faults_told():
-                try:
-                    await self._metadata.create(path, make_parents=True)
-                except NodeExistsError:
-                    continue
+                await asyncio.gather(*(self._create_record(name.partition(index)) for index in indexes))
+
+    async def _create_record(self, name: TopicName) -> None:
+        with contextlib.suppress(NodeExistsError):
+            await self._metadata.create(paths.managed_ledger_path(name.managed_ledger_name), make_parents=True)
 
     # --- what may be created -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,98 @@
+"""Topic policies in `__change_events`: over restarts, over compaction, and beside what others wrote there."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from pulsar_proto.commands import send_frame
+from pulsar_proto.payload import build_payload
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.app import Standalone, StandaloneOptions
+from tests.server.fakes import command
+from tests.server.test_broker_listener import Client
+
+EVENTS = "persistent/public/default/__change_events"
+
+
+class Scene:
+    def __init__(self, server: Standalone, session: aiohttp.ClientSession) -> None:
+        self.server = server
+        self.session = session
+
+    async def __call__(self, method: str, path: str, body: Any = None) -> Any:
+        url = f"{self.server.web_url}/admin/v2/{path}"
+        async with self.session.request(method, url, json=body) as answer:
+            text = await answer.text()
+            assert answer.status < 300, text
+            return await answer.json() if text else None
+
+    async def compact(self) -> None:
+        await self("PUT", f"{EVENTS}/compaction")
+        async with asyncio.timeout(10):
+            while (await self("GET", f"{EVENTS}/compaction"))["status"] != "SUCCESS":
+                continue
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Scene]:
+    server = Standalone(StandaloneOptions(data_dir=folder, broker_port=0, web_port=0))
+    await server.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Scene(server, session)
+    finally:
+        await server.stop()
+
+
+async def test_the_last_event_of_a_topic_holds_over_restarts_and_compaction(tmp_path: Path) -> None:
+    async with running(tmp_path) as scene:
+        for name in ("a", "b", "c"):
+            await scene("PUT", f"persistent/public/default/{name}")
+            for limit in (1, 2, 3):
+                await scene("POST", f"persistent/public/default/{name}/maxProducers", limit)
+        await scene("POST", "persistent/public/default/b/maxProducers?isGlobal=true", 9)
+        await scene("DELETE", "persistent/public/default/c/policies")
+        stats = await scene("GET", f"{EVENTS}/internalStats")
+        assert stats["numberOfEntries"] == 11
+    async with running(tmp_path) as scene:
+        assert await scene("GET", "persistent/public/default/a/maxProducers") == 3
+        await scene.compact()
+        await scene("POST", "persistent/public/default/a/maxConsumers", 4)
+    async with running(tmp_path) as scene:
+        assert await scene("GET", "persistent/public/default/a/maxProducers") == 3
+        assert await scene("GET", "persistent/public/default/a/maxConsumers") == 4
+        assert await scene("GET", "persistent/public/default/b/maxProducers") == 3
+        assert await scene("GET", "persistent/public/default/b/maxProducers?isGlobal=true") == 9
+        assert await scene("GET", "persistent/public/default/c/maxProducers") is None
+        schema = await scene("GET", "schemas/public/default/__change_events/schema")
+        assert (schema["version"], schema["type"]) == (0, "AVRO")
+
+
+async def test_what_is_no_event_does_no_harm(tmp_path: Path) -> None:
+    async with running(tmp_path) as scene:
+        await scene("PUT", "persistent/public/default/t")
+        await scene("POST", "persistent/public/default/t/maxProducers", 2)
+        client = await Client.connect(int(scene.server.broker_url.rpartition(":")[2]))
+        topic = "persistent://public/default/__change_events"
+        client.say(command("PRODUCER", "producer", topic=topic, producer_id=1, request_id=1, producer_name="x"))
+        assert (await client.answer()).type == pb.BaseCommand.PRODUCER_SUCCESS
+        for number, more in enumerate(({}, {"partition_key": "k"}, {"partition_key": "k", "schema_version": b"\x09"})):
+            metadata = pb.MessageMetadata(producer_name="x", sequence_id=number, publish_time=1, **more)  # type: ignore[arg-type]
+            send = pb.CommandSend(producer_id=1, sequence_id=number)
+            client.writer.write(send_frame(send, build_payload(metadata, b"no avro")))
+            assert (await client.answer()).type == pb.BaseCommand.SEND_RECEIPT
+    async with running(tmp_path) as scene:
+        assert await scene("GET", "persistent/public/default/t/maxProducers") == 2
+
+
+async def test_many_changes_at_once_are_all_kept(tmp_path: Path) -> None:
+    async with running(tmp_path) as scene:
+        await scene("PUT", "persistent/public/default/t")
+        paths = ("maxProducers", "maxConsumers", "maxMessageSize", "maxSubscriptionsPerTopic", "compactionThreshold")
+        await asyncio.gather(*(scene("POST", f"persistent/public/default/t/{path}", 5) for path in paths))
+        for path in paths:
+            assert await scene("GET", f"persistent/public/default/t/{path}") == 5
