@@ -25,7 +25,7 @@ from server.topics.publish_limiter import PublishLimiter
 from server.topics.send_checks import SendChecks
 from server.topics.settings import TopicSettings
 from server.topics.stats import ConsumerCounters, now_ms
-from server.topics.subscribe_limiter import ConsumerIdentity, SubscribeLimiter
+from server.topics.subscribe_limiter import CONSUMER_NAME_MAX, ConsumerIdentity, SubscribeLimiter
 from server.upkeep.inactivity import Use
 from storage.managed.errors import ManagedLedgerError
 
@@ -198,7 +198,7 @@ class BaseTopic(ABC):
         if limiter is None or limiter.rate != rate:
             limiter = self._subscribe_limiter = SubscribeLimiter(rate)
         host = cnx.remote_address.rpartition(":")[0]
-        identity = ConsumerIdentity(host, command.consumer_name, command.consumer_id)
+        identity = ConsumerIdentity(host, command.consumer_name[:CONSUMER_NAME_MAX], command.consumer_id)
         if not limiter.admit(identity, time.monotonic()):
             raise NotAllowed("Subscribe limited by subscribe rate limit per consumer.")
 

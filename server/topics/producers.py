@@ -16,7 +16,14 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from pulsar_proto.commands import producer_success_frame
-from pulsar_proto.errors import ProducerBusy, ProducerFenced, QuotaExceeded, ServiceNotReady, TopicTerminated
+from pulsar_proto.errors import (
+    NotAllowed,
+    ProducerBusy,
+    ProducerFenced,
+    QuotaExceeded,
+    ServiceNotReady,
+    TopicTerminated,
+)
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import EffectivePolicies
 from server.policies.values import PublishRate
@@ -37,6 +44,10 @@ log = logging.getLogger(__name__)
 
 TOPIC_EPOCH = "pulsar.topic.epoch"
 """Property of the managed ledger: a decimal number."""
+
+
+DEDUP_NAME_MAX = 1_024
+"""Characters of a producer's name where it is remembered after the producer has left."""
 
 
 class Owner(Protocol):
@@ -114,6 +125,8 @@ class TopicProducers:
         """Raises PulsarError: TopicTerminated, ServiceNotReady, QuotaExceeded (storage is down), ProducerBusy,
         ProducerFenced. WaitForExclusive returns when it is the producer's turn; the client was told to wait."""
         name = command.producer_name or self._new_name()
+        if self.dedup is not None and len(name) > DEDUP_NAME_MAX:
+            raise NotAllowed(f"Producer name of {len(name)} characters: deduplication takes at most {DEDUP_NAME_MAX}")
         producer = Producer(self, cnx, command, name, now_ms())
         await self._free_name(producer)
         limit = self._owner.policies.max_producers_per_topic

@@ -11,6 +11,9 @@ from server.policies.values import SubscribeRate
 CONSUMERS_MAX = 10_000
 """Consumers that are remembered; beyond it, those whose period is over are forgotten, and then all."""
 
+CONSUMER_NAME_MAX = 256
+"""Characters of its name that tell a consumer from others."""
+
 
 class ConsumerIdentity(NamedTuple):
     """What a client keeps while it tries again."""

@@ -3,6 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from pulsar_proto.errors import NotAllowed
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -288,3 +291,12 @@ async def test_what_a_policy_refuses_is_answered_in_turn_and_the_rest_is_stored(
     ]
     assert entries(scene) == 2
     assert scene.ledger.last_confirmed > EARLIEST
+
+
+@in_virtual_time
+async def test_a_name_that_is_too_long_to_be_remembered_is_refused() -> None:
+    scene = await deduplicating()
+    with pytest.raises(NotAllowed, match="1025 characters: deduplication takes at most 1024"):
+        await scene.producer(FakeConnection(), "n" * 1_025)
+    await scene.producer(FakeConnection(), "n" * 1_024)
+    await Scene().producer(FakeConnection(), "n" * 1_025)
