@@ -12,6 +12,7 @@ from server.config_file import parse_properties
 from server.config_keys import KEYS, PORT_OFF, snake_case
 from server.security.settings import SecuritySettings, TlsSettings
 from server.topics.settings import TopicSettings
+from server.upkeep.settings import UpkeepSettings
 from storage.bookie.config import BookieConfig
 from storage.ledger.config import LedgerConfig
 from storage.managed.config import ManagedLedgerConfig
@@ -22,6 +23,7 @@ SETTINGS = (
     SecuritySettings,
     TlsSettings,
     TopicSettings,
+    UpkeepSettings,
     ManagedLedgerConfig,
     BookieConfig,
     LedgerConfig,
@@ -255,6 +257,14 @@ def test_every_field_named_like_a_java_key_can_be_set() -> None:
         "striped_reads_max",
         "recovery_reads_max",
         "recovery_adds_max",
+        # Of the ledger client in other hands, and of topics, where policies say it:
+        "bookie_errors_max",
+        "bookie_quarantine_time_sec",
+        "enforce_min_num_racks_per_write_quorum",
+        "explicit_lac_interval_sec",
+        "message_ttl_seconds",
+        "min_num_racks_per_write_quorum",
+        "speculative_read_timeout_sec",
     }
 
 
