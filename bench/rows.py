@@ -38,6 +38,7 @@ class Row:
 LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, SIGKILL = "lifecycle", "batches", "tail", "catchup", "latency", "sigkill"
 BOOKIES = "bookies"
 SPARK = "spark"
+FEATURES = "features"
 THREE = "three bookies E3/Qw3/Qa2"
 OURS = "our client to three bookies"
 
@@ -93,6 +94,14 @@ ROWS = (
     Row("spark_stream_rate", SPARK, "Spark stream, batches of 200 k", "k rows/s", 100, None, more_is_better=True),
     Row("published_batch_rate", SPARK, "published connector, batched", "k rows/s", None, None, more_is_better=True),
     Row("published_single_rate", SPARK, "published connector, unbatched", "k rows/s", None, None, more_is_better=True),
+    Row("fan_out_cpu", FEATURES, "one topic to ten subscriptions", "CPU s/million", None, 2.2, goal_ratio=1.0),
+    Row("shared_cpu", FEATURES, "Shared, ten consumers", "CPU s/million", None, None, goal_ratio=1.0),
+    Row("key_shared_cpu", FEATURES, "Key_Shared, ten consumers", "CPU s/million", None, None, goal_ratio=1.0),
+    Row("topics_seconds", FEATURES, "1,000 producers on 1,000 topics created", "s", 10, 7.5),
+    Row("topic_memory", FEATURES, "a topic with producer and subscription", "KB", 30, 227),
+    Row("holes_memory", FEATURES, "200,000 messages, every second acknowledged", "MB more", 40, 498),
+    Row("holes_again", FEATURES, "of these, what comes again 2 s later after SIGKILL", "% of half", 100, None),
+    Row("delayed_memory", FEATURES, "a million delayed messages", "MB more", 50, None),
     Row("sigkill", SIGKILL, "SIGKILL rounds with nothing lost", "% of rounds", 100, None, more_is_better=True),
 )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.bookies import bookies
 from bench.driver import Outcome
 from bench.process_stats import cpu_seconds, memory_mb
-from bench.rows import BATCHES, BOOKIES, CATCH_UP, LATENCY, LIFECYCLE, SPARK, TAIL
+from bench.rows import BATCHES, BOOKIES, CATCH_UP, FEATURES, LATENCY, LIFECYCLE, SPARK, TAIL
 from bench.sizes import Figures, Scenario, Sizes
 from compat_tests import wire
 from compat_tests.harness import Product, Server, free_port
@@ -198,6 +198,13 @@ def spark(product: Product, sizes: Sizes) -> Figures:
     return measured(product, sizes)
 
 
+def features(product: Product, sizes: Sizes) -> Figures:
+    """Imported when it is run, as it builds on what stands here."""
+    from bench.features import features as measured
+
+    return measured(product, sizes)
+
+
 SCENARIOS: dict[str, Scenario] = {
     LIFECYCLE: lifecycle,
     BATCHES: batches,
@@ -206,4 +213,5 @@ SCENARIOS: dict[str, Scenario] = {
     LATENCY: latency,
     BOOKIES: bookies,
     SPARK: spark,
+    FEATURES: features,
 }

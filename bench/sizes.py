@@ -22,6 +22,10 @@ class Sizes:
     bookie_adds: int = 300_000
     bookies_adds: int = 200_000
     spark: int = 1_000_000
+    deliveries: int = 50_000
+    topics: int = 1000
+    holes: int = 200_000
+    delayed: int = 500_000
 
 
 QUICK = Sizes(
@@ -37,6 +41,10 @@ QUICK = Sizes(
     bookie_adds=60_000,
     bookies_adds=30_000,
     spark=200_000,
+    deliveries=10_000,
+    topics=200,
+    holes=20_000,
+    delayed=100_000,
 )
 
 Figures = dict[str, float]

@@ -170,7 +170,7 @@ class BookieApp:
         await self._open_storage(storage, uri)
         await self._listen(sock, WireLimits(packet_bytes_max=process.netty_max_frame_size_bytes))
         if http_sock is not None:
-            await self._listen_http(http_sock)
+            await self._listen_http(http_sock, metrics_only=not process.http_server_enabled)
         await self._register(process)
         self._start_looks(process)
         if process.auto_recovery_daemon_enabled:
@@ -193,9 +193,13 @@ class BookieApp:
         raise AssertionError("there is at least one")
 
     def _reserve_http_port(self, process: BookieServerConfig) -> socket.socket | None:
-        if not process.http_server_enabled:
+        """One for all pages, or for /metrics alone, or none."""
+        if process.http_server_enabled:
+            sock = reserve_port(process.http_server_host, process.http_server_port)
+        elif process.wants_metrics_port:
+            sock = reserve_port(process.prometheus_stats_http_address, process.prometheus_stats_http_port)
+        else:
             return None
-        sock = reserve_port(process.http_server_host, process.http_server_port)
         self._closing.callback(sock.close)
         self.http_port = sock.getsockname()[1]
         return sock
@@ -226,10 +230,10 @@ class BookieApp:
             raise port_in_use(self.identity.port) from error
         self._closing.push_async_callback(self.wire.close)
 
-    async def _listen_http(self, sock: socket.socket) -> None:
+    async def _listen_http(self, sock: socket.socket, *, metrics_only: bool) -> None:
         from server.bookie.http import BookieHttp  # aiohttp is tens of megabytes
 
-        http = BookieHttp(self)
+        http = BookieHttp(self, metrics_only=metrics_only)
         try:
             await http.start(sock)
         except OSError as error:
@@ -238,7 +242,7 @@ class BookieApp:
 
     async def _register(self, process: BookieServerConfig) -> None:
         """Raises StartError when an earlier session does not end, MetadataError."""
-        info = self.identity.service_info(self.http_port)
+        info = self.identity.service_info(self.http_port if process.http_server_enabled else None)
         registration = Registration(self.store, self.identity.bookie_id, info, self._wanted())
         self._registration = registration
         registration.start()

@@ -44,5 +44,19 @@ class BookieServerConfig:
     http_server_host: str = "0.0.0.0"
     http_server_port: int = 8080
     """0 picks a free port."""
+    enable_statistics: bool = True
+    stats_provider_class: str = ""
+    """PrometheusMetricsProvider opens a port with /metrics alone, unless the HTTP server, which has it too, is on."""
+    prometheus_stats_http_enable: bool = True
+    prometheus_stats_http_address: str = "0.0.0.0"
+    prometheus_stats_http_port: int = 8000
     netty_max_frame_size_bytes: int = 5 * 1024 * 1024 + 10_240
     """nettyMaxFrameSizeBytes: longest request. Apache's bookie 5 MiB; Pulsar's brokers need 10 KiB more."""
+
+    @property
+    def wants_metrics_port(self) -> bool:
+        """As PrometheusMetricsProvider.start of 4.17 decides."""
+        provider = self.stats_provider_class.endswith("PrometheusMetricsProvider")
+        return (
+            provider and self.enable_statistics and self.prometheus_stats_http_enable and not self.http_server_enabled
+        )

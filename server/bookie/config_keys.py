@@ -49,6 +49,11 @@ PROCESS = (
     _switch("httpServerEnabled"),
     _text("httpServerHost", _HOST, "a host name or address"),
     _whole("httpServerPort", 0, 65_535),
+    _switch("enableStatistics"),
+    _text("statsProviderClass", r"[\w.$]+", "the name of a class"),
+    _switch("prometheusStatsHttpEnable"),
+    _text("prometheusStatsHttpAddress", _HOST, "a host name or address"),
+    _whole("prometheusStatsHttpPort", 0, 65_535),
     _whole("nettyMaxFrameSizeBytes", 1024, MAX_FRAME_BYTES, "bytes"),
 )
 

@@ -47,23 +47,25 @@ class RunningBookie(Protocol):
 class BookieHttp:
     """`start` once on a bound socket, then `close` once."""
 
-    def __init__(self, running: RunningBookie) -> None:
+    def __init__(self, running: RunningBookie, *, metrics_only: bool = False) -> None:
         self._running = running
         self._collecting: asyncio.Task[None] | None = None
         app = web.Application()
-        app.add_routes(
-            [
-                web.get("/heartbeat", self._heartbeat),
-                web.get("/metrics", self._metrics),
-                web.get("/api/v1/bookie/state", self._state),
-                web.get("/api/v1/bookie/is_ready", self._is_ready),
-                web.get("/api/v1/bookie/info", self._info),
-                web.get("/api/v1/bookie/list_bookies", self._list_bookies),
-                web.get("/api/v1/bookie/gc", self._gc),
-                web.put("/api/v1/bookie/gc", self._trigger_gc),
-            ]
-        )
+        app.add_routes([web.get("/metrics", self._metrics)])
+        if not metrics_only:
+            app.add_routes(self._routes())
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS)
+
+    def _routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/heartbeat", self._heartbeat),
+            web.get("/api/v1/bookie/state", self._state),
+            web.get("/api/v1/bookie/is_ready", self._is_ready),
+            web.get("/api/v1/bookie/info", self._info),
+            web.get("/api/v1/bookie/list_bookies", self._list_bookies),
+            web.get("/api/v1/bookie/gc", self._gc),
+            web.put("/api/v1/bookie/gc", self._trigger_gc),
+        ]
 
     async def start(self, sock: socket.socket) -> None:
         """Raises OSError."""

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 FILE_NAME = "VERSION"
 LOCK_NAME = "LOCK"
 _FORMAT = 5
+_OF_THE_FILE_SYSTEM = ("lost+found",)
+"""A folder may be the root of a volume."""
 _LINE = re.compile(r'\s*(\w+)\s*:\s*"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPES = {"\\": "\\", '"': '"', "'": "'", "t": "\t", "n": "\n", "r": "\r"}
 
@@ -73,7 +75,7 @@ def _content(directory: str) -> list[str]:
     """What a folder holds besides what `claim` puts there."""
     if not os.path.isdir(directory):
         return []
-    return sorted(set(os.listdir(directory)) - {LOCK_NAME, FILE_NAME, FILE_NAME + ".new"})
+    return sorted(set(os.listdir(directory)) - {LOCK_NAME, FILE_NAME, FILE_NAME + ".new", *_OF_THE_FILE_SYSTEM})
 
 
 def _quoted(text: str) -> str:
@@ -198,7 +200,7 @@ class BookieDirectories:
             before = present.get(directory)
             if before == self.cookie:
                 continue
-            if before is not None:
+            if before is not None and not set(before.ledger_directories) <= set(self.ledgers):
                 log.info("%s was moved here from %s", directory, ", ".join(before.ledger_directories))
             replace_file(os.path.join(directory, FILE_NAME), self.cookie.format())
             sync_directory(os.path.dirname(directory))

@@ -264,6 +264,20 @@ async def test_the_http_port_is_registered_too(cluster: Cluster) -> None:
         writer.close()
 
 
+async def test_pulsars_metrics_provider_opens_a_port_for_metrics_alone(cluster: Cluster) -> None:
+    provider = "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider"
+    address = {"prometheusStatsHttpAddress": "127.0.0.1", "prometheusStatsHttpPort": "0"}
+    async with cluster.started(statsProviderClass=provider, **address) as app:
+        record = await cluster.store.get(paths.bookie_path("b1"))
+        assert record is not None
+        assert len(pb.BookieServiceInfoFormat.FromString(record.value).endpoints) == 1
+        for path, status in ((b"/metrics", b" 200 "), (b"/api/v1/bookie/gc", b" 404 ")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", app.http_port)
+            writer.write(b"GET " + path + b" HTTP/1.0\r\n\r\n")
+            assert status in await reader.readline()
+            writer.close()
+
+
 async def test_deleted_ledgers_go_and_listed_ones_stay(cluster: Cluster) -> None:
     async with cluster.started() as app:
         for ledger_id in (1, 2):

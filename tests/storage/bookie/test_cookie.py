@@ -43,6 +43,12 @@ def test_a_damaged_cookie_is_refused(text: str) -> None:
         parse_cookie(text.encode("latin-1"))
 
 
+def test_a_folder_may_be_the_root_of_a_volume(tmp_path: Path) -> None:
+    (tmp_path / "ledgers" / "lost+found").mkdir(parents=True)
+    assert claim_and_release(tmp_path)
+    assert not claim_and_release(tmp_path)
+
+
 def test_new_folders_are_made_and_recognised_again(tmp_path: Path) -> None:
     assert claim_and_release(tmp_path)
     assert not claim_and_release(tmp_path)

@@ -1,0 +1,53 @@
+"""The features' scenario: fan-out, many consumers, many topics, holes in what is acknowledged, delayed messages."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from bench.scenarios import LOAD_TIMEOUT_SECONDS, NAMESPACE, new_server
+from bench.sizes import Figures, Sizes
+from compat_tests.harness import Product, Server
+
+HOLES_SETTLE_SECONDS = {False: 2.0, True: 60.0}
+"""What a server may take to put holes on disk, ours and a peer's (peers.md 4: 43.5 s)."""
+
+
+def features(product: Product, sizes: Sizes) -> Figures:
+    figures: Figures = {}
+    with new_server(product) as server:
+        server.start()
+        for key, mode in (("fan_out", "fan-out"), ("shared", "shared"), ("key_shared", "key-shared")):
+            if product.is_peer:
+                run(server, mode, f"warm-{mode}", sizes.deliveries)
+            outcome = run(server, mode, mode, sizes.deliveries)
+            figures[f"{key}_cpu"] = outcome["server_cpu_seconds"] / outcome["messages"] * 1e6
+    with new_server(product) as server:
+        server.start()
+        created = run(server, "topics", "many", sizes.topics)
+        figures["topics_seconds"], figures["topic_memory"] = created["seconds"], created["kilobytes"]
+    with new_server(product) as server:
+        server.start()
+        figures["delayed_memory"] = run(server, "delayed", "delayed", sizes.delayed)["megabytes"]
+    figures |= holes(product, sizes)
+    return figures
+
+
+def holes(product: Product, sizes: Sizes) -> Figures:
+    with new_server(product) as server:
+        server.start()
+        settle = str(HOLES_SETTLE_SECONDS[product.is_peer])
+        grown = run(server, "holes", "holes", sizes.holes, "--settle-seconds", settle)["megabytes"]
+        server.kill()
+        server.start()
+        again = run(server, "left-over", "holes", sizes.holes)["messages"]
+    return {"holes_memory": grown, "holes_again": again * 200 / sizes.holes}
+
+
+def run(server: Server, mode: str, topic: str, messages: int, *more: str) -> dict[str, Any]:
+    place = ["--url", server.broker_url, "--web-url", server.web_url, "--server-pid", str(server.pid)]
+    what = ["--topic", f"{NAMESPACE}/{topic}", "--messages", str(messages)]
+    command = [sys.executable, "-m", "bench.official_features", mode, *place, *what, *more]
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=LOAD_TIMEOUT_SECONDS, check=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result

@@ -1,0 +1,180 @@
+"""Loads of the broker's features with the official client, as a process of its own; prints one JSON object.
+
+Rates are partly the client's; the server's CPU is not, so that is what counts.
+"""
+
+import argparse
+import json
+import os
+import signal
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import asdict
+
+import pulsar
+
+from bench.driver import Outcome, Stopwatch
+from bench.process_stats import memory_mb
+
+RECEIVE_TIMEOUT_MS = 30_000
+ACK_EVERY = 200
+KEYS = 1000
+CONSUMERS = 10
+BODY = bytes(1024)
+
+
+def fan_out(client: pulsar.Client, at: argparse.Namespace) -> Outcome:
+    """One topic, ten subscriptions, each with its consumer."""
+    consumers = [client.subscribe(at.topic, f"fan-{number}") for number in range(CONSUMERS)]
+    producer = client.create_producer(at.topic, batching_enabled=True, block_if_queue_full=True)
+
+    def consume(consumer: pulsar.Consumer) -> None:
+        for index in range(1, at.messages + 1):
+            message = consumer.receive(RECEIVE_TIMEOUT_MS)
+            if index % ACK_EVERY == 0:
+                consumer.acknowledge_cumulative(message)
+
+    return _consumed(at, producer, [lambda each=each: consume(each) for each in consumers], at.messages * CONSUMERS)
+
+
+def shared(client: pulsar.Client, at: argparse.Namespace, kind: pulsar.ConsumerType) -> Outcome:
+    """One subscription, ten consumers, every message acknowledged by itself, unbatched."""
+    consumers = [client.subscribe(at.topic, "shared", consumer_type=kind) for _ in range(CONSUMERS)]
+    producer = client.create_producer(at.topic, batching_enabled=False, block_if_queue_full=True)
+    left = threading.Semaphore(at.messages)
+    finished = threading.Event()
+
+    def consume(consumer: pulsar.Consumer) -> None:
+        while not finished.is_set():
+            try:
+                message = consumer.receive(200)
+            except pulsar.Timeout:
+                continue
+            consumer.acknowledge(message)
+            left.acquire()
+            if not left._value:
+                finished.set()
+
+    return _consumed(at, producer, [lambda each=each: consume(each) for each in consumers], at.messages)
+
+
+def _consumed(
+    at: argparse.Namespace, producer: pulsar.Producer, consumers: list[Callable[[], None]], deliveries: int
+) -> Outcome:
+    watch = Stopwatch(at.server_pid)
+    threads = [threading.Thread(target=consume, daemon=True) for consume in consumers]
+    for thread in threads:
+        thread.start()
+    for number in range(at.messages):
+        producer.send_async(BODY, _ignored, partition_key=str(number % KEYS))
+    producer.flush()
+    for thread in threads:
+        thread.join(120)
+    return watch.outcome(deliveries)
+
+
+def _ignored(result: pulsar.Result, _: object) -> None:
+    assert result == pulsar.Result.Ok, result
+
+
+def topics(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
+    """Producers and subscriptions on as many topics: seconds to create the producers, memory for each topic."""
+    before = memory_mb(at.server_pid)
+    began = time.perf_counter()
+    for number in range(at.messages):
+        client.create_producer(f"{at.topic}-{number}")
+    seconds = time.perf_counter() - began
+    for number in range(at.messages):
+        client.subscribe(f"{at.topic}-{number}", "one")
+    return {"seconds": seconds, "kilobytes": (memory_mb(at.server_pid) - before) * 1000 / at.messages}
+
+
+def holes(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
+    """Every second message acknowledged: memory, and seconds until the holes are on disk. Then kills the server."""
+    consumer = client.subscribe(at.topic, "holes", consumer_type=pulsar.ConsumerType.Shared, receiver_queue_size=5000)
+    producer = client.create_producer(at.topic, batching_enabled=False, block_if_queue_full=True)
+    for _ in range(at.messages):
+        producer.send_async(b"0123456789", _ignored)
+    producer.flush()
+    before = memory_mb(at.server_pid)
+    for number in range(at.messages):
+        message = consumer.receive(RECEIVE_TIMEOUT_MS)
+        if number % 2 == 0:
+            consumer.acknowledge(message)
+    time.sleep(at.settle_seconds)
+    grown = memory_mb(at.server_pid) - before
+    os.kill(at.server_pid, signal.SIGKILL)
+    return {"megabytes": grown}
+
+
+def left_over(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
+    """How many messages come (again), until none does."""
+    consumer = client.subscribe(at.topic, "holes", consumer_type=pulsar.ConsumerType.Shared)
+    count = 0
+    while True:
+        try:
+            consumer.acknowledge(consumer.receive(3000 if count else RECEIVE_TIMEOUT_MS))
+        except pulsar.Timeout:
+            return {"messages": count}
+        count += 1
+
+
+def delayed(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
+    """Messages that wait for an hour on a Shared subscription: megabytes for a million of them."""
+    consumer = client.subscribe(at.topic, "delayed", consumer_type=pulsar.ConsumerType.Shared)
+    producer = client.create_producer(at.topic, batching_enabled=False, block_if_queue_full=True)
+    producer.send(b"warm")
+    consumer.acknowledge(consumer.receive(RECEIVE_TIMEOUT_MS))
+    before = memory_mb(at.server_pid)
+    due = int(time.time() * 1000) + 3_600_000
+    for number in range(at.messages):
+        producer.send_async(b"0123456789", _ignored, deliver_at=due + number)
+    producer.flush()
+    _until_delayed(at)
+    return {"megabytes": (memory_mb(at.server_pid) - before) * 1e6 / at.messages}
+
+
+def _until_delayed(at: argparse.Namespace) -> None:
+    """The dispatcher has looked at all of them."""
+    name = at.topic.removeprefix("persistent://")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with urllib.request.urlopen(f"{at.web_url}/admin/v2/persistent/{name}/stats", timeout=10) as answer:
+            stats = json.load(answer)
+        if stats["subscriptions"]["delayed"]["msgDelayed"] >= at.messages:
+            return
+        time.sleep(0.2)
+    raise SystemExit("the messages were not taken for delayed")
+
+
+MODES: dict[str, Callable[[pulsar.Client, argparse.Namespace], Outcome | dict[str, float]]] = {
+    "fan-out": fan_out,
+    "shared": lambda client, at: shared(client, at, pulsar.ConsumerType.Shared),
+    "key-shared": lambda client, at: shared(client, at, pulsar.ConsumerType.KeyShared),
+    "topics": topics,
+    "holes": holes,
+    "left-over": left_over,
+    "delayed": delayed,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.official_features", description=__doc__)
+    parser.add_argument("mode", choices=list(MODES))
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--web-url", default="")
+    parser.add_argument("--server-pid", type=int, required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--messages", type=int, required=True)
+    parser.add_argument("--settle-seconds", type=float, default=2.0)
+    at = parser.parse_args()
+    client = pulsar.Client(at.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    result = MODES[at.mode](client, at)
+    print(json.dumps(asdict(result) if isinstance(result, Outcome) else result), flush=True)
+    os._exit(0)  # closing a thousand topics, or those of a server that was killed, measures nothing
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
