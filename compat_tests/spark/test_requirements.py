@@ -1,0 +1,243 @@
+"""What the Spark connectors ask of a broker, command by command (facts: spark.md, section 8; protocol 21 and REST).
+
+The newer connectors (Java client 4.0.5) cannot run here; these are the exchanges that 22 of their scenarios were seen
+to make. The older one (client 2.4.2) works over REST where the newer ones use the binary protocol.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote
+
+import pulsar
+import pytest
+
+from compat_tests import wire
+from compat_tests.harness import Server
+from compat_tests.wire import Field, Message, WireClient, blob, decode, number
+
+PARTITIONED_METADATA, PARTITIONED_METADATA_RESPONSE, GET_LAST_MESSAGE_ID_RESPONSE = 21, 22, 30
+GET_TOPICS, GET_TOPICS_RESPONSE, GET_SCHEMA, GET_SCHEMA_RESPONSE = 32, 33, 34, 35
+AUTO_CONSUME, STRING = 21, 1
+NONE = 2**64 - 1
+"""-1 in a field of 64 bits."""
+MAX = 2**63 - 1
+QUEUE = 1000
+TOPIC_NOT_FOUND = 11
+
+Id = tuple[int, int]
+
+
+@pytest.fixture
+def cnx(server: Server) -> Any:
+    with WireClient(server.broker_port) as connection:
+        yield connection
+
+
+def durable(cnx: WireClient, topic: str, subscription: str, consumer_id: int = 1) -> None:
+    """The driver's cursor consumer: Exclusive, durable, Earliest, with an AutoConsume schema."""
+    schema: list[Field] = [(1, ""), (3, b""), (4, AUTO_CONSUME)]
+    fields: list[Field] = [(1, topic), (2, subscription), (3, 0), (4, consumer_id), (5, 7), (8, 1), (12, schema)]
+    cnx.send(wire.SUBSCRIBE, [*fields, (13, 1), (15, 1)])
+    cnx.expect(wire.SUCCESS)
+    cnx.send(wire.FLOW, [(1, consumer_id), (2, QUEUE)])
+
+
+def reader(cnx: WireClient, topic: str, start: Id, batch_index: int = NONE, schema: bool = False) -> None:
+    """An executor's reader: Exclusive, not durable, from an id."""
+    message_id: list[Field] = [(1, start[0]), (2, start[1]), (4, batch_index)]
+    fields: list[Field] = [(1, topic), (2, "spark-reader-0123456789"), (3, 0), (4, 2), (5, 8), (8, 0), (9, message_id)]
+    if schema:
+        fields.append((12, [(1, "String"), (3, b""), (4, STRING)]))
+    cnx.send(wire.SUBSCRIBE, [*fields, (13, 0), (15, 1)])
+    cnx.expect(wire.SUCCESS)
+    cnx.send(wire.FLOW, [(1, 2), (2, QUEUE)])
+
+
+def pushed(cnx: WireClient, count: int) -> list[Id]:
+    return [id_of(decode(blob(cnx.expect(wire.MESSAGE), 2))) for _ in range(count)]
+
+
+def id_of(message_id: Message) -> Id:
+    return number(message_id, 1), number(message_id, 2)
+
+
+def last_message_id(cnx: WireClient, consumer_id: int) -> tuple[Message, Message]:
+    """(last message, mark-delete position)."""
+    cnx.send(wire.GET_LAST_MESSAGE_ID, [(1, consumer_id), (2, 9)])
+    while True:
+        kind, answer, _ = cnx.receive()
+        if kind != wire.MESSAGE:
+            assert kind == GET_LAST_MESSAGE_ID_RESPONSE, answer
+            return decode(blob(answer, 1)), decode(blob(answer, 3))
+
+
+def produce(client: pulsar.Client, topic: str, count: int, **options: Any) -> list[Id]:
+    producer = client.create_producer(topic, **options)
+    ids = [producer.send(b"%d" % index) for index in range(count)]
+    producer.close()
+    return [(each.ledger_id(), each.entry_id()) for each in ids]
+
+
+def test_partitions_of_a_partition_are_none(cnx: WireClient, client: pulsar.Client, topic: str) -> None:
+    for name, create in ((topic, 1), (f"{topic}-partition-0", 1)):
+        cnx.send(PARTITIONED_METADATA, [(1, name), (2, 5), (6, create)])
+        answer = cnx.expect(PARTITIONED_METADATA_RESPONSE)
+        assert (number(answer, 1), number(answer, 3)) == (0, 0)
+    cnx.send(PARTITIONED_METADATA, [(1, f"{topic}-missing"), (2, 6), (6, 0)])
+    refused = cnx.expect(PARTITIONED_METADATA_RESPONSE)
+    assert (number(refused, 3), number(refused, 4)) == (1, TOPIC_NOT_FOUND)
+
+
+def test_the_drivers_subscription_has_a_name_full_of_slashes_and_registers_no_schema(
+    cnx: WireClient, client: pulsar.Client, topic: str
+) -> None:
+    produce(client, topic, 1)
+    durable(cnx, topic, f"spark-pulsar-0-{topic}")
+    pushed(cnx, 1)
+    cnx.send(GET_SCHEMA, [(1, 11), (2, topic)])
+    assert number(cnx.expect(GET_SCHEMA_RESPONSE), 2, -1) == TOPIC_NOT_FOUND
+    cnx.send(wire.UNSUBSCRIBE, [(1, 1), (2, 12), (3, 0)])
+    assert number(cnx.expect(wire.SUCCESS), 1) == 12
+
+
+def test_the_last_message_of_an_empty_topic_and_of_a_batched_tail(
+    cnx: WireClient, client: pulsar.Client, topic: str
+) -> None:
+    durable(cnx, topic, "s")
+    last, _ = last_message_id(cnx, 1)
+    assert id_of(last) == (NONE, NONE)
+    (first,) = produce(client, topic, 1, batching_enabled=False)
+    last, mark_delete = last_message_id(cnx, 1)
+    assert id_of(last) == first
+    assert number(last, 4, NONE) == NONE
+    assert number(mark_delete, 2) == NONE
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
+    for index in range(5):
+        producer.send_async(b"%d" % index, None)
+    producer.flush()
+    last, _ = last_message_id(cnx, 1)
+    assert (number(last, 2), number(last, 4)) == (first[1] + 1, 4)
+
+
+@pytest.mark.parametrize("place", ["earliest", "latest", "id", "time"])
+def test_seek_closes_the_consumer_before_it_succeeds(
+    cnx: WireClient, client: pulsar.Client, topic: str, place: str
+) -> None:
+    """And the connection goes on with LOOKUP, the same consumer id, and FLOW."""
+    ids = produce(client, topic, 4, batching_enabled=False)
+    durable(cnx, topic, "s")
+    assert pushed(cnx, 4) == ids
+    targets: dict[str, tuple[Field, list[Id]]] = {
+        "earliest": ((3, [(1, NONE), (2, NONE)]), ids),
+        "latest": ((3, [(1, MAX), (2, MAX)]), []),
+        "id": ((3, [(1, ids[2][0]), (2, ids[2][1])]), ids[2:]),
+        "time": ((4, 1), ids),
+    }
+    field, expected = targets[place]
+    cnx.send(wire.SEEK, [(1, 1), (2, 21), field])
+    closed = cnx.expect(wire.CLOSE_CONSUMER)
+    assert (number(closed, 1), number(closed, 2)) == (1, NONE)
+    assert number(cnx.expect(wire.SUCCESS), 1) == 21
+    cnx.send(wire.LOOKUP, [(1, topic), (2, 22), (3, 0)])
+    cnx.expect(wire.LOOKUP_RESPONSE)
+    durable(cnx, topic, "s")
+    assert pushed(cnx, len(expected)) == expected
+
+
+def test_a_reader_gets_the_entry_that_it_starts_with_first(cnx: WireClient, client: pulsar.Client, topic: str) -> None:
+    ids = produce(client, topic, 4, batching_enabled=False)
+    reader(cnx, topic, ids[1])
+    assert pushed(cnx, 3) == ids[1:]
+    cnx.send(wire.ACK, [(1, 2), (2, 1), (3, [(1, ids[3][0]), (2, ids[3][1])])])
+    cnx.send(wire.CLOSE_CONSUMER, [(1, 2), (2, 31)])
+    assert number(cnx.expect(wire.SUCCESS), 1) == 31
+
+
+@pytest.mark.parametrize("start", [(NONE, NONE), None], ids=["-1:-1", "ledger:-1"])
+def test_a_reader_from_before_a_ledger_acknowledges_entry_minus_one(
+    cnx: WireClient, client: pulsar.Client, topic: str, start: Id | None
+) -> None:
+    ids = produce(client, topic, 3, batching_enabled=False)
+    before = start or (ids[0][0], NONE)
+    reader(cnx, topic, before)
+    assert pushed(cnx, 3) == ids
+    cnx.send(wire.ACK, [(1, 2), (2, 1), (3, [(1, before[0]), (2, before[1])])])
+    cnx.send(wire.CLOSE_CONSUMER, [(1, 2), (2, 32)])
+    assert number(cnx.expect(wire.SUCCESS), 1) == 32
+
+
+def test_a_producer_without_count_and_a_connection_that_just_ends(
+    cnx: WireClient, server: Server, client: pulsar.Client, topic: str
+) -> None:
+    """Single SENDs leave out num_messages; the older client never closes its producers."""
+    name = cnx.open_producer(topic)
+    data = wire.payload(wire.message_metadata(name, 0), b"alone")
+    cnx.send(wire.SEND, [(1, 1), (2, 0)], data)
+    cnx.expect(wire.SEND_RECEIPT)
+    cnx.close()
+    with WireClient(server.broker_port) as second:
+        second.open_producer(topic)
+
+
+def test_topics_of_a_namespace_by_a_raw_pattern(cnx: WireClient, client: pulsar.Client, topic: str) -> None:
+    produce(client, topic, 1)
+    pattern = "persistent://public/default/test_topics_.*"  # above 50 characters a broker leaves it to the client
+    fields: list[Field] = [(1, 41), (2, "public/default"), (3, 2), (4, pattern), (5, "")]
+    cnx.send(GET_TOPICS, fields)
+    answer = cnx.expect(GET_TOPICS_RESPONSE)
+    assert [str(bytes(each), "utf-8") for each in answer[2] if isinstance(each, bytes)] == [topic]
+    assert number(answer, 5, 1) == 1
+
+
+def call(server: Server, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{server.web_url}/admin/v2/{path}", data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            content = answer.read()
+            return answer.status, json.loads(content) if content else None
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code, None
+
+
+def test_every_rest_call_of_the_connectors(server: Server, client: pulsar.Client, topic: str) -> None:
+    local = topic.rpartition("/")[2]
+    path = f"persistent/public/default/{local}"
+    assert call(server, "GET", f"{path}-missing/internalStats?metadata=false")[0] == 404
+    assert call(server, "GET", f"schemas/public/default/{local}/schema")[0] == 404
+    ids = produce(client, topic, 3, batching_enabled=False)
+    assert call(server, "GET", f"{path}/partitions")[1]["partitions"] == 0
+    last = call(server, "GET", f"{path}/lastMessageId")[1]
+    assert (last["ledgerId"], last["entryId"]) == ids[2]
+    stats = call(server, "GET", f"{path}/internalStats?metadata=false")[1]
+    assert stats["currentLedgerEntries"] == 3
+    assert stats["currentLedgerSize"] > 3 * 30
+    assert [ledger["ledgerId"] for ledger in stats["ledgers"]] == [ids[0][0]]
+    for domain in ("persistent", "non-persistent"):
+        for tail in ("", "/partitioned"):
+            assert call(server, "GET", f"{domain}/public/default{tail}")[0] == 200
+    schema = {"type": "STRING", "schema": "", "properties": {}}
+    assert call(server, "POST", f"schemas/public/default/{local}/schema", schema)[0] in (200, 204)
+    assert call(server, "GET", f"schemas/public/default/{local}/schema")[1]["type"] == "STRING"
+
+
+def test_the_older_connectors_subscription_comes_with_a_name_encoded_twice(
+    server: Server, client: pulsar.Client, topic: str
+) -> None:
+    ids = produce(client, topic, 3, batching_enabled=False)
+    name = quote(f"spar-pulsar-0-{topic}", safe="")
+    path = f"persistent/public/default/{topic.rpartition('/')[2]}"
+    one = f"{path}/subscription/{quote(name, safe='')}"
+    start = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
+    assert call(server, "PUT", one, start)[0] in (200, 204)
+    assert call(server, "GET", f"{path}/subscriptions")[1] == [name]
+    for target in (start, {"ledgerId": ids[2][0], "entryId": ids[2][1], "partitionIndex": -1}):
+        assert call(server, "POST", f"{one}/resetcursor", target)[0] in (200, 204)
+    backlog = call(server, "GET", f"{path}/stats")[1]["subscriptions"][name]["msgBacklog"]
+    assert backlog <= 1
+    assert call(server, "DELETE", one)[0] in (200, 204)
+    assert call(server, "GET", f"{path}/subscriptions")[1] == []
