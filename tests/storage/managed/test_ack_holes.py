@@ -1,0 +1,35 @@
+"""Holes of an acknowledgement state, against a look at every entry."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from pulsar_proto.ids import LATEST, Position
+from storage.managed import ack_holes
+from storage.managed.ack_state import AckState
+from storage.managed.ledger_list import LedgerInfo, LedgerList
+
+SIZES = {2: 5, 3: 1, 5: 7, 8: 4}
+LEDGERS = LedgerList(LedgerInfo(ledger_id, entries, 1, 1) for ledger_id, entries in SIZES.items())
+ALL = [(ledger_id, entry_id) for ledger_id, entries in SIZES.items() for entry_id in range(entries)]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.sets(st.sampled_from(ALL)), st.sampled_from([*ALL, (9, 0), tuple(LATEST)]))
+def test_a_hole_is_what_is_not_acknowledged_before_something_that_is(
+    acked: set[tuple[int, int]], before: tuple[int, int]
+) -> None:
+    acks = AckState(LEDGERS, Position(2, -1))
+    acks.ack([(*each, None) for each in sorted(acked)])
+    beyond = [each for each in acked if each > acks.mark_delete]
+    expected = [each for each in ALL if each not in acked and each < before and any(each < other for other in beyond)]
+    holes = list(ack_holes.holes(acks, LEDGERS, Position(*before)))
+    assert [(ledger_id, entry_id) for ledger_id, entries in holes for entry_id in entries] == expected
+    assert all(entries for _, entries in holes)
+    ranges = [each for ledger_id, entries in holes for each in ack_holes.ranges_of(ledger_id, entries)]
+    assert [(each.ledger_id, entry) for each in ranges for entry in range(each.first, each.last + 1)] == expected
+    assert ack_holes.last_acked(acks) == (max(beyond) if beyond else None)
+    for ledger_id, entries_count in SIZES.items():
+        some = BitMap(range(0, entries_count, 2))
+        left = sum(1 for entry_id in some if (ledger_id, entry_id) not in acked)
+        assert acks.unacked_among(ledger_id, some) == left
