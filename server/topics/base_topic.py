@@ -155,16 +155,37 @@ class BaseTopic(ABC):
     # --- producers and consumers -------------------------------------------------------------------------------------
 
     async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
-        """Raises PulsarError. For WaitForExclusive the first, "not ready" answer is written here."""
+        """Facts 4.1, in its order. Raises PulsarError. For WaitForExclusive the first, "not ready" answer is written
+        here."""
+        self.check_takes_producers()
         if self.policies.encryption_required and not command.encrypted:
             raise MetadataFault(f"Encryption is required in {self.name.full}")
         schema_version = b""
         if self.schemas is not None:
             schema = command.schema if command.HasField("schema") else None
             schema_version = await self.schemas.admit_producer(self, schema)
+        await self._make_initial_subscription(command.initial_subscription_name)
         producer = await self.publishing.add(cnx, command)
         producer.schema_version = schema_version
         return producer
+
+    @abstractmethod
+    def check_takes_producers(self) -> None:
+        """Raises QuotaExceededHold, QuotaExceeded."""
+
+    async def _make_initial_subscription(self, name: str) -> None:
+        """PIP-124: a dead letter topic must not lose what comes before its first consumer."""
+        if not name or name in self.all_subscriptions:
+            return
+        if not self.policies.allow_auto_subscription_creation:
+            raise NotAllowed(
+                "Could not create the initial subscription due to the auto subscription creation is not allowed."
+            )
+        await self.make_subscription(name)
+
+    @abstractmethod
+    async def make_subscription(self, name: str) -> None:
+        """A durable one, from the first message on. Raises PulsarError."""
 
     async def admit_schema_of(self, command: pb.CommandSubscribe) -> None:
         """Before a subscription is made. Raises PulsarError."""

@@ -31,7 +31,6 @@ from server.topics.hole_filler import HoleFiller
 from server.topics.ledger_config import ledger_config
 from server.topics.messages import Messages, MessagesMemo, messages_of
 from server.topics.metrics_of import Samples, topic_metrics
-from server.topics.producer import Producer
 from server.topics.producers import TopicProducers
 from server.topics.quota_gate import QuotaGate
 from server.topics.settings import TopicSettings
@@ -143,18 +142,11 @@ class Topic(BaseTopic):
 
     # --- producers and consumers -------------------------------------------------------------------------------------
 
-    async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
-        """Raises PulsarError. For WaitForExclusive the first, "not ready" answer is written here."""
+    def check_takes_producers(self) -> None:
         self.quota.check()
-        initial = command.initial_subscription_name
-        if initial and initial not in self.subscriptions:
-            # PIP-124: a dead letter topic must not lose what comes before its first consumer.
-            if not self.policies.allow_auto_subscription_creation:
-                raise NotAllowed(
-                    "Could not create the initial subscription due to the auto subscription creation is not allowed."
-                )
-            await self.create_subscription(initial, EARLIEST)
-        return await super().add_producer(cnx, command)
+
+    async def make_subscription(self, name: str) -> None:
+        await self.create_subscription(name, EARLIEST)
 
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
         """Raises PulsarError."""

@@ -126,6 +126,12 @@ class NonPersistentTopic(BaseTopic):
         properties = {pair.key: pair.value for pair in command.subscription_properties}
         return self.add_subscription(command.subscription, durable=command.durable, properties=properties)
 
+    def check_takes_producers(self) -> None:
+        """There is no backlog that could be too large."""
+
+    async def make_subscription(self, name: str) -> None:
+        self.add_subscription(name)
+
     def add_subscription(
         self, name: str, *, durable: bool = True, properties: dict[str, str] | None = None
     ) -> NonPersistentSubscription:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.errors import NotAllowed
+from pulsar_proto.errors import MetadataFault, NotAllowed
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -300,3 +300,13 @@ async def test_a_name_that_is_too_long_to_be_remembered_is_refused() -> None:
         await scene.producer(FakeConnection(), "n" * 1_025)
     await scene.producer(FakeConnection(), "n" * 1_024)
     await Scene().producer(FakeConnection(), "n" * 1_025)
+
+
+@in_virtual_time
+async def test_a_producer_that_is_refused_leaves_no_subscription_behind() -> None:
+    scene = Scene(encryption_require_on_producer=True)
+    with pytest.raises(MetadataFault, match="Encryption is required in persistent://public/default/t"):
+        await scene.producer(FakeConnection(), "p", initial_subscription_name="s")
+    assert scene.topic.subscriptions == {}
+    await scene.producer(FakeConnection(), "p", initial_subscription_name="s", encrypted=True)
+    assert list(scene.topic.subscriptions) == ["s"]
