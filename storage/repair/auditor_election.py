@@ -10,6 +10,7 @@ from metadata.store import MetadataStore
 from pulsar_proto import underreplication_record as records
 from storage.repair.changes import Changes
 from storage.repair.election import Standing, leader_of, place_in_line
+from storage.repair.undo import created_or_undone
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +52,14 @@ class AuditorElection:
     async def _stand(self) -> None:
         """From one look at the line to the next."""
         if self._vote is None:
-            created = await self._store.create(
+            create = self._store.create(
                 records.VOTE_PREFIX,
                 records.vote_value(self._bookie_id),
                 ephemeral=True,
                 sequential=True,
                 make_parents=True,
             )
+            created = await created_or_undone(create, self._store.delete)
             self._vote = created.path.rpartition("/")[2]
         place = place_in_line(await self._store.children(records.ELECTION), self._vote)
         if place.standing is Standing.GONE:
@@ -83,10 +85,11 @@ class AuditorElection:
         leading = asyncio.ensure_future(self._lead())
         try:
             while not leading.done() and await self._store.exists(path) is not None:
-                seen = changes.count
-                changed = asyncio.ensure_future(changes.after(seen))
-                await asyncio.wait((leading, changed), return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
+                changed = asyncio.ensure_future(changes.after(changes.count))
+                try:
+                    await asyncio.wait((leading, changed), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
             if leading.done():
                 await leading
         finally:

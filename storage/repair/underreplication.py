@@ -13,6 +13,7 @@ from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoN
 from metadata.store import CancelWatch, MetadataStore, WatchCallback
 from pulsar_proto import underreplication_record as records
 from pulsar_proto.underreplication_record import Mark
+from storage.repair.undo import created_or_undone
 
 ATTEMPTS_MAX = 100
 """Compare-and-set rounds lost in a row on one mark."""
@@ -129,10 +130,11 @@ class Underreplication:
         stat = await self._store.exists(records.mark_path(ledger_id))
         if stat is None:
             return None
+        create = self._store.create(
+            records.lock_path(ledger_id), records.lock_value(holder), ephemeral=True, make_parents=True
+        )
         try:
-            await self._store.create(
-                records.lock_path(ledger_id), records.lock_value(holder), ephemeral=True, make_parents=True
-            )
+            await created_or_undone(create, self._store.delete)
         except NodeExistsError:
             return None
         return Locked(ledger_id, stat.version)

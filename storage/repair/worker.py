@@ -46,6 +46,7 @@ class ReplicationWorker:
         self._changes = Changes()
         self._failures: dict[int, int] = {}
         self._held: set[asyncio.Task[None]] = set()
+        self._locked: dict[int, Locked] = {}
         self._session_is_over = False
         self.healed = 0
         """Ledgers whose marks were taken away."""
@@ -66,6 +67,7 @@ class ReplicationWorker:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*(self._released(locked) for locked in list(self._locked.values())))
 
     async def _work(self) -> None:
         pause = self._config.rw_rereplicate_backoff_ms / 1000
@@ -88,7 +90,8 @@ class ReplicationWorker:
         return await self._book.lock_any(self._holder, self._cluster.rng)
 
     async def _take(self, locked: Locked) -> None:
-        """Heals once; what is not done then goes on beside, under the lock."""
+        """Heals once; what is not done then goes on beside, under the lock. Cancelled, it leaves the lock to `run`."""
+        self._locked[locked.ledger_id] = locked
         step = await self._try(locked)
         if step is Next.DONE:
             await self._release(locked)
@@ -130,14 +133,12 @@ class ReplicationWorker:
 
     async def _hold(self, locked: Locked, step: Next) -> None:
         """The lock is kept until the ledger is healed, or has waited long enough for the next worker's try."""
-        try:
-            if step is Next.AWAIT_WRITER:
-                await asyncio.sleep(self._config.open_ledger_rereplication_grace_period / 1000)
-                step = await self._try(locked, recover=True)
-            if step is not Next.DONE:
-                await asyncio.sleep(self._pause(locked.ledger_id))
-        finally:
-            await self._release(locked)
+        if step is Next.AWAIT_WRITER:
+            await asyncio.sleep(self._config.open_ledger_rereplication_grace_period / 1000)
+            step = await self._try(locked, recover=True)
+        if step is not Next.DONE:
+            await asyncio.sleep(self._pause(locked.ledger_id))
+        await self._release(locked)
 
     def _pause(self, ledger_id: int) -> float:
         if len(self._failures) >= FAILURES_REMEMBERED_MAX:
@@ -160,10 +161,19 @@ class ReplicationWorker:
             await self._cluster.bookkeeper.open_ledger(ledger_id, password=metadata.password or b"")
 
     async def _release(self, locked: Locked) -> None:
-        """A lock that cannot be released goes away with the session."""
-        if self._session_is_over:
-            return
+        """Tries until it is done: a lock that stays would keep all workers from the ledger while the session lives."""
+        while True:
+            if await self._released(locked):
+                return
+            await asyncio.sleep(self._config.rw_rereplicate_backoff_ms / 1000)
+
+    async def _released(self, locked: Locked) -> bool:
+        if locked.ledger_id not in self._locked or self._session_is_over:
+            return True
         try:
             await self._book.release(locked)
         except MetadataError as error:
             log.warning("ledger %d: its lock could not be released: %s", locked.ledger_id, error)
+            return False
+        self._locked.pop(locked.ledger_id, None)
+        return True

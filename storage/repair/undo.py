@@ -1,0 +1,40 @@
+"""Ephemeral records that a cancelled task must not leave behind: the session may live on without it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from metadata.errors import MetadataError
+from metadata.store import Created
+
+log = logging.getLogger(__name__)
+
+_undoing: set[asyncio.Task[None]] = set()
+"""Tasks that nobody awaits need somebody who holds them."""
+
+
+async def created_or_undone(create: Coroutine[Any, Any, Created], undo: Callable[[str], Awaitable[None]]) -> Created:
+    """Awaits a creation. When the caller is cancelled meanwhile, the record that still comes goes to `undo`."""
+    creating = asyncio.ensure_future(create)
+    try:
+        return await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        creating.add_done_callback(partial(_came_late, undo))
+        raise
+
+
+def _came_late(undo: Callable[[str], Awaitable[None]], creating: "asyncio.Task[Created]") -> None:
+    if creating.cancelled() or creating.exception() is not None:
+        return
+    task = asyncio.ensure_future(_undo(undo, creating.result().path))
+    _undoing.add(task)
+    task.add_done_callback(_undoing.discard)
+
+
+async def _undo(undo: Callable[[str], Awaitable[None]], path: str) -> None:
+    try:
+        await undo(path)
+    except MetadataError as error:
+        log.warning("a record that nobody needs any more goes away with the session: %s", error)
