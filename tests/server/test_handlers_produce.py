@@ -21,7 +21,7 @@ class TestConnect:
         assert answer.server_version
         assert (answer.protocol_version, answer.max_message_size) == (19, 1_000_000)
         flags = {field.name for field, value in answer.feature_flags.ListFields() if value}
-        assert flags == {"supports_get_partitioned_metadata_without_auto_creation"}
+        assert flags == {"supports_get_partitioned_metadata_without_auto_creation", "supports_topic_watchers"}
 
     async def test_a_captured_connect_of_the_cpp_client_is_understood(self) -> None:
         peer = Peer(make_broker())
