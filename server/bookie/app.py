@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from magnetar import __version__
+from metadata import paths
 from metadata.errors import MetadataError
 from metadata.service_uri import ServiceUri
 from metadata.zookeeper import ZooKeeperStore
 from pulsar_proto.errors import MalformedRecord
-from server.bookie.cluster import ClusterCookie, ClusterError, instance_id
+from server.bookie.cluster import ClusterCookie, ClusterError, instance_id, instance_of
 from server.bookie.config import BookieServerConfig
 from server.bookie.config_keys import BOOKIE_KEYS
 from server.bookie.identity import Identity, IdentityError, bind_hosts, identity_of
@@ -89,6 +90,7 @@ class BookieApp:
         self._failed = asyncio.Event()
         self._failure = ""
         self._read_only_mode_enabled = True
+        self._instance = ""
         self._registration: Registration | None = None
         self.http_port: int | None = None
         self.bookie: Bookie
@@ -205,13 +207,13 @@ class BookieApp:
         return sock
 
     async def _open_storage(self, config: BookieConfig, uri: ServiceUri) -> None:
-        instance = await instance_id(self.store, uri)
-        cookie = ClusterCookie(self.store, config, self.identity.bookie_id, instance)
+        self._instance = await instance_id(self.store, uri)
+        cookie = ClusterCookie(self.store, config, self.identity.bookie_id, self._instance)
         await cookie.check()
         self.bookie = await Bookie.open(
             config,
             bookie_id=self.identity.bookie_id,
-            instance_id=instance,
+            instance_id=self._instance,
             list_ledgers=self._list_ledgers,
         )
         self._closing.push_async_callback(self.bookie.close)
@@ -268,7 +270,7 @@ class BookieApp:
 
     def _start_looks(self, process: BookieServerConfig) -> None:
         """What the bookie does by the clock and in the cluster."""
-        looks = OverReplicatedLedgers(self.store, self.store.sync, self.bookie, self.identity.bookie_id)
+        looks = OverReplicatedLedgers(self.store, self._sync, self.bookie, self.identity.bookie_id)
         seconds = process.gc_overreplicated_ledger_wait_time / 1000
         task = asyncio.get_running_loop().create_task(looks.run(seconds))
         self._closing.push_async_callback(cancelled, task)
@@ -289,9 +291,18 @@ class BookieApp:
         self._failed.set()
 
     async def _list_ledgers(self) -> set[int]:
-        """A server that lags behind must not hide a ledger that was made just now: its entries would be deleted."""
-        await self.store.sync()
+        """What is not listed is deleted here."""
+        await self._sync()
         return await list_ledgers(self.store)
+
+    async def _sync(self) -> None:
+        """Before something is deleted here because of what the records say: a server that lags behind must not hide a
+        ledger that was made just now, and another cluster in this one's place must not pass for it. Raises
+        ClusterError, MetadataError."""
+        await self.store.sync()
+        instance = await self.store.get(paths.INSTANCE_ID)
+        if instance is None or instance_of(instance) != self._instance:
+            raise ClusterError(f"ZooKeeper holds another cluster than {self._instance}: nothing is deleted")
 
 
 async def soon(stop: Callable[[], Awaitable[None]]) -> None:

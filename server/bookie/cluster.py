@@ -24,7 +24,12 @@ async def instance_id(store: MetadataStore, uri: ServiceUri) -> str:
         )
     if fault := layout_fault(layout.value, uri.layout):
         raise ClusterError(fault)
-    return instance.value.decode("utf-8", "replace").strip()
+    return instance_of(instance)
+
+
+def instance_of(record: Record) -> str:
+    """What the record INSTANCEID says."""
+    return record.value.decode("utf-8", "replace").strip()
 
 
 class ClusterCookie:

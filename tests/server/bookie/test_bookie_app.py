@@ -17,6 +17,7 @@ from pulsar_proto.bookie_wire import BookieRc
 from pulsar_proto.ledger_record import ledger_path
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from server.bookie.app import BookieApp, BookieOptions
+from server.bookie.cluster import ClusterError
 from server.commands.running import StartError
 from storage.bookie.disks import Mode
 from tests.metadata.zookeeper_events import until
@@ -286,6 +287,19 @@ async def test_deleted_ledgers_go_and_listed_ones_stay(cluster: Cluster) -> None
         await cluster.store.delete(ledger_path(1))
         await app.bookie.collect_garbage()
         assert app.bookie.ledger_ids() == {2}
+
+
+async def test_nothing_is_deleted_because_of_another_cluster_in_this_ones_place(cluster: Cluster) -> None:
+    """ZooKeeper was wiped and initialised again: no ledger of ours is listed there."""
+    async with cluster.started() as app:
+        await add(app.bookie, 1, range(5))
+        await cluster.store.put(paths.INSTANCE_ID, b"a new one")
+        with pytest.raises(ClusterError, match="nothing is deleted"):
+            await app.bookie.collect_garbage()
+        await cluster.store.delete(paths.INSTANCE_ID)
+        with pytest.raises(ClusterError, match="nothing is deleted"):
+            await app.bookie.collect_garbage()
+        assert app.bookie.ledger_ids() == {1}
 
 
 class SmallDisk:

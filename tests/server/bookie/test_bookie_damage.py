@@ -155,7 +155,7 @@ async def test_a_damaged_journal_refuses_the_start_and_the_ledger_is_read_from_t
     assert set(await read_each(victim, first)) == {BookieRc.EOK}
 
 
-@pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.8, 0.97])
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.97])
 async def test_a_damaged_index_refuses_the_start_or_its_entries(ledgers: Ledgers, part: float) -> None:
     """Never "no such entry": a recovery would believe it."""
     ledger_id = await ledgers.written()
