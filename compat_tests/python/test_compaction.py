@@ -210,6 +210,8 @@ def test_a_kill_in_the_middle_leaves_a_whole_view(
             expected[key] = body
         producer.flush()
         urllib.request.urlopen(urllib.request.Request(url_of(server, topic), method="PUT"), timeout=10).close()
+        for _ in range(at * 15):  # a little later each time
+            status(server, topic)
         server.kill()
         server.start()
         client = make_client(server.broker_url)

@@ -101,6 +101,8 @@ class TopicCompaction:
         self._running: asyncio.Task[None] | None = None
         self._holding: asyncio.Task[None] | None = None
         self._status = RunStatus(RunState.NOT_RUN)
+        self._unsettled: list[tuple[Callable[[], None], list[int]]] = []
+        """What runs have replaced and not given up, because it is not known to be durable: holds on the log, ledgers."""
 
     # --- what is compacted -------------------------------------------------------------------------------------------
 
@@ -261,8 +263,10 @@ class TopicCompaction:
             release()
             self._service.bury([ledger_id])
             raise ReadFault(self._name, f"the messages up to {horizon} were deleted meanwhile")
+        self._unsettled.append((release, [] if old is None else [old.ledger_id]))
         # If this fails nothing is given up: whichever of the two ledgers a restart finds in use is there.
         await cursor.persisted()
-        release()
-        if old is not None:
-            self._service.bury([old.ledger_id])
+        settled, self._unsettled = self._unsettled, []
+        for release, replaced in settled:
+            release()
+            self._service.bury(replaced)

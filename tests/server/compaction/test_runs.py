@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from metadata.errors import StoreWriteError
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from server.compaction.compacted_view import CompactedView
 from server.compaction.last_message import last_kept, mark_delete_seen
@@ -228,6 +229,48 @@ async def test_a_failed_run_is_told_and_leaves_everything_as_it_was() -> None:
     assert await process.read() == [*last_messages(MESSAGES), Sent("k0", b"new")]
     assert process.compaction.counters.failed == 2
     assert (await process.compact()).state is RunState.SUCCESS
+
+
+async def test_what_is_replaced_stays_until_the_swap_is_durable() -> None:
+    process = await Process(World(), DELETE_AT_ONCE).open()
+    await process.compaction.hold_messages()
+    await process.send(MESSAGES)
+    await process.compact()
+    await quiet(process.world)
+    (first,) = process.compacted_ledgers()
+    later = [Sent(f"n{at}", b"x") for at in range(8)]
+    await process.send(later)
+    entries = process.ledger.number_of_entries
+    process.world.put_error = StoreWriteError("/", "metadata is down")
+    for handle in process.client.handles:
+        if handle.ledger_id == process.ledger.cursors[COMPACTION_CURSOR].ledger_id:
+            handle.end(WriteFault("so that the cursor needs another ledger"))
+    assert (await process.compact()).state is RunState.ERROR
+    await quiet(process.world)
+    assert first in process.compacted_ledgers()
+    assert process.ledger.number_of_entries == entries, "nothing was trimmed"
+    assert await process.read() == last_messages(MESSAGES + later)
+    process.world.put_error = None
+    await process.send([Sent("n0", b"y")])
+    assert (await process.compact()).state is RunState.SUCCESS
+    await quiet(process.world)
+    assert len(process.compacted_ledgers()) == 1
+    assert process.ledger.number_of_entries < entries
+    assert await process.read() == last_messages([*MESSAGES, *later, Sent("n0", b"y")])
+
+
+async def test_a_clean_close_keeps_what_is_compacted() -> None:
+    world = World()
+    process = await Process(world, DELETE_AT_ONCE).open()
+    await process.compaction.hold_messages()
+    await process.send(MESSAGES)
+    await process.compact()
+    await process.compaction.close()
+    await process.factory.close()
+    process = await Process(world, DELETE_AT_ONCE).open()
+    assert await process.read() == last_messages(MESSAGES)
+    assert (await process.compact()).state is RunState.SUCCESS
+    assert await process.read() == last_messages(MESSAGES)
 
 
 async def test_closing_ends_a_run_without_a_trace() -> None:
