@@ -109,9 +109,12 @@ class Registration:
         while True:
             wanted = self._wanted
             other = Wanted.READ_ONLY if wanted is Wanted.WRITABLE else Wanted.WRITABLE
-            step = next_step(await self._seen(wanted), await self._seen(other))
+            found_other = await self._seen(other)
+            step = next_step(await self._seen(wanted), found_other)
             if wanted is not self._wanted:
                 continue
+            if step in (Step.CREATE, Step.AWAIT_END) and found_other is not Seen.OURS:
+                self._registered_as = None
             self._note_waiting(step is Step.AWAIT_END)
             match step:
                 case Step.AWAIT_END:
@@ -132,7 +135,7 @@ class Registration:
 
     async def _create(self, wanted: Wanted) -> None:
         with contextlib.suppress(NodeExistsError):  # somebody was quicker: the next look tells who
-            await self._store.create(self._path(wanted), self._service_info, ephemeral=True, make_parents=True)
+            await self._store.create(self._path(wanted), self._service_info, ephemeral=True)
 
     async def _delete(self, other: Wanted) -> None:
         with contextlib.suppress(NoNodeError):

@@ -12,6 +12,7 @@ import pytest
 
 from metadata import paths
 from metadata.cluster_init import LAYOUT_VALUE
+from metadata.store import DeleteOp
 from metadata.zookeeper import ZooKeeperStore
 from pulsar_proto.bookie_wire import BookieRc
 from pulsar_proto.ledger_record import ledger_path
@@ -186,6 +187,17 @@ async def test_somebody_who_deletes_the_record_does_not_take_the_bookie_away(clu
         await cluster.store.delete(paths.bookie_path("b1"))
         await cluster.until_listed(["b1"], [])
         assert await app.store.owns(paths.bookie_path("b1"))
+
+
+async def test_a_wiped_zookeeper_is_not_filled_again(cluster: Cluster) -> None:
+    """The cluster's records are made by who initialises it."""
+    async with cluster.started() as app:
+        gone = (paths.bookie_path("b1"), paths.READ_ONLY_BOOKIES, paths.AVAILABLE_BOOKIES)
+        await cluster.store.multi([DeleteOp(path) for path in gone])
+        await until(lambda: app.registered_as is None)
+        assert await cluster.store.exists(paths.AVAILABLE_BOOKIES) is None
+        await cluster.store.create(paths.READ_ONLY_BOOKIES, make_parents=True)
+        await cluster.until_listed(["b1"], [])
 
 
 async def test_a_forced_read_only_bookie_is_listed_as_one(cluster: Cluster) -> None:
