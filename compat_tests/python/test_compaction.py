@@ -204,8 +204,8 @@ def test_a_kill_in_the_middle_leaves_a_whole_view(
     for at in range(3):
         client = make_client(server.broker_url)
         producer = client.create_producer(topic, batching_enabled=False, max_pending_messages=5_000)
-        for number in range(2_000):
-            key, body = f"k{number % 500}", b"%d-%d" % (at, number)
+        for number in range(1_000):
+            key, body = f"k{number % 250}", b"%d-%d" % (at, number)
             producer.send_async(body, None, partition_key=key)
             expected[key] = body
         producer.flush()
@@ -238,7 +238,9 @@ def test_a_topic_is_compacted_by_itself_at_the_threshold(
     for key, body in ROUNDS:
         producer.send(body, partition_key=key)
     wait_until(lambda: status(server, topic)["status"] == "SUCCESS", "it is compacted")
-    assert len(read_all(client, topic)) == 7
+    found = read_all(client, topic)  # the run may have begun before the last message came
+    assert len(found) < len(ROUNDS)
+    assert {key: body for key, body, _ in found} == dict(ROUNDS)
 
 
 def test_stats_tell_of_it(server: Server, client: pulsar.Client, topic: str, produce: Callable[..., None]) -> None:
