@@ -4,6 +4,7 @@ Sources: PersistentTopics, NonPersistentTopics, PersistentTopicsBase; real answe
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsar_proto.errors import TopicNotFound
@@ -12,6 +13,7 @@ from pulsar_proto.names import TopicName
 from server.admin import bodies
 from server.admin.paths import TOPIC, topic_of
 from server.topic_list import is_system_topic
+from server.topics import backlog
 from server.topics.broker_service import TopicBusy
 from server.topics.stats import now_ms
 from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
@@ -178,6 +180,32 @@ async def trim(call: Call) -> Answer:
     return EMPTY
 
 
+async def truncate(call: Call) -> Answer:
+    """Deletes all messages, whatever subscriptions and retention say."""
+    name = topic_of(call)
+    if not name.is_persistent:
+        raise Refusal(412, "unsupport truncate")
+    count = await partitions_of(call, name)
+    parts = [name.partition(index) for index in range(count)]
+    held = [await call.broker.service.get_topic(part, create=True) for part in parts]
+    for each in held or [await loaded(call)]:
+        for subscription in list(each.subscriptions.values()):
+            await backlog.clear(subscription)
+        await _delete_messages(each)
+    return NO_CONTENT
+
+
+async def _delete_messages(held: "Topic") -> None:
+    """Of all ledgers but a new one. Raises ManagedLedgerError."""
+    kept = held.ledger.config
+    await held.ledger.roll()
+    held.ledger.configure(replace(kept, retention_time_minutes=0, retention_size_mb=0, message_ttl_seconds=0))
+    try:
+        await held.ledger.maintain(now_ms())
+    finally:
+        held.ledger.configure(kept)
+
+
 def message_id(position: Position, partition: int = -1, batch_index: int = -1) -> dict[str, int]:
     """As Jackson writes a MessageId."""
     return {
@@ -249,6 +277,7 @@ ROUTES = (
     Route("POST", f"{TOPIC}/terminate", terminate, topic("TERMINATE")),
     Route("POST", f"{TOPIC}/terminate/partitions", terminate_partitions, topic("TERMINATE")),
     Route("POST", f"{TOPIC}/trim", trim, topic("TRIM_TOPIC")),
+    Route("DELETE", f"{TOPIC}/truncate", truncate, namespace("DELETE_TOPIC")),
     Route("GET", f"{TOPIC}/properties", properties, topic("GET_METADATA")),
     Route("PUT", f"{TOPIC}/properties", set_properties, topic("UPDATE_METADATA")),
     Route("DELETE", f"{TOPIC}/properties", remove_property, topic("DELETE_METADATA")),

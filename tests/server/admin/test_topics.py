@@ -7,10 +7,15 @@ from typing import Any
 import aiohttp
 import pytest
 
+from pulsar_proto.commands import send_frame
+from pulsar_proto.payload import build_payload
+from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.admin.routes import ROUTES
 from server.app import Standalone, StandaloneOptions
 from server.web import app as web_app
 from server.web.needs import Scope
+from tests.server.fakes import command
+from tests.server.test_broker_listener import Client
 
 
 class Admin:
@@ -65,6 +70,28 @@ async def test_a_namespace_is_deleted_by_force_with_all_that_is_in_it(admin: Adm
     assert await admin("GET", "persistent/acme/n/t/maxProducers") == (200, "")
     assert await admin("DELETE", "tenants/acme?force=true") == (204, "")
     assert (await admin("GET", "tenants/acme"))[0] == 404
+
+
+async def test_truncating_deletes_all_messages(admin: Admin) -> None:
+    client = await Client.connect(int(admin.server.broker_url.rpartition(":")[2]))
+    topic = "persistent://public/default/t"
+    client.say(command("PRODUCER", "producer", topic=topic, producer_id=1, request_id=1, producer_name="p"))
+    await client.answer()
+    await admin("PUT", "persistent/public/default/t/subscription/s", {"ledgerId": -1, "entryId": -1})
+    payload = build_payload(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"x")
+    for number in range(3):
+        client.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=number), payload))
+        await client.answer()
+    path = "persistent/public/default/t"
+    await admin("POST", "namespaces/public/default/retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
+    assert (await admin("GET", f"{path}/internalStats"))[1]["numberOfEntries"] == 3
+    assert await admin("DELETE", f"{path}/truncate") == (204, "")
+    stats = (await admin("GET", f"{path}/internalStats"))[1]
+    assert (stats["numberOfEntries"], stats["totalSize"]) == (0, 0)
+    assert (await admin("GET", f"{path}/stats"))[1]["subscriptions"]["s"]["msgBacklog"] == 0
+    client.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=9), payload))
+    assert (await client.answer()).type == pb.BaseCommand.SEND_RECEIPT
+    assert (await admin("GET", f"{path}/stats"))[1]["subscriptions"]["s"]["msgBacklog"] == 1
 
 
 async def test_a_cluster_in_use_stays(admin: Admin) -> None:
