@@ -14,6 +14,7 @@ from pulsar_proto.errors import ConsumerBusy, MetadataFault, NotAllowed, Produce
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.compaction.topic_compaction import COMPACTION_CURSOR
 from server.policies.effective import EffectivePolicies, of_broker
 from server.schema.topic_schemas import TopicSchemas
 from server.topics.client import ClientConnection
@@ -32,6 +33,14 @@ from storage.managed.errors import ManagedLedgerError
 log = logging.getLogger(__name__)
 
 RESERVED_PREFIXES = ("pulsar.repl", "pulsar.dedup")
+SYSTEM_CURSORS = (COMPACTION_CURSOR, "transaction.subscription", "__pending_ack_state")
+"""Cursors of a topic that are nobody's subscription, beside those with reserved prefixes (facts 6.3)."""
+
+
+def is_reserved(subscription: str) -> bool:
+    """Nobody subscribes by the names of the topic's own cursors: to acknowledge what compaction has not seen would lose
+    it (PulsarCompactorSubscription takes no acknowledgement that does not name a compacted ledger)."""
+    return subscription.startswith(RESERVED_PREFIXES) or subscription in SYSTEM_CURSORS
 
 
 class TopicState(Enum):
@@ -203,7 +212,7 @@ class BaseTopic(ABC):
         type_name = SubType.Name(command.subType)
         if not command.subscription.strip():
             raise ProducerBusy("Empty subscription name")
-        if command.subscription.startswith(RESERVED_PREFIXES):
+        if is_reserved(command.subscription):
             raise ProducerBusy("Subscription with reserved subscription name attempted")
         if type_name not in self.policies.subscription_types_enabled:
             raise NotAllowed(f"Topic[{{{self.name.full}}}] doesn't support {{{type_name}}} sub type!")

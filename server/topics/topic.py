@@ -18,9 +18,9 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.payload import parse_metadata, publish_time_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.compaction.last_message import first_kept_at, last_kept, mark_delete_seen
-from server.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
+from server.compaction.topic_compaction import TopicCompaction
 from server.policies.effective import EffectivePolicies
-from server.topics.base_topic import RESERVED_PREFIXES, BaseTopic, TopicState
+from server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from server.topics.client import ClientConnection
 from server.topics.consumer import Consumer
 from server.topics.consumer_owner import Place
@@ -45,9 +45,6 @@ from storage.managed.errors import ManagedLedgerError
 from storage.managed.managed_ledger import ManagedLedger
 
 log = logging.getLogger(__name__)
-
-SYSTEM_CURSORS = (COMPACTION_CURSOR, "transaction.subscription", "__pending_ack_state")
-"""Cursors of a topic that are nobody's subscription, beside those with reserved prefixes (facts 6.3)."""
 
 
 class Topic(BaseTopic):
@@ -92,7 +89,7 @@ class Topic(BaseTopic):
         self._changing_cursors = asyncio.Lock()
         self._stop_listening = ledger.on_append(self._appended)
         for cursor_name, cursor in ledger.cursors.items():
-            if not cursor_name.startswith(RESERVED_PREFIXES) and cursor_name not in SYSTEM_CURSORS:
+            if not is_reserved(cursor_name):
                 self.subscriptions[cursor_name] = Subscription(self, cursor_name, cursor)
 
     @property
@@ -217,6 +214,8 @@ class Topic(BaseTopic):
         self, name: str, initial: Position, properties: dict[str, str] | None = None
     ) -> Subscription:
         """A durable one; the existing one where somebody was faster. Raises PulsarError."""
+        if is_reserved(name):
+            raise NotAllowed(f"Subscription name {name} is reserved")
         async with self._changing_cursors:
             existing = self.subscriptions.get(name)
             if existing is not None:

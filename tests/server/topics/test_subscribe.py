@@ -49,6 +49,7 @@ def message_id(ledger_id: int, entry_id: int, batch_index: int | None = None) ->
         ({"subscription": ""}, ProducerBusy, "Empty subscription name"),
         ({"subscription": "  "}, ProducerBusy, "Empty subscription name"),
         ({"subscription": "pulsar.dedup"}, ProducerBusy, "Subscription with reserved subscription name attempted"),
+        ({"subscription": "__compaction"}, ProducerBusy, "Subscription with reserved subscription name attempted"),
         ({"subscription": "pulsar.repl.x"}, ProducerBusy, "Subscription with reserved subscription name attempted"),
         ({"sub_type": "Failover"}, NotAllowed, "doesn't support {Failover} sub type"),
         (
