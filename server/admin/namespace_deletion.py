@@ -1,5 +1,7 @@
 """Deletes a namespace with what is left in it. Source: NamespacesBase.internalDeleteNamespaceAsync."""
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from metadata import paths
@@ -16,6 +18,8 @@ from server.web.calls import Refusal
 if TYPE_CHECKING:
     from server.broker_context import BrokerContext
     from server.topics.broker_service import BrokerService
+
+DELETED_AT_ONCE = 32
 
 DOMAINS = ("persistent", "non-persistent")
 
@@ -43,6 +47,7 @@ async def delete_namespace(broker: "BrokerContext", namespace: str, *, force: bo
         paths.policies_path(namespace),
     ):
         await delete_tree(store, path)
+    await service.policies.namespaces.refresh(namespace)
 
 
 async def _check_empty(service: "BrokerService", namespace: str, force: bool) -> None:
@@ -70,12 +75,18 @@ async def _delete_topics(service: "BrokerService", namespace: str) -> None:
         for name in await service.catalog.partitioned.names(namespace, domain):
             await delete_partitioned(service, TopicName.parse(name), force=True)
     names = [*await service.catalog.topics_of(namespace), *service.catalog.non_persistent_topics_of(namespace)]
-    # Topic policies stand in a topic of the system, which goes last.
-    for name in sorted(names, key=lambda each: is_system_topic(TopicName.parse(each))):
-        try:
-            await service.delete_topic(TopicName.parse(name), force=True)
-        except TopicNotFound:
-            continue
+    parsed = [TopicName.parse(name) for name in names]
+    users = [name for name in parsed if not is_system_topic(name)]
+    for start in range(0, len(users), DELETED_AT_ONCE):
+        await asyncio.gather(*(_delete(service, name) for name in users[start : start + DELETED_AT_ONCE]))
+    for name in parsed:
+        if is_system_topic(name):  # topic policies stand in one of them, so they go last
+            await _delete(service, name)
+
+
+async def _delete(service: "BrokerService", name: TopicName) -> None:
+    with contextlib.suppress(TopicNotFound):
+        await service.delete_topic(name, force=True)
 
 
 async def delete_tree(store: MetadataStore, path: str) -> None:

@@ -68,6 +68,10 @@ class NamespaceRecords:
             return known
         return await self._load(namespace)
 
+    async def refresh(self, namespace: str) -> None:
+        """Looks at the record now, without waiting to be told that it changed. Raises MetadataError, MetadataFault."""
+        await self._load(namespace)
+
     async def update(self, namespace: str, change: Change) -> dict[str, Any]:
         """Applies `change` to the record and returns once it is stored and cached. Raises NamespaceNotFound,
         MetadataError, and what `change` raises."""
