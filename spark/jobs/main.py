@@ -11,6 +11,7 @@ JOBS = {
     "lake_ingest": "topics to Parquet, Delta or Iceberg tables, each message once",
     "window_agg": "windows and sessions by event time, late messages to a side table",
     "replay": "messages of a range, or dead letters, to a topic again",
+    "audit": "storage, backlog and ack holes a subscription; orphans of Spark's connectors",
 }
 
 
