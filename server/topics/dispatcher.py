@@ -25,6 +25,7 @@ from pyroaring import BitMap
 from pulsar_proto.ids import Position
 from pulsar_proto.payload import Special
 from server.compaction.compacted_view import CompactedView
+from server.dispatch.throttle import Throttle
 from server.policies.effective import EffectivePolicies
 from server.topics.consumer import Consumer
 from server.topics.delayed_delivery import DelayedDelivery
@@ -36,6 +37,8 @@ from storage.managed.errors import ManagedLedgerError
 from storage.managed.managed_ledger import ManagedLedger
 
 log = logging.getLogger(__name__)
+
+THROTTLE_SECONDS_MIN = 0.001
 
 ROUNDS_MAX = 10
 """Runs that one `kick` sends before it lets the loop serve others."""
@@ -61,6 +64,8 @@ class Source(NamedTuple):
     messages_of: Callable[[EntryRun], Messages]
     delayed: DelayedDelivery
     """The topic's."""
+    limits: Callable[[], tuple[Throttle, ...]]
+    """The dispatch rates that hold now."""
     compacted: Callable[[], CompactedView | None] = lambda: None
     """The log as consumers with `read_compacted` see it; None where nothing is ever compacted."""
 
@@ -83,6 +88,12 @@ class Dispatcher(ABC):
         self._generation = 0
         self._failures = 0
         self._retry: asyncio.TimerHandle | None = None
+        self._limits = source.limits
+        self._throttles: tuple[Throttle, ...] = ()
+        self._throttled: asyncio.TimerHandle | None = None
+        self._messages_per_entry = 1.0
+        """Of what was sent last, while there are throttles."""
+        self.times_throttled = 0
         self._sending = False
         self._progress = False
         self._kicked_while_sending = False
@@ -98,7 +109,9 @@ class Dispatcher(ABC):
 
     def set_policies(self, policies: EffectivePolicies) -> None:
         """What holds from now on; called once before the first consumer comes."""
-        return
+        self._throttles = self._limits()
+        self._end_throttling()
+        self.kick()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
         """What consumers hold of `entries` is delivered again. Returns the messages concerned."""
@@ -178,7 +191,7 @@ class Dispatcher(ABC):
     def close(self) -> None:
         self._is_closed = True
         self._held = None
-        for pending in (self._reading, self._retry):
+        for pending in (self._reading, self._retry, self._throttled):
             if pending is not None:
                 pending.cancel()
 
@@ -199,6 +212,8 @@ class Dispatcher(ABC):
             return "a read failed, the next try is due"
         if self._reading is not None:
             return "reading"
+        if self._throttled is not None:
+            return "the dispatch rate is reached"
         if self._room() == 0:
             return self._why_nobody_takes()
         return "everything was sent" if self.is_caught_up else "about to send"
@@ -235,6 +250,10 @@ class Dispatcher(ABC):
         room = self._room()
         if room == 0 or self._is_closed:
             return None
+        if self._throttles:
+            room = self._within_rates(room)
+            if room == 0:
+                return None
         if replays:
             read = self._next_replay(room)
             run = self._ledger.cached(read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes)
@@ -250,6 +269,32 @@ class Dispatcher(ABC):
             self._take(run)
         self._progress = True
         return None
+
+    def _within_rates(self, room: int) -> int:
+        """How many of `room` entries the dispatch rates allow now; for 0 it goes on by itself later."""
+        now_s = self._loop.time()
+        allowed = min(throttle.messages_now(now_s) for throttle in self._throttles)
+        if allowed > 0:
+            return int(min(room, max(1, allowed / self._messages_per_entry)))
+        if self._throttled is None:
+            self.times_throttled += 1
+            wait_s = max(throttle.wait_seconds(now_s) for throttle in self._throttles)
+            self._throttled = self._loop.call_later(max(wait_s, THROTTLE_SECONDS_MIN), self._end_throttling)
+        return 0
+
+    def _end_throttling(self) -> None:
+        if self._throttled is not None:
+            self._throttled.cancel()
+            self._throttled = None
+            self.kick()
+
+    def _sent(self, messages: Messages) -> None:
+        """For types, after they sent something while there are `_throttles`."""
+        now_s = self._loop.time()
+        size = sum(map(len, messages.payloads))
+        self._messages_per_entry = max(1.0, messages.total / max(1, len(messages)))
+        for throttle in self._throttles:
+            throttle.sent(messages.total, size, now_s)
 
     def _take(self, run: EntryRun) -> None:
         """What stands at `read_position`, or after it where nothing does."""

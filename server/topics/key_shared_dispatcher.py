@@ -210,6 +210,8 @@ class KeySharedDispatcher(SharedDispatcher):
             self.unacked_messages += consumer.take(part, 0, len(part))
             self._some_are_blocked |= consumer.blocked
             parts.append((consumer, part))
+            if self._throttles:
+                self._sent(part)
         self._block_if_full()
         redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)
         for consumer, part in parts:

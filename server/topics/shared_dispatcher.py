@@ -50,7 +50,7 @@ class SharedDispatcher(Dispatcher):
         self._unacked_max = policies.max_unacked_messages_per_subscription
         self.blocked = 0 < self._unacked_max <= self.unacked_messages
         self._some_are_blocked = True
-        self.kick()
+        super().set_policies(policies)
 
     @property
     def consumers(self) -> Iterator[Consumer]:
@@ -278,6 +278,8 @@ class SharedDispatcher(Dispatcher):
             self.unacked_messages += consumer.take(messages, at, stop)
             self._some_are_blocked |= consumer.blocked
             self._block_if_full()
+            if self._throttles:
+                self._sent(messages.part(range(at, stop)))
             consumer.write(messages, at, stop, redelivery_counts)
             at = stop
         return at

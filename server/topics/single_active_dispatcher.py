@@ -93,6 +93,8 @@ class SingleActiveDispatcher(Dispatcher):
         count = entries_within(messages.counts, messages.total, 0, active.permits)
         if count:
             active.take(messages, 0, count)
+            if self._throttles:
+                self._sent(messages.part(range(count)))
             active.write(messages, 0, count)
         return count
 

@@ -62,7 +62,14 @@ class Subscription:
         self._counters_of_gone = ConsumerCounters()
         self.expired = ExpiryCounters()
         self._source = Source(
-            str(self), topic.ledger, cursor, topic.settings, topic.messages_of, topic.delayed, self._compacted_view
+            str(self),
+            topic.ledger,
+            cursor,
+            topic.settings,
+            topic.messages_of,
+            topic.delayed,
+            lambda: topic.dispatch_limits.of(name),
+            self._compacted_view,
         )
 
     def __str__(self) -> str:

@@ -29,6 +29,17 @@ class TokenBucket:
         self._fill(now_s)
         return max(0.0, -self._tokens / self._per_second)
 
+    def tokens(self, now_s: float) -> float:
+        """What is in it; below zero when more was taken."""
+        self._fill(now_s)
+        return self._tokens
+
+    def set_rate(self, per_second: float, now_s: float) -> None:
+        """From now on; positive."""
+        self._fill(now_s)
+        self._per_second = per_second
+        self._capacity = per_second * BURST_SECONDS
+
     def _fill(self, now_s: float) -> None:
         if now_s > self._filled_s:
             self._tokens = min(self._capacity, self._tokens + (now_s - self._filled_s) * self._per_second)

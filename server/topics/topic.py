@@ -19,6 +19,7 @@ from pulsar_proto.payload import parse_metadata, publish_time_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.compaction.last_message import first_kept_at, last_kept, mark_delete_seen
 from server.compaction.topic_compaction import TopicCompaction
+from server.dispatch.throttle import PerSecond
 from server.policies.effective import EffectivePolicies
 from server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from server.topics.client import ClientConnection
@@ -26,6 +27,7 @@ from server.topics.consumer import Consumer
 from server.topics.consumer_owner import Place
 from server.topics.dedup_switch import DedupSwitch
 from server.topics.delayed_delivery import DelayedDelivery
+from server.topics.dispatch_limits import DispatchLimits
 from server.topics.faults import storage_faults_told
 from server.topics.hole_filler import HoleFiller
 from server.topics.ledger_config import ledger_config
@@ -80,6 +82,7 @@ class Topic(BaseTopic):
             lambda: ledger.first_position.ledger_id,
             self.policies.delayed_delivery_enabled,
         )
+        self.dispatch_limits = DispatchLimits(self.policies, self._published_per_second)
         self.hole_filler = HoleFiller(lambda: self.subscriptions.values())
         self.hole_filler.follow(self.policies.fill_ack_holes_interval_seconds)
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
@@ -124,6 +127,7 @@ class Topic(BaseTopic):
             await self.compaction.hold_messages()
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
+        self.dispatch_limits.follow(new)
         super().policies_changed(old, new)
         self.delayed.enable(new.delayed_delivery_enabled)
         self.hole_filler.follow(new.fill_ack_holes_interval_seconds)
@@ -248,6 +252,10 @@ class Topic(BaseTopic):
             subscription.close()
             if not subscription.cursor.durable:
                 self.ledger.release(subscription.cursor)
+
+    def _published_per_second(self) -> PerSecond:
+        counters = self.publishing.counters
+        return PerSecond(counters.message_rate.value, counters.byte_rate.value)
 
     def _obeying_delays(self) -> Iterator[SharedDispatcher]:
         for subscription in self.subscriptions.values():

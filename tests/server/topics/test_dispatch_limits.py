@@ -1,0 +1,93 @@
+"""Dispatch rates: no faster than they say, and as fast."""
+
+from typing import Any
+
+import pytest
+
+from server.policies.effective import EffectivePolicies
+from server.policies.values import DispatchRate
+from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, pass_time, payload, settle
+
+TYPES = pytest.mark.parametrize("kind", ["Exclusive", "Shared", "Key_Shared"])
+
+
+def limited(**rates: Any) -> EffectivePolicies:
+    return EffectivePolicies(**rates)
+
+
+async def busy(
+    kind: str, policies: EffectivePolicies, *names: str, batch: int = 0
+) -> tuple[Scene, list[FakeConnection]]:
+    """A backlog of 100, and a consumer of each subscription that takes all."""
+    scene = Scene()
+    scene.topic.set_policies(policies)
+    scene.ledger.append_now([payload(b"%d" % number, batch=batch) for number in range(100)])
+    connections = [FakeConnection() for _ in names]
+    for name, cnx in zip(names, connections, strict=True):
+        (await scene.consumer(cnx, kind, subscription=name)).flow(1_000)
+    await settle()
+    return scene, connections
+
+
+def count(cnx: FakeConnection) -> int:
+    return len(cnx.messages)
+
+
+@TYPES
+@in_virtual_time
+async def test_a_subscription_gets_its_rate(kind: str) -> None:
+    scene, (cnx,) = await busy(kind, limited(subscription_dispatch_rate=DispatchRate(messages=10)), "s")
+    assert count(cnx) == 10
+    dispatcher = scene.topic.subscriptions["s"].dispatcher
+    assert dispatcher is not None
+    assert dispatcher.why_idle() == "the dispatch rate is reached"
+    for second in range(1, 5):
+        await pass_time(1)
+        assert 10 * second + 8 <= count(cnx) <= 10 * second + 12
+    await pass_time(10)
+    assert count(cnx) == 100
+
+
+@TYPES
+@in_virtual_time
+async def test_all_subscriptions_share_the_topics_rate(kind: str) -> None:
+    _, connections = await busy(kind, limited(dispatch_rate=DispatchRate(messages=10)), "one", "two")
+    await pass_time(5)
+    assert 50 <= sum(map(count, connections)) <= 64
+
+
+@in_virtual_time
+async def test_bytes_are_limited_too_and_a_period_may_be_longer() -> None:
+    size = len(payload(b"00"))
+    rate = DispatchRate(bytes=size * 20, period_seconds=10)
+    _, (cnx,) = await busy("Shared", limited(subscription_dispatch_rate=rate), "s")
+    first = count(cnx)
+    await pass_time(200)
+    assert first == 100, "what is asked for at once is paid for afterwards"
+    assert count(cnx) == 100
+
+
+@in_virtual_time
+async def test_messages_count_not_batches() -> None:
+    _, (cnx,) = await busy("Shared", limited(subscription_dispatch_rate=DispatchRate(messages=10)), "s", batch=5)
+    await pass_time(10)
+    assert 20 <= count(cnx) <= 34
+
+
+@TYPES
+@in_virtual_time
+async def test_a_limit_that_is_lifted_holds_no_longer(kind: str) -> None:
+    scene, (cnx,) = await busy(kind, limited(subscription_dispatch_rate=DispatchRate(messages=1)), "s")
+    assert count(cnx) == 1
+    scene.topic.set_policies(limited())
+    await settle()
+    assert count(cnx) == 100
+
+
+@in_virtual_time
+async def test_a_relative_rate_is_on_top_of_what_is_published() -> None:
+    rate = DispatchRate(messages=10, relative_to_publish_rate=True)
+    scene, (cnx,) = await busy("Shared", limited(subscription_dispatch_rate=rate), "s")
+    scene.topic.publishing.counters.message_rate.value = 20.0
+    await pass_time(1)
+    assert 35 <= count(cnx) <= 45
