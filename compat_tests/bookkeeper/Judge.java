@@ -311,6 +311,9 @@ public class Judge {
         if (name.startsWith("recover:")) {
             return () -> recover(Long.parseLong(name.substring("recover:".length())));
         }
+        if (name.startsWith("written-on:")) {
+            return () -> add(ledgerOn(name.substring("written-on:".length())), 0, 100);
+        }
         if (name.startsWith("recovered-elsewhere:")) {
             return () -> recoveredElsewhere(name.substring("recovered-elsewhere:".length()));
         }

@@ -102,3 +102,12 @@ def test_a_bookie_that_may_not_start_says_why_and_exits_with_1(cluster: Cluster)
     bookie.stop()
     bookie.settings["ledgerDirectories"] += "-elsewhere"
     assert "magnetar: the cookie in" in bookie.refused_start()
+
+
+def test_apaches_client_finds_a_bookie_whose_id_is_no_address(cluster: Cluster) -> None:
+    named = cluster.start_bookie("named", bookieId="rack-1.bookie_a")
+    assert named.bookie_id == "rack-1.bookie_a"
+    judge = cluster.judge("v2", f"written-on:{named.bookie_id}")
+    output, _ = judge.communicate(timeout=60)
+    assert f"PASS written-on:{named.bookie_id}" in output.splitlines()
+    named.stop()
