@@ -76,12 +76,12 @@ async def _delete_topics(service: "BrokerService", namespace: str) -> None:
             await delete_partitioned(service, TopicName.parse(name), force=True)
     names = [*await service.catalog.topics_of(namespace), *service.catalog.non_persistent_topics_of(namespace)]
     parsed = [TopicName.parse(name) for name in names]
-    users = [name for name in parsed if not is_system_topic(name)]
+    users = [each for each in parsed if not is_system_topic(each)]
     for start in range(0, len(users), DELETED_AT_ONCE):
-        await asyncio.gather(*(_delete(service, name) for name in users[start : start + DELETED_AT_ONCE]))
-    for name in parsed:
-        if is_system_topic(name):  # topic policies stand in one of them, so they go last
-            await _delete(service, name)
+        await asyncio.gather(*(_delete(service, each) for each in users[start : start + DELETED_AT_ONCE]))
+    for each in parsed:
+        if is_system_topic(each):  # topic policies stand in one of them, so they go last
+            await _delete(service, each)
 
 
 async def _delete(service: "BrokerService", name: TopicName) -> None:
