@@ -1,6 +1,8 @@
 """Key_Shared with the official client: a key's messages stay with one consumer and in order."""
 
+import random
 import threading
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -186,3 +188,41 @@ def test_a_slow_consumer_does_not_hold_up_the_others(
     got = take_all([slow, fast], 300)
     numbers = [int(body.split()[1]) for body in quick] + [number for messages in got for _, number in messages]
     assert sorted(numbers) == list(range(400))
+
+
+def test_keys_stay_in_order_while_consumers_come_and_go(
+    hashing: Server, topic: str, make_client: ClientFactory
+) -> None:
+    """What was not acknowledged comes again, but never something new of a key before its older messages."""
+    total, chance = 2_000, random.Random(7)
+    client = make_client(hashing.broker_url)
+    consumers: list[Any] = []
+
+    def join() -> None:
+        size = chance.choice([1, 5, 100])
+        consumers.append(client.subscribe(topic, "s", KEY_SHARED, receiver_queue_size=size))
+
+    join()
+    send_keyed(client.create_producer(topic, block_if_queue_full=True), total)
+    last: dict[str, int] = {}
+    done: set[int] = set()
+    deadline = time.monotonic() + 60
+    while len(done) < total:
+        assert time.monotonic() < deadline, f"{total - len(done)} of {total} did not come"
+        for consumer in consumers:
+            for _ in range(chance.randrange(40)):
+                try:
+                    message = consumer.receive(5)
+                except pulsar.Timeout:
+                    break
+                key, text = message.data().decode().split()
+                number = int(text)
+                expected = last.get(key, KEYS.index(key) - len(KEYS)) + len(KEYS)
+                assert number <= expected, f"{key}: {number} came before {expected}"
+                last[key] = max(number, last.get(key, number))
+                done.add(number)
+                consumer.acknowledge(message)
+        if len(consumers) > 1 and chance.random() < 0.4:
+            consumers.pop(chance.randrange(len(consumers))).close()
+        elif len(consumers) < 5:
+            join()
