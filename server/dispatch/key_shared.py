@@ -42,6 +42,9 @@ class KeySharedPolicy(NamedTuple):
     """allowOutOfOrderDelivery."""
 
 
+AUTO_SPLIT = KeySharedPolicy()
+
+
 def hash_of(key: bytes) -> int:
     """31 bits (Murmur3_32Hash.makeHash: seed 0, the sign bit cleared)."""
     return int(mmh3_32_uintdigest(key, 0) & _NON_NEGATIVE)

@@ -7,14 +7,14 @@ Sources: Consumer.sendMessages, flowPermits, individualAckNormal, redeliverUnack
 """
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 
 from pulsar_proto.commands import MessageFramer, active_consumer_change_frame, reached_end_of_topic_frame
 from pulsar_proto.errors import MetadataFault, NotAllowed
 from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.payload import skip_checksum
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.dispatch.key_shared import KeySharedPolicy
+from server.dispatch.key_shared import AUTO_SPLIT, KeySharedPolicy, Range
 from server.dispatch.read_plan import EntryAverage
 from server.topics.client import ClientConnection
 from server.topics.consumer_owner import ConsumerOwner
@@ -99,12 +99,13 @@ class Consumer:
         self.epoch: int | None = (
             command.consumer_epoch if single_active and command.HasField("consumer_epoch") else None
         )
-        meta = command.keySharedMeta
-        self.key_shared = KeySharedPolicy(
-            is_sticky=meta.keySharedMode == pb.STICKY, allows_disorder=meta.allowOutOfOrderDelivery
-        )
+        self.key_shared = AUTO_SPLIT
         """Of a Key_Shared subscription; all of its consumers must agree."""
-        self.hash_ranges = [(each.start, each.end) for each in meta.hashRanges]
+        self.hash_ranges: Sequence[Range] = ()
+        if command.HasField("keySharedMeta"):
+            meta = command.keySharedMeta
+            self.key_shared = KeySharedPolicy(meta.keySharedMode == pb.STICKY, meta.allowOutOfOrderDelivery)
+            self.hash_ranges = [(each.start, each.end) for each in meta.hashRanges]
         self.permits = 0
         """Messages that it takes; below zero when a batch was larger than what was left."""
         self.pending: PendingAcks | None = None if single_active else PendingAcks()

@@ -39,6 +39,18 @@ class DelayedDelivery:
     """`waiters()` are the dispatchers of the topic's subscriptions that have consumers; `first_ledger()` is the oldest
     one that was not deleted."""
 
+    __slots__ = (
+        "_first_ledger",
+        "_name",
+        "_timer",
+        "_timer_ms",
+        "_waiters",
+        "_warned_full",
+        "clock_ms",
+        "index",
+        "is_enabled",
+    )
+
     def __init__(
         self,
         name: str,
