@@ -77,6 +77,8 @@ class Place:
         self.recoveries: list[Recovery] = []
         self.open_ledger = -1
         """The one that was left open last."""
+        self.decommission: tuple[str, subprocess.Popen[bytes]] | None = None
+        """The bookie that Apache's tool retires, beside the tests that follow."""
 
     def run(self, program: Callable[[BookKeeperCluster], Awaitable[T]]) -> T:
         async def work() -> T:
@@ -208,6 +210,14 @@ def busiest(place: Place, bookies: list[str]) -> str:
     return max(bookies, key=lambda bookie: sum(bookie in one for one in named))
 
 
+def read_by_apache(place: Place, ledgers: list[int]) -> None:
+    """All entries, by Apache's client."""
+    for ledger_id in ledgers:
+        shown = place.cluster.shell("readledger", "-ledgerid", str(ledger_id), "-fe", "0", "-le", str(ENTRIES - 1))
+        assert shown.returncode == 0, shown.stdout[-2000:]
+        assert shown.stdout.count(f"Lid={ledger_id}, Eid=") == ENTRIES, shown.stdout[-2000:]
+
+
 def take(place: Place, bookie_id: str) -> OurBookie:
     victim = next(bookie for bookie in place.ours if bookie.bookie_id == bookie_id)
     place.ours.remove(victim)
@@ -222,9 +232,7 @@ def test_apaches_auto_recovery_heals_ledgers_on_our_bookies(place: Place) -> Non
     victim.kill()
     place.heal(victim.bookie_id)
     assert place.metadata(place.open_ledger).state is LedgerState.CLOSED
-    for ledger_id in list(place.ledgers)[:2]:
-        shown = place.cluster.shell("readledger", "-ledgerid", str(ledger_id), "-fe", "0", "-le", str(ENTRIES - 1))
-        assert shown.returncode == 0, shown.stdout[-2000:]
+    read_by_apache(place, list(place.ledgers))
     recovery.kill()
     recovery.wait()
 
@@ -267,7 +275,7 @@ def test_both_tools_say_the_same_of_ledgers_and_marks(place: Place) -> None:
     place.bk("autorecovery", "-enable")
 
 
-def test_ours_heals_ledgers_on_apaches_bookies_and_takes_apaches_tools_orders(place: Place) -> None:
+def test_ours_heals_ledgers_on_apaches_bookies(place: Place) -> None:
     apache = [ApacheBookie(place.cluster, f"apache{number}", SMALL_CACHES).start() for number in range(2)]
     place.recoveries = [Recovery(place.cluster.folder, place.cluster.zookeeper, f"r{number}") for number in range(2)]
     assert place.auditor() == "r0"
@@ -281,7 +289,8 @@ def test_ours_heals_ledgers_on_apaches_bookies_and_takes_apaches_tools_orders(pl
     place.heal(victim.bookie_id)
     # Apache's tool waits half a minute for the auditor that it asks.
     shell = ("org.apache.bookkeeper.bookie.BookieShell", "-conf", str(place.cluster.conf))
-    decommission = place.cluster.spawn("decommission", *shell, "decommissionbookie", "-bookieid", victim.bookie_id)
+    process = place.cluster.spawn("decommission", *shell, "decommissionbookie", "-bookieid", victim.bookie_id)
+    place.decommission = victim.bookie_id, process
     for _ in range(2):
         stopped = take(place, place.ours[0].bookie_id)
         stopped.stop()
@@ -289,8 +298,6 @@ def test_ours_heals_ledgers_on_apaches_bookies_and_takes_apaches_tools_orders(pl
     survivor = next(one.bookie_id for one in apache if one is not victim)
     rows = place.bk("listledgers", "-meta")
     assert all(survivor in members for row in rows if row["ensembleSize"] == 3 for members in row["ensembles"].values())
-    assert decommission.wait(HEAL_SECONDS) == 0, (place.cluster.folder / "decommission.log").read_text()[-2000:]
-    assert victim.bookie_id not in place.cluster.shell("listbookies", "-a").stdout
 
 
 def test_the_auditors_end_makes_another_the_auditor_who_goes_on(place: Place) -> None:
@@ -304,6 +311,14 @@ def test_the_auditors_end_makes_another_the_auditor_who_goes_on(place: Place) ->
     assert place.auditor(other_than="r0") == "r1"
     place.heal(victim.bookie_id)
     assert any(spare.bookie_id in bookies_of(place.metadata(ledger_id)) for ledger_id in place.ledgers)
+    read_by_apache(place, list(place.ledgers)[-4:])
+
+
+def test_apaches_tool_retired_the_bookie_by_our_auditor(place: Place) -> None:
+    assert place.decommission is not None
+    bookie_id, process = place.decommission
+    assert process.wait(HEAL_SECONDS) == 0, (place.cluster.folder / "decommission.log").read_text()[-2000:]
+    assert bookie_id not in place.cluster.shell("listbookies", "-a").stdout
     last = place.recoveries[1].process
     last.send_signal(signal.SIGTERM)
     assert last.wait(20) == 0
