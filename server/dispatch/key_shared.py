@@ -9,7 +9,7 @@ HashRangeAutoSplitStickyKeyConsumerSelector, HashRangeExclusiveStickyKeyConsumer
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
@@ -208,13 +208,14 @@ class Sticky(Selector[T]):
     def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
         if not ranges:
             raise ConsumerAssignFault("Ranges for KeyShared policy must not be empty.")
-        claimed: list[tuple[int, int, int]] = []
+        if len(ranges) > SLOTS:
+            raise ConsumerAssignFault(f"{len(ranges)} ranges are more than there are slots")
         for first, last in ranges:
             if not 0 <= first <= last < SLOTS:
                 raise ConsumerAssignFault(
                     f"Ranges must be within 0 to {SLOTS - 1}, first to last: [{first}, {last}] is not"
                 )
-            insort(claimed, (first, last, self._next))
+        claimed = sorted((first, last, self._next) for first, last in ranges)
         for before, after in pairwise(claimed):
             if before[1] >= after[0]:
                 raise ConsumerAssignFault(f"Ranges of one consumer overlap: {_text(before)} and {_text(after)}")
@@ -226,12 +227,13 @@ class Sticky(Selector[T]):
         self._members[self._next] = member
         self._next += 1
 
-    def rivals(self, ranges: Sequence[Range]) -> list[T]:
-        """Members that own any part of `ranges`."""
-        numbers = {
-            number for first, last, number in self._ranges for low, high in ranges if low <= last and first <= high
-        }
-        return [self._members[number] for number in sorted(numbers)]
+    def rival(self, ranges: Sequence[Range]) -> T | None:
+        """A member that owns any part of `ranges`."""
+        for first, last in ranges[:SLOTS]:
+            number = self._overlapping(first, last)
+            if number is not None:
+                return self._members[number]
+        return None
 
     def remove(self, member: T) -> None:
         number = next(number for number, other in self._members.items() if other is member)

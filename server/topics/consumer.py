@@ -14,7 +14,7 @@ from pulsar_proto.errors import MetadataFault, NotAllowed
 from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.payload import skip_checksum
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.dispatch.key_shared import AUTO_SPLIT, KeySharedPolicy, Range
+from server.dispatch.key_shared import AUTO_SPLIT, SLOTS, KeySharedPolicy, Range
 from server.dispatch.read_plan import EntryAverage
 from server.topics.client import ClientConnection
 from server.topics.consumer_owner import ConsumerOwner
@@ -105,7 +105,7 @@ class Consumer:
         if command.HasField("keySharedMeta"):
             meta = command.keySharedMeta
             self.key_shared = KeySharedPolicy(meta.keySharedMode == pb.STICKY, meta.allowOutOfOrderDelivery)
-            self.hash_ranges = [(each.start, each.end) for each in meta.hashRanges]
+            self.hash_ranges = [(each.start, each.end) for each in meta.hashRanges[: SLOTS + 1]]
         self.permits = 0
         """Messages that it takes; below zero when a batch was larger than what was left."""
         self.pending: PendingAcks | None = None if single_active else PendingAcks()

@@ -63,8 +63,7 @@ class KeySharedDispatcher(SharedDispatcher):
     def rival_of(self, consumer: Consumer) -> Consumer | None:
         """Who has chosen slots that `consumer` chooses."""
         selector = self.order.selector
-        rivals = selector.rivals(consumer.hash_ranges) if isinstance(selector, Sticky) else []
-        return rivals[0] if rivals else None
+        return selector.rival(consumer.hash_ranges) if isinstance(selector, Sticky) else None
 
     def ranges_of(self, consumer: Consumer) -> list[Range]:
         return self.order.selector.ranges_of(consumer)

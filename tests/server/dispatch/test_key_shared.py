@@ -105,10 +105,11 @@ def test_sticky_ranges_are_owned_by_who_chose_them() -> None:
     ]
     assert selector.owner(151) is selector.owner(199) is None
     assert selector.ranges_of(second) == [(100, 150), (300, SLOTS - 1)]
-    assert selector.rivals([(90, 120)]) == [first, second]
+    assert selector.rival([(180, 190), (90, 98)]) is first
+    assert selector.rival([(120, 180)]) is second
     selector.remove(first)
     assert selector.owner(1) is None
-    assert selector.rivals([(0, 99)]) == []
+    assert selector.rival([(0, 99)]) is None
 
 
 @pytest.mark.parametrize(
@@ -121,6 +122,7 @@ def test_sticky_ranges_are_owned_by_who_chose_them() -> None:
         ([(300, 400), (350, 360)], "of one consumer overlap"),
         ([(300, 400), (50, 100)], "Range conflict"),
         ([(0, 1000)], "Range conflict"),
+        ([(500, 500)] * (SLOTS + 1), "more than there are slots"),
         ([(99, 99)], "Range conflict"),
     ],
 )
