@@ -60,9 +60,7 @@ class BatchBuilder:
         if name == MESSAGE_ID:
             return pa.array(rows.ids, pa.binary())
         if name == PUBLISH_TIME:
-            times = np.array([time for time, _ in rows.publish_times], dtype=np.int64)
-            counts = [count for _, count in rows.publish_times]
-            return pa.array(np.repeat(times * 1000, counts), pa.int64()).cast(_TIME)
+            return pa.array(np.array(rows.publish_times, dtype=np.int64) * 1000, pa.int64()).cast(_TIME)
         if name == EVENT_TIME:
             return pa.array(rows.event_times, pa.timestamp("ms", tz="UTC")).cast(_TIME)
         return _properties(rows)

@@ -7,7 +7,7 @@ cut, because entry ids are gap-free inside a ledger and nothing is known across 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark.source.message_id import WHOLE_ENTRY, Bound
 
@@ -26,8 +26,7 @@ class LedgerRun:
         return self.last - self.first + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """The messages after `after`, up to and with `upto`."""
 
     after: Bound

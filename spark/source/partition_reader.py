@@ -206,7 +206,7 @@ def cut(payload: bytes) -> tuple[pb.MessageMetadata, bytes]:
                 raise MalformedFrame("its checksum is wrong")
             end = 10 + size
             metadata = _parse_metadata(payload[10:end])
-            if end <= len(payload) and metadata.IsInitialized():
+            if end <= len(payload):
                 return metadata, payload[end:]
     except (struct_error, DecodeError):
         pass

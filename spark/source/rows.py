@@ -1,6 +1,6 @@
 """Entries to rows: batches are walked with offsets, and every value lands in a list that becomes an Arrow column.
 
-No object is made per message but the bytes of its value and id; what all messages of an entry share is kept as a run.
+No object is made per message but the bytes of its value and id.
 """
 
 import base64
@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -17,6 +18,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.compression import BadCompression, decompress
 from spark.source.continuity import takes
 from spark.source.ledger_plan import Range
+from spark.source.message_id import WHOLE_ENTRY
 from spark.source.partition_reader import CorruptEntry, Entry
 
 CHUNKED_MESSAGES_MAX = 100
@@ -29,8 +31,6 @@ _PAYLOAD_SIZE_TAG = 3 << 3
 _SEQUENCE_ID_TAG = 8 << 3
 
 Properties = tuple[tuple[str, str], ...]
-Run = tuple[int, int]
-"""(value, for how many rows)."""
 
 
 class Rows:
@@ -47,8 +47,8 @@ class Rows:
         self.event_times: list[int | None] = []
         self.properties: list[Properties | None] = []
         self.ids: list[bytes] = []
-        self.publish_times: list[Run] = []
-        self.schema_versions: list[tuple[bytes, int]] = []
+        self.publish_times: list[int] = []
+        self.schema_versions: list[bytes] = []
         self.has_properties = False
         self.size = 0
         """Bytes of the values."""
@@ -57,8 +57,9 @@ class Rows:
         return len(self.values)
 
     def cut(self, count: int) -> None:
-        """Forgets what a damaged entry left behind: the rows from `count` on, which have no shared runs yet."""
-        for column in (self.values, self.keys, self.event_times, self.properties, self.ids):
+        """Forgets what a damaged entry left behind: the rows from `count` on."""
+        columns: tuple[list[Any], ...] = (self.values, self.keys, self.event_times, self.properties, self.ids)
+        for column in (*columns, self.publish_times, self.schema_versions):
             del column[count:]
 
 
@@ -77,6 +78,8 @@ class RowDecoder:
         self._partition = partition
         self._wanted = wanted
         self._with_ids = with_ids
+        self._ledger = -1
+        self._ledger_bytes = b""
         self._chunks: dict[str, _Chunks] = {}
         self._suffixes: dict[int, list[bytes]] = {}
         self.skipped_chunks = 0
@@ -89,29 +92,31 @@ class RowDecoder:
     def decode(self, entry: Entry, rows: Rows) -> None:
         """Raises CorruptEntry."""
         ledger, entry_id, metadata, body = entry
-        if metadata.HasField("marker_type"):
-            return
-        if metadata.encryption_keys:
+        if metadata.encryption_param:
             raise CorruptEntry(f"{self._topic}: entry {ledger}:{entry_id} is encrypted; this source has no keys")
         if metadata.num_chunks_from_msg > 1:
             self._chunk(entry, rows)
             return
-        after, upto = self._wanted.after, self._wanted.upto
-        place, before = (ledger, entry_id), len(rows)
-        if place < after[:2] or place > upto[:2]:
+        after, upto = self._wanted
+        place, before = (ledger, entry_id), len(rows.values)
+        if place < after[:2] or place > upto[:2] or metadata.HasField("marker_type"):
             return
         try:
-            body = decompress(body, metadata.compression, metadata.uncompressed_size)
+            if metadata.compression:
+                body = decompress(body, metadata.compression, metadata.uncompressed_size)
             if metadata.HasField("num_messages_in_batch"):
                 self._batch(ledger, entry_id, metadata, body, rows)
-            elif takes(self._wanted, ledger, entry_id, -1):
+            elif after < (ledger, entry_id, WHOLE_ENTRY) <= upto:
                 self._single(self._id_prefix(ledger, entry_id), metadata, body, rows)
         except (BadCompression, DecodeError, struct_error, IndexError, ValueError) as error:
             rows.cut(before)
             raise CorruptEntry(f"{self._topic}: entry {ledger}:{entry_id} does not decode: {error}") from error
 
     def _id_prefix(self, ledger: int, entry_id: int) -> bytes:
-        return b"\x08" + varint(unsigned64(ledger)) + b"\x10" + varint(unsigned64(entry_id)) + self._partition_bytes
+        if ledger != self._ledger:
+            self._ledger = ledger
+            self._ledger_bytes = b"\x08" + varint(unsigned64(ledger)) + b"\x10"
+        return self._ledger_bytes + varint(entry_id) + self._partition_bytes
 
     def _single(self, message_id: bytes, metadata: pb.MessageMetadata, body: bytes, rows: Rows) -> None:
         rows.values.append(None if metadata.null_value else body)
@@ -120,12 +125,8 @@ class RowDecoder:
         rows.event_times.append(metadata.event_time or None)
         rows.properties.append(_properties(metadata, rows))
         rows.ids.append(message_id)
-        self._shared(metadata, 1, rows)
-
-    @staticmethod
-    def _shared(metadata: pb.MessageMetadata, count: int, rows: Rows) -> None:
-        rows.publish_times.append((metadata.publish_time, count))
-        rows.schema_versions.append((metadata.schema_version, count))
+        rows.publish_times.append(metadata.publish_time)
+        rows.schema_versions.append(metadata.schema_version)
 
     def _batch(self, ledger: int, entry_id: int, metadata: pb.MessageMetadata, batch: bytes, rows: Rows) -> None:
         count = metadata.num_messages_in_batch
@@ -149,7 +150,8 @@ class RowDecoder:
                 rows.ids += [prefix + suffix for suffix in suffixes]
             else:
                 rows.ids += [prefix + suffixes[index] for index in indexes]
-        self._shared(metadata, len(indexes), rows)
+        rows.publish_times += [metadata.publish_time] * len(indexes)
+        rows.schema_versions += [metadata.schema_version] * len(indexes)
 
     def _suffixes_of(self, count: int) -> list[bytes]:
         """Batch index and size as MessageIdData holds them, for each message of a batch."""
@@ -258,7 +260,7 @@ def _add_plain(rows: Rows, count: int) -> None:
 
 def key_of(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> bytes | None:
     """The key's bytes: clients with binary keys send base64 text."""
-    if metadata.null_partition_key or not metadata.HasField("partition_key"):
+    if not metadata.HasField("partition_key") or metadata.null_partition_key:
         return None
     key = metadata.partition_key
     return base64.b64decode(key) if metadata.partition_key_b64_encoded else key.encode()

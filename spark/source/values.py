@@ -140,7 +140,7 @@ class ValueColumns:
 
     def columns(self, rows: Rows) -> Mapping[str, pa.Array]:
         """By name. Raises BadValue in mode FAILFAST."""
-        versions = [version for version, count in rows.schema_versions for _ in range(count)]
+        versions = rows.schema_versions
         if self._pair is not None:
             columns, bad = self._key_value_columns(rows, versions)
         else:

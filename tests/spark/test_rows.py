@@ -74,7 +74,7 @@ def test_the_short_way_through_a_batch_reads_what_protobuf_reads(batch: list[tup
     assert [(i.ledgerId, i.entryId, i.partition, i.batch_index, i.batch_size) for i in ids] == [
         (5, 6, 2, index, len(batch)) for index, _, _ in kept
     ]
-    assert sum(count for _, count in rows.publish_times) == len(rows)
+    assert len(rows.publish_times) == len(rows.schema_versions) == len(rows)
 
 
 def plain_batch(count: int) -> bytes:
@@ -112,7 +112,7 @@ def test_binary_keys_are_decoded_from_base64() -> None:
 
 
 def test_encrypted_entries_are_refused_by_name() -> None:
-    meta = metadata()
+    meta = metadata(encryption_param=b"iv")
     meta.encryption_keys.add(key="k", value=b"x")
     with pytest.raises(CorruptEntry, match="5:6 is encrypted"):
         decode(b"", meta)
