@@ -3,18 +3,12 @@
 import base64
 import json
 import ssl
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import bcrypt
-import jwt
 import pulsar
 import pytest
 
@@ -22,104 +16,16 @@ from compat_tests.certificates import Authority, Certificate
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import Server, wait_until
 from compat_tests.python.support import bodies, receive_bodies, send_all
-
-PACKAGE = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
-TENANT = "secured"
-NAMESPACE = f"{TENANT}/orders"
-REFRESH_SECONDS = 1
+from compat_tests.security_site import NAMESPACE, TENANT, Site, answer_of, running_site, tokens
 
 DENIED = (pulsar.AuthorizationError, pulsar.AuthenticationError)
 """What a refused producer, consumer or lookup raises."""
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A server where alice may produce, bob consume, carol administrates the tenant and `admin` is superuser."""
-
-    server: Server
-    authority: Authority
-    admin: Certificate
-    secret_key: Path
-
-    def token(self, role: str, seconds: float = 600) -> str:
-        """One that lives for so long, made here and at once."""
-        claims = {"sub": role, "exp": time.time() + seconds}
-        return jwt.encode(claims, self.secret_key.read_bytes(), algorithm="HS256")
-
-    def of(self, role: str) -> Any:
-        return pulsar.AuthenticationToken(self.token(role))
-
-    def call(
-        self, path: str, *, role: str | None = None, method: str = "GET", body: Any = None, headers: Any = None
-    ) -> tuple[int, str]:
-        """Status and text of an HTTP call in the clear."""
-        request = urllib.request.Request(f"{self.server.web_url}{path}", method=method)
-        if body is not None:
-            request.data = json.dumps(body).encode()
-            request.add_header("Content-Type", "application/json")
-        if role is not None:
-            request.add_header("Authorization", f"Bearer {self.token(role)}")
-        for name, value in (headers or {}).items():
-            request.add_header(name, value)
-        return answer_of(request)
-
-    def topic(self, name: str) -> str:
-        return f"persistent://{NAMESPACE}/{name}"
-
-
-def tokens(*arguments: str) -> str:
-    command = [sys.executable, "-m", "magnetar", "tokens", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def answer_of(request: urllib.request.Request, context: ssl.SSLContext | None = None) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(request, timeout=15, context=context) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("security")
-    authority = Authority(folder)
-    broker = authority.issue("broker")
-    key = folder / "secret.key"
-    tokens("create-secret-key", "--output", str(key))
-    passwords = folder / ".htpasswd"
-    passwords.write_text(f"dave:{bcrypt.hashpw(b'pass:word', bcrypt.gensalt(5)).decode()}\n")
-    settings = {
-        "brokerServicePortTls": "0",
-        "webServicePortTls": "0",
-        "tlsCertificateFilePath": str(broker.certificate),
-        "tlsKeyFilePath": str(broker.key),
-        "tlsTrustCertsFilePath": str(authority.path),
-        "authenticationEnabled": "true",
-        "authenticationProviders": f"{PACKAGE}Tls,{PACKAGE}Token,{PACKAGE}Basic",
-        "authenticationRefreshCheckSeconds": str(REFRESH_SECONDS),
-        "authorizationEnabled": "true",
-        "superUserRoles": "admin",
-        "anonymousUserRole": "anonymous",
-        "tokenSecretKey": f"file://{key}",
-        "basicAuthConf": str(passwords),
-    }
-    with Server(folder, settings=settings) as server:
-        made = Site(server, authority, authority.issue("admin"), key)
-        prepare(made)
+    with running_site(tmp_path_factory.mktemp("security")) as made:
         yield made
-        server.assert_no_errors()
-
-
-def prepare(site: Site) -> None:
-    both = ["produce", "consume"]
-    grants = {"alice": ["produce"], "bob": ["consume"], "dave": both}
-    for path, body in (
-        (f"/admin/v2/tenants/{TENANT}", {"adminRoles": ["carol"], "allowedClusters": ["standalone"]}),
-        (f"/admin/v2/namespaces/{NAMESPACE}", {"auth_policies": {"namespace_auth": grants}}),
-    ):
-        status, text = site.call(path, role="admin", method="PUT", body=body)
-        assert status in (200, 204), text
 
 
 @pytest.fixture
