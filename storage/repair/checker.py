@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pulsar_proto.entry_digest import DigestType, EntryCodec, master_key
 from pulsar_proto.ledger_record import LedgerMetadata
 from storage.ledger.cluster import BookKeeperCluster
-from storage.ledger.errors import LedgerError
+from storage.ledger.errors import BookieTimeout, LedgerError, TooManyRequests
 from storage.ledger.lac import ask_last_entries
 from storage.ledger.metadata_driver import Versioned
 from storage.ledger.reader import EntryReader
@@ -24,6 +24,10 @@ OLDEST_DIGEST = DigestType.CRC32
 
 READS_AT_ONCE = 64
 """Entries that are asked for and not yet there."""
+
+
+BUSY_TRIES = 3
+BUSY_SECONDS = 1.0
 
 
 class OpenedLedger(NamedTuple):
@@ -90,9 +94,20 @@ class LedgerChecker:
         write_quorum = opened.metadata.write_quorum
         for entry_id in entries_to_verify(part, index, write_quorum, self._percentage):
             try:
-                async with self._limit:
-                    await opened.reader.entry_of(bookie, entry_id)
+                await self._read(opened, bookie, entry_id)
             except LedgerError as error:
                 log.info("ledger %d: a copy is missing: %s", opened.metadata.ledger_id, error)
                 return True
         return False
+
+    async def _read(self, opened: OpenedLedger, bookie: str, entry_id: int) -> None:
+        """A bookie that is busy is asked again: copying what it has would make it, and others, busier still."""
+        for _ in range(BUSY_TRIES - 1):
+            try:
+                async with self._limit:
+                    await opened.reader.entry_of(bookie, entry_id)
+                return
+            except (TooManyRequests, BookieTimeout):
+                await asyncio.sleep(BUSY_SECONDS)
+        async with self._limit:
+            await opened.reader.entry_of(bookie, entry_id)

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from metadata import paths
+from pulsar_proto.bookie_wire import BookieRc
 from pulsar_proto.ledger_record import LedgerState
 from storage.ledger.errors import LedgerFenced
+from storage.repair.checker import LedgerChecker
 from tests.storage.repair.repair_scene import RepairScene, append, until_true
 from tests.storage.repair.virtual_loop import run
 
@@ -223,6 +225,23 @@ def test_writing_the_recovery_delay_again_triggers_an_audit() -> None:
         await until_true(lambda: recovery.auditor is not None and recovery.auditor.audits == 1)
         await s.book.trigger_audit()
         await until_true(lambda: recovery.auditor is not None and recovery.auditor.audits == 2, 5)
+
+    scene(program)
+
+
+def test_a_bookie_that_is_busy_for_a_moment_lacks_nothing() -> None:
+    async def program(s: RepairScene) -> None:
+        handle = await s.write((3, 3, 2), 20)
+        busy = s.fakes.bookies[handle.metadata.ensembles[0][1][0]]
+        busy.rc_of_read = BookieRc.ETOOMANYREQUESTS
+        checker = LedgerChecker(s.client)
+        checking = asyncio.create_task(checker.check(await checker.open(handle.ledger_id)))
+        await asyncio.sleep(1.5)
+        busy.rc_of_read = BookieRc.EOK
+        assert await checking == []
+        busy.rc_of_read = BookieRc.ETOOMANYREQUESTS
+        (damaged,) = await checker.check(await checker.open(handle.ledger_id))
+        assert damaged.missing == {0: busy.bookie_id}, "but not for ever"
 
     scene(program)
 
