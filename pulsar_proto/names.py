@@ -20,6 +20,8 @@ CACHED_NAMES_MAX = 10_000
 """Parsed names kept for the next parse; the least recently used one is forgotten."""
 
 _ENTITY = re.compile(r"[-=:.A-Za-z0-9_]+")
+_DOTS = (".", "..")
+"""No names of records: a metadata store takes them for a way."""
 _I32_MAX = 2**31 - 1
 
 
@@ -53,7 +55,7 @@ class NamespaceName:
     def parse(cls, text: str) -> Self:
         """Raises InvalidTopicName."""
         tenant, slash, name = text.partition("/")
-        if not slash or not _ENTITY.fullmatch(tenant) or not _ENTITY.fullmatch(name):
+        if not slash or not all(_ENTITY.fullmatch(each) and each not in _DOTS for each in (tenant, name)):
             raise InvalidTopicName(f"Invalid namespace name {text!r}: expected <tenant>/<namespace>")
         return cls(tenant, name)
 
@@ -145,8 +147,10 @@ def _parse(text: str) -> TopicName:
         raise InvalidTopicName(f"Invalid topic name '{text}': expected {domain}://<tenant>/<namespace>/<topic>")
     tenant, namespace, local_name = parts
     for entity in (tenant, namespace):
-        if not _ENTITY.fullmatch(entity):
+        if not _ENTITY.fullmatch(entity) or entity in _DOTS:
             raise InvalidTopicName(f"Invalid topic name '{text}': '{entity}' is no tenant or namespace")
+    if local_name in _DOTS:
+        raise InvalidTopicName(f"Invalid topic name '{text}': '{local_name}' is no topic")
     if not local_name.strip():
         raise InvalidTopicName(f"Invalid topic name '{text}': topic name can't be empty")
     full = f"{domain}://{tenant}/{namespace}/{local_name}"

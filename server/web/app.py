@@ -15,7 +15,7 @@ from pulsar_proto.errors import PulsarError
 from server.admin.routes import ROUTES
 from server.security.http import admit
 from server.web.calls import Answer, Call, Refusal, Route, Status, Text, refusal_of
-from server.web.router import Found, Router
+from server.web.router import Found, Router, fault_of_parts
 from storage.managed.errors import ManagedLedgerError
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ async def _respond(broker: "BrokerContext", request: web.BaseRequest) -> web.Res
     if route is None:
         return _not_allowed(request.method, found)
     try:
+        fault = fault_of_parts(found.parts)
+        if fault is not None:
+            raise Refusal(412, fault)
         await _admit(broker, route, found, request)
         body = await _body_of(request)
         call = Call(broker, found.parts, request.query, request.headers, body)

@@ -1,6 +1,6 @@
 """Finds the route of a path. Segments are cut before they are decoded, so that a topic's name may hold `%2F`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -8,6 +8,27 @@ from server.web.calls import Route
 
 DOMAIN = "{domain}"
 DOMAINS = ("persistent", "non-persistent")
+
+
+RECORD_NAMES = {
+    "tenant": "Tenant",
+    "namespace": "Namespace",
+    "cluster": "Cluster",
+    "failureDomain": "Failure domain",
+    "bookie": "Bookie",
+    "bundle": "Bundle",
+    "group": "Group",
+}
+"""Parts of paths that name records of the metadata store, where they must be one name and no path."""
+
+
+def fault_of_parts(parts: Mapping[str, str]) -> str | None:
+    """What is wrong with a path's parts, or None. Pure."""
+    for part, title in RECORD_NAMES.items():
+        text = parts.get(part)
+        if text is not None and ("/" in text or text in (".", "..") or not text.isprintable()):
+            return f"{title} name is not valid"
+    return None
 
 
 class Found(NamedTuple):

@@ -135,3 +135,12 @@ def test_namespace_names() -> None:
     for text in ("", "acme", "acme/", "/n", "a/b/c", "a b/c", "ä/c"):
         with pytest.raises(InvalidTopicName):
             NamespaceName.parse(text)
+
+
+@pytest.mark.parametrize("name", ["persistent://./n/t", "persistent://t/../x", "persistent://t/n/..", "t/n/.", ".."])
+def test_dots_alone_are_no_names(name: str) -> None:
+    """A metadata store takes them for a way."""
+    with pytest.raises(InvalidTopicName):
+        TopicName.parse(name)
+    with pytest.raises(InvalidTopicName):
+        NamespaceName.parse("public/..")
