@@ -186,13 +186,13 @@ class KeyOrder(Generic[T]):
 
     # ---- for stats
 
-    def draining_of(self, member: T) -> list[Draining]:
-        """What others wait for that it acknowledges."""
-        return [
-            Draining(slot, self._holds[slot].entries, self._holds[slot].blocked)
-            for slot in sorted(self._draining)
-            if self._holds[slot].member is member
-        ]
+    def draining(self) -> dict[T, list[Draining]]:
+        """What others wait for that each member acknowledges, by slots."""
+        found: dict[T, list[Draining]] = {}
+        for slot in sorted(self._draining):
+            hold = self._holds[slot]
+            found.setdefault(hold.member, []).append(Draining(slot, hold.entries, hold.blocked))
+        return found
 
     @property
     def draining_slots(self) -> int:

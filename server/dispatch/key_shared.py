@@ -10,7 +10,7 @@ HashRangeAutoSplitStickyKeyConsumerSelector, HashRangeExclusiveStickyKeyConsumer
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
@@ -30,7 +30,7 @@ _SEPARATOR = "\0"
 Range = tuple[int, int]
 """First and last slot."""
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Hashable)
 
 
 class KeySharedPolicy(NamedTuple):
@@ -80,8 +80,8 @@ class Selector(ABC, Generic[T]):
         """None: nobody's."""
 
     @abstractmethod
-    def ranges_of(self, member: T) -> list[Range]:
-        """What it owns, in order, for stats."""
+    def ranges(self) -> dict[T, list[Range]]:
+        """What each member owns, in order, for stats."""
 
 
 class _Boundaries(Selector[T]):
@@ -91,18 +91,19 @@ class _Boundaries(Selector[T]):
         self._ends: list[int] = []
         self._owners: list[T] = []
 
-    def ranges_of(self, member: T) -> list[Range]:
-        ranges: list[Range] = []
+    def ranges(self) -> dict[T, list[Range]]:
+        found: dict[T, list[Range]] = {}
         start = 1
         for end, owner in zip(self._ends, self._owners, strict=True):
             last = min(end, SLOTS - 1)
-            if owner is member and start <= last:
+            if start <= last:
+                ranges = found.setdefault(owner, [])
                 if ranges and ranges[-1][1] == start - 1:
                     ranges[-1] = (ranges[-1][0], last)
                 else:
                     ranges.append((start, last))
             start = end + 1
-        return ranges
+        return found
 
 
 class AutoSplit(_Boundaries[T]):
@@ -179,11 +180,11 @@ class ConsistentHashing(_Boundaries[T]):
         index = bisect_left(self._ends, slot)
         return self._owners[index if index < len(self._ends) else 0]
 
-    def ranges_of(self, member: T) -> list[Range]:
-        ranges = super().ranges_of(member)
-        if self._ends and self._owners[0] is member and self._ends[-1] < SLOTS - 1:
-            ranges.append((self._ends[-1] + 1, SLOTS - 1))
-        return ranges
+    def ranges(self) -> dict[T, list[Range]]:
+        found = super().ranges()
+        if self._ends and self._ends[-1] < SLOTS - 1:
+            found.setdefault(self._owners[0], []).append((self._ends[-1] + 1, SLOTS - 1))
+        return found
 
     def _slots_of(self, name: str, number: int) -> list[int]:
         head = f"{name}{_SEPARATOR}{number}{_SEPARATOR}"
@@ -244,8 +245,11 @@ class Sticky(Selector[T]):
         number = self._overlapping(slot, slot)
         return None if number is None else self._members[number]
 
-    def ranges_of(self, member: T) -> list[Range]:
-        return [(first, last) for first, last, number in self._ranges if self._members[number] is member]
+    def ranges(self) -> dict[T, list[Range]]:
+        found: dict[T, list[Range]] = {}
+        for first, last, number in self._ranges:
+            found.setdefault(self._members[number], []).append((first, last))
+        return found
 
     def _overlapping(self, first: int, last: int) -> int | None:
         index = bisect_left(self._ranges, (last + 1,)) - 1

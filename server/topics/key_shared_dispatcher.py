@@ -44,12 +44,15 @@ class KeySharedDispatcher(SharedDispatcher):
         )
         self._slot_of = self.order.selector.slot_of
         self._may_go_on = False
+        self._ranges: dict[Consumer, list[Range]] | None = None
+        """For stats; worked out for all at once when they are asked for."""
         self._due = ReplayQueue()
         """Delayed entries whose time has come. Their keys are known when they are read."""
 
     def add(self, consumer: Consumer) -> None:
         """Raises ConsumerAssignFault."""
         self.order.add(consumer, consumer.name, consumer.hash_ranges)
+        self._ranges = None
         super().add(consumer)
         self._loop.call_soon(self.kick)  # what nobody owned may wait for it
 
@@ -59,20 +62,23 @@ class KeySharedDispatcher(SharedDispatcher):
             self.order.clear()
             self._due.clear()
         self.order.remove(consumer)
+        self._ranges = None
 
     def rival_of(self, consumer: Consumer) -> Consumer | None:
         """Who has chosen slots that `consumer` chooses."""
         selector = self.order.selector
         return selector.rival(consumer.hash_ranges) if isinstance(selector, Sticky) else None
 
-    def ranges_of(self, consumer: Consumer) -> list[Range]:
-        return self.order.selector.ranges_of(consumer)
-
     def stats(self) -> dict[str, object]:
         return key_shared_stats.of_subscription(self)
 
     def stats_of(self, consumer: Consumer) -> dict[str, object]:
         return {} if consumer.is_closed else key_shared_stats.of_consumer(self, consumer)
+
+    def ranges_of(self, consumer: Consumer) -> list[Range]:
+        if self._ranges is None:
+            self._ranges = self.order.selector.ranges()
+        return self._ranges.get(consumer, [])
 
     # --- acknowledgements and redelivery -----------------------------------------------------------------------------
 

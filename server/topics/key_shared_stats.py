@@ -18,7 +18,7 @@ Json = dict[str, object]
 
 def of_subscription(dispatcher: "KeySharedDispatcher") -> Json:
     order = dispatcher.order
-    draining = [each for consumer in dispatcher.consumers for each in order.draining_of(consumer)]
+    draining = [each for held in order.draining().values() for each in held]
     return {
         "keySharedMode": "STICKY" if dispatcher.policy.is_sticky else "AUTO_SPLIT",
         "allowOutOfOrderDelivery": dispatcher.policy.allows_disorder,
@@ -29,7 +29,7 @@ def of_subscription(dispatcher: "KeySharedDispatcher") -> Json:
 
 
 def of_consumer(dispatcher: "KeySharedDispatcher", consumer: "Consumer") -> Json:
-    draining = dispatcher.order.draining_of(consumer)
+    draining = dispatcher.order.draining().get(consumer, [])
     ranges = dispatcher.ranges_of(consumer)
     return {
         "drainingHashesCount": len(draining),

@@ -74,7 +74,7 @@ def test_each_slot_has_one_owner_whoever_comes_and_goes(kind: str, events: list[
             members.append(Member(f"m{event}"))
             selector.add(members[-1], members[-1].name)
         ranges = sorted(
-            (first, last, m) for m, member in enumerate(members) for first, last in selector.ranges_of(member)
+            (first, last, m) for m, member in enumerate(members) for first, last in selector.ranges().get(member, [])
         )
         if members:
             assert [ranges[0][0], ranges[-1][1]] == [1, SLOTS - 1]
@@ -104,7 +104,7 @@ def test_sticky_ranges_are_owned_by_who_chose_them() -> None:
         *(first, first, second, second),
     ]
     assert selector.owner(151) is selector.owner(199) is None
-    assert selector.ranges_of(second) == [(100, 150), (300, SLOTS - 1)]
+    assert selector.ranges()[second] == [(100, 150), (300, SLOTS - 1)]
     assert selector.rival([(180, 190), (90, 98)]) is first
     assert selector.rival([(120, 180)]) is second
     selector.remove(first)
