@@ -139,7 +139,7 @@ def data_of(schema: Any) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({field["name"]: data_of(field["type"]) for field in schema["fields"]})
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(st.data())
 def test_what_is_said_to_be_readable_is_read_by_fastavro(data: st.DataObject) -> None:
     writer = named_apart(data.draw(SCHEMAS), [])
