@@ -157,7 +157,7 @@ REFUSALS = [
     ("/lookup/v2/topic/bad/public/default/t", 404, "nothing at"),
     ("/lookup/v2/topic/persistent/public/default/t?listenerName=nope", 503, "the broker do not have nope listener"),
     ("/admin/v2/persistent/pub%20lic/default/t/stats", 412, "Invalid topic name"),
-    ("/admin/v2/namespaces/public%2Fx/default/topics", 412, "Namespace name is not valid"),
+    ("/admin/v2/namespaces/public%2Fx/default/topics", 412, "Tenant name is not valid"),
     ("/admin/v2/brokers/health?topicVersion=V9", 404, "topicVersion"),
     ("/admin/v2/nosuch", 404, "nothing at /admin/v2/nosuch"),
     ("/", 404, "nothing at /"),

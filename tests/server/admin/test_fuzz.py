@@ -109,8 +109,8 @@ async def test_no_call_makes_the_server_fail(tmp_path: Path, caplog: pytest.LogC
             for route in ROUTES:
                 for _ in range(CALLS_PER_ROUTE):
                     path, body = path_of(route.path, rng), rng.choice(BODIES)
-                    url = URL(server.web_url + path, encoded=True)
-                    async with session.request(route.method, url, data=body, allow_redirects=False) as answer:
+                    called = URL(server.web_url + path, encoded=True)
+                    async with session.request(route.method, called, data=body, allow_redirects=False) as answer:
                         text = await answer.text(errors="replace")
                         if answer.status >= 500 and "listener" not in text:
                             failures.append(f"{route.method} {path} {body}: {answer.status} {text}")
