@@ -103,6 +103,14 @@ def message_count(payload: bytes, offset: int = 0) -> int:
     return _metadata(payload, offset).num_messages_in_batch
 
 
+class Chunk(NamedTuple):
+    """A part of a large message."""
+
+    uuid: str
+    """The message's."""
+    is_last: bool
+
+
 class Special(NamedTuple):
     """What makes a message one that is not just sent on."""
 
@@ -110,12 +118,13 @@ class Special(NamedTuple):
     """Not before; 0: at once."""
     is_marker: bool
     """A broker wrote it for brokers: a transaction's end, a replicated subscription's snapshot."""
+    chunk: Chunk | None
 
 
 def is_single_and_plain(payload: bytes) -> bool:
     """Whether it is certainly one message that is no batch and nothing special, without parsing it: most metadata of
-    such messages have neither the tag of num_messages_in_batch nor a byte 01, in which the tags of deliver_at_time and
-    marker_type end."""
+    such messages have neither the tag of num_messages_in_batch nor a byte 01, in which the tags of deliver_at_time,
+    marker_type and num_chunks_from_msg end."""
     try:
         magic, _, size = _unpack_magic_crc_size(payload)
     except struct_error:
@@ -139,9 +148,11 @@ def count_and_special(payload: bytes) -> tuple[int, Special | None]:
             metadata = _metadata(payload, 0)
     except (DecodeError, struct_error):
         metadata = _metadata(payload, 0)
-    deliver_at_ms, marker_type = metadata.deliver_at_time, metadata.marker_type
-    special = Special(max(0, deliver_at_ms), marker_type != 0) if deliver_at_ms > 0 or marker_type else None
-    return metadata.num_messages_in_batch, special
+    deliver_at_ms, marker_type, chunks = metadata.deliver_at_time, metadata.marker_type, metadata.num_chunks_from_msg
+    if deliver_at_ms <= 0 and not marker_type and chunks <= 1:
+        return metadata.num_messages_in_batch, None
+    chunk = Chunk(metadata.uuid, metadata.chunk_id >= chunks - 1) if chunks > 1 and metadata.uuid else None
+    return metadata.num_messages_in_batch, Special(max(0, deliver_at_ms), marker_type != 0, chunk)
 
 
 def publish_time_of(payload: bytes, offset: int = 0) -> int:

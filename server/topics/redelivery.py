@@ -151,6 +151,12 @@ class ReplayQueue:
     def clear(self) -> None:
         self._ledgers.clear()
 
+    def drain(self) -> Iterator[tuple[int, list[int]]]:
+        """Everything, as (ledger, entries) in order; nothing waits any more."""
+        ledgers, self._ledgers = self._ledgers, {}
+        for ledger_id in sorted(ledgers):
+            yield ledger_id, list(ledgers[ledger_id])
+
     def first_run(self, entries_max: int) -> tuple[Position, int]:
         """The first position, and how many consecutive ones from it on wait, at most `entries_max`. Not when empty."""
         ledger_id = min(self._ledgers)

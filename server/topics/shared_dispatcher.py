@@ -5,7 +5,7 @@ acknowledged. When the last consumer leaves, everything but the cursor is forgot
 first entry that is not acknowledged.
 
 Invariant: every entry before `read_position` that was not acknowledged is pending at exactly one consumer, in the
-replay queue, or held.
+replay queue, held, delayed, or a chunk that waits for the consumer which has the other chunks of its message.
 
 Sources: PersistentDispatcherMultipleConsumers; facts 5.5.
 """
@@ -21,6 +21,7 @@ from pulsar_proto.payload import Special
 from server.dispatch.read_plan import entries_within
 from server.dispatch.shared import RoundRobin
 from server.policies.effective import EffectivePolicies
+from server.topics.chunk_owners import ChunkOwners
 from server.topics.consumer import Consumer
 from server.topics.dispatcher import Dispatcher, Read, Source
 from server.topics.messages import Messages, unacknowledged
@@ -42,6 +43,7 @@ class SharedDispatcher(Dispatcher):
         self._some_are_blocked = False
         """Consumers, maybe: spares a look at all of them at each acknowledgement."""
         self._consumers: RoundRobin[Consumer] = RoundRobin()
+        self._chunks = ChunkOwners()
         self._delayed = source.delayed
         self._delays_full = False
         self._unacked_max = self.settings.max_unacked_messages_per_subscription
@@ -65,6 +67,8 @@ class SharedDispatcher(Dispatcher):
         self._consumers.remove(consumer)
         assert consumer.pending is not None
         self.unacked_messages -= consumer.pending.messages
+        for ledger_id, entry_ids in self._chunks.gone(consumer):
+            self.replay.add(ledger_id, entry_ids)
         if len(self._consumers):
             for ledger_id, entry_ids in consumer.pending.drain():
                 self._wait_again(ledger_id, entry_ids)
@@ -72,6 +76,7 @@ class SharedDispatcher(Dispatcher):
             self._loop.call_soon(self.kick)
         else:
             self.replay.clear()
+            self._chunks.clear()
             self.redelivery_counts.clear()
             self.blocked = False
             self.rewind()
@@ -190,6 +195,9 @@ class SharedDispatcher(Dispatcher):
         return sum(self.cursor.unacked_among(ledger_id, entries) for ledger_id, entries in passed)
 
     def _send_once(self) -> Read | None:
+        if self._chunks.waiting:
+            for ledger_id, entry_ids in self._chunks.ready():
+                self.replay.add(ledger_id, entry_ids)
         if self._delayed.index:
             self.read_position = self._delayed.index.pass_over(self.read_position)
         return super()._send_once()
@@ -258,6 +266,9 @@ class SharedDispatcher(Dispatcher):
         self._send(messages, again=True)
 
     def _send(self, messages: Messages, again: bool = False) -> int:
+        specials = messages.specials
+        if specials is not None and any(specials[each].chunk for each in messages.entry_ids if each in specials):
+            return self._send_chunks(messages, specials, again)
         at = 0
         total = len(messages.payloads)
         ledger_id = messages.ledger_id
@@ -283,6 +294,33 @@ class SharedDispatcher(Dispatcher):
             consumer.write(messages, at, stop, redelivery_counts)
             at = stop
         return at
+
+    def _send_chunks(self, messages: Messages, specials: Mapping[int, Special], again: bool) -> int:
+        """One by one, because each may have to go to somebody else, or to wait for its owner."""
+        ledger_id = messages.ledger_id
+        redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)
+        for index, entry_id in enumerate(messages.entry_ids):
+            special = specials.get(entry_id)
+            chunk = None if special is None else special.chunk
+            consumer = None if chunk is None else self._chunks.owner(chunk)
+            if consumer is None and not self.blocked:
+                consumer = self._consumers.pick()
+            if consumer is None or self.blocked:
+                return index
+            if again:
+                self.replay.discard(ledger_id, (entry_id,))
+            if not consumer.can_take:
+                self._chunks.wait(consumer, ledger_id, entry_id)
+                continue
+            self.unacked_messages += consumer.take(messages, index, index + 1)
+            self._some_are_blocked |= consumer.blocked
+            self._block_if_full()
+            if chunk is not None:
+                self._chunks.sent(chunk, consumer)
+            if self._throttles:
+                self._sent(messages.part(range(index, index + 1)))
+            consumer.write(messages, index, index + 1, redelivery_counts)
+        return len(messages)
 
     def _block_if_full(self) -> None:
         if 0 < self._unacked_max <= self.unacked_messages and not self.blocked:

@@ -109,8 +109,9 @@ class Model:
     def now_ms(self) -> int:
         return int(self.loop.time() * 1000)
 
-    def publish(self, sizes: list[int], delay_ms: int = 0) -> None:
-        """One group; size 0 is a message that is no batch. Every other one is delayed, if there is a delay."""
+    def publish(self, sizes: list[int], delay_ms: int = 0, *, chunked: bool = False) -> None:
+        """One group; size 0 is a message that is no batch. Every other one is delayed, if there is a delay. `chunked`:
+        they are the chunks of one message."""
         ledger = self.scene.ledger
         payloads = []
         for offset, size in enumerate(sizes):
@@ -122,6 +123,9 @@ class Model:
             fields: dict[str, Any] = {"ordering_key": key}
             if delay_ms and offset % 2 == 0:
                 fields["deliver_at_time"] = self.due_ms[position] = self.now_ms + delay_ms
+            if chunked:
+                uuid = f"message {len(self.positions) - offset}"
+                fields |= {"uuid": uuid, "num_chunks_from_msg": len(sizes), "chunk_id": offset}
             payloads.append(payload(b"%d:%d" % position, batch=size, **fields))
         ledger.append_now(payloads)
         self.call(self.scene.topic._appended)
@@ -272,7 +276,14 @@ class Model:
             waiting = self._sendable(dispatcher) if able and not dispatcher.blocked else set()
         elif isinstance(dispatcher, SharedDispatcher):
             out = {position for client in self.clients for position in client.held}
-            waiting = self._due() - out if able and not dispatcher.blocked else set()
+            for_owner = {
+                Position(ledger_id, entry_id)
+                for consumer, queue in dispatcher._chunks.waiting.items()
+                if not consumer.can_take
+                for ledger_id in queue._ledgers
+                for entry_id in queue._ledgers[ledger_id]
+            }
+            waiting = self._due() - out - for_owner if able and not dispatcher.blocked else set()
         else:
             active = [client for client in able if client.consumer is dispatcher.active]
             last = self.last or Position(-1, -1)

@@ -64,6 +64,10 @@ class Histories(RuleBasedStateMachine):
     def publish(self, sizes: list[int], delay_ms: int) -> None:
         self.model.publish(sizes, delay_ms)
 
+    @rule(count=st.integers(2, 5))
+    def publish_a_large_message(self, count: int) -> None:
+        self.model.publish([0] * count, chunked=True)
+
     @rule(sizes=SIZES, permits=st.integers(1, 9))
     def publish_to_all_who_ask(self, sizes: list[int], permits: int) -> None:
         for client in self.model.clients:
