@@ -13,10 +13,12 @@ from metadata.cluster_init import bundles_data, policies_value, to_json
 from metadata.errors import NodeExistsError
 from pulsar_proto.errors import PulsarError, TopicNotFound
 from pulsar_proto.names import NON_PERSISTENT, PERSISTENT, TopicName
-from server.admin import bodies, records
+from server.admin import bodies, policy_shapes, records
 from server.admin.bundles import bundles_of, topics_in
 from server.admin.namespace_deletion import delete_namespace
+from server.admin.namespace_policies import QUOTA_TYPES
 from server.admin.paths import NAMESPACES, TOPIC, TOPICS, namespace_of
+from server.admin.permissions import ACTIONS
 from server.admin.policy_rows import NAMESPACE_ROWS
 from server.bundle_ranges import bundle_of, fault_of_boundaries
 from server.topic_list import is_system_topic
@@ -95,10 +97,43 @@ def _new_policies(call: Call, given: dict[str, Any], tenant: dict[str, Any]) -> 
             policies[row.namespace_key] = {each: row.read(rate) for each, rate in bodies.obj(value).items()}
         else:
             policies[row.namespace_key] = row.read(value)
-    for key in ("backlog_quota_map", "auth_policies", "allowed_clusters", "properties"):
+            row.check(policies[row.namespace_key])
+    for key, read in _OTHER_POLICIES.items():
         if given.get(key):
-            policies[key] = given[key]
+            policies[key] = read(given[key])
     return policies
+
+
+def _read_quotas(value: Any) -> dict[str, Any]:
+    quotas = bodies.obj(value, "backlog_quota_map")
+    return {
+        bodies.one_of(kind, QUOTA_TYPES, "backlog_quota_map"): policy_shapes.backlog_quota(quota, "new")
+        for kind, quota in quotas.items()
+    }
+
+
+def _read_permissions(value: Any) -> dict[str, Any]:
+    auth = bodies.obj(value, "auth_policies")
+
+    def grants(roles: Any) -> dict[str, list[str]]:
+        return {role: bodies.some_of(actions, ACTIONS, role) for role, actions in bodies.obj(roles or {}).items()}
+
+    topics = bodies.obj(auth.get("destination_auth") or {}, "destination_auth")
+    subscriptions = bodies.obj(auth.get("subscription_auth_roles") or {}, "subscription_auth_roles")
+    return {
+        "namespace_auth": grants(auth.get("namespace_auth")),
+        "destination_auth": {topic: grants(roles) for topic, roles in topics.items()},
+        "subscription_auth_roles": {name: bodies.strings(roles, name) for name, roles in subscriptions.items()},
+    }
+
+
+_OTHER_POLICIES: dict[str, Callable[[Any], Any]] = {
+    "backlog_quota_map": _read_quotas,
+    "auth_policies": _read_permissions,
+    "allowed_clusters": bodies.strings,
+    "properties": bodies.string_map,
+}
+"""Of a new namespace, beside those that are rows."""
 
 
 def _new_bundles(call: Call, given: Any) -> dict[str, Any]:

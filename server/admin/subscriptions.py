@@ -250,6 +250,8 @@ async def expire_all(call: Call) -> Answer:
 
 async def _expire(subscription: "Subscription", seconds: int) -> None:
     waiting = subscription.cursor.backlog
+    if waiting and seconds < 0:
+        raise Refusal(400, f"seconds must be 0 or more, not {seconds}")
     expired = await backlog.expire_older(subscription, seconds, now_ms()) if waiting else 0
     nearly_caught_up = bool(subscription.consumers) and waiting < EXPIRY_BACKLOG_MIN and not expired
     if not waiting or nearly_caught_up:

@@ -94,6 +94,43 @@ async def test_truncating_deletes_all_messages(admin: Admin) -> None:
     assert (await admin("GET", f"{path}/stats"))[1]["subscriptions"]["s"]["msgBacklog"] == 1
 
 
+BAD_POLICIES: tuple[dict[str, Any], ...] = (
+    {"message_ttl_in_seconds": -1},
+    {"message_ttl_in_seconds": "x"},
+    {"auth_policies": {"namespace_auth": ["r"]}},
+    {"auth_policies": {"namespace_auth": {"r": ["fly"]}}},
+    {"backlog_quota_map": {"destination_storage": {}}},
+    {"backlog_quota_map": {"other": {"policy": "producer_exception"}}},
+    {"properties": ["a"]},
+    {"topicDispatchRate": [1]},
+    {"bundles": {"numBundles": -3}},
+    {"replication_clusters": ["nowhere"]},
+)
+
+
+async def test_a_namespace_is_made_with_its_policies_or_not_at_all(admin: Admin) -> None:
+    given = {
+        "bundles": {"numBundles": 2},
+        "message_ttl_in_seconds": 60,
+        "auth_policies": {"namespace_auth": {"r": ["produce"]}},
+        "backlog_quota_map": {"message_age": {"limitTime": 5, "policy": "producer_exception"}},
+        "topicDispatchRate": {"standalone": {"dispatchThrottlingRateInMsg": 7}},
+        "properties": {"a": "b"},
+        "unknown": 1,
+    }
+    assert await admin("PUT", "namespaces/public/made", given) == (204, "")
+    assert await admin("GET", "namespaces/public/made/messageTTL") == (200, 60)
+    assert await admin("GET", "namespaces/public/made/permissions") == (200, {"r": ["produce"]})
+    assert (await admin("GET", "namespaces/public/made/backlogQuotaMap"))[1]["message_age"]["limitTime"] == 5
+    assert (await admin("GET", "namespaces/public/made/dispatchRate"))[1]["dispatchThrottlingRateInMsg"] == 7
+    assert "unknown" not in (await admin("GET", "namespaces/public/made"))[1]
+    for bad in BAD_POLICIES:
+        status, answer = await admin("PUT", "namespaces/public/bad", bad)
+        assert status in (400, 403, 412), bad
+        assert answer["reason"], bad
+        assert (await admin("GET", "namespaces/public/bad"))[0] == 404
+
+
 async def test_a_cluster_in_use_stays(admin: Admin) -> None:
     status, answer = await admin("DELETE", "clusters/standalone")
     assert status == 412
