@@ -177,6 +177,7 @@ class Standalone:
             cluster=config.broker.cluster_name,
             security=make_security(config, store, service),
         )
+        watch_permissions(context)
         context.broker_url, context.broker_url_tls, context.web_url, context.web_url_tls = urls
         context.proxy_through_service_url = is_loopback(advertised)
         await self._listen(context, ports)
@@ -258,6 +259,16 @@ def make_security(config: ServerConfig, store: MetadataStore, service: BrokerSer
     from server.security.service import Security, tenant_reader
 
     return Security(settings, tenant_reader(store), service.policies.namespaces.get)
+
+
+def watch_permissions(context: BrokerContext) -> None:
+    """Who is connected and may no longer is disconnected as soon as the permissions change."""
+    if context.security is None or context.security.authorizer is None:
+        return
+    from server.security.recheck import Recheck
+
+    recheck = Recheck(context.security.authorizer, context.service, context.spawn)
+    context.service.namespace_listeners.append(recheck.namespace_changed)
 
 
 async def prove_storage(bookkeeper: BookKeeper) -> None:

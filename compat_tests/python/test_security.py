@@ -244,6 +244,28 @@ class TestMay:
         with pytest.raises(DENIED):
             eve.create_producer(site.topic("revoked-2"))
 
+    def test_who_may_no_longer_is_disconnected_and_the_others_stay(self, site: Site, client_of: Any) -> None:
+        topic = site.topic("taken-away")
+        path = f"/admin/v2/namespaces/{NAMESPACE}/permissions/frank"
+        assert site.call(path, role="carol", method="POST", body=["produce", "consume"])[0] in (200, 204)
+        frank, dave = client_of("frank"), client_of("dave")
+        theirs = frank.create_producer(topic, send_timeout_millis=2_000)
+        consumer = frank.subscribe(topic, "frank")
+        staying = dave.create_producer(topic)
+        send_all(theirs, bodies(2))
+        receive_bodies(consumer, 2)
+        before = site.server.log_size()
+        assert site.call(path, role="carol", method="DELETE")[0] in (200, 204)
+        wait_until(
+            lambda: site.server.log_text(before).count("role frank is no longer allowed to: disconnected") == 2,
+            "producer and consumer are disconnected",
+        )
+        wait_until(lambda: not theirs.is_connected() and not consumer.is_connected(), "the client knows")
+        with pytest.raises(pulsar.PulsarException):
+            theirs.send(b"too late")
+        send_all(staying, bodies(2))
+        assert "role dave is no longer" not in site.server.log_text(before)
+
     def test_permissions_survive_a_restart_and_bob_still_may_not_produce(self, site: Site, client_of: Any) -> None:
         site.server.kill()
         site.server.start()

@@ -43,6 +43,8 @@ class Authorizer:
         self._tenant_record = tenant_record
         self._namespace_record = namespace_record
         self._parsed: dict[str, tuple[Mapping[str, Any], NamespacePermissions]] = {}
+        self._last_asked: dict[str, NamespacePermissions] = {}
+        """By namespace whose record has changed; see `permissions_changed`."""
 
     def is_superuser(self, principal: Principal) -> bool:
         return all(role in self._superusers for role in principal.roles)
@@ -67,6 +69,13 @@ class Authorizer:
             if reason is not None:
                 return reason
         return None
+
+    async def permissions_changed(self, namespace: str) -> bool:
+        """Whether they are other ones than when it was last asked; true the first time. Raises MetadataError."""
+        now = await self._permissions(namespace)
+        before = self._last_asked.get(namespace)
+        self._last_asked[namespace] = now
+        return before != now
 
     async def _denied_to(
         self,

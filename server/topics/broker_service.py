@@ -9,7 +9,7 @@ Sources: BrokerService.getTopic, loadOrCreatePersistentTopic; facts 3.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -58,6 +58,8 @@ class BrokerService:
         self.policies = Policies(metadata, settings, self._policies_changed)
         if settings.topic_level_policies_enabled:
             self.policies.topics = ChangeEvents(self, factory.clock_ms)
+        self.namespace_listeners: list[Callable[[str], None]] = []
+        """Called with the name of a namespace whose record has changed, after its topics have the new policies."""
         self.metadata = metadata
         self.catalog = Catalog(metadata, self.policies, settings, self._loaded_names)
         self.non_persistent = NonPersistentTopics(
@@ -225,6 +227,9 @@ class BrokerService:
             if topic.name.namespace == namespace and only in (None, topic.name.base):
                 topic.set_policies(self.policies.of(topic.name, topic.own_properties))
         self.non_persistent.policies_changed(namespace)
+        if only is None:
+            for listener in self.namespace_listeners:
+                listener(namespace)
 
     @property
     def all_topics(self) -> list[BaseTopic]:
