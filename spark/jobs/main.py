@@ -10,6 +10,7 @@ from importlib import import_module
 JOBS = {
     "lake_ingest": "topics to Parquet, Delta or Iceberg tables, each message once",
     "window_agg": "windows and sessions by event time, late messages to a side table",
+    "snapshot_table": "the latest row of each key, also from Debezium's changes, with deletes",
     "replay": "messages of a range, or dead letters, to a topic again",
     "audit": "storage, backlog and ack holes a subscription; orphans of Spark's connectors",
 }

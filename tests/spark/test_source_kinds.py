@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from compat_tests.certificates import Authority
 from compat_tests.harness import Server, free_port
+from spark.source.row_writer import java_string_hash
 from tests.spark.support import Scene, run_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -148,20 +149,19 @@ def test_a_partition_added_in_mid_run_is_read_from_its_begin(scene: Scene, tmp_p
     assert table.select("__topic").distinct().count() == 4
 
 
-def test_keyed_rows_go_where_the_official_client_puts_their_keys(scene: Scene) -> None:
+def test_keyed_rows_go_where_javas_clients_put_their_keys(scene: Scene) -> None:
+    """By String.hashCode, whose values for these words are well known; C++ clients have a hash of their own."""
+    known = {b"hello": 99162322, b"": 0, b"Aa": 2112, b"BB": 2112, "日本".encode(): 835047}
+    assert {key: java_string_hash(key) for key in known} == known
+    assert java_string_hash(b"polygenelubricants") == 0  # Java's is the smallest int: the sign is cut off
     topic = f"{PREFIX}/routed"
     rest(scene, "PUT", "persistent/public/default/routed/partitions", 4)
-    keys = [f"key-{number}" for number in range(40)] + ["é", "日本"]
+    keys = [f"key-{number}" for number in range(40)]
     frame = scene.session.createDataFrame([(key, key.encode()) for key in keys], "__key string, value binary")
     frame.write.format("pulsar").options(**scene.options(topic)).mode("append").save()
-    producer = scene.client.create_producer(topic)  # JavaStringHash is the client's default too
-    for key in keys:
-        producer.send(b"client", partition_key=key)
-    for partition in scene.client.get_topic_partitions(topic):
-        found = [(message.partition_key(), message.data()) for message in scene.contents(partition)]
-        ours = {key for key, data in found if data != b"client"}
-        theirs = {key for key, data in found if data == b"client"}
-        assert {key for key in ours if key.isascii()} == {key for key in theirs if key.isascii()}
+    for number, partition in enumerate(scene.client.get_topic_partitions(topic)):
+        expected = sorted(key for key in keys if java_string_hash(key.encode()) % 4 == number)
+        assert sorted(message.partition_key() for message in scene.contents(partition)) == expected
 
 
 def test_tls_and_a_token_are_needed_and_given(scene: Scene, tmp_path: Path) -> None:

@@ -1,0 +1,18 @@
+"""The order of messages inside a partition, as a column that sorts: for Spark a message id is opaque bytes."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+
+from pulsar_proto.ids import signed64
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+
+def sortable(message_id: bytes) -> str:
+    """Ledger, entry and batch index in digits of fixed width."""
+    parsed = pb.MessageIdData.FromString(bytes(message_id))
+    return f"{signed64(parsed.ledgerId):020d}{signed64(parsed.entryId):020d}{max(parsed.batch_index, 0):010d}"
+
+
+def position(column: str) -> Column:
+    """Of a column with MessageIdData's bytes."""
+    return F.udf(sortable, "string")(F.col(column))
