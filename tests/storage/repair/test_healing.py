@@ -11,6 +11,8 @@ from pulsar_proto.bookie_wire import BookieRc
 from pulsar_proto.ledger_record import LedgerState
 from storage.ledger.errors import LedgerFenced
 from storage.repair.checker import LedgerChecker
+from storage.repair.rules import Next
+from storage.repair.worker import ReplicationWorker
 from tests.storage.repair.repair_scene import RepairScene, append, until_true
 from tests.storage.repair.virtual_loop import run
 
@@ -196,6 +198,41 @@ def test_a_read_only_bookie_is_not_lost_and_gets_no_copies() -> None:
         await s.healed(handle.ledger_id)
         assert set((await s.metadata(handle.ledger_id)).ensembles[0][1]) == {members[0], members[2], others[1]}
         assert await s.lacks(handle.ledger_id) == []
+
+    scene(program)
+
+
+def test_ledgers_on_a_read_only_bookie_are_not_marked() -> None:
+    async def program(s: RepairScene) -> None:
+        handle = await s.write((3, 3, 2), 20)
+        recovery = await s.start_recovery()
+        await until_true(lambda: recovery.auditor is not None and recovery.auditor.audits == 1)
+        await s.make_read_only(handle.metadata.ensembles[0][1][0])
+        assert recovery.auditor is not None
+        assert await recovery.auditor.audit() == 0
+
+    scene(program)
+
+
+def test_a_mark_that_grows_while_its_ledger_is_healed_stays_for_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def program(s: RepairScene) -> None:
+        handle = await s.write((3, 3, 2), 20)
+        looks = 0
+        heal = ReplicationWorker._heal
+
+        async def marked_meanwhile(worker: ReplicationWorker, ledger_id: int) -> Next:
+            nonlocal looks
+            looks += 1
+            step = await heal(worker, ledger_id)
+            if looks == 1:
+                await s.book.mark(ledger_id, ["b9"])
+            return step
+
+        monkeypatch.setattr(ReplicationWorker, "_heal", marked_meanwhile)
+        await s.book.mark(handle.ledger_id, ["b8"])
+        await s.start_recovery()
+        await s.healed(handle.ledger_id)
+        assert looks == 2
 
     scene(program)
 
