@@ -20,7 +20,7 @@ from storage.repair.auto_recovery import AutoRecovery
 from tests.storage.repair.repair_scene import RepairScene, append
 from tests.storage.repair.virtual_loop import run
 
-SEEDS = range(30)
+SEEDS = range(20)
 STEPS = 25
 BOOKIES = 7
 DOWN_MAX = 2
