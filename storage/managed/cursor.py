@@ -83,7 +83,8 @@ class Cursor:
         position_properties: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
-        self.position_properties: Mapping[str, int] = dict(position_properties or {})
+        self._properties = dict(position_properties or {})
+        """Always the same dictionary: the store reads it together with `_acks` when it comes to write."""
         self._ledgers = ledgers
         self._acks = acks
         self._store = store
@@ -110,6 +111,10 @@ class Cursor:
     @property
     def properties(self) -> Mapping[str, str]:
         return {} if self._store is None else self._store.cursor_properties
+
+    @property
+    def position_properties(self) -> Mapping[str, int]:
+        return self._properties
 
     @property
     def mark_delete(self) -> Position:
@@ -142,12 +147,7 @@ class Cursor:
 
     def holes(self, at_most: int) -> list[AckRange]:
         """The first acknowledged ranges beyond the mark-delete, for stats."""
-        found: list[AckRange] = []
-        for acked in self._acks.ranges():
-            if len(found) >= at_most:
-                break
-            found.append(acked)
-        return found
+        return list(islice(self._acks.ranges(), at_most))
 
     def unacked_ranges(self, at_most: int) -> list[AckRange]:
         """The first ranges that are not acknowledged although later entries are, for stats."""
@@ -218,7 +218,7 @@ class Cursor:
         if not self._acks.ack_cumulative(ledger_id, entry_id, ack_set):
             return False
         if properties is not None:
-            self.position_properties = dict(properties)
+            self._put(properties)
         self._changed(before)
         return True
 
@@ -227,8 +227,7 @@ class Cursor:
         ack set only the indexes that it names. Returns when that is durable. Raises CursorFault."""
         before = self._acks.mark_delete.ledger_id
         self._acks.reset(start_position(self._ledgers, position), ack_set)
-        kept = self.position_properties.get(REPLICATED)
-        self.position_properties = {} if kept is None else {REPLICATED: kept}
+        self._put({key: kept for key, kept in self._properties.items() if key == REPLICATED})
         self._changed(before)
         await self.persisted()
 
@@ -241,16 +240,20 @@ class Cursor:
 
     def put_position_property(self, name: str, value: int | None) -> None:
         """One of `position_properties`, None takes it away. Stored like an acknowledgement."""
-        if self.position_properties.get(name) != value:
-            others = {key: kept for key, kept in self.position_properties.items() if key != name}
-            self.position_properties = others if value is None else {**others, name: value}
+        if self._properties.get(name) != value:
+            others = {key: kept for key, kept in self._properties.items() if key != name}
+            self._put(others if value is None else {**others, name: value})
             self._acks.revision += 1
             self._changed(self._acks.mark_delete.ledger_id)
+
+    def _put(self, properties: Mapping[str, int]) -> None:
+        self._properties.clear()
+        self._properties.update(properties)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replaces the subscription's properties, durably. Raises CursorFault."""
         if self._store is not None:
-            await self._store.set_cursor_properties(self._acks, self.position_properties, properties)
+            await self._store.set_cursor_properties(self._acks, self._properties, properties)
 
     def touch(self, now_ms: int) -> None:
         """It is in use. Stored with the next change of the node."""
@@ -314,7 +317,7 @@ class Cursor:
         self._closed = True
         await self._flush_ended()
         try:
-            await self._store.close(self._acks, self.position_properties, changed=self.is_dirty)
+            await self._store.close(self._acks, self._properties, changed=self.is_dirty)
             self._stored_revision = self._acks.revision
         except ManagedLedgerError as error:
             self._release(error)
@@ -351,7 +354,7 @@ class Cursor:
         try:
             while True:
                 revision, began_ms = self._acks.revision, self._clock_ms()
-                await self._store.persist(self._acks, self.position_properties)
+                await self._store.persist(self._acks, self._properties)
                 self._stored_revision = revision
                 now_ms = self._clock_ms()
                 self._limit.rest(now_ms + REST_TIMES * (now_ms - began_ms))

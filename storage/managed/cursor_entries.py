@@ -51,6 +51,8 @@ class Written(NamedTuple):
     position: Position
     plain: bool
     """Neither holes nor half-acknowledged batches."""
+    properties: Mapping[str, int]
+    """Those that were written with the position."""
     size: int
     """Bytes in all."""
 
@@ -71,14 +73,14 @@ async def append_state(
     before: StoredBefore,
     config: ManagedLedgerConfig,
 ) -> Written:
-    """Appends what `acks` says now or a little later. Raises LedgerError."""
+    """Appends what `acks` and `properties`, which belong together, say now or a little later. Raises LedgerError."""
     if bitmap_bytes(acks) <= INLINE_BYTES:
-        position, plain = acks.mark_delete, acks.is_plain
+        position, plain, written = acks.mark_delete, acks.is_plain, dict(properties)
         entries = [encode_position(acks, position, properties, config)]
         if before.repeat:
             entries.insert(0, encode_position(acks, before.position, before.properties, config))
         await append(handle, entries)
-        return Written(position, plain, sum(map(len, entries)))
+        return Written(position, plain, written, sum(map(len, entries)))
     size = 0
     if before.repeat:
         first = encode_head(before.position) + encode_middle(None, before.properties, config)
@@ -102,12 +104,12 @@ async def append_state(
             size += sum(map(len, entries))
         if acks.resets == resets:
             break
-    position, plain = acks.mark_delete, acks.is_plain
+    position, plain, written = acks.mark_delete, acks.is_plain, dict(properties)
     record = b"".join((encode_head(position), encode_middle(acks, properties, config), *words))
     if parts:
         record += encode_parts_before(min(parts, PARTS_MAX))
     await append(handle, [record])
-    return Written(position, plain, size + len(record))
+    return Written(position, plain, written, size + len(record))
 
 
 async def read_state(label: str, handle: ReadHandle, extents: Extents) -> StoredAcks | None:

@@ -128,8 +128,8 @@ class CursorStore:
     # ---- changes
 
     async def persist(self, acks: AckState, properties: Mapping[str, int]) -> None:
-        """Stores what `acks` says now or a little later. Raises CursorFault, ManagedLedgerFenced; then what was stored
-        before still is."""
+        """Stores what `acks` and `properties` say now or a little later: both go on changing, and what is written of
+        them is of one moment. Raises CursorFault, ManagedLedgerFenced; then what was stored before still is."""
         async with self._lock:
             handle = self._handle
             try:
@@ -138,7 +138,7 @@ class CursorStore:
                     before = StoredBefore(self._stored_position, self._stored_properties, repeat=False)
                     written = await append_state(handle, acks, properties, before, self._config)
                     self._ledger_bytes += written.size
-                    self._note_stored(written.position, written.plain, properties)
+                    self._note_stored(written.position, written.plain, written.properties)
                 else:
                     await self._switch_ledger(acks, properties)
             except LedgerFenced as error:
@@ -230,14 +230,14 @@ class CursorStore:
         self._handle, self._ledger_id = handle, handle.ledger_id
         self._opened_ms = self._clock_ms()
         self._ledger_bytes = written.size
-        self._note_stored(written.position, written.plain, properties)
+        self._note_stored(written.position, written.plain, written.properties)
         logger.info("%s: stored in cursor ledger %d", self._label, handle.ledger_id)
 
     async def _move_to_node(self, acks: AckState, properties: Mapping[str, int]) -> None:
-        position, plain = acks.mark_delete, acks.is_plain
-        await self._write_node(NO_LEDGER, position, properties, acks)
+        position, plain, written = acks.mark_delete, acks.is_plain, dict(properties)
+        await self._write_node(NO_LEDGER, position, written, acks)
         await self._leave_ledger()
-        self._note_stored(position, plain, properties)
+        self._note_stored(position, plain, written)
 
     def _note_stored(self, position: Position, plain: bool, properties: Mapping[str, int]) -> None:
         """What the next first entry of a ledger and the node repeat."""

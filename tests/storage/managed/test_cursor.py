@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -492,6 +493,28 @@ async def test_position_properties_are_stored_with_the_mark_delete() -> None:
     assert [(item.name, item.value) for item in second.properties] == [("producer-1", 17)]
     await world.bury()
     assert (await open_one(world)).cursors["pulsar.dedup"].position_properties == {"producer-1": 17}
+
+
+async def test_properties_are_never_stored_with_a_later_mark_delete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a crash finds a snapshot of deduplication, or a compacted ledger, that says less than its position."""
+    world = World()
+    client = world.session()
+    ledger = await factory_of(client, LARGE).open(NAME)
+    await append(ledger, b"0", b"1", b"2", b"3")
+    cursor = await ledger.open_cursor("pulsar.dedup", EARLIEST)
+    create_ledger = client.create_ledger
+
+    async def slowly(**arguments: Any) -> Any:
+        cursor.ack_cumulative(1, 3, properties={"at": 3})
+        return await create_ledger(**arguments)
+
+    monkeypatch.setattr(client, "create_ledger", slowly)
+    cursor.ack_cumulative(1, 1, properties={"at": 1})
+    await cursor.persisted()
+    stored = [entry for entry in cursor_ledger(world, "pulsar.dedup") if entry.properties]
+    assert stored
+    assert all(entry.properties[0].value == entry.entryId for entry in stored), stored
+    assert cursor.position_properties == {"at": 3}
 
 
 async def test_the_subscriptions_properties_can_be_replaced_in_any_state() -> None:
