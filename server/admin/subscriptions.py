@@ -121,7 +121,7 @@ async def _create(held: "Topic", name: str, wanted: MessageId, replicated: bool)
     if not ends:
         await made.reset(wanted.position)
     if replicated:
-        made.cursor.position_properties = {**made.cursor.position_properties, REPLICATED: 1}
+        made.cursor.put_position_property(REPLICATED, 1)
 
 
 async def delete(call: Call) -> Answer:
@@ -181,8 +181,7 @@ async def replicated(call: Call) -> Answer:
 async def set_replicated(call: Call) -> Answer:
     wanted = bodies.boolean(bodies.present(bodies.parse(call.body)))
     for subscription in await subscriptions_of(call):
-        held = {key: value for key, value in subscription.cursor.position_properties.items() if key != REPLICATED}
-        subscription.cursor.position_properties = {**held, REPLICATED: 1} if wanted else held
+        subscription.cursor.put_position_property(REPLICATED, 1 if wanted else None)
     return NO_CONTENT
 
 
