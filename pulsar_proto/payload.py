@@ -27,8 +27,11 @@ _MAGIC_AND_WORD = Struct(">HI")
 _MAGIC_CRC_SIZE = Struct(">HII")
 _SIZE = Struct(">I")
 _BLOCK_BYTES = _MAGIC_AND_WORD.size
-# The tag of num_messages_in_batch: metadata without this byte has no such field, and needs no parsing.
+# Tags of fields: metadata without a tag's bytes has no such field, and needs no parsing.
 _NUM_MESSAGES_TAG = 11 << 3
+_DELIVER_AT_TAG = b"\x98\x01"
+_MARKER_TAG = b"\xa0\x01"
+_CHUNKS_TAG = b"\xd8\x01"
 
 _unpack_magic_crc_size = _MAGIC_CRC_SIZE.unpack_from
 _unpack_magic_word = _MAGIC_AND_WORD.unpack_from
@@ -123,8 +126,8 @@ class Special(NamedTuple):
 
 def is_single_and_plain(payload: bytes) -> bool:
     """Whether it is certainly one message that is no batch and nothing special, without parsing it: most metadata of
-    such messages have neither the tag of num_messages_in_batch nor a byte 01, in which the tags of deliver_at_time,
-    marker_type and num_chunks_from_msg end."""
+    such messages have neither the tag of num_messages_in_batch nor those of deliver_at_time, marker_type and
+    num_chunks_from_msg, which all end in a byte 01."""
     try:
         magic, _, size = _unpack_magic_crc_size(payload)
     except struct_error:
@@ -134,20 +137,20 @@ def is_single_and_plain(payload: bytes) -> bool:
         magic == MAGIC_CRC32C
         and end <= len(payload)
         and payload.find(_NUM_MESSAGES_TAG, 10, end) < 0
-        and payload.find(1, 10, end) < 0
+        and (
+            payload.find(1, 10, end) < 0
+            or (
+                payload.find(_DELIVER_AT_TAG, 10, end) < 0
+                and payload.find(_MARKER_TAG, 10, end) < 0
+                and payload.find(_CHUNKS_TAG, 10, end) < 0
+            )
+        )
     )
 
 
 def count_and_special(payload: bytes) -> tuple[int, Special | None]:
     """(`message_count`, what is special about it: facts 5.3, 5.6). Raises MalformedFrame."""
-    try:
-        magic, _, size = _unpack_magic_crc_size(payload)
-        if magic == MAGIC_CRC32C and 10 + size <= len(payload):
-            metadata = _parse_metadata(payload[10 : 10 + size])
-        else:
-            metadata = _metadata(payload, 0)
-    except (DecodeError, struct_error):
-        metadata = _metadata(payload, 0)
+    metadata = _metadata_at_start(payload)
     deliver_at_ms, marker_type, chunks = metadata.deliver_at_time, metadata.marker_type, metadata.num_chunks_from_msg
     if deliver_at_ms <= 0 and not marker_type and chunks <= 1:
         return metadata.num_messages_in_batch, None
@@ -160,10 +163,10 @@ def publish_time_of(payload: bytes, offset: int = 0) -> int:
     return _metadata(payload, offset).publish_time
 
 
-def sticky_key_of(payload: bytes, offset: int = 0) -> bytes | None:
+def sticky_key_of(payload: bytes) -> bytes | None:
     """What Key_Shared goes by: the ordering key, else the partition key, else `producer-sequence id`; of a batch, its
     own. None where there is not even a producer. Raises MalformedFrame. (Commands.resolveStickyKey; facts 5.5)"""
-    metadata = _metadata(payload, offset)
+    metadata = _metadata_at_start(payload)
     if metadata.HasField("ordering_key"):
         return metadata.ordering_key
     if metadata.HasField("partition_key"):
@@ -202,6 +205,17 @@ def _metadata(payload: bytes, offset: int) -> pb.MessageMetadata:
         return _parse_metadata(payload[start:end])
     except DecodeError as error:
         raise MalformedFrame(f"message metadata of {end - start} bytes does not decode") from error
+
+
+def _metadata_at_start(payload: bytes) -> pb.MessageMetadata:
+    """As `_metadata`, with a short way for what clients send. Raises MalformedFrame."""
+    try:
+        magic, _, size = _unpack_magic_crc_size(payload)
+        if magic == MAGIC_CRC32C and 10 + size <= len(payload):
+            return _parse_metadata(payload[10 : 10 + size])
+    except (DecodeError, struct_error):
+        pass
+    return _metadata(payload, 0)
 
 
 def build_payload(metadata: pb.MessageMetadata, body: bytes, *, checksum: bool = True) -> bytes:

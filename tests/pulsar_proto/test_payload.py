@@ -160,3 +160,53 @@ def test_garbage_is_malformed_or_metadata_and_nothing_else(data: bytes) -> None:
             read(data)
         except MalformedFrame:
             continue
+
+
+FIELDS_WITH_TAG_LIKE_VALUES = st.sampled_from(
+    [0, 1, 88, 128, 255, 152, 160, 216, 11288, 16384, 25239, 1 << 21, 1 << 40]
+)
+
+
+@given(
+    sequence_id=FIELDS_WITH_TAG_LIKE_VALUES,
+    publish_time=FIELDS_WITH_TAG_LIKE_VALUES,
+    event_time=FIELDS_WITH_TAG_LIKE_VALUES,
+    key=st.sampled_from(["", "X", "\x01", "k"]),
+    count=st.sampled_from([None, 1, 2, 5]),
+    deliver_at=st.sampled_from([None, 0, 1, 1_700_000_000_000]),
+    marker=st.sampled_from([None, 0, 20]),
+    chunks=st.sampled_from([None, 1, 3]),
+)
+def test_what_is_taken_for_plain_without_parsing_is_plain(
+    sequence_id: int,
+    publish_time: int,
+    event_time: int,
+    key: str,
+    count: int | None,
+    deliver_at: int | None,
+    marker: int | None,
+    chunks: int | None,
+) -> None:
+    metadata = pb.MessageMetadata(
+        producer_name="p", sequence_id=sequence_id, publish_time=publish_time, event_time=event_time, partition_key=key
+    )
+    optional = {
+        "num_messages_in_batch": count,
+        "deliver_at_time": deliver_at,
+        "marker_type": marker,
+        "num_chunks_from_msg": chunks,
+    }
+    for name, value in optional.items():
+        if value is not None:
+            setattr(metadata, name, value)
+    data = payload.build_payload(metadata, b"body")
+    if payload.is_single_and_plain(data):
+        assert payload.count_and_special(data) == (1, None)
+
+
+@pytest.mark.parametrize("sequence_id", [0, 1, 200, 16_384, 20_000, 32_767, 3_000_000])
+def test_an_ordinary_message_needs_no_parsing_whatever_its_number(sequence_id: int) -> None:
+    metadata = pb.MessageMetadata(
+        producer_name="standalone-0-1", sequence_id=sequence_id, publish_time=1_790_000_000_000
+    )
+    assert payload.is_single_and_plain(payload.build_payload(metadata, b"\x98\x01"))
