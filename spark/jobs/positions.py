@@ -15,4 +15,4 @@ def sortable(message_id: bytes) -> str:
 
 def position(column: str) -> Column:
     """Of a column with MessageIdData's bytes."""
-    return F.udf(sortable, "string")(F.col(column))
+    return F.udf(sortable, "string", useArrow=False)(F.col(column))

@@ -95,7 +95,7 @@ class Connection:
             connect.auth_data = token.encode()
         if proxy_to is not None:
             connect.proxy_to_broker_url = proxy_to
-        self._login_token = token
+        self._credentials = login
         self.send(simple_frame(pb.BaseCommand(type=pb.BaseCommand.CONNECT, connect=connect)))
         command = self.command(time.monotonic() + self._timeout)
         if command.type == pb.BaseCommand.ERROR:
@@ -171,7 +171,8 @@ class Connection:
         return None if parsed.type == pb.BaseCommand.PONG else parsed
 
     def _answer_challenge(self, challenge: pb.CommandAuthChallenge) -> None:
-        data = pb.AuthData(auth_method_name="token", auth_data=(self._login_token or "").encode())
+        token = self._credentials.token_text() or ""
+        data = pb.AuthData(auth_method_name="token", auth_data=token.encode())
         answer = pb.CommandAuthResponse(client_version=CLIENT_VERSION, response=data, protocol_version=PROTOCOL_VERSION)
         self.send(simple_frame(pb.BaseCommand(type=pb.BaseCommand.AUTH_RESPONSE, authResponse=answer)))
 
