@@ -143,6 +143,9 @@ class BrokerService:
         if not name.is_persistent:
             raise NotAllowed(f"{name.full} is not persistent")
         await self._check_may_load(name, create)
+        topic = self.topics.get(name.full)
+        if topic is not None:
+            return topic  # somebody else loaded it meanwhile
         task = self._loading.get(name.full)
         if task is None:
             task = self._loading[name.full] = asyncio.get_running_loop().create_task(self._load(name))
@@ -155,6 +158,9 @@ class BrokerService:
     async def _check_may_load(self, name: TopicName, create: bool) -> None:
         if name.full in self._loading:
             return
+        closing = self._closing.get(name.full)
+        if closing is not None:  # it may be gone then
+            await asyncio.wait([closing], timeout=self.settings.topic_load_timeout_seconds)
         await self.catalog.check_namespace(name.namespace)
         if not await self.catalog.topic_exists(name):
             if not create:

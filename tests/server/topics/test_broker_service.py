@@ -236,6 +236,41 @@ async def test_a_topic_that_is_asked_for_while_it_is_deleted_is_a_new_one() -> N
     assert await broker.factory.exists(NAME.managed_ledger_name)
 
 
+async def test_who_may_not_create_does_not_bring_a_topic_back_that_is_being_deleted() -> None:
+    """Clients of a namespace that is deleted by force come back at once."""
+    broker = await make_broker()
+    await broker.service.get_topic(NAME, create=True)
+    deleting = asyncio.ensure_future(broker.service.delete_topic(NAME))
+    await settle(1)
+    with pytest.raises(TopicNotFound):
+        await broker.service.get_topic(NAME, create=False)
+    await deleting
+    assert not await broker.factory.exists(NAME.managed_ledger_name)
+    assert broker.service.loaded(NAME) is None
+
+
+async def test_a_topic_that_was_loaded_while_somebody_looked_whether_it_exists_is_not_loaded_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = await make_broker()
+    await broker.store.create(paths.managed_ledger_path(NAME.managed_ledger_name), make_parents=True)
+    looked, go_on = broker.service.catalog.topic_exists, asyncio.Event()
+
+    async def slowly(name: TopicName) -> bool:
+        found = await looked(name)
+        await go_on.wait()
+        return found
+
+    monkeypatch.setattr(broker.service.catalog, "topic_exists", slowly)
+    late = asyncio.ensure_future(broker.service.get_topic(NAME, create=False))
+    await settle()
+    monkeypatch.setattr(broker.service.catalog, "topic_exists", looked)
+    topic = await broker.service.get_topic(NAME, create=False)
+    go_on.set()
+    assert await late is topic
+    assert broker.factory.opened == [NAME.managed_ledger_name]
+
+
 async def test_a_topic_that_cannot_be_deleted_is_told_and_can_be_loaded(caplog: pytest.LogCaptureFixture) -> None:
     broker = await make_broker()
     await broker.service.get_topic(NAME, create=True)
