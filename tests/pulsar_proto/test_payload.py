@@ -1,5 +1,7 @@
 """Payloads: checksums, metadata, batches; from real entries, built ones and broken ones."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -210,3 +212,48 @@ def test_an_ordinary_message_needs_no_parsing_whatever_its_number(sequence_id: i
         producer_name="standalone-0-1", sequence_id=sequence_id, publish_time=1_790_000_000_000
     )
     assert payload.is_single_and_plain(payload.build_payload(metadata, b"\x98\x01"))
+
+
+STICKY_KEYS = [
+    ({"ordering_key": b"o", "partition_key": "p"}, b"o"),
+    ({"ordering_key": b"", "partition_key": "p"}, b""),
+    ({"partition_key": "p\u00e9"}, "p\u00e9".encode()),
+    ({"partition_key": "AAEC", "partition_key_b64_encoded": True}, b"\x00\x01\x02"),
+    ({"partition_key": "no base 64", "partition_key_b64_encoded": True}, b"no base 64"),
+    ({"partition_key": "p", "num_messages_in_batch": 7}, b"p"),
+    ({}, b"producer-5"),
+]
+
+
+@pytest.mark.parametrize(("fields", "expected"), STICKY_KEYS)
+@pytest.mark.parametrize("checksum", [True, False])
+def test_the_key_that_key_shared_goes_by(fields: dict[str, Any], expected: bytes, checksum: bool) -> None:
+    metadata = pb.MessageMetadata(producer_name="producer", sequence_id=5, publish_time=1, **fields)
+    assert payload.sticky_key_of(payload.build_payload(metadata, b"body", checksum=checksum)) == expected
+
+
+def test_without_a_key_and_a_producer_there_is_none() -> None:
+    empty = b"\x0e\x01" + bytes(8) + b"body"
+    assert payload.sticky_key_of(empty) is None
+    with pytest.raises(MalformedFrame):
+        payload.sticky_key_of(b"\x0e\x01\x00\x00\x00\x00\x00\x00\x00\x09cut")
+
+
+@pytest.mark.parametrize("fields", [{}, {"deliver_at_time": 9}, {"marker_type": 21}, {"num_messages_in_batch": 3}])
+def test_what_is_special_is_never_taken_for_plain(fields: dict[str, Any]) -> None:
+    metadata = pb.MessageMetadata(producer_name="producer", sequence_id=5, publish_time=300, **fields)
+    built = payload.build_payload(metadata, b"body")
+    count, special = payload.count_and_special(built)
+    assert payload.is_single_and_plain(built) is (not fields)
+    assert count == fields.get("num_messages_in_batch", 1)
+    wanted = payload.Special(fields.get("deliver_at_time", 0), "marker_type" in fields, None)
+    assert special == (wanted if fields.keys() & {"deliver_at_time", "marker_type"} else None)
+
+
+def test_a_chunk_is_told_with_its_message() -> None:
+    metadata = pb.MessageMetadata(
+        producer_name="p", sequence_id=5, publish_time=300, uuid="u", num_chunks_from_msg=3, chunk_id=2
+    )
+    built = payload.build_payload(metadata, b"body")
+    assert not payload.is_single_and_plain(built)
+    assert payload.count_and_special(built)[1] == payload.Special(0, False, payload.Chunk("u", True))
