@@ -23,7 +23,7 @@ from compat_tests.harness import Server
 PACKAGE = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
 TENANT = "secured"
 NAMESPACE = f"{TENANT}/orders"
-REFRESH_SECONDS = 1
+REFRESH_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True)

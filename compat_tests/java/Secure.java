@@ -25,7 +25,7 @@ public class Secure {
         attempt("wrong_password", builder(plain).authentication(password("password")), "dave", 1, 0);
         attempt("may_not_consume", builder(plain).authentication(token("alice")), "alice", 1, 0);
         attempt("may_not_produce", builder(plain).authentication(token("bob")), "bob", 1, 0);
-        attempt("renewed", builder(plain).authentication(AuthenticationFactory.token(Secure::shortToken)), "dave", 30, 100);
+        attempt("renewed", builder(plain).authentication(AuthenticationFactory.token(Secure::shortToken)), "dave", 40, 100);
         System.out.println("tokens_made=" + tokensMade.get());
         System.exit(0);
     }
