@@ -13,7 +13,7 @@ from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
 
 MATCH_COST_MAX = 20_000_000
-"""Upper bound of the matcher's steps for one list: the sum of len(name) ** repeats."""
+"""Upper bound of the matcher's steps for one list: the sum of len(name) ** repeats, times the ways to choose."""
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -27,8 +27,9 @@ SYSTEM_TOPICS = frozenset(
 TRANSACTION_LOG_PREFIX = "__transaction_log_"
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"
 
-_REPEAT = re.compile(r"(?<!\\)[*+{]")
-_REPEATED_GROUP = re.compile(r"(?<!\\)\)\s*[*+{]")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_REPEAT = re.compile(r"[*+{]")
+_REPEATED_GROUP = re.compile(r"\)\s*[*+{]")
 _BACK_REFERENCE = re.compile(r"\\[1-9]|\\k|\(\?")
 _JAVA_ONLY = re.compile(r"\\[pPQEGRhHvVXz]|&&")
 
@@ -74,13 +75,22 @@ def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> l
         matcher = re.compile(expression)
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidTopicName(f"Invalid topics pattern: {error}") from None
-    if _REPEATED_GROUP.search(expression) or _BACK_REFERENCE.search(expression):
+    bare = _ESCAPED.sub("e", expression)
+    if _REPEATED_GROUP.search(bare) or _BACK_REFERENCE.search(expression):
         return None
     names = [_without_scheme(_without_partition(topic)) for topic in topics]
-    repeats = len(_REPEAT.findall(expression))
-    if sum(len(name) ** repeats for name in names) > MATCH_COST_MAX:
+    repeats = len(_REPEAT.findall(bare))
+    if sum(len(name) ** repeats for name in names) * _ways(bare) > MATCH_COST_MAX:
         return None
     return [topic for topic, name in zip(topics, names, strict=True) if matcher.fullmatch(name)]
+
+
+def _ways(bare: str) -> int:
+    """How many ways through its alternatives and optional parts an expression without escapes has at most."""
+    ways = 2 ** bare.count("?")
+    for group in bare.split(")"):
+        ways *= group.count("|") + 1
+    return ways
 
 
 def _without_scheme(text: str) -> str:

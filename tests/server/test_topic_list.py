@@ -36,10 +36,21 @@ def test_the_whole_name_is_matched_without_scheme_and_partition(pattern: str, ma
 
 @pytest.mark.parametrize(
     "pattern",
-    ["p" * 51, r"public/default/\p{Alpha}+", "(a+)+b", "(a|aa)*b", r"(a)\1", "(?=a).*", "a*a*a*a*a*a*a*b"],
+    [
+        "p" * 51,
+        r"public/default/\p{Alpha}+",
+        "(a+)+b",
+        "(a|aa)*b",
+        r"(a)\1",
+        "(?=a).*",
+        "a*a*a*a*a*a*a*b",
+        r"public/default/(a+|\\)*b",
+        r"a/b/a\\*a*\\*a*\\*a*\\*a*\\*a*b",
+        "public/default/" + "a?" * 17,
+    ],
 )
 def test_what_is_too_long_too_costly_or_of_another_dialect_is_left_to_the_client(pattern: str) -> None:
-    names = [f"persistent://public/default/{'a' * 60}"]
+    names = [f"persistent://public/default/{'a' * 60}"] * 1_000
     assert filter_by_pattern(names, pattern, 50) is None
 
 
