@@ -7,7 +7,7 @@ CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check test compat bench proto clean sim
+.PHONY: help install run check test compat bench proto clean sim soak
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -46,6 +46,10 @@ bench: $(STAMP)  ## measure (PEER=folder of Apache Pulsar's jars measures both s
 SEEDS ?= 10000
 sim: $(STAMP)  ## tell SEEDS random histories of the replicated log in virtual time (default 10000; about 0.1 s each)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
+
+MINUTES ?= 10
+soak: $(STAMP)  ## every feature at once for MINUTES (default 10) with kills; then everything is judged (ARGS="--seed N")
+	$(BIN)/python -m compat_tests.soak --minutes $(MINUTES) $(ARGS)
 
 proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pulsar_proto.pb.generate
