@@ -69,7 +69,8 @@ async def admit(
 ) -> Principal | None:
     """Who calls, when the call may go on; None where the route asks nobody. Raises Refusal (401, 403, 404)."""
     demand = demand_of(need)
-    if isinstance(demand, Open) and not (path == METRICS and security.settings.authenticate_metrics_endpoint):
+    is_metrics = path.rstrip("/") == METRICS  # as the router finds it
+    if isinstance(demand, Open) and not (is_metrics and security.settings.authenticate_metrics_endpoint):
         return None
     principal = await security.principal_of_http(headers, common_name_of(certificate), remote)
     if principal is None:

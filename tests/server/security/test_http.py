@@ -193,15 +193,16 @@ class TestAdmit:
         assert await refusal(topic("LOOKUP"), bearer("alice") | original) is None
 
     async def test_metrics_ask_for_credentials_only_when_told_to(self) -> None:
-        async def asked(**settings: Any) -> bool:
+        async def asked(path: str = "/metrics", **settings: Any) -> bool:
             try:
-                await admit(security(**settings), EVERYBODY, "/metrics", {}, {}, None, "")
+                await admit(security(**settings), EVERYBODY, path, {}, {}, None, "")
             except Refusal:
                 return True
             return False
 
         assert not await asked()
         assert await asked(authenticate_metrics_endpoint=True)
+        assert await asked("/metrics/", authenticate_metrics_endpoint=True), "the router takes both for one"
 
     async def test_a_name_that_is_none_is_nobodys(self) -> None:
         odd = TOPIC | {"tenant": "a b"}
