@@ -53,7 +53,7 @@ def test_the_data_source_works_from_a_wheel(tmp_path: Path) -> None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
     assert done.returncode == 0, done.stderr[-3000:]
 
