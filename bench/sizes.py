@@ -21,7 +21,7 @@ class Sizes:
     idle_seconds: float = 10.0
     bookie_adds: int = 300_000
     bookies_adds: int = 200_000
-    spark: int = 1_000_000
+    spark: int = 1_000_080  # whole batches
     deliveries: int = 50_000
     topics: int = 1000
     holes: int = 200_000
@@ -40,7 +40,7 @@ QUICK = Sizes(
     idle_seconds=4.0,
     bookie_adds=60_000,
     bookies_adds=30_000,
-    spark=200_000,
+    spark=200_040,
     deliveries=10_000,
     topics=200,
     holes=20_000,
