@@ -87,7 +87,7 @@ def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> l
 
 def _ways(bare: str) -> int:
     """How many ways through its alternatives and optional parts an expression without escapes has at most."""
-    ways = 2 ** bare.count("?")
+    ways = 1 << bare.count("?")
     for group in bare.split(")"):
         ways *= group.count("|") + 1
     return ways
