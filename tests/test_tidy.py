@@ -91,6 +91,7 @@ RULES_WITHOUT_IO = (
     "server/security/tls_role.py",
     "server/topics/dedup_table.py",
     "server/topics/producer_access.py",
+    "server/topics/properties.py",
     "server/topics/publish_fence.py",
     "server/topics/send_checks.py",
     "server/topics/subscribe_limiter.py",

@@ -8,7 +8,7 @@ from pulsar_proto.ids import EARLIEST
 from pulsar_proto.names import TopicName
 from server.admin import bodies
 from server.admin.paths import TOPIC, topic_of
-from server.admin.topics import PROPERTIES_MAX, check_new
+from server.admin.topics import check_amount, check_new
 from server.topics.broker_service import TopicBusy
 from server.topics.deletion import delete_partitioned
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
@@ -41,8 +41,7 @@ async def create(call: Call) -> Answer:
     count = bodies.integer(body)
     if name.is_partition:
         raise Refusal(412, "Partitioned Topic Name should not contain '-partition-'")
-    if properties and len(properties) > PROPERTIES_MAX:
-        raise Refusal(412, f"A topic may have {PROPERTIES_MAX} properties")
+    check_amount("topic", properties or {})
     _check_count(call, count)
     await check_new(call, name)
     await service.catalog.check_room(name, count)

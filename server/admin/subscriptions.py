@@ -11,7 +11,7 @@ from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.names import TopicName
 from server.admin import bodies
 from server.admin.paths import TOPIC, topic_of
-from server.admin.topics import check_local_cluster, loaded, loaded_of_any_domain, partitions_of
+from server.admin.topics import check_amount, check_local_cluster, loaded, loaded_of_any_domain, partitions_of
 from server.topics import backlog
 from server.topics.stats import now_ms
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
@@ -93,6 +93,7 @@ async def create(call: Call) -> Answer:
     """At the position of the body, else at the end. A missing topic is made where its namespace allows it."""
     name, service, subscription = topic_of(call), call.broker.service, call.parts["subscription"]
     wanted = message_id_of(bodies.parse(call.body))
+    check_amount("subscription", wanted.properties)
     await service.catalog.check_namespace(name.namespace)
     await check_local_cluster(call, name)
     if not name.is_persistent:
@@ -169,6 +170,7 @@ async def set_properties(call: Call) -> Answer:
     """In place of those that it has."""
     body = bodies.parse(call.body)
     given = {} if body is bodies.ABSENT or body is None else bodies.string_map(body)
+    check_amount("subscription", given)
     for subscription in await subscriptions_of(call):
         await subscription.cursor.set_properties(given)
     return NO_CONTENT

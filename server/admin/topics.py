@@ -15,6 +15,7 @@ from server.admin.paths import TOPIC, topic_of
 from server.topic_list import is_system_topic
 from server.topics import backlog
 from server.topics.broker_service import TopicBusy
+from server.topics.properties import fault_of_properties
 from server.topics.stats import now_ms
 from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from server.web.needs import namespace, topic
@@ -22,9 +23,6 @@ from server.web.needs import namespace, topic
 if TYPE_CHECKING:
     from server.topics.base_topic import BaseTopic
     from server.topics.topic import Topic
-
-PROPERTIES_MAX = 1_000
-"""Of one topic: they stand in its record."""
 
 OWN_PROPERTIES = ("pulsar.topic.epoch", "index", "max_local_txn_id")
 """The server keeps these beside the user's."""
@@ -250,7 +248,9 @@ async def remove_property(call: Call) -> Answer:
 async def _change_properties(call: Call, changes: Mapping[str, str | None]) -> None:
     name, service = topic_of(call), call.broker.service
     await service.catalog.check_namespace(name.namespace)
-    if await service.catalog.partitioned.get(name) is not None:
+    record = await service.catalog.partitioned.get(name)
+    if record is not None:
+        _check_room(record.properties or {}, changes)
         await service.catalog.partitioned.update(name, properties=changes)
         for each in list(service.topics.values()):
             if each.name.is_partition and each.name.base == name:
@@ -258,13 +258,27 @@ async def _change_properties(call: Call, changes: Mapping[str, str | None]) -> N
         return
     held = await loaded(call)
     if changes:
+        _check_room(held.ledger.properties, changes)
         await held.ledger.set_properties(changes)
         await service.refresh_policies(held)
 
 
+def check_amount(what: str, properties: Mapping[str, str]) -> None:
+    """Of a topic's or subscription's properties. Raises Refusal 412."""
+    fault = fault_of_properties(what, properties)
+    if fault is not None:
+        raise Refusal(412, fault)
+
+
+def _check_room(held: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
+    """What is given up is never too much."""
+    if any(value is not None for value in changes.values()):
+        after = {key: value for key, value in {**held, **changes}.items() if value is not None}
+        check_amount("topic", after)
+
+
 def _check_properties(given: Mapping[str, str]) -> None:
-    if len(given) > PROPERTIES_MAX:
-        raise Refusal(412, f"A topic may have {PROPERTIES_MAX} properties")
+    check_amount("topic", given)
     for key in given:
         if key in OWN_PROPERTIES:
             raise Refusal(412, f"The property {key} is the server's own")

@@ -3,9 +3,20 @@
 Sources: PersistentTopic.getDurableSubscription, PersistentSubscription.setReplicated; facts 5.1.
 """
 
+from pulsar_proto.errors import NotAllowed
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.faults import storage_faults_told
+from server.topics.properties import fault_of_properties
 from storage.managed.cursor import REPLICATED, Cursor
+
+
+def properties_of(command: pb.CommandSubscribe) -> dict[str, str]:
+    """Raises NotAllowed for too many."""
+    properties = {pair.key: pair.value for pair in command.subscription_properties}
+    fault = fault_of_properties("subscription", properties)
+    if fault is not None:
+        raise NotAllowed(fault)
+    return properties
 
 
 async def follow(cursor: Cursor, command: pb.CommandSubscribe) -> None:
@@ -15,7 +26,7 @@ async def follow(cursor: Cursor, command: pb.CommandSubscribe) -> None:
         return
     if command.HasField("replicate_subscription_state"):
         cursor.put_position_property(REPLICATED, 1 if command.replicate_subscription_state else None)
-    properties = {pair.key: pair.value for pair in command.subscription_properties}
+    properties = properties_of(command)
     if properties and not cursor.properties:
         with storage_faults_told():
             await cursor.set_properties(properties)

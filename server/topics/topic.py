@@ -40,7 +40,7 @@ from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.stats import now_ms
 from server.topics.stats_json import internal_stats, topic_stats
 from server.topics.subscription import Subscription
-from server.topics.subscription_settings import follow
+from server.topics.subscription_settings import follow, properties_of
 from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
 from storage.managed.errors import ManagedLedgerError
@@ -187,7 +187,7 @@ class Topic(BaseTopic):
             if not self.policies.allow_auto_subscription_creation:
                 raise SubscriptionNotFound(f"Subscription {name} does not exist")
             initial = EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else LATEST
-            properties = {pair.key: pair.value for pair in command.subscription_properties}
+            properties = properties_of(command)
             if command.read_compacted and initial == EARLIEST:
                 # A cursor at the beginning of a ledger tells later that nothing was acknowledged.
                 with storage_faults_told():

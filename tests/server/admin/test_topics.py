@@ -52,6 +52,13 @@ async def test_properties_of_topics_and_what_is_the_server_s_own(admin: Admin) -
     assert await admin("GET", path) == (200, {"a": "1", "fillAckHolesIntervalSeconds": "7"})
     assert (await admin("PUT", path, {"pulsar.topic.epoch": "9"}))[0] == 412
     assert (await admin("PUT", path, {"a": {"b": 1}}))[0] == 400
+    for number in range(3):
+        last = await admin("PUT", path, {f"large{number}": "x" * 30_000})
+    assert last[0] == 412, "the record of the topic's ledgers must stay small enough to be written"
+    assert (await admin("DELETE", f"{path}?key=large0"))[0] == 204
+    subscription = "persistent/public/default/t/subscription/s"
+    assert (await admin("PUT", subscription))[0] == 204
+    assert (await admin("PUT", f"{subscription}/properties", {"a": "x" * 70_000}))[0] == 412
 
 
 async def test_a_namespace_is_deleted_by_force_with_all_that_is_in_it(admin: Admin) -> None:

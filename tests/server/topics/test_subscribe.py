@@ -109,6 +109,16 @@ async def test_that_its_state_is_replicated_is_remembered_over_a_seek() -> None:
     assert told() is False
 
 
+async def test_more_properties_than_a_subscriptions_record_has_room_for_are_refused() -> None:
+    scene = Scene()
+    too_large = [pb.KeyValue(key="k", value="v" * 70_000)]
+    too_many = [pb.KeyValue(key=str(number), value="") for number in range(1_001)]
+    for properties in (too_large, too_many):
+        with pytest.raises(NotAllowed, match="properties"):
+            await scene.consumer(FakeConnection(), subscription_properties=properties)
+    assert not scene.topic.subscriptions
+
+
 async def test_subscriptions_and_their_properties_are_found_again() -> None:
     scene = Scene()
     properties = [pb.KeyValue(key="k", value="v")]
