@@ -33,6 +33,8 @@ FILL_ACK_HOLES_PROPERTY = "fillAckHolesIntervalSeconds"
 """Ours, not Apache's: a property of the namespace or of the topic, so that Apache's own admin tools set it and Apache's
 own brokers keep it."""
 
+FILL_ACK_HOLES_DIGITS_MAX = 9
+
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicies:
@@ -344,5 +346,7 @@ def _strategy_of_namespace(namespace: Json) -> str | None:
 
 
 def _fill_ack_holes(properties: Mapping[str, str] | None) -> dict[str, Any]:
+    """Anybody may write anything there: what is no number of seconds within some thirty years says nothing."""
     text = (properties or {}).get(FILL_ACK_HOLES_PROPERTY, "")
-    return {"fill_ack_holes_interval_seconds": int(text)} if text.isascii() and text.isdigit() else {}
+    is_number = text.isascii() and text.isdigit() and len(text) <= FILL_ACK_HOLES_DIGITS_MAX
+    return {"fill_ack_holes_interval_seconds": int(text)} if is_number else {}

@@ -145,4 +145,5 @@ def test_holes_are_filled_as_the_property_says() -> None:
     namespace = {"properties": {"fillAckHolesIntervalSeconds": "180"}}
     assert resolve(namespace).fill_ack_holes_interval_seconds == 180
     assert resolve(namespace, fillAckHolesIntervalSeconds="0").fill_ack_holes_interval_seconds == 0
-    assert resolve(namespace, fillAckHolesIntervalSeconds="often").fill_ack_holes_interval_seconds == 180
+    for nonsense in ("often", "9" * 5_000, "9" * 400, "-1", "١"):
+        assert resolve(namespace, fillAckHolesIntervalSeconds=nonsense).fill_ack_holes_interval_seconds == 180
