@@ -88,7 +88,8 @@ class ZkClient:
                 await self._first_attach
         except TimeoutError:
             await self.close()
-            raise StoreUnavailableError("/", f"no ZooKeeper server answers: {self._names()}") from None
+            seconds = self._config.call_timeout_seconds
+            raise StoreUnavailableError(self._names(), f"no ZooKeeper server answers within {seconds:g} s") from None
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -175,6 +176,8 @@ class ZkClient:
                 await link.gone
             # A server that lets us in and cuts us off before any answer is not to be stormed either.
             failures = 0 if link is not None and link.has_served else failures + 1
+            if failures == len(self._servers):
+                log.warning("no session with ZooKeeper, trying on: %s", self._names())
             if failures and failures % len(self._servers) == 0:
                 await asyncio.sleep(backoff_seconds(failures // len(self._servers), self._rng.random()))
 

@@ -30,7 +30,7 @@ from metadata.store import MetadataStore
 from pulsar_proto.errors import PulsarError
 from server.broker_context import BrokerContext, ConnectionLimits
 from server.broker_listener import BrokerListener
-from server.commands.running import StartError
+from server.commands.running import StartError, sentence
 from server.config import ConfigError, ServerConfig, load_config
 from server.exclusive import AlreadyInUseError, DataFolderLock, port_in_use
 from server.ports import PortChoice, Ports, Urls, reserve_ports
@@ -110,7 +110,7 @@ class Standalone:
         try:
             await self._start()
         except START_FAULTS as error:
-            raise StartError(str(error)) from error
+            raise StartError(sentence(error)) from error
 
     async def stop(self) -> None:
         """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS."""

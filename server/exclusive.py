@@ -18,9 +18,14 @@ class DataFolderLock:
 
     def __init__(self, folder: Path) -> None:
         """Creates the folder where it is missing. Raises AlreadyInUseError, OSError (cannot create or write)."""
-        folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / LOCK_FILE
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            raise NotADirectoryError(f"data folder {folder}: a file of that name is there") from None
+        except OSError as error:
+            raise OSError(f"data folder {folder} cannot be used: {error.strerror}") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -39,7 +44,10 @@ def reserve_port(host: str, port: int) -> socket.socket:
 
     `port` 0 picks a free one. Raises AlreadyInUseError, or OSError for an address that this machine does not have.
     """
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}: {error.strerror}") from error
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -48,7 +56,7 @@ def reserve_port(host: str, port: int) -> socket.socket:
         sock.close()
         if error.errno == errno.EADDRINUSE:
             raise port_in_use(port) from None
-        raise
+        raise OSError(f"cannot listen on {host} port {port}: {error.strerror}") from error
     return sock
 
 

@@ -17,7 +17,7 @@ from server.bk.output import Output
 from server.bookie.config import BookieServerConfig
 from server.bookie.config_keys import BOOKIE_KEYS
 from server.bookie.settings import zookeeper_of
-from server.commands.running import loop_factory
+from server.commands.running import loop_factory, sentence
 from server.config import ConfigError, ServerConfig, load_config
 from server.repair.settings import autorecovery_settings
 from storage.bookie.errors import BookieStartError, EntryLogDamaged, IndexFailure
@@ -127,7 +127,7 @@ def run_verb(arguments: argparse.Namespace) -> int:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(work())
     except FAULTS as error:
-        print(f"magnetar bk {arguments.verb}: {error}", file=sys.stderr)
+        print(f"magnetar bk {arguments.verb}: {sentence(error)}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         return 1

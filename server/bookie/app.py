@@ -32,7 +32,7 @@ from server.bookie.over_replicated import OverReplicatedLedgers
 from server.bookie.registration import Registration
 from server.bookie.registration_rules import Wanted
 from server.bookie.settings import DAMAGE_ADVICE, service_uri, storage_config
-from server.commands.running import StartError
+from server.commands.running import StartError, sentence
 from server.config import ConfigError, load_config
 from server.exclusive import AlreadyInUseError, port_in_use, reserve_port
 from server.repair.settings import AutoRecoverySettings, autorecovery_settings
@@ -107,7 +107,7 @@ class BookieApp:
         except JournalDamaged as error:
             raise StartError(f"{error.finding}. {DAMAGE_ADVICE}") from error
         except START_FAULTS as error:
-            raise StartError(str(error)) from error
+            raise StartError(sentence(error)) from error
 
     async def stop(self) -> None:
         """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS: the record goes first."""

@@ -27,6 +27,13 @@ class App(Protocol):
         waits for ever."""
 
 
+def sentence(error: Exception) -> str:
+    """The fault as a user reads it: of an OSError the file and the reason, without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    return str(error)
+
+
 def run_app(app: App, *, log_level: str) -> int:
     """Returns the exit code: 0 stopped as asked, 1 could not start or failed."""
     logging.basicConfig(level=log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -16,7 +16,7 @@ from server.bookie.cluster import ClusterError, instance_id
 from server.bookie.config import BookieServerConfig
 from server.bookie.identity import IdentityError, identity_of
 from server.bookie.settings import service_uri
-from server.commands.running import StartError
+from server.commands.running import StartError, sentence
 from server.config import ConfigError, load_config
 from server.repair.settings import AUTORECOVERY_KEYS, autorecovery_settings
 from storage.ledger.cluster import BookKeeperCluster
@@ -61,7 +61,7 @@ class AutoRecoveryApp:
             self._closing.push_async_callback(recovery.stop)
             await recovery.start()
         except START_FAULTS as error:
-            raise StartError(str(error)) from error
+            raise StartError(sentence(error)) from error
 
     async def stop(self) -> None:
         await self._closing.aclose()

@@ -95,7 +95,7 @@ class LedgerMetadataDriver:
         with _as_ledger_errors("read"):
             record = await self._store.get(self.path(ledger_id))
             if record is None:
-                raise NoSuchLedger(f"ledger {ledger_id}")
+                raise NoSuchLedger(f"there is no ledger {ledger_id}")
             return Versioned(LedgerMetadata.parse(ledger_id, record.value), record.stat.version)
 
     async def update(self, known: Versioned, step: Step) -> Versioned:

@@ -450,7 +450,9 @@ async def test_a_store_without_a_server_closes_at_once(proxy: ZkProxy, store: Zo
         await store.close()
 
 
-async def test_no_server_is_said_so(proxy: ZkProxy) -> None:
+async def test_no_server_is_said_so(proxy: ZkProxy, caplog: pytest.LogCaptureFixture) -> None:
     proxy.refusing = True
-    with pytest.raises(StoreUnavailableError, match="no ZooKeeper server answers"):
+    with pytest.raises(StoreUnavailableError, match=f"^{proxy.address}: no ZooKeeper server answers within 0.3 s$"):
         await ZooKeeperStore.open(proxy.address, call_timeout_seconds=0.3)
+    (line,) = (one.getMessage() for one in caplog.records if one.levelname == "WARNING")
+    assert line == f"no session with ZooKeeper, trying on: {proxy.address}", "said once, while it is waited for"
