@@ -78,7 +78,10 @@ class DedupSwitch:
                 if self.wanted:
                     await self._turn_on()
                 else:
+                    given_up = self._publishing.dedup
                     self._publishing.check(None, self._publishing.checks)
+                    if given_up is not None:
+                        given_up.let_go()
                     await Deduplication.remove(self._ledger)
                 log.info("%s: deduplication is %s", self._topic_name, "on" if self.wanted else "off")
         except ManagedLedgerError as error:

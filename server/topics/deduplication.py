@@ -140,7 +140,12 @@ class Deduplication:
 
     def _snapshot_stored(self, error: ManagedLedgerError | None) -> None:
         """After a failure the next look tries again."""
-        if error is None and self._release is not None and not self._cursor.is_dirty:
+        if error is None and not self._cursor.is_dirty:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Nothing is held (any more): what was taken is stored, or deduplication is turned off."""
+        if self._release is not None:
             release, self._release = self._release, None
             release()
 

@@ -210,6 +210,20 @@ async def test_the_log_behind_the_last_stored_snapshot_is_held_until_the_next_on
 
 
 @in_virtual_time
+async def test_turned_off_while_a_snapshot_is_being_stored_it_holds_nothing() -> None:
+    scene = await deduplicating(broker_deduplication_entries_interval=1)
+    scene.ledger.stores[DEDUP_CURSOR].failure = CursorFault("s", "disk full")
+    send(await scene.producer(FakeConnection(), "p"), 0)
+    await settle()
+    assert scene.ledger.held
+    scene.ledger.stores[DEDUP_CURSOR].failure = None
+    scene.topic.set_policies(replace(of_broker(scene.settings), deduplication_enabled=False))
+    await settle()
+    assert scene.topic.deduplication.status == "Disabled"
+    assert not scene.ledger.held, "or nothing is ever trimmed"
+
+
+@in_virtual_time
 async def test_a_reload_reads_what_stands_behind_the_snapshot() -> None:
     scene = await deduplicating(broker_deduplication_entries_interval=2)
     producer = await scene.producer(FakeConnection(), "p")
