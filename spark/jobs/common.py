@@ -26,6 +26,8 @@ AVAILABLE_NOW = "available-now"
 AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 """Without it Spark 4.1 runs one batch with sources of Python's: after a kill only the one that was under way."""
 PROGRESS_SECONDS = 1
+OUR_PACKAGES = (f"{__package__.removesuffix('.jobs')}.", "pulsar_proto.")
+"""Whose own errors are sentences for people, as pyspark's are."""
 AUTH_OPTIONS = {
     "auth_params": "pulsar.client.authParams",
     "tls_trust_certs": "pulsar.client.tlsTrustCertsFilePath",
@@ -241,13 +243,16 @@ def guarded(job: str, run: Any, argv: Sequence[str]) -> int:
     """Runs a job's body; faults become one sentence. Spark's own errors keep their first line only."""
     try:
         code: int = run(argv)
-    except (JobFailed, ValueError, FileNotFoundError) as error:
+    except (JobFailed, ValueError, OSError) as error:
         print(f"magnetar spark {job}: {error}", file=sys.stderr)
         return 1
     except Exception as error:
-        if not type(error).__module__.startswith("pyspark."):
+        if not type(error).__module__.startswith(("pyspark.", *OUR_PACKAGES)):
             raise
-        print(f"magnetar spark {job}: {told(error)}", file=sys.stderr)
+        text = told(error)
+        if "JAVA_GATEWAY_EXITED" in text:
+            text = "Spark could not start Java: is Java 17 or newer installed, or JAVA_HOME wrong?"
+        print(f"magnetar spark {job}: {text}", file=sys.stderr)
         return 1
     return code
 

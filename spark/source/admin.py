@@ -1,13 +1,18 @@
 """The few REST calls that the source makes, with nothing but the standard library."""
 
 import json
+import time
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from pulsar_proto.names import TopicName
 from spark.source.connection import Login
+
+RETRY_SECONDS = 0.5
+PASSING = (0, 502, 503, 504)
 
 
 class AdminError(Exception):
@@ -27,9 +32,17 @@ class Admin:
         self._login = login
 
     def internal_stats(self, topic: str) -> dict[str, Any]:
-        """Of one partition or plain topic. Raises AdminError (404: it does not exist)."""
-        answer: dict[str, Any] = self.call("GET", f"{topic_path(topic)}/internalStats?metadata=false")
-        return answer
+        """Of one partition or plain topic. Asked again while the server restarts, as long as an operation may take.
+        Raises AdminError (404: it does not exist)."""
+        deadline = time.monotonic() + self._login.timeout_seconds
+        while True:
+            try:
+                answer: dict[str, Any] = self.call("GET", f"{topic_path(topic)}/internalStats?metadata=false")
+                return answer
+            except AdminError as error:
+                if error.status not in PASSING or time.monotonic() + RETRY_SECONDS > deadline:
+                    raise
+                time.sleep(RETRY_SECONDS)
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """`path` below /admin/v2/. Returns the parsed answer, None for an empty one. Raises AdminError."""
@@ -48,7 +61,7 @@ class Admin:
         except urllib.error.HTTPError as error:
             reason = error.read(1000).decode("utf-8", "replace")
             raise AdminError(error.code, f"{method} {path}: HTTP {error.code} {reason}") from error
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise AdminError(0, f"{self._url} does not answer: {error}") from error
         return json.loads(content) if content else None
 
