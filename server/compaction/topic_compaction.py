@@ -102,7 +102,7 @@ class TopicCompaction:
         self._holding: asyncio.Task[None] | None = None
         self._status = RunStatus(RunState.NOT_RUN)
         self._unsettled: list[tuple[Callable[[], None], list[int]]] = []
-        """What runs have replaced and not given up, because it is not known to be durable: holds on the log, ledgers."""
+        """What runs replaced and did not give up, because it is not known to be durable: holds on the log, ledgers."""
 
     # --- what is compacted -------------------------------------------------------------------------------------------
 

@@ -87,8 +87,8 @@ class ManagedLedgerConfig:
 
     @property
     def retention_ms(self) -> int:
-        """Age at which a consumed ledger may go; negative: never. The life of a message is TTL + retention where the TTL
-        is the shorter one, else the TTL (facts 7: Pulsar's documentation of the two)."""
+        """Age at which a consumed ledger may go; negative: never. A message lives for TTL + retention where the TTL is
+        the shorter one, else for the TTL (facts 7: Pulsar's documentation of the two)."""
         retention_ms, ttl_ms = self.retention_time_minutes * 60_000, self.message_ttl_seconds * 1000
         return retention_ms + ttl_ms if ttl_ms < retention_ms else retention_ms
 
