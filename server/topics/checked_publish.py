@@ -92,6 +92,8 @@ class CheckedPublisher:
             self._append(run)
             run = []
             self._answer_in_turn(_Answer(receipt_of(send), refusal))
+            if self._producer.is_closed:
+                return  # by its connection, which that answer was too much for: the rest must not count as pushed
         self._append(run)
 
     def _judge(self, dedup: Deduplication, send: pb.CommandSend, payload: bytes) -> tuple[Verdict, int]:

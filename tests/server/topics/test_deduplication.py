@@ -114,6 +114,31 @@ async def test_what_another_connection_has_under_way_cannot_be_judged() -> None:
     assert entries(scene) == 1
 
 
+class FragileConnection(FakeConnection):
+    """Ends with the first answer to a SEND, as one that does not read its answers does at some point."""
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        if self.receipts:
+            self.close("too much output")
+
+
+@in_virtual_time
+async def test_what_was_not_looked_at_because_the_connection_ended_may_come_again() -> None:
+    scene = await deduplicating()
+    send(await scene.producer(FakeConnection(), "p"), 0)
+    await settle()
+    scene.topic.producers["p"].close()
+    send(await scene.producer(FragileConnection(), "p"), 0, 1)
+    await settle()
+    cnx = FakeConnection()
+    again = await scene.producer(cnx, "p")
+    assert again.last_sequence_id == 0
+    send(again, 1)
+    await settle()
+    assert cnx.receipts == [(1, Position(10, 1))]
+
+
 @in_virtual_time
 async def test_what_failed_may_come_again() -> None:
     scene = await deduplicating()
