@@ -7,7 +7,7 @@ CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check test compat bench proto clean sim soak
+.PHONY: help install run check lint types unit test compat bench proto clean sim soak
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -22,14 +22,20 @@ install: $(STAMP)  ## make .venv with everything needed to run, test and measure
 run: $(STAMP)  ## install if needed, then start a standalone server (ARGS="--data-dir DIR --broker-port N ...")
 	$(BIN)/magnetar standalone $(ARGS)
 
-check: $(STAMP)  ## lint, types and unit tests (under two minutes)
+check: $(STAMP)  ## lint, types and unit tests, beside each other (under two minutes)
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target lint types unit
+
+lint: $(STAMP)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(STAMP)
 	$(BIN)/mypy
+
+unit: $(STAMP)
 	$(BIN)/pytest -q -m "not process and not slow" tests
 
-test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, the official client
-	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy
+test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
+	@$(MAKE) --no-print-directory lint types
 	$(BIN)/pytest -q
 
 $(CLIENT_STAMP):
