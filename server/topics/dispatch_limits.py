@@ -18,6 +18,9 @@ class DispatchLimits:
         self._published = published
         self._throttles: dict[str | None, tuple[DispatchRate, Throttle]] = {}
 
+    def __len__(self) -> int:
+        return len(self._throttles)
+
     def follow(self, policies: EffectivePolicies) -> None:
         """What holds from now on."""
         self._policies = policies
@@ -27,6 +30,10 @@ class DispatchLimits:
         policies = self._policies
         rates = ((None, policies.dispatch_rate), (subscription, policies.dispatch_rate_of(subscription)))
         return tuple(self._throttle(name, rate) for name, rate in rates if rate.is_limited)
+
+    def forget(self, subscription: str) -> None:
+        """It is gone. Readers have a new name each time."""
+        self._throttles.pop(subscription, None)
 
     def _throttle(self, name: str | None, rate: DispatchRate) -> Throttle:
         known = self._throttles.get(name)

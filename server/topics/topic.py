@@ -249,6 +249,7 @@ class Topic(BaseTopic):
         """The subscription is gone. Idempotent."""
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
+            self.dispatch_limits.forget(subscription.name)
             subscription.close()
             if not subscription.cursor.durable:
                 self.ledger.release(subscription.cursor)
