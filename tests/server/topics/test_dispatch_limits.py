@@ -51,7 +51,7 @@ async def test_a_subscription_gets_its_rate(kind: str) -> None:
 @in_virtual_time
 async def test_of_readers_that_are_gone_nothing_is_kept() -> None:
     policies = limited(subscription_dispatch_rate=DispatchRate(messages=10))
-    scene, (cnx,) = await busy("Exclusive", policies, "reader")
+    scene, _ = await busy("Exclusive", policies, "reader")
     before = len(scene.topic.dispatch_limits)
     await scene.topic.subscriptions["reader"].delete()
     assert len(scene.topic.dispatch_limits) == before - 1
