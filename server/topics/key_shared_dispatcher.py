@@ -200,8 +200,7 @@ class KeySharedDispatcher(SharedDispatcher):
         return len(messages)
 
     def _drop(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """They do not exist, or are acknowledged."""
-        self.replay.discard(ledger_id, entry_ids)
+        super()._drop(ledger_id, entry_ids)
         for entry_id in entry_ids:
             self.order.forget(ledger_id, entry_id)
 

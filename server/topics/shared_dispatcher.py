@@ -254,16 +254,23 @@ class SharedDispatcher(Dispatcher):
         ledger_id, first = read.position
         end = first + read.entries_max
         if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
-            self.replay.discard(ledger_id, range(first, end))
+            self._drop(ledger_id, range(first, end))
             return
         messages = unacknowledged(self._messages_of(run), 0, self.cursor)
         found = set(messages.entry_ids)
         looked_at = range(first, min(end, run.first_entry_id + len(run.entries)))
-        self.replay.discard(ledger_id, [entry_id for entry_id in looked_at if entry_id not in found])
+        self._drop(ledger_id, [entry_id for entry_id in looked_at if entry_id not in found])
         still = [i for i, entry_id in enumerate(messages.entry_ids) if self.replay.contains(ledger_id, entry_id)]
         if len(still) < len(messages.payloads):
             messages = unacknowledged(messages.pick(still), 0, self.cursor)
         self._send(messages, again=True)
+
+    def _drop(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """They waited to come again, and do not exist, or are acknowledged: by the broker itself, maybe."""
+        self.replay.discard(ledger_id, entry_ids)
+        if self.redelivery_counts:
+            for entry_id in entry_ids:
+                self.redelivery_counts.forget(ledger_id, entry_id)
 
     def _send(self, messages: Messages, again: bool = False) -> int:
         specials = messages.specials

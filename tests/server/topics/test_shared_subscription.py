@@ -6,6 +6,7 @@ import pytest
 
 from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.ids import Position
+from server.topics import backlog
 from server.topics.consumer import Consumer
 from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.subscription import ACK_SET_WORDS_MAX
@@ -114,6 +115,24 @@ async def test_redelivery_is_counted_and_forgotten_when_acknowledged() -> None:
     redeliver(consumer)
     again = [(message.body, message.redelivery_count) for message in cnx.messages]
     assert again == [(b"0", 1), (b"2", 2), (b"3", 1)]
+
+
+@pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
+async def test_of_what_expires_while_it_waits_to_come_again_nothing_is_remembered(kind: str) -> None:
+    scene, cnx = Scene(), FakeConnection()
+    scene.ledger.append_now(numbers(3))
+    consumer = await scene.consumer(cnx, kind)
+    consumer.flow(3)
+    await settle()
+    redeliver(consumer)
+    dispatcher = dispatcher_of(consumer)
+    assert dispatcher.redelivery_counts
+    await backlog.clear(subscription_of(consumer))
+    consumer.flow(3)
+    await settle()
+    assert len(cnx.messages) == 3
+    assert not dispatcher.redelivery_counts
+    assert not dispatcher.replay
 
 
 async def test_who_asks_for_redelivery_gets_only_what_it_holds() -> None:
