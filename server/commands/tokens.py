@@ -168,6 +168,7 @@ def run_create_key_pair(arguments: argparse.Namespace) -> int:
     private, public = make_key_pair(arguments.signature_algorithm)
 
     def write() -> None:
+        _must_be_new(arguments.output_public_key)
         _write_private(arguments.output_private_key, private)
         arguments.output_public_key.write_bytes(public)
 
@@ -278,7 +279,14 @@ def _header(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _must_be_new(path: Path) -> None:
+    """Another key in its place would make every token of the old one worthless."""
+    if path.exists():
+        raise _UsageError(f"{path} is there already; it was left as it is: remove it first, or choose another name")
+
+
 def _write_private(path: Path, content: bytes) -> None:
-    """Readable by its owner only."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    """Readable by its owner only. Raises _UsageError when there is such a file."""
+    _must_be_new(path)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)

@@ -40,6 +40,19 @@ def test_a_secret_key_signs_with_the_algorithm_it_was_made_for(
     assert json.loads(run(capsys, "validate", "-sk", str(key), token)) == {"sub": "alice"}
 
 
+def test_a_key_that_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key, other = tmp_path / "secret.key", tmp_path / "other.key"
+    key.write_bytes(b"in use")
+    for arguments in (
+        ("create-secret-key", "--output", str(key)),
+        ("create-key-pair", "--output-private-key", str(key), "--output-public-key", str(other)),
+        ("create-key-pair", "--output-private-key", str(other), "--output-public-key", str(key)),
+    ):
+        assert f"{key} is there already" in fault(capsys, *arguments)
+        assert key.read_bytes() == b"in use"
+        assert not other.exists()
+
+
 def test_a_secret_key_in_base64_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(base64.b64decode(run(capsys, "create-secret-key", "--base64"))) == 32
 
