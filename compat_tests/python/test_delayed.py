@@ -83,7 +83,7 @@ def test_delays_outlive_a_kill(
     own_server.start()
     client = make_client(own_server.broker_url)
     consumer = client.subscribe(topic, "s", kind)
-    got = set()
+    got: set[bytes] = set()
     while len(got) < 10:
         message = consumer.receive(10_000)
         if message.data() != b"now":  # its ack may not have been stored before the kill
