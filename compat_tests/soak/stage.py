@@ -20,6 +20,7 @@ from compat_tests.soak.topics import SubscriptionSpec, TopicSpec
 JOIN_TIMEOUT_SECONDS = 90.0
 RECEIVE_MS = 200
 RETRY_SECONDS = 0.5
+STUCK_MS = 15_000
 FLEETING_KEY = "fleeting"
 """Of messages that compaction takes out: they are of no record."""
 
@@ -150,3 +151,14 @@ def received(source: Any, timeout_ms: int = RECEIVE_MS) -> Iterator[Any]:
         yield take(timeout_ms)
     except pulsar.Timeout:
         return
+
+
+def rest_of(reader: Any) -> Iterator[Any]:
+    """Every message up to what is the topic's end by then. Raises TimeoutError when the broker owes some."""
+    count = 0
+    while reader.has_message_available():
+        message = next(received(reader, STUCK_MS), None)
+        if message is None:
+            raise TimeoutError(f"a reader of {reader.topic()} is stuck after {count} messages")
+        count += 1
+        yield message

@@ -152,6 +152,12 @@ class Meddler:
             except OSError:
                 self._stage.counts["refused calls"] += 1
 
+    def put_right(self) -> None:
+        """After the last kill: what was set is still there; then nothing is limited any more."""
+        self.check_all()
+        for path in self._set:
+            self._stage.admin.delete(path)
+
     def _unload(self) -> None:
         """The topic is loaded again at the first call; clients come back by themselves."""
         stage = self._stage

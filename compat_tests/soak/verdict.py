@@ -13,7 +13,7 @@ from compat_tests.python.receipts import Place, Stored
 from compat_tests.soak.claims import log_complaints, run_complaints, subscription_complaints
 from compat_tests.soak.consuming import note, subscribe
 from compat_tests.soak.producing import Parcel
-from compat_tests.soak.stage import FLEETING_KEY, Stage, TopicRecord, place_of, received, stored_in
+from compat_tests.soak.stage import FLEETING_KEY, Stage, TopicRecord, place_of, received, rest_of, stored_in
 from compat_tests.soak.topics import SubscriptionSpec
 from compat_tests.soak.watching import Run, complaints_about_runs, last_of_keys, read_compacted
 
@@ -101,12 +101,14 @@ class Judge:
         reader = self._client.create_reader(name, pulsar.MessageId.earliest, schema=schema)
         log: list[Stored] = []
         times = self._times.setdefault(topic.spec.name, [])
-        while reader.has_message_available():
-            for message in received(reader, 10_000):
+        try:
+            for message in rest_of(reader):
                 stored = stored_in(message, is_json)
                 if stored is not None:
                     log.append(stored)
                     times.append(message.publish_timestamp())
+        except TimeoutError as error:
+            self._stage.complain(f"(3) {error}")
         reader.close()
         return log
 

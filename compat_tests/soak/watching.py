@@ -11,7 +11,16 @@ import pulsar
 
 from compat_tests.python.receipts import Place, ProducerRecord, Stored, parse
 from compat_tests.soak.claims import run_complaints
-from compat_tests.soak.stage import FLEETING_KEY, RETRY_SECONDS, Stage, TopicRecord, place_of, received, stored_in
+from compat_tests.soak.stage import (
+    FLEETING_KEY,
+    RETRY_SECONDS,
+    Stage,
+    TopicRecord,
+    place_of,
+    received,
+    rest_of,
+    stored_in,
+)
 from compat_tests.soak.topics import NAMESPACE, TopicSpec
 
 SEEK_EVERY_SECONDS = 2.0
@@ -163,7 +172,7 @@ class CompactionWatch:
         least = newest_receipts(list(self._topic.producers.values()))
         try:
             seen = last_of_keys(read_compacted(self._client, self._topic.spec))
-        except pulsar.PulsarException:
+        except (pulsar.PulsarException, TimeoutError):  # it is being killed
             self._stage.counts["refused calls"] += 1
             return
         for key, place in least.items():
@@ -196,9 +205,7 @@ def last_of_keys(found: Sequence[tuple[str, Stored | None]]) -> dict[str, Stored
 def read_compacted(client: pulsar.Client, topic: TopicSpec) -> list[tuple[str, Stored | None]]:
     """(key, message) of all that a reader of the compacted topic gets, in its order; None: of no record."""
     reader = client.create_reader(topic.full_name, pulsar.MessageId.earliest, is_read_compacted=True)
-    found: list[tuple[str, Stored | None]] = []
-    while reader.has_message_available():
-        found += [(message.partition_key(), stored_in(message)) for message in received(reader, 10_000)]
+    found = [(message.partition_key(), stored_in(message)) for message in rest_of(reader)]
     reader.close()
     return found
 
