@@ -19,8 +19,32 @@ _PROMOTIONS = {
 }
 
 
+STEPS_MAX = 300_000
+"""Of one comparison, about half a second. Clients choose the schemas: records within records whose defaults are looked
+into take twice the steps with each level."""
+
+_SYMBOLS_A_STEP = 64
+
+
+class TooCostly(Exception):
+    """Two schemas take more than STEPS_MAX steps to compare."""
+
+
+class _Steps:
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = STEPS_MAX
+
+    def take(self, count: int = 1) -> None:
+        """Raises TooCostly."""
+        self._left -= count
+        if self._left < 0:
+            raise TooCostly(f"the two take more than {STEPS_MAX} steps to compare")
+
+
 def can_read(writer: AvroSchema, reader: AvroSchema) -> bool:
-    """Whether every datum of `writer` can be read as `reader`."""
+    """Whether every datum of `writer` can be read as `reader`. Raises TooCostly."""
     resolution = _Resolution()
     if not same_schema(writer, reader):
         resolution.collect_aliases(reader, set())
@@ -31,13 +55,15 @@ class _Resolution:
     """One question. The pairs of records under way are taken for good, so that recursion ends."""
 
     def __init__(self) -> None:
+        self.steps = _Steps()
         self._seen: dict[tuple[int, int], bool] = {}
         self._type_aliases: dict[str, str] = {}
         self._field_aliases: dict[str, dict[str, str]] = {}
 
     def resolves(self, writer: AvroSchema, reader: AvroSchema) -> bool:
+        self.steps.take()
         if writer.kind is Kind.UNION:
-            if _equivalent(writer, reader, {}):
+            if _equivalent(writer, reader, {}, self.steps):
                 pairs = zip(writer.branches, reader.branches, strict=True)
                 return all(self.resolves(branch, counterpart) for branch, counterpart in pairs)
             return all(self.resolves(branch, reader) for branch in writer.branches)
@@ -71,7 +97,7 @@ class _Resolution:
         for each in reader.fields:
             counterpart = written.get(each.name)
             if counterpart is None:
-                if each.default is Missing.MISSING or not is_valid_default(each.schema, each.default):
+                if each.default is Missing.MISSING or not _is_valid_default(each.schema, each.default, self.steps):
                     return False
             elif not self.resolves(counterpart.schema, each.schema):
                 return False
@@ -81,6 +107,7 @@ class _Resolution:
         """Which branch of the reader's union takes what `writer`, no union, wrote."""
         of_same_structure: AvroSchema | None = None
         name = self._name_of(writer)
+        self.steps.take(len(reader.branches))
         for branch in reader.branches:
             if branch.kind is not writer.kind or (branch.kind is Kind.PRIMITIVE and branch.name != writer.name):
                 continue
@@ -124,6 +151,7 @@ class _Resolution:
 
     def _written_fields(self, writer: AvroSchema) -> dict[str, AvroField]:
         """By the names that the reader has for them."""
+        self.steps.take(len(writer.fields))
         aliases = self._field_aliases.get(self._name_of(writer), {})
         return {aliases.get(each.name, each.name): each for each in writer.fields}
 
@@ -137,6 +165,7 @@ class _Shallow:
 
     def fields_match(self, writer: AvroSchema, branch: AvroSchema) -> bool:
         written = self._resolution._written_fields(writer)
+        self._resolution.steps.take(len(branch.fields))
         for each in branch.fields:
             counterpart = written.get(each.name)
             if counterpart is None:
@@ -154,8 +183,9 @@ class _Shallow:
         return self._resolution.resolves(writer, reader)
 
 
-def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], bool]) -> bool:
+def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], bool], steps: _Steps) -> bool:
     """Whether two unions (or types within) have the same shape, so that branches pair by their places."""
+    steps.take(1 + len(one.fields))
     if one.kind is not other.kind or (one.is_named and one.name != other.name):
         return False
     match one.kind:
@@ -168,21 +198,22 @@ def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], 
         case Kind.ARRAY | Kind.MAP:
             assert one.inner is not None
             assert other.inner is not None
-            return _equivalent(one.inner, other.inner, seen)
+            return _equivalent(one.inner, other.inner, seen, steps)
         case Kind.UNION:
             return len(one.branches) == len(other.branches) and all(
-                _equivalent(mine, its, seen) for mine, its in zip(one.branches, other.branches, strict=True)
+                _equivalent(mine, its, seen, steps) for mine, its in zip(one.branches, other.branches, strict=True)
             )
     pair = id(one), id(other)
     if pair not in seen:
         seen[pair] = True
         seen[pair] = [each.name for each in one.fields] == [each.name for each in other.fields] and all(
-            _equivalent(mine.schema, its.schema, seen) for mine, its in zip(one.fields, other.fields, strict=True)
+            _equivalent(mine.schema, its.schema, seen, steps)
+            for mine, its in zip(one.fields, other.fields, strict=True)
         )
     return seen[pair]
 
 
-def is_valid_default(schema: AvroSchema, value: Any, depth: int = 0) -> bool:
+def _is_valid_default(schema: AvroSchema, value: Any, steps: _Steps, depth: int = 0) -> bool:
     """Whether a JSON value can be the default of a field of that type; of a union, of any branch: the Python client
     makes `["null", "string"]` with a default of "" (Java's validator throws AvroTypeException there, which is neither
     yes nor no). One that never ends, because a record's default lacks a field whose default is that of the record
@@ -190,25 +221,29 @@ def is_valid_default(schema: AvroSchema, value: Any, depth: int = 0) -> bool:
     if depth > DEPTH_MAX:
         return False
     depth += 1
+    steps.take()
     match schema.kind:
         case Kind.UNION:
-            return any(is_valid_default(branch, value, depth) for branch in schema.branches)
+            return any(_is_valid_default(branch, value, steps, depth) for branch in schema.branches)
         case Kind.ENUM:
+            steps.take(len(schema.symbols) // _SYMBOLS_A_STEP)
             return value in schema.symbols
         case Kind.FIXED:
             return isinstance(value, str) and len(value) == schema.size
         case Kind.ARRAY:
             assert schema.inner is not None
             inner = schema.inner
-            return isinstance(value, list) and all(is_valid_default(inner, item, depth) for item in value)
+            return isinstance(value, list) and all(_is_valid_default(inner, item, steps, depth) for item in value)
         case Kind.MAP:
             assert schema.inner is not None
             inner = schema.inner
-            return isinstance(value, dict) and all(is_valid_default(inner, item, depth) for item in value.values())
+            return isinstance(value, dict) and all(
+                _is_valid_default(inner, item, steps, depth) for item in value.values()
+            )
         case Kind.PRIMITIVE:
             return _is_valid_primitive(schema.name, value)
     return isinstance(value, dict) and all(
-        is_valid_default(each.schema, value.get(each.name, each.default), depth) for each in schema.fields
+        _is_valid_default(each.schema, value.get(each.name, each.default), steps, depth) for each in schema.fields
     )
 
 

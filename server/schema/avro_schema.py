@@ -91,12 +91,6 @@ class AvroSchema:
     def is_named(self) -> bool:
         return self.is_record or self.kind in (Kind.ENUM, Kind.FIXED)
 
-    def field_named(self, name: str) -> AvroField | None:
-        for each in self.fields:
-            if each.name == name:
-                return each
-        return None
-
 
 def parse_avro(text: str | bytes) -> AvroSchema:
     """Raises AvroParseError, which says what is wrong."""
@@ -189,10 +183,12 @@ class _Parser:
         fields = tree.get("fields")
         if not isinstance(fields, list):
             raise AvroParseError(f"Record has no fields: {_short(tree)}")
+        names: set[str] = set()
         for each in fields:
             parsed = self._field(each, schema.namespace, depth)
-            if schema.field_named(parsed.name) is not None:
+            if parsed.name in names:
                 raise AvroParseError(f"Duplicate field {parsed.name} in record {schema.full_name}")
+            names.add(parsed.name)
             schema.fields.append(parsed)
         return schema
 

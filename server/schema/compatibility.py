@@ -6,7 +6,7 @@ JsonSchemaCompatibilityCheck, KeyValueSchemaCompatibilityCheck, ProtobufNativeSc
 
 from collections.abc import Sequence
 
-from server.schema.avro_resolution import can_read
+from server.schema.avro_resolution import TooCostly, can_read
 from server.schema.avro_schema import AvroParseError, AvroSchema, parse_avro, pretty, same_schema
 from server.schema.key_value import split_key_value
 from server.schema.protobuf_native import root_message_name
@@ -142,10 +142,13 @@ def _check_avro(schema: Schema, existing: Sequence[Schema], strategy: Compatibil
     for each in old if strategy.is_transitive else old[:1]:
         if strategy is CompatibilityStrategy.ALWAYS_INCOMPATIBLE:
             raise _cannot_read(new, new, strategy)
-        if strategy in _READ_BY_OLD and not can_read(new, each):
-            raise _cannot_read(new, each, strategy)
-        if strategy in _READS_OLD and not can_read(each, new):
-            raise _cannot_read(each, new, strategy)
+        try:
+            if strategy in _READ_BY_OLD and not can_read(new, each):
+                raise _cannot_read(new, each, strategy)
+            if strategy in _READS_OLD and not can_read(each, new):
+                raise _cannot_read(each, new, strategy)
+        except TooCostly as error:
+            raise SchemaConflict(f"The schema cannot be compared with the topic's: {error}") from error
 
 
 def _cannot_read(writer: AvroSchema, reader: AvroSchema, strategy: CompatibilityStrategy) -> SchemaConflict:

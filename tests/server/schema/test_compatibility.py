@@ -108,6 +108,22 @@ def test_primitive_types_follow_themselves() -> None:
     assert not follows(Schema(SchemaType.STRING, b"null"), Strategy.ALWAYS_INCOMPATIBLE, Schema(SchemaType.STRING))
 
 
+def doubling(levels: int) -> dict[str, Any]:
+    """A field whose default is looked into twice as often with each level."""
+    kind: Any = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int", "default": 0}]}
+    for level in range(1, levels):
+        fields = [{"name": "x", "type": kind, "default": {}}, {"name": "y", "type": f"R{level - 1}", "default": {}}]
+        kind = {"type": "record", "name": f"R{level}", "fields": fields}
+    return {"name": "f", "type": kind, "default": {}}
+
+
+def test_schemas_that_take_for_ever_to_compare_are_refused() -> None:
+    small = avro({"name": "a", "type": "int"})
+    assert follows(avro({"name": "a", "type": "int"}, doubling(5)), Strategy.BACKWARD, small)
+    with pytest.raises(SchemaConflict, match="steps to compare"):
+        check_next_version(avro({"name": "a", "type": "int"}, doubling(60)), versions(small), Strategy.BACKWARD)
+
+
 def test_consumers_must_read_the_latest_or_with_some_strategies_all() -> None:
     old, new = avro(A_INT, B_REQUIRED), avro(A_INT)
     check_consumer(avro(A_INT), versions(old, new), Strategy.FULL)
