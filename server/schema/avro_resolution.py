@@ -20,17 +20,19 @@ _PROMOTIONS = {
 
 
 STEPS_MAX = 300_000
-"""Of one comparison, about half a second. Clients choose the schemas: records within records whose defaults are looked
-into take twice the steps with each level."""
+"""Of one check, however many versions it compares: about half a second. Clients choose the schemas: records within
+records whose defaults are looked into take twice the steps with each level."""
 
 _SYMBOLS_A_STEP = 64
 
 
 class TooCostly(Exception):
-    """Two schemas take more than STEPS_MAX steps to compare."""
+    """A check takes more than STEPS_MAX steps."""
 
 
-class _Steps:
+class Steps:
+    """What is left of those that a check may take."""
+
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
@@ -40,12 +42,13 @@ class _Steps:
         """Raises TooCostly."""
         self._left -= count
         if self._left < 0:
-            raise TooCostly(f"the two take more than {STEPS_MAX} steps to compare")
+            raise TooCostly(f"they take more than {STEPS_MAX} steps to compare, the most that one check may take")
 
 
-def can_read(writer: AvroSchema, reader: AvroSchema) -> bool:
-    """Whether every datum of `writer` can be read as `reader`. Raises TooCostly."""
-    resolution = _Resolution()
+def can_read(writer: AvroSchema, reader: AvroSchema, steps: Steps | None = None) -> bool:
+    """Whether every datum of `writer` can be read as `reader`. `steps` are taken from; by default they are for this
+    comparison alone. Raises TooCostly."""
+    resolution = _Resolution(Steps() if steps is None else steps)
     if not same_schema(writer, reader):
         resolution.collect_aliases(reader, set())
     return resolution.resolves(writer, reader)
@@ -54,8 +57,8 @@ def can_read(writer: AvroSchema, reader: AvroSchema) -> bool:
 class _Resolution:
     """One question. The pairs of records under way are taken for good, so that recursion ends."""
 
-    def __init__(self) -> None:
-        self.steps = _Steps()
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
         self._seen: dict[tuple[int, int], bool] = {}
         self._type_aliases: dict[str, str] = {}
         self._field_aliases: dict[str, dict[str, str]] = {}
@@ -134,6 +137,7 @@ class _Resolution:
         if id(reader) in seen:
             return
         seen.add(id(reader))
+        self.steps.take()
         if reader.is_named:
             self._type_aliases.update(dict.fromkeys(reader.aliases, reader.full_name))
         for each in reader.fields:
@@ -183,7 +187,7 @@ class _Shallow:
         return self._resolution.resolves(writer, reader)
 
 
-def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], bool], steps: _Steps) -> bool:
+def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], bool], steps: Steps) -> bool:
     """Whether two unions (or types within) have the same shape, so that branches pair by their places."""
     steps.take(1 + len(one.fields))
     if one.kind is not other.kind or (one.is_named and one.name != other.name):
@@ -213,7 +217,7 @@ def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], 
     return seen[pair]
 
 
-def _is_valid_default(schema: AvroSchema, value: Any, steps: _Steps, depth: int = 0) -> bool:
+def _is_valid_default(schema: AvroSchema, value: Any, steps: Steps, depth: int = 0) -> bool:
     """Whether a JSON value can be the default of a field of that type; of a union, of any branch: the Python client
     makes `["null", "string"]` with a default of "" (Java's validator throws AvroTypeException there, which is neither
     yes nor no). One that never ends, because a record's default lacks a field whose default is that of the record

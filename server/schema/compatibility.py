@@ -6,7 +6,7 @@ JsonSchemaCompatibilityCheck, KeyValueSchemaCompatibilityCheck, ProtobufNativeSc
 
 from collections.abc import Sequence
 
-from server.schema.avro_resolution import TooCostly, can_read
+from server.schema.avro_resolution import Steps, TooCostly, can_read
 from server.schema.avro_schema import AvroParseError, AvroSchema, parse_avro, pretty, same_schema
 from server.schema.key_value import split_key_value
 from server.schema.protobuf_native import root_message_name
@@ -98,13 +98,13 @@ def check_consumer(schema: Schema, versions: Sequence[StoredSchema], strategy: C
 def _check_latest(schema: Schema, latest: Schema, strategy: CompatibilityStrategy) -> None:
     _check_type(schema, latest)
     if not _same_definition(schema, latest):
-        _check(schema, [latest], strategy)
+        _check(schema, [latest], strategy, Steps())
 
 
 def _check_all(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy) -> None:
     for each in existing:
         _check_type(schema, each)
-    _check(schema, existing, strategy)
+    _check(schema, existing, strategy, Steps())
 
 
 def _check_type(schema: Schema, existing: Schema) -> None:
@@ -114,25 +114,25 @@ def _check_type(schema: Schema, existing: Schema) -> None:
         )
 
 
-def _check(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy) -> None:
-    """Schemas of one type, oldest first."""
+def _check(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: Steps) -> None:
+    """Schemas of one type, oldest first. All comparisons take from `steps`."""
     try:
         match schema.type:
             case SchemaType.AVRO | SchemaType.PROTOBUF:
-                _check_avro(schema, existing, strategy)
+                _check_avro(schema, existing, strategy, steps)
             case SchemaType.JSON:
-                _check_json(schema, existing, strategy)
+                _check_json(schema, existing, strategy, steps)
             case SchemaType.PROTOBUF_NATIVE:
                 _check_protobuf_native(schema, existing, strategy)
             case SchemaType.KEY_VALUE:
-                _check_key_value(schema, existing, strategy)
+                _check_key_value(schema, existing, strategy, steps)
             case _ if strategy is CompatibilityStrategy.ALWAYS_INCOMPATIBLE:
                 raise SchemaConflict("Schema compatibility strategy is ALWAYS_INCOMPATIBLE")
     except InvalidSchema as error:
         raise SchemaConflict(str(error)) from error
 
 
-def _check_avro(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy) -> None:
+def _check_avro(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: Steps) -> None:
     try:
         new = parse_avro(schema.data)
         # The newest first; a strategy that is not transitive looks no further.
@@ -143,9 +143,9 @@ def _check_avro(schema: Schema, existing: Sequence[Schema], strategy: Compatibil
         if strategy is CompatibilityStrategy.ALWAYS_INCOMPATIBLE:
             raise _cannot_read(new, new, strategy)
         try:
-            if strategy in _READ_BY_OLD and not can_read(new, each):
+            if strategy in _READ_BY_OLD and not can_read(new, each, steps):
                 raise _cannot_read(new, each, strategy)
-            if strategy in _READS_OLD and not can_read(each, new):
+            if strategy in _READS_OLD and not can_read(each, new, steps):
                 raise _cannot_read(each, new, strategy)
         except TooCostly as error:
             raise SchemaConflict(f"The schema cannot be compared with the topic's: {error}") from error
@@ -159,7 +159,7 @@ def _cannot_read(writer: AvroSchema, reader: AvroSchema, strategy: Compatibility
     )
 
 
-def _check_json(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy) -> None:
+def _check_json(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: Steps) -> None:
     """Definitions are Avro schemas, but clients before 2.1 sent JSON schemas: from one form to the other is allowed."""
     is_avro = avro_of(schema) is not None
     if not is_avro and not is_json_schema(schema):
@@ -167,7 +167,7 @@ def _check_json(schema: Schema, existing: Sequence[Schema], strategy: Compatibil
     if is_avro:
         avro_based = [each for each in existing if avro_of(each) is not None]
         if avro_based:
-            _check_avro(schema, avro_based, strategy)
+            _check_avro(schema, avro_based, strategy, steps)
         return
     for each in existing:
         if avro_of(each) is None and is_json_schema(each) and json_schema_id(each) != json_schema_id(schema):
@@ -191,7 +191,7 @@ def _check_protobuf_native(schema: Schema, existing: Sequence[Schema], strategy:
             )
 
 
-def _check_key_value(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy) -> None:
+def _check_key_value(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: Steps) -> None:
     key, value = split_key_value(schema)
     keys, values = [], []
     for each in existing:
@@ -204,5 +204,5 @@ def _check_key_value(schema: Schema, existing: Sequence[Schema], strategy: Compa
             )
         keys.append(old_key)
         values.append(old_value)
-    _check(key, keys, strategy)
-    _check(value, values, strategy)
+    _check(key, keys, strategy, steps)
+    _check(value, values, strategy, steps)

@@ -124,6 +124,20 @@ def test_schemas_that_take_for_ever_to_compare_are_refused() -> None:
         check_next_version(avro({"name": "a", "type": "int"}, doubling(60)), versions(small), Strategy.BACKWARD)
 
 
+@pytest.mark.parametrize("strategy", [Strategy.BACKWARD_TRANSITIVE, Strategy.FORWARD_TRANSITIVE])
+def test_all_versions_of_a_check_share_one_limit(strategy: Strategy) -> None:
+    """Each comparison alone is cheap enough."""
+    costly = avro(A_INT, doubling(12))
+    old = [avro(A_INT, {"name": f"f{number}", "type": "int", "default": 0}) for number in range(1000)]
+    if strategy is Strategy.FORWARD_TRANSITIVE:
+        new, existing = avro(A_INT), versions(*(avro(A_INT, doubling(12)) for _ in old))
+    else:
+        new, existing = costly, versions(*old)
+    check_next_version(new, existing[:5], strategy)
+    with pytest.raises(SchemaConflict, match="more than 300000 steps to compare, the most that one check may take"):
+        check_next_version(new, existing, strategy)
+
+
 def test_consumers_must_read_the_latest_or_with_some_strategies_all() -> None:
     old, new = avro(A_INT, B_REQUIRED), avro(A_INT)
     check_consumer(avro(A_INT), versions(old, new), Strategy.FULL)
