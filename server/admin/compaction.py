@@ -1,10 +1,11 @@
-"""Compaction on request, and how it went. Source: PersistentTopicsBase.internalTriggerCompaction,
-internalCompactionStatusAsync; real answers of 4.0.7."""
+"""Compaction on request, how it went, and its end. Source: PersistentTopicsBase.internalTriggerCompaction,
+internalCompactionStatusAsync, internalDeleteSubscriptionAsync; real answers of 4.0.7."""
 
 from pulsar_proto.errors import TopicNotFound
 from server.admin.paths import TOPIC, topic_of
+from server.admin.subscriptions import SUBSCRIPTIONS, topics_of
 from server.admin.topics import loaded, partitions_of
-from server.compaction.topic_compaction import AlreadyRunning, TopicCompaction
+from server.compaction.topic_compaction import COMPACTION_CURSOR, AlreadyRunning, TopicCompaction
 from server.topics.topic import Topic
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from server.web.needs import topic
@@ -43,6 +44,19 @@ async def status(call: Call) -> Answer:
     return {"status": found.state.value, "lastError": found.last_error}
 
 
+async def give_up(call: Call) -> Answer:
+    """As if compaction's cursor were a subscription, which it is with Apache: what is compacted is deleted with it. A
+    threshold that is set begins anew. Of a partitioned topic in all partitions that have one."""
+    _check_persistent(call)
+    held = [each.compaction for each in await topics_of(call)]
+    found = [each for each in held if each is not None and each.cursor is not None]
+    if not found:
+        raise Refusal(404, f"Subscription {COMPACTION_CURSOR} not found for topic {topic_of(call).full}")
+    for compaction in found:
+        await compaction.give_up()
+    return NO_CONTENT
+
+
 def _check_persistent(call: Call) -> None:
     if not topic_of(call).is_persistent:
         raise Refusal(405, "Compaction on a non-persistent topic is not allowed")
@@ -57,4 +71,6 @@ def _compaction(held: Topic) -> TopicCompaction:
 ROUTES = (
     Route("PUT", f"{TOPIC}/compaction", trigger, topic("COMPACT")),
     Route("GET", f"{TOPIC}/compaction", status, topic("COMPACT")),
+    # Who may only consume must not delete what everybody reads: not the need of other subscriptions' deletion.
+    Route("DELETE", f"{SUBSCRIPTIONS}/{COMPACTION_CURSOR}", give_up, topic("COMPACT")),
 )

@@ -315,7 +315,8 @@ def _properties(given: dict[str, Any]) -> dict[str, str]:
     return {} if given.get("properties") is None else bodies.string_map(given["properties"], "properties")
 
 
-SUBSCRIPTION = f"{TOPIC}/subscription/{{subscription}}"
+SUBSCRIPTIONS = f"{TOPIC}/subscription"
+SUBSCRIPTION = f"{SUBSCRIPTIONS}/{{subscription}}"
 
 ROUTES = (
     Route("GET", f"{TOPIC}/subscriptions", list_all, topic("GET_SUBSCRIPTIONS")),

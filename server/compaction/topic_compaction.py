@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 COMPACTION_CURSOR = "__compaction"
 LEDGER_PROPERTY = "CompactedTopicLedger"
 
+ENDED = "The topic was closed, or is compacted no more"
+
 RUNS_AT_ONCE = 4
 """Of the whole process; other topics wait for their turn."""
 
@@ -103,6 +105,7 @@ class TopicCompaction:
         self._status = RunStatus(RunState.NOT_RUN)
         self._unsettled: list[tuple[Callable[[], None], list[int]]] = []
         """What runs replaced and did not give up, because it is not known to be durable: holds on the log, ledgers."""
+        self._changing_cursor = asyncio.Lock()
 
     # --- what is compacted -------------------------------------------------------------------------------------------
 
@@ -116,6 +119,13 @@ class TopicCompaction:
         """The compacted ledger in use."""
         cursor = self.cursor
         return None if cursor is None else cursor.position_properties.get(LEDGER_PROPERTY)
+
+    @property
+    def ledger_ids(self) -> list[int]:
+        """All that a topic that is deleted, or compacted no more, leaves behind: the one in use, and those that were
+        replaced and are not known to be out of use."""
+        found = [ledger_id for _, replaced in self._unsettled for ledger_id in replaced]
+        return found if self.ledger_id is None else [*found, self.ledger_id]
 
     @property
     def horizon(self) -> Position | None:
@@ -177,10 +187,32 @@ class TopicCompaction:
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
+        # A task that is cancelled before its first step never says that it ended.
+        if self._running is not None:
+            self._running = None
+            self._failed(ENDED)
+        self._holding = None
 
     async def hold_messages(self) -> None:
         """Makes the cursor, so that nothing is deleted before it is compacted. Raises ManagedLedgerError."""
-        await self._ledger.open_cursor(COMPACTION_CURSOR, EARLIEST)
+        async with self._changing_cursor:
+            await self._ledger.open_cursor(COMPACTION_CURSOR, EARLIEST)
+
+    async def give_up(self) -> None:
+        """Deletes the cursor, so that the log's messages are held no longer, and with it what is compacted; ends a run.
+        The next run, which a threshold may begin, starts anew. Raises ManagedLedgerError: then nothing is deleted.
+
+        Source: PersistentTopic.unsubscribe, asyncDeleteCursorWithCleanCompactionLedger (which lets a run end)."""
+        async with self._changing_cursor:
+            await self.close()
+            ledger_ids = self.ledger_ids
+            await self._ledger.delete_cursor(COMPACTION_CURSOR)
+            self._opened = None
+            settled, self._unsettled = self._unsettled, []
+        for release, _ in settled:
+            release()
+        self._service.bury(ledger_ids)
+        log.info("%s: compacted no more, deletes compacted ledgers %s", self._name, ledger_ids)
 
     def hold_messages_soon(self) -> None:
         """The same in the background; the next run tries again what fails."""
@@ -206,7 +238,7 @@ class TopicCompaction:
             self._failed(str(error))
             log.warning("%s: not compacted: %s", self._name, error)
         except asyncio.CancelledError:
-            self._failed("The topic was closed")
+            self._failed(ENDED)
         except Exception as error:
             self._failed(f"{type(error).__name__}: {error}")
             log.exception("%s: not compacted", self._name)

@@ -19,6 +19,7 @@ from server.compaction.topic_compaction import (
 )
 from storage.ledger.errors import WriteFault
 from storage.managed.cursor import Cursor
+from storage.managed.errors import MetadataFault, NoSuchCursor
 from storage.managed.managed_ledger import ManagedLedger
 from tests.server.compaction.messages import Sent, batch, contents, last_of_each_key, single
 from tests.storage.managed.fake_bookkeeper import World
@@ -283,6 +284,72 @@ async def test_closing_ends_a_run_without_a_trace() -> None:
     assert process.compaction.status.state is RunState.ERROR
     assert process.compacted_ledgers() == []
     assert await process.read() == MESSAGES
+
+
+async def test_who_gives_up_compaction_holds_nothing_and_leaves_nothing_behind() -> None:
+    world = World()
+    process = await Process(world, DELETE_AT_ONCE).open()
+    await process.compaction.hold_messages()
+    await process.send(MESSAGES)
+    await process.compact()
+    tail = [Sent("k9", b"%d" % at) for at in range(3)]
+    await process.send(tail)
+    view, _ = process.reader()
+    first = await view.read(view.start(EARLIEST), 2, 1 << 20)
+    process.compaction.trigger()
+    await process.compaction.give_up()
+    await quiet(world)
+    assert process.compacted_ledgers() == []
+    assert (process.compaction.cursor, process.compaction.ledger_id) == (None, None)
+    assert process.compaction.status.state is RunState.ERROR, "the run was ended"
+    assert process.ledger.number_of_entries < len(tail), "nothing is held"
+    rest = await view.read(Position(first.ledger_id, first.end_entry_id), 100, 1 << 20)
+    assert len(rest.entries) <= len(tail), "a reader in the middle goes on in the log"
+    with pytest.raises(NoSuchCursor):
+        await process.compaction.give_up()
+    await process.compaction.hold_messages()
+    await process.send(MESSAGES)
+    assert (await process.compact()).state is RunState.SUCCESS
+    assert last_messages(MESSAGES)[-1] in await process.read()
+
+
+async def test_a_cursor_that_cannot_be_deleted_keeps_what_is_compacted() -> None:
+    process = await Process(World()).open()
+    await process.send(MESSAGES)
+    await process.compact()
+    before = process.compacted_ledgers()
+    process.compaction._ledger = Undeletable(process.ledger)  # type: ignore[assignment]
+    with pytest.raises(MetadataFault):
+        await process.compaction.give_up()
+    await quiet(process.world)
+    assert process.compacted_ledgers() == before
+    assert await process.read() == last_messages(MESSAGES)
+
+
+class Undeletable:
+    def __init__(self, ledger: ManagedLedger) -> None:
+        self._real = ledger
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._real, name)
+
+    async def delete_cursor(self, name: str) -> None:
+        raise MetadataFault(name, "metadata is down")
+
+
+async def test_what_is_replaced_and_unsettled_counts_among_the_ledgers_to_delete() -> None:
+    process = await Process(World(), DELETE_AT_ONCE).open()
+    await process.send(MESSAGES)
+    await process.compact()
+    await process.send([Sent("k0", b"new")])
+    process.world.put_error = StoreWriteError("/", "metadata is down")
+    for handle in process.client.handles:
+        if handle.ledger_id == process.ledger.cursors[COMPACTION_CURSOR].ledger_id:
+            handle.end(WriteFault("so that the cursor needs another ledger"))
+    assert (await process.compact()).state is RunState.ERROR
+    process.world.put_error = None
+    assert len(process.compacted_ledgers()) == 2
+    assert sorted(process.compaction.ledger_ids) == sorted(process.compacted_ledgers())
 
 
 async def test_a_threshold_starts_a_run() -> None:
