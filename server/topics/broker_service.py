@@ -271,12 +271,12 @@ class BrokerService:
         return task
 
     async def _close_and_delete(self, topic: Topic) -> None:
-        compacted = None if topic.compaction is None else topic.compaction.ledger_id
         await topic.close()
+        # Not before: a run that ends meanwhile takes another ledger into use.
+        compacted = [] if topic.compaction is None else topic.compaction.ledger_ids
         with storage_faults_told():
             await self._factory.delete(topic.name.managed_ledger_name)
-        if compacted is not None:
-            self._factory.reaper.bury([compacted])
+        self._factory.reaper.bury(compacted)
         if not topic.name.is_partition:
             await self.schemas.delete(topic.name)
         log.info("%s: deleted", topic)

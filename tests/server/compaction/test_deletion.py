@@ -1,0 +1,103 @@
+"""What compaction stored goes with what it was for: the topic, or compaction's cursor, deleted at any moment."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from metadata.memory import MemoryStore
+from server.admin.routes import ROUTES
+from server.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
+from server.web import needs
+from server.web.calls import NO_CONTENT, Call, Refusal
+from server.web.router import Router
+from storage.ledger.listing import list_ledgers
+from tests.server.compaction.messages import Sent, single
+from tests.server.topics.test_with_storage import NAME, Process, process
+from tests.storage.managed.support import append
+
+CURSOR_PATH = f"/admin/v2/persistent/{NAME.namespace}/{NAME.local_name}/subscription/{COMPACTION_CURSOR}"
+
+
+async def sent_on(broker: Process) -> TopicCompaction:
+    topic = await broker.topic()
+    for number in range(20):
+        assert (await append(topic.ledger, single(Sent(f"k{number % 4}", b"%d" % number)))).error is None
+    assert topic.compaction is not None
+    return topic.compaction
+
+
+async def compacted_on(broker: Process) -> TopicCompaction:
+    compaction = await sent_on(broker)
+    compaction.trigger()
+    await compaction.idle()
+    assert compaction.ledger_id is not None, compaction.status
+    return compaction
+
+
+async def delete_cursor(broker: Process) -> Any:
+    found = Router(ROUTES).find(CURSOR_PATH)
+    assert found is not None
+    call = Call(cast(Any, SimpleNamespace(service=broker.service)), found.parts, {}, {})
+    return await found.routes["DELETE"].handler(call)
+
+
+async def test_a_topic_that_is_deleted_while_a_run_swaps_leaves_no_ledger_behind(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with process(tmp_path, store) as broker:
+        compaction = await compacted_on(broker)
+        await sent_on(broker)
+        cursor, swapping = compaction.cursor, asyncio.Event()
+        assert cursor is not None
+
+        async def never_durable() -> None:
+            swapping.set()
+            await asyncio.Event().wait()
+
+        cursor.persisted = never_durable  # type: ignore[method-assign]
+        compaction.trigger()
+        await swapping.wait()
+        assert len(compaction.ledger_ids) == 2
+        await broker.service.delete_topic(NAME)
+        await broker.service._factory.reaper.idle()
+        assert not set(compaction.ledger_ids) & await list_ledgers(store)
+
+
+async def test_a_run_that_swaps_while_the_topic_closes_leaves_no_ledger_behind(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with process(tmp_path, store) as broker:
+        compaction = await sent_on(broker)
+        close = compaction.close
+
+        async def close_late() -> None:
+            compaction.trigger()
+            await compaction.idle()
+            await close()
+
+        compaction.close = close_late  # type: ignore[method-assign]
+        await broker.service.delete_topic(NAME)
+        await broker.service._factory.reaper.idle()
+        assert compaction.ledger_id is not None
+        assert compaction.ledger_id not in await list_ledgers(store)
+
+
+async def test_the_cursor_of_compaction_is_deleted_as_a_subscription(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with process(tmp_path, store) as broker:
+        compaction = await compacted_on(broker)
+        ledger_id = compaction.ledger_id
+        assert await delete_cursor(broker) == NO_CONTENT
+        await broker.service._factory.reaper.idle()
+        assert compaction.cursor is None
+        assert ledger_id not in await list_ledgers(store)
+        with pytest.raises(Refusal, match="Subscription __compaction not found for topic") as refused:
+            await delete_cursor(broker)
+        assert refused.value.status == 404
+
+
+def test_to_consume_is_not_enough_to_delete_what_is_compacted() -> None:
+    found = Router(ROUTES).find(CURSOR_PATH)
+    assert found is not None
+    assert found.routes["DELETE"].needs == needs.topic("COMPACT")
