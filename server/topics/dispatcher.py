@@ -86,6 +86,7 @@ class Dispatcher(ABC):
         self._held_at = 0
         self._reading: asyncio.Task[None] | None = None
         self._generation = 0
+        self.rewinds = 0
         self._failures = 0
         self._retry: asyncio.TimerHandle | None = None
         self._limits = source.limits
@@ -167,6 +168,7 @@ class Dispatcher(ABC):
     def rewind(self) -> None:
         """Begins again at the first entry that is not acknowledged. What was read and not sent is forgotten."""
         self._generation += 1
+        self.rewinds += 1
         self._held = None
         if self._retry is not None:
             self._retry.cancel()
@@ -180,9 +182,7 @@ class Dispatcher(ABC):
     def backlog_shrank(self) -> None:
         """The broker itself acknowledged entries (expired, skipped): they are not read any more. What consumers hold
         stays with them."""
-        start = self.read_position
-        if self._held is not None:
-            start = min(start, Position(self._held.ledger_id, self._held.entry_ids[self._held_at]))
+        start = self.waiting_from
         self._generation += 1
         self._held = None
         self.read_position = self.cursor.next_unacked(start)
@@ -194,6 +194,13 @@ class Dispatcher(ABC):
         for pending in (self._reading, self._retry, self._throttled):
             if pending is not None:
                 pending.cancel()
+
+    @property
+    def waiting_from(self) -> Position:
+        """The first entry that was not sent yet, since the last rewind: all from there on wait to be."""
+        if self._held is None:
+            return self.read_position
+        return min(self.read_position, Position(self._held.ledger_id, self._held.entry_ids[self._held_at]))
 
     @property
     def is_reading(self) -> bool:

@@ -33,7 +33,7 @@ class HoleFiller:
         self._subscriptions = subscriptions
         self._interval = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._watches: dict[Subscription, tuple[int, HoleWatch]] = {}
+        self._watches: dict[Subscription, tuple[tuple[int, int], HoleWatch]] = {}
 
     def follow(self, interval_seconds: float) -> None:
         """By policy; 0: off."""
@@ -59,10 +59,12 @@ class HoleFiller:
         self._watches = {}
         for subscription in self._subscriptions():
             if subscription.dispatcher is not None and subscription.consumers:
-                resets, watch = watches.get(subscription, (subscription.cursor.resets, None))
-                if watch is None or resets != subscription.cursor.resets:
+                # After a rewind everything is sent again: what is in a hole then has not been out for long.
+                moved = subscription.cursor.resets, subscription.dispatcher.rewinds
+                before, watch = watches.get(subscription, (moved, HoleWatch()))
+                if before != moved:
                     watch = HoleWatch()
-                self._watches[subscription] = subscription.cursor.resets, watch
+                self._watches[subscription] = moved, watch
                 self._fill(subscription, watch)
         self._wait()
 

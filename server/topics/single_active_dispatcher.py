@@ -66,6 +66,14 @@ class SingleActiveDispatcher(Dispatcher):
         self._holes.clear()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
+        """But for those that wait to be sent anyway: held, to be read (again, after a rewind), or in holes already."""
+        waiting = self.waiting_from
+        if ledger_id > waiting.ledger_id:
+            return 0
+        if ledger_id == waiting.ledger_id:
+            entries = entries & BitMap(range(waiting.entry_id))
+        if entries:
+            entries = entries - BitMap(self._holes.within(ledger_id, entries.min(), entries.max() + 1))
         self._holes.add(ledger_id, entries)
         self.kick()
         return len(entries)

@@ -3,10 +3,12 @@
 from typing import Any, cast
 
 import pytest
+from pyroaring import BitMap
 
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import EffectivePolicies
+from server.topics.messages import messages_of
 from tests.server.topics.scene import (
     FakeConnection,
     Scene,
@@ -14,6 +16,7 @@ from tests.server.topics.scene import (
     in_virtual_time,
     pass_time,
     payload,
+    redeliver,
     seek_command,
     settle,
 )
@@ -91,6 +94,59 @@ async def test_without_permits_it_waits_for_them(kind: str) -> None:
     consumer.flow(2)
     await settle()
     assert len(entries(cnx)) == 1
+
+
+ONE_CONSUMER = pytest.mark.parametrize("kind", ["Exclusive", "Failover"])
+
+
+@ONE_CONSUMER
+@in_virtual_time
+async def test_what_is_to_be_read_again_after_a_rewind_is_not_sent_twice(kind: str) -> None:
+    cnx = FakeConnection()
+    _, consumer = await scene_with_holes(cnx, kind)
+    consumer.permits = 0
+    redeliver(consumer)
+    consumer.subscription.fill(10, BitMap([0, 1, 2, 5]))
+    consumer.flow(100)
+    await settle()
+    assert entries(cnx) == [0, 1, 2, 5, 7, 8, 9]
+    assert consumer.subscription.messages_filled == 0
+
+
+@ONE_CONSUMER
+@in_virtual_time
+async def test_what_is_held_after_a_rewind_is_not_sent_twice(kind: str) -> None:
+    """It was read, but there are permits for a part of it only: `read_position` is beyond it."""
+    cnx = FakeConnection()
+    scene, consumer = await scene_with_holes(cnx, kind)
+    dispatcher = consumer.subscription.dispatcher
+    consumer.permits = 0
+    redeliver(consumer)
+    run = scene.ledger.cached(Position(10, 0), 10, 1 << 20)
+    assert run is not None
+    messages = messages_of(run)
+    dispatcher._held, dispatcher._held_at, dispatcher.read_position = messages, 2, Position(10, 10)
+    assert dispatcher.fill(10, BitMap([0, 1, 2, 5])) == 2
+    assert dispatcher.fill(10, BitMap([0, 1, 2, 5])) == 0, "these wait already"
+    assert dispatcher.fill(11, BitMap([0])) == 0
+    consumer.flow(100)
+    await settle()
+    assert entries(cnx) == [0, 1, 2, 5, 7, 8, 9]
+
+
+@ONE_CONSUMER
+@in_virtual_time
+async def test_what_came_again_because_the_client_asked_has_not_been_out_for_long(kind: str) -> None:
+    cnx = FakeConnection()
+    _, consumer = await scene_with_holes(cnx, kind, **FILLS)
+    await pass_time(3.5)
+    redeliver(consumer)
+    await settle()
+    assert entries(cnx) == [0, 1, 2, 5, 7, 8, 9]
+    await pass_time(3.5)
+    assert entries(cnx) == []
+    await pass_time(2.5)
+    assert entries(cnx) == [0, 1, 2, 5]
 
 
 @TYPES
