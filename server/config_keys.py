@@ -212,7 +212,6 @@ POLICIES = (
     _whole("delayedDeliveryTickTimeMillis", 1, MAX_INT, "milliseconds"),
     _whole("delayedDeliveryMaxDelayInMillis", 0, MAX_LONG, "milliseconds"),
     _switch("encryptionRequireOnProducer"),
-    _switch("dispatcherPauseOnAckStatePersistentEnabled"),
     _whole("fillAckHolesIntervalSeconds", 0, MAX_INT, "seconds"),
     _whole("maxPublishRatePerTopicInMessages", 0, MAX_INT, "messages a second"),
     _whole("maxPublishRatePerTopicInBytes", 0, MAX_LONG, "bytes a second"),

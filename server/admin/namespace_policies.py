@@ -4,16 +4,19 @@ that are more than a value.
 Sources: Namespaces, NamespacesBase; real answers of 4.0.7.
 """
 
+import logging
 from functools import partial
 from typing import Any
 
 from metadata import paths
 from server.admin import bodies, policy_shapes, records
 from server.admin.paths import NAMESPACES, namespace_of
-from server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, NamespaceRow
+from server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, NamespaceRow, TopicRow
 from server.policies.namespaces import Change, NamespaceNotFound
 from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
 from server.web.needs import TENANT_ADMIN, namespace_policy
+
+log = logging.getLogger(__name__)
 
 QUOTA_TYPES = ("destination_storage", "message_age")
 TOO_LITTLE_RETAINED = "Retention Quota must exceed configured backlog quota for namespace."
@@ -33,6 +36,12 @@ async def change_record(call: Call, change: Change, missing: str = NOT_FOUND) ->
         await call.broker.service.policies.namespaces.update(namespace_of(call), change)
     except NamespaceNotFound:
         raise Refusal(404, missing) from None
+
+
+def tell_if_without_effect(row: NamespaceRow | TopicRow, whose: str, value: Any) -> None:
+    """As keys of broker.conf without effect are told: a warning in the log."""
+    if row.without_effect and value:
+        log.warning("%s: policy without effect in this version: %s: %s", whose, row.path, row.without_effect)
 
 
 async def _get(row: NamespaceRow, call: Call) -> Answer:
@@ -57,6 +66,7 @@ async def _set(row: NamespaceRow, call: Call) -> Answer:
         _store(row, record, call.broker.cluster, value)
 
     await change_record(call, change, row.missing)
+    tell_if_without_effect(row, namespace_of(call), value)
     return NO_CONTENT
 
 

@@ -16,7 +16,7 @@ from pulsar_proto.names import NON_PERSISTENT, PERSISTENT, TopicName
 from server.admin import bodies, policy_shapes, records
 from server.admin.bundles import bundles_of, topics_in
 from server.admin.namespace_deletion import delete_namespace
-from server.admin.namespace_policies import QUOTA_TYPES
+from server.admin.namespace_policies import QUOTA_TYPES, tell_if_without_effect
 from server.admin.paths import NAMESPACES, TOPIC, TOPICS, namespace_of
 from server.admin.permissions import ACTIONS
 from server.admin.policy_rows import NAMESPACE_ROWS
@@ -98,6 +98,7 @@ def _new_policies(call: Call, given: dict[str, Any], tenant: dict[str, Any]) -> 
         else:
             policies[row.namespace_key] = row.read(value)
             row.check(policies[row.namespace_key])
+            tell_if_without_effect(row, namespace_of(call), value)
     for key, read in _OTHER_POLICIES.items():
         if given.get(key):
             policies[key] = read(given[key])

@@ -19,6 +19,10 @@ from server.web.calls import EMPTY, NO_CONTENT, Answer
 NOT_FOUND = "Namespace does not exist"
 POLICIES_NOT_FOUND = "Namespace policies does not exist"
 
+NOTHING_TO_PAUSE_FOR = "acknowledgements are stored however many ranges they are, so delivery has nothing to pause for"
+"""Apache's broker stores managedLedgerMaxUnackedRangesToPersist of them and pauses beyond
+(ManagedCursorImpl.isCursorDataFullyPersistable); here see `storage.managed.cursor_record`."""
+
 Applied = Callable[[EffectivePolicies], Answer]
 
 
@@ -46,6 +50,8 @@ class NamespaceRow:
     removable: bool = True
     missing: str = NOT_FOUND
     """What a change is told where there is no such namespace."""
+    without_effect: str = ""
+    """Why it changes nothing here; the log says so when it is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,8 @@ class TopicRow:
     """`?applied=true`; None: as without it."""
     keys: Mapping[str, str] | None = None
     """The value is an object whose members are policies of their own: member -> key."""
+    without_effect: str = ""
+    """As of NamespaceRow."""
 
 
 def _limit(path: str, key: str, name: str = "MAX_PRODUCERS", **other: Any) -> NamespaceRow:
@@ -158,6 +166,7 @@ NAMESPACE_ROWS = (
     NamespaceRow(
         "dispatcherPauseOnAckStatePersistent", "dispatcherPauseOnAckStatePersistentEnabled",
         "DISPATCHER_PAUSE_ON_ACK_STATE_PERSISTENT", shapes.true_or_given, absent=False,
+        without_effect=NOTHING_TO_PAUSE_FOR,
     ),
     _limit("maxProducersPerTopic", "max_producers_per_topic"),
     _limit("maxConsumersPerTopic", "max_consumers_per_topic", "MAX_CONSUMERS"),
@@ -299,6 +308,7 @@ TOPIC_ROWS = (
         "dispatcherPauseOnAckStatePersistent", "dispatcherPauseOnAckStatePersistentEnabled",
         "DISPATCHER_PAUSE_ON_ACK_STATE_PERSISTENT", shapes.true_or_given, absent=False,
         applied=lambda policies: policies.dispatcher_pause_on_ack_state_persistent_enabled,
+        without_effect=NOTHING_TO_PAUSE_FOR,
     ),
     TopicRow(
         "maxProducers", "maxProducerPerTopic", "MAX_PRODUCERS", bodies.integer,

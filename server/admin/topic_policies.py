@@ -9,7 +9,7 @@ from typing import Any
 
 from pulsar_proto.names import TopicName
 from server.admin import bodies, policy_shapes
-from server.admin.namespace_policies import quota_type
+from server.admin.namespace_policies import quota_type, tell_if_without_effect
 from server.admin.paths import TOPIC, namespace_of, topic_of
 from server.admin.policy_rows import TOPIC_ROWS, TopicRow
 from server.policies.values import BacklogQuota
@@ -79,6 +79,7 @@ async def _set(row: TopicRow, call: Call) -> Answer:
         if not policy_shapes.retention_exceeds_quota(value, {"limitSize": quota.limit}):
             raise Refusal(412, TOO_LITTLE_RETAINED)
     await _change(call, name, row, value)
+    tell_if_without_effect(row, name.full, value)
     return NO_CONTENT
 
 

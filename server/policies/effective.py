@@ -64,6 +64,7 @@ class EffectivePolicies:
     fill_ack_holes_interval_seconds: int = 0
     """What lies unacknowledged behind acknowledged messages for longer is delivered again; 0: off."""
     dispatcher_pause_on_ack_state_persistent_enabled: bool = False
+    """Kept and shown, without effect: see its row in `server.admin.policy_rows`."""
 
     allow_auto_subscription_creation: bool = True
     subscription_types_enabled: tuple[str, ...] = ALL_SUBSCRIPTION_TYPES
@@ -119,7 +120,6 @@ def of_broker(settings: TopicSettings) -> EffectivePolicies:
         delayed_delivery_max_delay_in_millis=settings.delayed_delivery_max_delay_in_millis,
         encryption_required=settings.encryption_require_on_producer,
         fill_ack_holes_interval_seconds=settings.fill_ack_holes_interval_seconds,
-        dispatcher_pause_on_ack_state_persistent_enabled=settings.dispatcher_pause_on_ack_state_persistent_enabled,
         allow_auto_subscription_creation=settings.allow_auto_subscription_creation,
         subscription_types_enabled=settings.subscription_types_enabled,
         max_producers_per_topic=settings.max_producers_per_topic,

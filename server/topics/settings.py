@@ -96,7 +96,6 @@ class TopicSettings:
     delayed_delivery_tick_time_millis: int = 1_000
     delayed_delivery_max_delay_in_millis: int = 0
     encryption_require_on_producer: bool = False
-    dispatcher_pause_on_ack_state_persistent_enabled: bool = False
     fill_ack_holes_interval_seconds: int = 0
     """Ours: what lies unacknowledged behind acknowledged messages for longer is delivered again; 0: off."""
     max_publish_rate_per_topic_in_messages: int = 0

@@ -96,6 +96,14 @@ def test_without_a_file_everything_has_its_default() -> None:
     assert bookie == BookieConfig(journal_directories=("/j",), ledger_directories=("/a", "/b"))
 
 
+def test_a_pause_that_nothing_calls_for_is_told_to_be_without_effect(
+    conf: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf.write_text("dispatcherPauseOnAckStatePersistentEnabled=true\n")
+    load_config(conf)
+    assert "without effect in this version: dispatcherPauseOnAckStatePersistentEnabled" in caplog.text
+
+
 def test_apaches_standalone_file_starts_ours(conf: Path, caplog: pytest.LogCaptureFixture) -> None:
     conf.write_text(APACHE_STANDALONE)
     config = load_config(conf)

@@ -170,3 +170,20 @@ def test_every_call_says_what_it_needs() -> None:
             assert "{namespace}" in names, route
         if scope is Scope.TENANT_ADMIN:
             assert "{tenant}" in names, route
+
+
+async def test_a_policy_without_effect_is_kept_and_told(admin: Admin, caplog: pytest.LogCaptureFixture) -> None:
+    assert (await admin("PUT", "persistent/public/default/t"))[0] == 204
+    for whose, name in (("namespaces/public/default", "public/default"), ("persistent/public/default/t", "default/t")):
+        path = f"{whose}/dispatcherPauseOnAckStatePersistent"
+        caplog.clear()
+        assert await admin("POST", path, False) == (204, "")
+        assert "without effect" not in caplog.text
+        assert await admin("POST", path) == (204, "")
+        assert await admin("GET", path) == (200, True)
+        told = f"{name}: policy without effect in this version: dispatcherPauseOnAckStatePersistent: acknowledgements"
+        assert told in caplog.text
+    caplog.clear()
+    body = {"dispatcherPauseOnAckStatePersistentEnabled": True}
+    assert await admin("PUT", "namespaces/public/paused", body) == (204, "")
+    assert "public/paused: policy without effect" in caplog.text
