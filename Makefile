@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNNABLE := $(VENV)/.runnable
 STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
@@ -12,14 +13,19 @@ ARGS ?=
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
 
-$(STAMP): pyproject.toml
+$(RUNNABLE): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(STAMP): $(RUNNABLE)
+	@echo "installing what tests and measurements need, Spark among it: over 1 GB, a few minutes the first time"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
 install: $(STAMP)  ## make .venv with everything needed to run, test and measure
 
-run: $(STAMP)  ## install if needed, then start a standalone server (ARGS="--data-dir DIR --broker-port N ...")
+run: $(RUNNABLE)  ## install what a server needs, then start a standalone one (ARGS="--data-dir DIR --broker-port N ...")
 	$(BIN)/magnetar standalone $(ARGS)
 
 check: $(STAMP)  ## lint, types and unit tests, beside each other (under two minutes)

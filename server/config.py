@@ -135,7 +135,7 @@ def load_config(
     if faults:
         raise ConfigError("\n".join(faults))
     if without_effect:
-        log.warning("%d keys have no effect in this version: %s", len(without_effect), ", ".join(without_effect))
+        log.warning("without effect in this version: %s", ", ".join(without_effect))
     config = ServerConfig(BrokerConfig(), values, places)
     return replace(config, broker=config.fill(BrokerConfig))
 

@@ -143,7 +143,9 @@ class BookieDirectories:
                 return parse_cookie(file.read())
         except FileNotFoundError:
             return None
-        except (ValueError, OSError) as error:
+        except OSError as error:
+            raise DirectoryMismatch(f"{path} cannot be read: {error.strerror}") from None
+        except ValueError as error:
             raise DirectoryMismatch(f"{path} cannot be read: {error}") from None
 
     def _check(self, present: dict[str, Cookie]) -> None:

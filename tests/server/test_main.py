@@ -22,6 +22,8 @@ def test_standalone_takes_ports_and_overrides() -> None:
         (["standalone", "--web-port", "-1"], "--web-port"),
         (["standalone", "--set", "novalue"], "'novalue' is not KEY=VALUE"),
         (["stand"], "invalid choice"),
+        (["standalone", "--datadir", "d"], "unrecognized arguments: --datadir d; see magnetar standalone --help"),
+        (["bookie", "extra"], "unrecognized arguments: extra; see magnetar bookie --help"),
         ([], "COMMAND"),
     ],
 )
