@@ -25,6 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Apache Pulsar's broker and Apache BookKeeper's replicated log.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"magnetar {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -32,13 +32,15 @@ def assignment(text: str) -> tuple[str, str]:
 def add_command(
     commands: "Commands", name: str, *, summary: str, description: str, epilog: str
 ) -> argparse.ArgumentParser:
-    """A subcommand's parser. `summary` stands in the list of commands; `epilog` (examples) is shown as it is."""
+    """A subcommand's parser, which takes whole options only: a typo must not start a server. `summary` stands in the
+    list of commands; `epilog` (examples) is shown as it is."""
     return commands.add_parser(
         name,
         help=summary,
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
 
 

@@ -58,6 +58,7 @@ def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser
         description=description,
         epilog=f"examples:\n{examples}\nexit codes: 0 done, 1 failed or a check failed, 2 wrong usage",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     made.add_argument("--service-url", required=True, metavar="URL", help="pulsar://host:port or pulsar+ssl://…")
     made.add_argument("--admin-url", default="", metavar="URL", help="http://host:port; needed for limits a trigger")

@@ -23,6 +23,7 @@ def test_standalone_takes_ports_and_overrides() -> None:
         (["standalone", "--set", "novalue"], "'novalue' is not KEY=VALUE"),
         (["stand"], "invalid choice"),
         (["standalone", "--datadir", "d"], "unrecognized arguments: --datadir d; see magnetar standalone --help"),
+        (["standalone", "--data", "d"], "unrecognized arguments: --data d; see magnetar standalone --help"),
         (["bookie", "extra"], "unrecognized arguments: extra; see magnetar bookie --help"),
         ([], "COMMAND"),
     ],
