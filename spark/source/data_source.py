@@ -107,8 +107,8 @@ class _Reading:
         return ValueColumns(schema, lookup, self.options.bad_values)
 
     def read_task(self, task: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """None: the query has no tasks at all."""
-        if task is None:
+        """A query without any task asks for None, from Spark 4.3 on for a bare InputPartition."""
+        if task is None or type(task) is InputPartition:
             return
         assert isinstance(task, Task)
         options = self.options

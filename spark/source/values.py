@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import fastavro
 import orjson
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source.arrow_types import arrow_type
 from spark.source.avro_types import UnsupportedSchema, record_field
 from spark.source.primitives import NO_SCHEMA, PRIMITIVES
 from spark.source.rows import Rows
@@ -70,7 +70,7 @@ class RecordCodec:
         if not isinstance(field.type, StructType):
             raise UnsupportedSchema(f"a schema of {field.type.simpleString()} at its root")
         self.type: DataType = field.type
-        self._arrow = to_arrow_type(field.type)
+        self._arrow = arrow_type(field.type)
         self._is_json = schema.type == pb.Schema.Json
         self._convert = field.from_json if self._is_json else field.from_avro
         self._newest = None if self._is_json else fastavro.parse_schema(orjson.loads(schema.schema_data))
