@@ -12,6 +12,9 @@ from compat_tests.harness import Product, Server
 HOLES_SETTLE_SECONDS = {False: 2.0, True: 60.0}
 """What a server may take to put holes on disk, ours and a peer's (peers.md 4: 43.5 s)."""
 
+HOLES_SETTINGS = {"maxUnackedMessagesPerConsumer": "0", "maxUnackedMessagesPerSubscription": "0"}
+"""Half of the messages stay unacknowledged, more than a consumer may hold by default."""
+
 
 def features(product: Product, sizes: Sizes) -> Figures:
     figures: Figures = {}
@@ -34,7 +37,7 @@ def features(product: Product, sizes: Sizes) -> Figures:
 
 
 def holes(product: Product, sizes: Sizes) -> Figures:
-    with new_server(product) as server:
+    with new_server(product, HOLES_SETTINGS) as server:
         server.start()
         settle = str(HOLES_SETTLE_SECONDS[product.is_peer])
         grown = run(server, "holes", "holes", sizes.holes, "--settle-seconds", settle)["megabytes"]

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,10 +29,10 @@ BATCH_WINDOW = 200
 
 
 @contextmanager
-def new_server(product: Product) -> Iterator[Server]:
+def new_server(product: Product, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A server that is not started yet, on an empty folder."""
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{product.name}-"))
-    server = Server(folder, product=product)
+    server = Server(folder, product=product, settings=settings)
     try:
         yield server
         server.close()
