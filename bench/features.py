@@ -29,6 +29,8 @@ def features(product: Product, sizes: Sizes) -> Figures:
         server.start()
         created = run(server, "topics", "many", sizes.topics)
         figures["topics_seconds"], figures["topic_memory"] = created["seconds"], created["kilobytes"]
+    if product.is_peer:  # it looks only 50,000 messages ahead when all are delayed by as much: there is no million
+        return figures | holes(product, sizes)
     with new_server(product) as server:
         server.start()
         figures["delayed_memory"] = run(server, "delayed", "delayed", sizes.delayed)["megabytes"]
