@@ -35,7 +35,11 @@ def parse(body: bytes) -> Any:
     if not body.strip():
         return ABSENT
     try:
-        return json.loads(body, parse_constant=_no_constant)
+        parsed = json.loads(body, parse_constant=_no_constant)
+        if b"\\u" in body or b"\xed" in body:
+            # Half of a surrogate pair is a string that nothing can store.
+            json.dumps(parsed, ensure_ascii=False).encode()
+        return parsed
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"The body is not JSON: {error}") from None
 

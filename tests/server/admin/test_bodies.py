@@ -67,3 +67,14 @@ def test_no_policy_can_be_broken_by_a_value(value: Any) -> None:
         else:
             json.dumps(read)
     assert statuses <= {400, 412}
+
+
+@pytest.mark.parametrize("body", [rb'{"a":"\ud800"}', rb'{"\udc00":1}', b'{"a":"\xed\xa0\x80"}'])
+def test_half_of_a_surrogate_pair_is_refused(body: bytes) -> None:
+    with pytest.raises(Refusal, match="surrogates not allowed") as caught:
+        bodies.parse(body)
+    assert caught.value.status == 400
+
+
+def test_escaped_characters_are_read() -> None:
+    assert bodies.parse(rb'{"a":"\u00e9 \ud83d\ude00"}') == {"a": "\u00e9 \U0001f600"}
