@@ -1,13 +1,12 @@
 """Records of the metadata store that hold one JSON object: read, made, changed by compare-and-set, deleted."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from metadata.cluster_init import to_json
 from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
 from metadata.store import MetadataStore
-from pulsar_proto.errors import MetadataFault
+from server.policies.namespaces import parse_object
 
 _LOST = (BadVersionError, NodeExistsError, NoNodeError)
 """Another writer was faster."""
@@ -19,7 +18,7 @@ ATTEMPTS_MAX = 20
 async def read(store: MetadataStore, path: str) -> dict[str, Any] | None:
     """None where there is no record. Raises MetadataError, MetadataFault."""
     record = await store.get(path)
-    return None if record is None else _parse(path, record.value)
+    return None if record is None else parse_object(path, record.value, "an object")
 
 
 async def children(store: MetadataStore, path: str) -> list[str]:
@@ -37,7 +36,7 @@ async def update(
     is one then). Raises MetadataError, MetadataFault, and what `change` raises."""
     for _ in range(ATTEMPTS_MAX):
         record = await store.get(path)
-        value = {} if record is None else _parse(path, record.value)
+        value = {} if record is None else parse_object(path, record.value, "an object")
         change(value)
         try:
             if record is not None:
@@ -51,15 +50,3 @@ async def update(
             if not isinstance(error, _LOST):
                 raise
     raise MetadataError(path, f"lost {ATTEMPTS_MAX} compare-and-set rounds in a row")
-
-
-def _parse(path: str, value: bytes) -> dict[str, Any]:
-    if not value:
-        return {}
-    try:
-        parsed = json.loads(value)
-    except ValueError as error:
-        raise MetadataFault(f"{path} is not JSON: {error}") from error
-    if not isinstance(parsed, dict):
-        raise MetadataFault(f"{path} is not an object")
-    return parsed

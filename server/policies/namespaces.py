@@ -19,6 +19,8 @@ from pulsar_proto.errors import MetadataFault
 
 log = logging.getLogger(__name__)
 
+A_NAMESPACE = "the record of a namespace"
+
 ATTEMPTS_MAX = 20
 """Compare-and-set rounds lost in a row to other writers of one record."""
 
@@ -80,9 +82,9 @@ class NamespaceRecords:
             record = await self._store.get(path)
             if record is None:
                 raise NamespaceNotFound(namespace)
-            value = _parse(path, record.value)
+            value = parse_object(path, record.value, A_NAMESPACE)
             change(value)
-            if value != _parse(path, record.value):
+            if value != parse_object(path, record.value, A_NAMESPACE):
                 try:
                     stat = await self._store.put(path, to_json(value), record.stat.version)
                 except BadVersionError:
@@ -136,12 +138,13 @@ class NamespaceRecords:
             known.stat.version,
         ):
             return  # a read that was overtaken
-        self._parsed[namespace] = _parse(paths.policies_path(namespace), record.value)
+        self._parsed[namespace] = parse_object(paths.policies_path(namespace), record.value, A_NAMESPACE)
         self._cached[namespace] = record
         self._on_change(namespace)
 
 
-def _parse(path: str, value: bytes) -> dict[str, Any]:
+def parse_object(path: str, value: bytes, what: str) -> dict[str, Any]:
+    """A record's JSON object; of an empty record an empty one. Raises MetadataFault that says it is not `what`."""
     if not value:
         return {}
     try:
@@ -149,5 +152,5 @@ def _parse(path: str, value: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise MetadataFault(f"{path} is not JSON: {error}") from error
     if not isinstance(parsed, dict):
-        raise MetadataFault(f"{path} is not the record of a namespace")
+        raise MetadataFault(f"{path} is not {what}")
     return parsed

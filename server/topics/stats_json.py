@@ -18,6 +18,7 @@ from storage.managed.appender import AppendState
 from storage.managed.cursor import Cursor
 
 if TYPE_CHECKING:
+    from server.topics.base_topic import BaseTopic
     from server.topics.consumer import Consumer
     from server.topics.producer import Producer
     from server.topics.subscription import Subscription
@@ -68,21 +69,9 @@ def topic_stats(topic: "Topic") -> Json:
     subscriptions = {name: subscription_stats(each) for name, each in topic.subscriptions.items()}
     producers = list(topic.producers.values())
     backlog_size = max((each.cursor.backlog_size for each in topic.subscriptions.values()), default=0)
-    outs = [each.counters_out() for each in topic.subscriptions.values()]
     oldest_ms = topic.quota.oldest.known_ms(topic)
     return {
-        "msgRateIn": publishing.counters.message_rate.value,
-        "msgThroughputIn": publishing.counters.byte_rate.value,
-        "msgRateOut": sum(each.message_rate.value for each in outs),
-        "msgThroughputOut": sum(each.byte_rate.value for each in outs),
-        "bytesInCounter": publishing.counters.bytes_in,
-        "msgInCounter": publishing.counters.messages_in,
-        "systemTopicBytesInCounter": 0,
-        "bytesOutCounter": sum(each.bytes_out for each in outs),
-        "msgOutCounter": sum(each.messages_out for each in outs),
-        "bytesOutInternalCounter": 0,
-        "averageMsgSize": publishing.counters.average_size,
-        "msgChunkPublished": False,
+        **traffic_stats(topic),
         "storageSize": topic.ledger.total_size,
         "backlogSize": backlog_size,
         "backlogQuotaLimitSize": topic.policies.backlog_quotas.destination_storage.limit,
@@ -103,12 +92,32 @@ def topic_stats(topic: "Topic") -> Json:
         "replication": {},
         "deduplicationStatus": topic.deduplication.status,
         **({} if publishing.access.epoch is None else {"topicEpoch": publishing.access.epoch}),
-        "nonContiguousDeletedMessagesRanges": sum(e.cursor.number_of_holes for e in topic.subscriptions.values()),
+        "nonContiguousDeletedMessagesRanges": sum(e.cursor.number_of_holes for e in topic.all_subscriptions.values()),
         "nonContiguousDeletedMessagesRangesSerializedSize": 0,
         "delayedMessageIndexSizeInBytes": topic.delayed.index.size_bytes if topic.delayed.index else 0,
         "compaction": compaction_stats(topic.compaction),
         "topicCreationTimeStamp": topic.created_ms,
         "lastPublishTimeStamp": publishing.last_publish_ms,
+    }
+
+
+def traffic_stats(topic: "BaseTopic") -> Json:
+    """What came into a topic of either domain, and what went out to its subscriptions."""
+    publishing = topic.publishing
+    outs = [each.counters_out() for each in topic.all_subscriptions.values()]
+    return {
+        "msgRateIn": publishing.counters.message_rate.value,
+        "msgThroughputIn": publishing.counters.byte_rate.value,
+        "msgRateOut": sum(each.message_rate.value for each in outs),
+        "msgThroughputOut": sum(each.byte_rate.value for each in outs),
+        "bytesInCounter": publishing.counters.bytes_in,
+        "msgInCounter": publishing.counters.messages_in,
+        "systemTopicBytesInCounter": 0,
+        "bytesOutCounter": sum(each.bytes_out for each in outs),
+        "msgOutCounter": sum(each.messages_out for each in outs),
+        "bytesOutInternalCounter": 0,
+        "averageMsgSize": publishing.counters.average_size,
+        "msgChunkPublished": False,
     }
 
 

@@ -6,7 +6,7 @@ what a persistent topic has).
 
 from typing import TYPE_CHECKING
 
-from server.topics.stats_json import consumer_stats, producer_stats
+from server.topics.stats_json import consumer_stats, producer_stats, traffic_stats
 
 if TYPE_CHECKING:
     from server.topics.non_persistent.subscription import NonPersistentSubscription
@@ -17,20 +17,8 @@ Json = dict[str, object]
 
 def topic_stats(topic: "NonPersistentTopic") -> Json:
     publishing = topic.publishing
-    outs = [each.counters_out() for each in topic.subscriptions.values()]
     return {
-        "msgRateIn": publishing.counters.message_rate.value,
-        "msgThroughputIn": publishing.counters.byte_rate.value,
-        "msgRateOut": sum(each.message_rate.value for each in outs),
-        "msgThroughputOut": sum(each.byte_rate.value for each in outs),
-        "bytesInCounter": publishing.counters.bytes_in,
-        "msgInCounter": publishing.counters.messages_in,
-        "systemTopicBytesInCounter": 0,
-        "bytesOutCounter": sum(each.bytes_out for each in outs),
-        "msgOutCounter": sum(each.messages_out for each in outs),
-        "bytesOutInternalCounter": 0,
-        "averageMsgSize": publishing.counters.average_size,
-        "msgChunkPublished": False,
+        **traffic_stats(topic),
         "storageSize": 0,
         "backlogSize": 0,
         "backlogQuotaLimitSize": 0,
