@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -221,6 +221,28 @@ def acknowledge_committed(arguments: argparse.Namespace) -> None:
     if arguments.subscription and arguments.source == "python" and arguments.trigger == AVAILABLE_NOW:
         place = place_of(Options(place_options(arguments)))
         acknowledge(place, arguments.subscription, Checkpoint(arguments.checkpoint).committed())
+
+
+def run_query(
+    frame: DataFrame,
+    batch: Callable[[DataFrame, int], None],
+    arguments: argparse.Namespace,
+    ends: Mapping[str, Bound],
+    outcome: Outcome,
+) -> None:
+    """A job's streaming query, to its end or Ctrl-C; its last batch is acknowledged. Raises the query's error."""
+    query = (
+        frame.writeStream.foreachBatch(batch)
+        .option("checkpointLocation", arguments.checkpoint)
+        .trigger(**trigger(arguments))
+        .start()
+    )
+    try:
+        Progress(arguments, outcome).watch(query)
+        check_reached(arguments, ends, outcome)
+    except KeyboardInterrupt:
+        query.stop()
+    acknowledge_committed(arguments)
 
 
 def finish(outcome: Outcome, began: float, how: str) -> int:

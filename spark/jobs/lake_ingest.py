@@ -14,18 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from spark.jobs.common import (
     JobFailed,
     Outcome,
-    Progress,
-    acknowledge_committed,
     add_source,
     add_stream,
-    check_reached,
     ends_now,
     finish,
     guarded,
     parser,
+    run_query,
     session,
     stream,
-    trigger,
 )
 from spark.jobs.tables import Table, open_table
 from spark.source.checkpoint import Checkpoint
@@ -69,18 +66,7 @@ def run(argv: Sequence[str]) -> int:
     table = open_table(spark, arguments.format, arguments.path, arguments.table, evolve=arguments.schema == "evolve")
     shape = partial(shaped, columns=arguments.columns, metadata=not arguments.drop_metadata, by=arguments.partition_by)
     parked = arguments.parked or f"{arguments.path.rstrip('/')}_parked"
-    query = (
-        frame.writeStream.foreachBatch(Ingest(table, shape, parked, arguments.checkpoint, outcome).batch)
-        .option("checkpointLocation", arguments.checkpoint)
-        .trigger(**trigger(arguments))
-        .start()
-    )
-    try:
-        Progress(arguments, outcome).watch(query)
-        check_reached(arguments, ends, outcome)
-    except KeyboardInterrupt:
-        query.stop()
-    acknowledge_committed(arguments)
+    run_query(frame, Ingest(table, shape, parked, arguments.checkpoint, outcome).batch, arguments, ends, outcome)
     check(spark, table, outcome, ids=not arguments.drop_metadata)
     return finish(outcome, began, arguments.progress)
 

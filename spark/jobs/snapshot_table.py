@@ -17,19 +17,16 @@ from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from spark.jobs.common import (
     JobFailed,
     Outcome,
-    Progress,
-    acknowledge_committed,
     add_source,
     add_stream,
-    check_reached,
     ends_now,
     finish,
     guarded,
     parser,
+    run_query,
     session,
     source_options,
     stream,
-    trigger,
 )
 from spark.jobs.positions import position
 from spark.source.columns import MESSAGE_ID, METADATA_TYPES, PUBLISH_TIME, TOPIC
@@ -67,19 +64,7 @@ def run(argv: Sequence[str]) -> int:
     spark = session(arguments, "snapshot_table")
     ends = ends_now(arguments)
     table = SnapshotTable(spark, Path(arguments.path), arguments, outcome)
-    query = (
-        stream(spark, arguments)
-        .writeStream.foreachBatch(table.batch)
-        .option("checkpointLocation", arguments.checkpoint)
-        .trigger(**trigger(arguments))
-        .start()
-    )
-    try:
-        Progress(arguments, outcome).watch(query)
-        check_reached(arguments, ends, outcome)
-    except KeyboardInterrupt:
-        query.stop()
-    acknowledge_committed(arguments)
+    run_query(stream(spark, arguments), table.batch, arguments, ends, outcome)
     if arguments.check:
         table.check()
     return finish(outcome, began, arguments.progress)

@@ -19,19 +19,16 @@ from spark.jobs import windows
 from spark.jobs.common import (
     JobFailed,
     Outcome,
-    Progress,
-    acknowledge_committed,
     add_source,
     add_stream,
-    check_reached,
     ends_now,
     finish,
     guarded,
     parser,
     place_options,
+    run_query,
     session,
     stream,
-    trigger,
 )
 from spark.jobs.windows import COUNT, END, KEY, START, TIME, Shape
 from spark.source.checkpoint import Checkpoint
@@ -82,19 +79,7 @@ def run(argv: Sequence[str]) -> int:
     gap = windows.milliseconds(arguments.session_gap) if arguments.session_gap else 0
     shape = Shape(arguments.window, arguments.slide, gap, windows.parse_aggregates(arguments.agg))
     job = WindowJob(spark, arguments, shape, outcome)
-    query = (
-        stream(spark, arguments)
-        .writeStream.foreachBatch(job.batch)
-        .option("checkpointLocation", arguments.checkpoint)
-        .trigger(**trigger(arguments))
-        .start()
-    )
-    try:
-        Progress(arguments, outcome).watch(query)
-        check_reached(arguments, ends, outcome)
-    except KeyboardInterrupt:
-        query.stop()
-    acknowledge_committed(arguments)
+    run_query(stream(spark, arguments), job.batch, arguments, ends, outcome)
     job.check()
     return finish(outcome, began, arguments.progress)
 
