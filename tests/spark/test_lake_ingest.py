@@ -1,10 +1,6 @@
 """`magnetar spark lake_ingest` as a user runs it: killed, restarted, checked against the official client."""
 
 import json
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +8,7 @@ import pulsar
 import pytest
 
 from spark.jobs.lake_ingest import main
+from tests.spark.killing import JobProcess
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -123,37 +120,15 @@ def test_a_folder_of_another_checkpoint_is_refused(
 def test_killed_driver_and_killed_server_change_nothing(scene: Scene, tmp_path: Path) -> None:
     topic = "persistent://public/default/lake-killed"
     produce(scene, topic, 300)
-    command = [sys.executable, "-m", "magnetar", "spark", "lake_ingest"]
-    options = ["--subscription", "killed", "--format", "delta"]
-    capped = [*options, "--trigger", "100 milliseconds", "--max-messages", "40"]
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-    victim = subprocess.Popen(
-        [*command, *arguments(scene, topic, tmp_path, *capped)],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    assert victim.stderr is not None
-    deadline = time.monotonic() + 240
-    while '"batch": 1' not in victim.stderr.readline():
-        assert victim.poll() is None
-        assert time.monotonic() < deadline
-    scene.server.kill()
-    os.killpg(victim.pid, 9)
-    victim.wait()
-    victim.stderr.close()
+    options = arguments(scene, topic, tmp_path, "--subscription", "killed", "--format", "delta")
+    with JobProcess("lake_ingest", [*options, "--trigger", "100 milliseconds", "--max-messages", "40"]) as victim:
+        victim.until_batch(1)
+        scene.server.kill()
+        victim.kill()
     scene.server.start()
     produce(scene, topic, 100, first=300)
-    done = subprocess.run(
-        [*command, *arguments(scene, topic, tmp_path, *options)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
+    with JobProcess("lake_ingest", options) as job:
+        job.result()
     import deltalake
 
     table = deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table()
