@@ -1,6 +1,6 @@
 """The keys of bk_server.conf that `magnetar bookie` honours: its process's, and its storage's."""
 
-from server.config_keys import BOOKIE, MAX_FRAME_BYTES, MAX_INT, Key, Value, _switch, _text, _whole
+from server.config_keys import BOOKIE, MAX_FRAME_BYTES, MAX_INT, Key, Value, switch, text, whole
 from server.repair.config_keys import CLIENT, REPAIR
 
 _HOST = r"[A-Za-z0-9_.:%\-]+"
@@ -29,38 +29,38 @@ def _missing(name: str, what: str) -> Key:
 
 
 PROCESS = (
-    _text("metadataServiceUri", _ANY, "a URI such as zk+hierarchical://host:2181/ledgers"),
-    _text("zkServers", _ANY, "a list of host:port, with commas"),
-    _text("zkLedgersRootPath", r"/.*", "a path"),
-    _whole("zkTimeout", 100, MAX_INT, "milliseconds"),
-    _whole("bookiePort", 0, 65_535),
-    _text("listeningInterface", r"[\w.:@\-]+", "the name of a network interface"),
-    _text("advertisedAddress", _HOST, "a host name or address"),
-    _text("bookieId", _ANY, "a bookie id"),
-    _switch("useHostNameAsBookieID"),
-    _switch("useShortHostName"),
-    _switch("allowLoopback"),
+    text("metadataServiceUri", _ANY, "a URI such as zk+hierarchical://host:2181/ledgers"),
+    text("zkServers", _ANY, "a list of host:port, with commas"),
+    text("zkLedgersRootPath", r"/.*", "a path"),
+    whole("zkTimeout", 100, MAX_INT, "milliseconds"),
+    whole("bookiePort", 0, 65_535),
+    text("listeningInterface", r"[\w.:@\-]+", "the name of a network interface"),
+    text("advertisedAddress", _HOST, "a host name or address"),
+    text("bookieId", _ANY, "a bookie id"),
+    switch("useHostNameAsBookieID"),
+    switch("useShortHostName"),
+    switch("allowLoopback"),
     _directories("journalDirectory", "journal_directory"),
     _directories("journalDirectories", "journal_directories"),
     _directories("ledgerDirectories", "ledger_directories"),
-    _switch("readOnlyModeEnabled"),
-    _switch("autoRecoveryDaemonEnabled"),
-    _whole("gcOverreplicatedLedgerWaitTime", 1, MAX_INT, "milliseconds"),
-    _switch("httpServerEnabled"),
-    _text("httpServerHost", _HOST, "a host name or address"),
-    _whole("httpServerPort", 0, 65_535),
-    _switch("enableStatistics"),
-    _text("statsProviderClass", r"[\w.$]+", "the name of a class"),
-    _switch("prometheusStatsHttpEnable"),
-    _text("prometheusStatsHttpAddress", _HOST, "a host name or address"),
-    _whole("prometheusStatsHttpPort", 0, 65_535),
-    _whole("nettyMaxFrameSizeBytes", 1024, MAX_FRAME_BYTES, "bytes"),
+    switch("readOnlyModeEnabled"),
+    switch("autoRecoveryDaemonEnabled"),
+    whole("gcOverreplicatedLedgerWaitTime", 1, MAX_INT, "milliseconds"),
+    switch("httpServerEnabled"),
+    text("httpServerHost", _HOST, "a host name or address"),
+    whole("httpServerPort", 0, 65_535),
+    switch("enableStatistics"),
+    text("statsProviderClass", r"[\w.$]+", "the name of a class"),
+    switch("prometheusStatsHttpEnable"),
+    text("prometheusStatsHttpAddress", _HOST, "a host name or address"),
+    whole("prometheusStatsHttpPort", 0, 65_535),
+    whole("nettyMaxFrameSizeBytes", 1024, MAX_FRAME_BYTES, "bytes"),
 )
 
 STORAGE = (
     *BOOKIE,
-    _switch("allowStorageExpansion"),
-    _switch("forceReadOnlyBookie"),
+    switch("allowStorageExpansion"),
+    switch("forceReadOnlyBookie"),
 )
 
 MISSING = (

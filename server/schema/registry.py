@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -31,6 +32,9 @@ CACHE_BYTES_MAX = 16 << 20
 
 VERSIONS_MAX = 10_000
 """Of one schema id: they are listed in one record, at 60 bytes each. Deleting the storage makes room."""
+
+ON_THE_LOOP_BYTES = 32 << 10
+"""Definitions up to so much in all are compared on the loop, a millisecond or two; more of them on a thread."""
 
 READS_AT_ONCE = 32
 RACES_MAX = 20
@@ -98,14 +102,16 @@ class SchemaRegistry:
         """Whether `put` would store it. Raises InvalidSchema, SchemaConflict."""
         validate(schema)
         versions = await self.versions(schema_id)
-        self._judge(schema_id, lambda: compatibility.check_next_version(schema, versions, strategy))
+        check = partial(compatibility.check_next_version, schema, versions, strategy)
+        await self._judge(schema_id, versions, check)
 
     async def check_consumer(self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy) -> None:
         """Whether a consumer with that schema reads what is there. Raises InvalidSchema, SchemaConflict."""
         validate(schema)
         if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
             versions = await self.versions(schema_id)
-            self._judge(schema_id, lambda: compatibility.check_consumer(schema, versions, strategy))
+            check = partial(compatibility.check_consumer, schema, versions, strategy)
+            await self._judge(schema_id, versions, check)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -118,7 +124,7 @@ class SchemaRegistry:
 
         async def put(locator: Locator | None) -> int:
             versions = await self._versions(locator)
-            known = compatibility.version_of(schema, versions)
+            known = await _aside(versions, partial(compatibility.version_of, schema, versions))
             if known is not None:
                 return known
             if not may_add:
@@ -126,7 +132,8 @@ class SchemaRegistry:
             if locator is not None and len(locator.record.index) >= VERSIONS_MAX:
                 raise SchemaConflict(f"The topic has {VERSIONS_MAX} versions of its schema, no more are taken")
             if versions:
-                self._judge(schema_id, lambda: compatibility.check_next_version(schema, versions, strategy))
+                check = partial(compatibility.check_next_version, schema, versions, strategy)
+                await self._judge(schema_id, versions, check)
             began = time.monotonic()
             dated = replace(schema, timestamp_ms=self._clock_ms())
             added = await self._storage.append(schema_id, locator, dated, schema.hash)
@@ -203,14 +210,21 @@ class SchemaRegistry:
             self._cached_bytes -= _size(self._cache.popitem(last=False)[1])
         return stored
 
-    def _judge(self, schema_id: str, check: Callable[[], None]) -> None:
+    async def _judge(self, schema_id: str, versions: Sequence[StoredSchema], check: Callable[[], None]) -> None:
         try:
-            check()
+            await _aside(versions, check)
         except SchemaFault as error:
             self.counters.judged(schema_id, compatible=False)
             log.warning("schema %s: refused: %s", schema_id, " ".join(str(error).split()))
             raise
         self.counters.judged(schema_id, compatible=True)
+
+
+async def _aside(versions: Sequence[StoredSchema], compare: Callable[[], T]) -> T:
+    """What `compare` returns or raises. Definitions are parsed for it, and many or long ones must not stop the loop."""
+    if sum(len(stored.schema.data) for stored in versions) <= ON_THE_LOOP_BYTES:
+        return compare()
+    return await asyncio.to_thread(compare)
 
 
 def since_last_deletion(versions: Sequence[StoredSchema]) -> list[StoredSchema]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from metadata.paths import SCHEMAS
 from pulsar_proto.pb import managed_ledger_pb2 as records
+from server.schema import compatibility
 from server.schema.registry import NO_VERSION, SchemaRegistry
 from server.schema.storage import SchemaRaceLost, SchemaStorage, SchemaStorageFault
 from server.schema.types import (
@@ -127,6 +129,29 @@ async def test_versions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await registry.put(ID, avro("a"), FULL) == 0
     await registry.delete_storage(ID)
     assert await registry.put(ID, avro("c"), FULL) == 0
+
+
+async def test_many_definitions_are_compared_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Broker().registry
+    assert await registry.put(ID, avro("a"), FULL) == 0
+    threads = []
+    for name in ("version_of", "check_next_version"):
+        compare = getattr(compatibility, name)
+
+        def watched(*arguments: Any, compare: Any = compare) -> Any:
+            threads.append(threading.current_thread())
+            return compare(*arguments)
+
+        monkeypatch.setattr(compatibility, name, watched)
+    assert await registry.put(ID, avro("a", "b"), FULL) == 1
+    assert set(threads) == {threading.main_thread()}
+    threads.clear()
+    monkeypatch.setattr("server.schema.registry.ON_THE_LOOP_BYTES", 100)
+    assert await registry.put(ID, avro("a", "b", "c"), FULL) == 2
+    with pytest.raises(SchemaConflict):
+        await registry.put(ID, Schema(SchemaType.AVRO, b'"int"'), FULL)
+    assert len(threads) == 4
+    assert threading.main_thread() not in threads
 
 
 async def test_a_lost_race_is_told() -> None:
