@@ -45,10 +45,6 @@ class HoleWatch:
         self._looks.append((now, holes))
         return old
 
-    def forget(self) -> None:
-        """The subscription was moved: what is in a hole from now on has not been there before."""
-        self._looks.clear()
-
 
 def _without(holes: Holes, gone: Holes) -> Holes:
     return {ledger_id: bitmap - gone[ledger_id] if ledger_id in gone else bitmap for ledger_id, bitmap in holes.items()}

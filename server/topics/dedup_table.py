@@ -9,7 +9,7 @@ All chunks of a message carry its one sequence id, so only the last of them coun
 Source: MessageDeduplication; facts 4.2.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 
 
@@ -92,10 +92,6 @@ class DedupTable:
         """What the cursor's properties say: name -> highest confirmed sequence id."""
         names = list(self._persisted)[-self._producers_max :] if self._producers_max else []
         return {name: self._persisted[name] for name in names}
-
-    def restore(self, snapshot: Mapping[str, int], now_ms: int) -> None:
-        """Of a new table."""
-        self.replay(snapshot.items(), now_ms)
 
     def replay(self, stored: Iterable[tuple[str, int]], now_ms: int) -> None:
         """What the log holds behind the snapshot, as (name, highest sequence id), in its order."""

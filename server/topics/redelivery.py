@@ -138,16 +138,6 @@ class ReplayQueue:
             if not bitmap:
                 del self._ledgers[ledger_id]
 
-    def discard_before(self, position: Position) -> None:
-        """Those before `position` do not exist (any more), or are acknowledged."""
-        for ledger_id in [ledger_id for ledger_id in self._ledgers if ledger_id < position.ledger_id]:
-            del self._ledgers[ledger_id]
-        bitmap = self._ledgers.get(position.ledger_id)
-        if bitmap is not None and position.entry_id > 0:
-            bitmap.remove_range(0, min(position.entry_id, ENTRY_ID_END))
-            if not bitmap:
-                del self._ledgers[position.ledger_id]
-
     def clear(self) -> None:
         self._ledgers.clear()
 

@@ -37,10 +37,3 @@ def test_what_was_filled_is_filled_again_only_after_another_interval() -> None:
     hole = {1: BitMap([4])}
     found = [sum(map(len, watch.look(float(now), hole, 4.0).values())) for now in range(14)]
     assert [now for now, count in enumerate(found) if count] == [4, 9]
-
-
-def test_after_a_move_everything_is_new() -> None:
-    watch = HoleWatch()
-    watch.look(0, {1: BitMap([4])}, 4)
-    watch.forget()
-    assert watch.look(5, {1: BitMap([4])}, 4) == {}

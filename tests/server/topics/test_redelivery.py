@@ -9,7 +9,7 @@ from server.topics.redelivery import PendingAcks, RedeliveryCounts, ReplayQueue
 LEDGERS = st.integers(1, 4)
 ENTRIES = st.integers(0, 30)
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from(["add", "discard", "discard_before", "first"]), LEDGERS, ENTRIES, st.integers(1, 6)),
+    st.tuples(st.sampled_from(["add", "discard", "first"]), LEDGERS, ENTRIES, st.integers(1, 6)),
     max_size=60,
 )
 
@@ -27,9 +27,6 @@ def test_the_replay_queue_is_a_sorted_set_of_positions(operations: list[tuple[st
         elif what == "discard":
             queue.discard(ledger_id, ids)
             twin -= {(ledger_id, each) for each in ids}
-        elif what == "discard_before":
-            queue.discard_before(Position(ledger_id, entry_id))
-            twin = {each for each in twin if each >= (ledger_id, entry_id)}
         elif twin:
             first = min(twin)
             run = 1
