@@ -1,21 +1,31 @@
-"""The worked example of docs/SPARK.md runs as it stands."""
+"""The Spark pages of docs/ run as they stand; see `pages` for what a page may hold."""
 
-import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.spark.support import Scene
+from compat_tests.harness import Server
+from tests.spark.pages import BROKER_URL, WEB_URL, Reader, blocks_of, server_settings, working_in
+from tests.spark.support import make_session
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "SPARK.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = [DOCS / "SPARK.md", *sorted((DOCS / "spark").glob("*.md"))]
 
 
-def test_the_example_prints_twelve_months(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    (source,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    source = source.replace("from magnetar.spark import", "from spark import")
-    exec(source.replace("pulsar://127.0.0.1:6650", scene.server.broker_url), {})
-    printed = capsys.readouterr().out
-    assert "|-- temperature: double" in printed
-    assert len(re.findall(r"^\| +\d+\|", printed, re.MULTILINE)) == 12
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    yield from make_session()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_page_can_be_followed_from_an_empty_folder(page: Path, session: SparkSession, tmp_path: Path) -> None:
+    blocks = blocks_of(page.read_text(encoding="utf-8"))
+    work = tmp_path / "work"
+    work.mkdir()
+    with Server(tmp_path / "server", settings=server_settings(blocks)) as server, working_in(work, session):
+        Reader({BROKER_URL: server.broker_url, WEB_URL: server.web_url}).follow(blocks)
+        server.assert_no_errors()
