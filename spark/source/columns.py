@@ -11,6 +11,8 @@ from spark.source.values import ValueColumns
 
 KEY, TOPIC, MESSAGE_ID = "__key", "__topic", "__messageId"
 PUBLISH_TIME, EVENT_TIME, PROPERTIES = "__publishTime", "__eventTime", "__messageProperties"
+VALUE, SCHEMA_VERSION, ORDERING_KEY = "__value", "__schemaVersion", "__orderingKey"
+"""With the option rawColumns: the bytes as they are stored, for copies."""
 
 METADATA_TYPES: Mapping[str, DataType] = {
     KEY: BinaryType(),
@@ -21,6 +23,8 @@ METADATA_TYPES: Mapping[str, DataType] = {
     PROPERTIES: MapType(StringType(), StringType()),
 }
 METADATA_FIELDS = [StructField(name, kind) for name, kind in METADATA_TYPES.items()]
+RAW_FIELDS = [StructField(name, BinaryType()) for name in (VALUE, SCHEMA_VERSION, ORDERING_KEY)]
+NOT_VALUES = frozenset(field.name for field in (*METADATA_FIELDS, *RAW_FIELDS))
 
 _TIME = pa.timestamp("us", tz="UTC")
 
@@ -33,14 +37,14 @@ class BatchBuilder:
         self._names = schema.fieldNames()
         self._values = values
         self._topic = topic
-        known = {field.name: field.dataType for field in [*values.fields, *METADATA_FIELDS]}
+        known = {field.name: field.dataType for field in [*values.fields, *METADATA_FIELDS, *RAW_FIELDS]}
         for field in schema.fields:
             if field.name not in known:
                 raise ValueError(f"column {field.name} is unknown; there are {', '.join(known)}")
             if field.dataType.simpleString() != known[field.name].simpleString():
                 expected, got = known[field.name].simpleString(), field.dataType.simpleString()
                 raise ValueError(f"column {field.name} is {expected}, the query's schema says {got}")
-        self._wants_values = any(name not in METADATA_TYPES for name in self._names)
+        self._wants_values = any(name not in NOT_VALUES for name in self._names)
 
     @property
     def wants_ids(self) -> bool:
@@ -63,6 +67,12 @@ class BatchBuilder:
             return pa.array(np.array(rows.publish_times, dtype=np.int64) * 1000, pa.int64()).cast(_TIME)
         if name == EVENT_TIME:
             return pa.array(rows.event_times, pa.timestamp("ms", tz="UTC")).cast(_TIME)
+        if name == VALUE:
+            return pa.array(rows.values, pa.binary())
+        if name == SCHEMA_VERSION:
+            return pa.array(rows.schema_versions, pa.binary())
+        if name == ORDERING_KEY:
+            return pa.array(map(rows.ordering_keys.get, range(len(rows))), pa.binary())
         return _properties(rows)
 
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.client import Client
-from spark.source.columns import METADATA_FIELDS, BatchBuilder
+from spark.source.columns import METADATA_FIELDS, RAW_FIELDS, BatchBuilder
 from spark.source.continuity import Continuity, DataLoss
 from spark.source.ledger_plan import Range
 from spark.source.message_id import BEFORE_ALL, Bound, bounds_from_json, bounds_to_json
@@ -51,7 +51,7 @@ class PulsarDataSource(DataSource):
             values = ValueColumns(planner.schema(), lambda version: None, options.bad_values)
         finally:
             planner.close()
-        return StructType([*values.fields, *METADATA_FIELDS])
+        return StructType([*values.fields, *METADATA_FIELDS, *(RAW_FIELDS if options.raw_columns else [])])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return PulsarReader(schema, dict(self.options))

@@ -23,7 +23,7 @@ KNOWN = (
     "endingTime", "startingOffsetsByTimestampStrategy", "failOnDataLoss", "pollTimeoutMs", "predefinedSubscription",
     "subscriptionPrefix", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "maxBytesPerPartition",
     "allowDifferentTopicSchemas", "waitingForNonExistedTopic", "mode", "columnNameOfCorruptRecord", "producerName",
-    "rowOrder", "maxMessagesPerSecond", "path", "checkpointLocation",
+    "rawColumns", "rowOrder", "maxMessagesPerSecond", "path", "checkpointLocation",
     "pulsar.client.authPluginClassName", "pulsar.client.authParams",
     "pulsar.client.tlsTrustCertsFilePath", "pulsar.client.tlsCertificateFilePath", "pulsar.client.tlsKeyFilePath",
     "pulsar.client.tlsHostnameVerificationEnable",
@@ -147,6 +147,8 @@ class ReadOptions:
     bad_values: BadValues
     permits: int
     read_compacted: bool
+    raw_columns: bool
+    """Also what a copy of a message needs: its bytes, its schema's version, its ordering key."""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -194,6 +196,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         ),
         permits=options.number("pulsar.reader.receiverQueueSize", 10_000, least=1),
         read_compacted=options.flag("pulsar.reader.readCompacted", default=False),
+        raw_columns=options.flag("rawColumns", default=False),
     )
 
 

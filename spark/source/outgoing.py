@@ -58,6 +58,7 @@ class Message(NamedTuple):
     event_time: int
     properties: tuple[tuple[str, str], ...]
     value: bytes | None
+    ordering_key: bytes | None = None
 
 
 _NUMBERS: dict[type[DataType], tuple[int, int]] = {

@@ -212,6 +212,8 @@ class Producer:
 def _describe(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, message: Message) -> None:
     if message.key is not None:
         _set_key(metadata, message.key)
+    if message.ordering_key:
+        metadata.ordering_key = message.ordering_key
     if message.event_time:
         metadata.event_time = message.event_time
     for name, value in message.properties:

@@ -151,7 +151,7 @@ class TopicWriter:
 
 
 def _sort_key(message: Message) -> tuple[object, ...]:
-    topic, key, event_time, properties, value = message
+    topic, key, event_time, properties, value, _ = message
     return topic, key or b"", event_time, properties, value is not None, value or b""
 
 

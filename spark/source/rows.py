@@ -37,8 +37,8 @@ class Rows:
     """Columns under construction. `keys`, `event_times` and `properties` are None where a message has none."""
 
     __slots__ = (
-        "event_times", "has_properties", "ids", "keys", "properties", "publish_times", "schema_versions", "size",
-        "values",
+        "event_times", "has_properties", "ids", "keys", "ordering_keys", "properties", "publish_times",
+        "schema_versions", "size", "values",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -49,6 +49,8 @@ class Rows:
         self.ids: list[bytes] = []
         self.publish_times: list[int] = []
         self.schema_versions: list[bytes] = []
+        self.ordering_keys: dict[int, bytes] = {}
+        """By row; few messages have one."""
         self.has_properties = False
         self.size = 0
         """Bytes of the values."""
@@ -61,6 +63,7 @@ class Rows:
         columns: tuple[list[Any], ...] = (self.values, self.keys, self.event_times, self.properties, self.ids)
         for column in (*columns, self.publish_times, self.schema_versions):
             del column[count:]
+        self.ordering_keys = {row: key for row, key in self.ordering_keys.items() if row < count}
 
 
 @dataclass(slots=True)
@@ -124,6 +127,8 @@ class RowDecoder:
         rows.keys.append(key_of(metadata))
         rows.event_times.append(metadata.event_time or None)
         rows.properties.append(_properties(metadata, rows))
+        if metadata.ordering_key:
+            rows.ordering_keys[len(rows.values) - 1] = metadata.ordering_key
         rows.ids.append(message_id)
         rows.publish_times.append(metadata.publish_time)
         rows.schema_versions.append(metadata.schema_version)
@@ -243,6 +248,8 @@ def _walk(batch: bytes, count: int, rows: Rows, only: tuple[int, int] | None) ->
         rows.keys.append(key_of(single))
         rows.event_times.append(single.event_time or None)
         rows.properties.append(_properties(single, rows))
+        if single.ordering_key:
+            rows.ordering_keys[len(rows.values) - 1] = single.ordering_key
         taken.append(index)
     _add_plain(rows, plain)
     if at != len(batch):
