@@ -21,15 +21,15 @@ class Checkpoint:
         parts = urlsplit(location)
         if parts.scheme not in ("", "file"):
             raise ValueError(f"checkpoint {location}: only local and mounted folders can be looked into")
-        self._folder = Path(unquote(parts.path) if parts.scheme else location)
+        self.folder = Path(unquote(parts.path) if parts.scheme else location)
 
     def query_id(self) -> str:
         """Made with the checkpoint, and kept by restarts. Raises FileNotFoundError before the first start."""
-        return str(json.loads((self._folder / "metadata").read_text())["id"])
+        return str(json.loads((self.folder / "metadata").read_text())["id"])
 
     def committed_batch(self) -> int:
         """-1: none."""
-        return max((int(path.name) for path in (self._folder / "commits").glob("*") if path.name.isdigit()), default=-1)
+        return max((int(path.name) for path in (self.folder / "commits").glob("*") if path.name.isdigit()), default=-1)
 
     def committed(self) -> dict[str, Bound]:
         """By partition, the last message of the last committed batch, over all pulsar sources of the query."""
@@ -37,7 +37,7 @@ class Checkpoint:
         if batch < 0:
             return {}
         bounds: dict[str, Bound] = {}
-        for line in (self._folder / "offsets" / str(batch)).read_text().splitlines()[2:]:
+        for line in (self.folder / "offsets" / str(batch)).read_text().splitlines()[2:]:
             offset = json.loads(line) if line.startswith("{") else None
             if isinstance(offset, dict) and all("://" in name for name in offset):
                 bounds |= bounds_from_json(offset)
