@@ -8,7 +8,7 @@ CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim soak
+.PHONY: help install run check lint types unit test compat bench proto clean sim soak spark-rounds
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -62,6 +62,10 @@ sim: $(STAMP)  ## tell SEEDS random histories of the replicated log in virtual t
 MINUTES ?= 10
 soak: $(STAMP)  ## every feature at once for MINUTES (default 10) with kills; then everything is judged (ARGS="--seed N")
 	$(BIN)/python -m compat_tests.soak --minutes $(MINUTES) $(ARGS)
+
+ROUNDS ?= 5
+spark-rounds: $(STAMP)  ## kill Spark's jobs and the server ROUNDS times (default 5, a minute each; ARGS="--job JOB --seed N")
+	$(BIN)/python -m compat_tests.spark.kill_rounds --rounds $(ROUNDS) $(ARGS)
 
 proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pulsar_proto.pb.generate

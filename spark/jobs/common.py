@@ -115,10 +115,20 @@ def session(arguments: argparse.Namespace, job: str) -> SparkSession:
         if not equals:
             raise JobFailed(f"--spark-conf {pair}: expected KEY=VALUE")
         builder = builder.config(name, value)
+    announce(arguments, job, "starting", f"{job}: starting Spark …")
     made = builder.getOrCreate()
+    announce(arguments, job, "running", "")
     if getattr(arguments, "source", "python") == "python":
         made.dataSource.register(PulsarDataSource)
     return made
+
+
+def announce(arguments: argparse.Namespace, job: str, state: str, sentence: str) -> None:
+    """Where a job is, on stderr; before its first batch nothing else is to be seen."""
+    if arguments.progress == "json":
+        print(json.dumps({"job": job, "state": state}), file=sys.stderr, flush=True)
+    elif arguments.progress == "text" and sentence:
+        print(sentence, file=sys.stderr, flush=True)
 
 
 def place_options(arguments: argparse.Namespace) -> dict[str, str]:

@@ -1,0 +1,243 @@
+"""Rounds of killing a Spark job at random moments: `python -m compat_tests.spark.kill_rounds --job JOB --rounds N`.
+
+A round has a topic and a folder of its own. The job is started, and driver, server or both are killed by SIGKILL at a
+random moment of its work, one to three times; then it is started until it ends well, and what it made is judged against
+an independent read. What a job needs for that is a class `Rounds` (see the protocol) in `rounds_JOB.py`.
+"""
+
+import argparse
+import contextlib
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import pulsar
+
+from compat_tests.harness import Server
+from compat_tests.spark.job_process import JobProcess
+
+MODULES = {
+    "lake_ingest": "rounds_lake",
+    "snapshot_table": "rounds_snapshot",
+    "window_agg": "rounds_window",
+    "replay": "rounds_replay",
+}
+EXAMPLES = """\
+examples:
+  python -m compat_tests.spark.kill_rounds --job lake_ingest --rounds 20
+  python -m compat_tests.spark.kill_rounds --job replay --rounds 1 --seed 7 --folder ./rounds   # and keep what is left
+  python -m compat_tests.spark.kill_rounds --rounds 3 --json > rounds.json   # all jobs
+exit codes: 0 all rounds as they should be, 1 something broke, 2 wrong usage
+"""
+VICTIMS = ("driver", "server", "both")
+KILLS_MAX = 3
+EARLY_KILLS = 0.2
+"""How many kills come at any moment; the others come when the job has begun to work, after Spark's long start."""
+WORK_SECONDS = 8.0
+"""A kill comes so long after the job began to work, at most."""
+ATTEMPTS_MAX = 5
+SETTINGS = {"brokerDeduplicationEnabled": "true"}
+
+
+@dataclass
+class Scene:
+    """What a round has. `topic` is new, so is `folder`; `chance` is the only source of randomness."""
+
+    server: Server
+    client: pulsar.Client
+    chance: random.Random
+    folder: Path
+    topic: str
+
+    def place(self) -> list[str]:
+        return ["--service-url", self.server.broker_url, "--admin-url", self.server.web_url]
+
+    def undisturbed(self, job: str, arguments: Sequence[str]) -> dict[str, Any]:
+        """A run of the job without kills, to compare with; its outcome. AssertionError when it fails."""
+        with JobProcess(job, [*self.place(), *arguments]) as process:
+            return process.result()
+
+    def contents(self, topic: str) -> list[Any]:
+        """All messages, partition after partition, read by the official client."""
+        messages = []
+        for partition in self.client.get_topic_partitions(topic):
+            reader = self.client.create_reader(partition, pulsar.MessageId.earliest)
+            while reader.has_message_available():
+                messages.append(reader.read_next(10_000))
+            reader.close()
+        return messages
+
+
+class Rounds(Protocol):
+    """One round of a job; made anew for each."""
+
+    while_killed: Sequence[str]
+    """Options added to the runs that are killed, such as an interval as trigger and small batches; the last run of a
+    round is without them and has to end by itself."""
+
+    def prepare(self, scene: Scene) -> None:
+        """Writes the topic, or the first part of it."""
+
+    def arguments(self) -> list[str]:
+        """The job's options without the service's URLs and --progress."""
+
+    def meanwhile(self, scene: Scene) -> None:
+        """Called after each kill, with a running server: may write more."""
+
+    def judge(self, outcome: dict[str, Any]) -> list[str]:
+        """What is wrong now that the job ended well, a sentence each. `outcome`: what its last run printed."""
+
+
+@dataclass
+class Report:
+    """`kills`: what was killed, in order. `starts`: how often the job was started, `failures` of them ended badly
+    after their last kill."""
+
+    job: str
+    number: int
+    kills: list[str] = field(default_factory=list)
+    starts: int = 0
+    failures: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    complaints: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        verdict = "; ".join(self.complaints) or "as it should be"
+        bad = f" ({len(self.failures)} ended badly)" if self.failures else ""
+        return (
+            f"{self.job} round {self.number}: killed {', '.join(self.kills)}; "
+            f"{self.starts} starts{bad}, {self.seconds:.0f} s: {verdict}"
+        )
+
+
+def play(job: str, rounds: Rounds, scene: Scene, number: int) -> Report:
+    """One round."""
+    report = Report(job, number)
+    began = time.monotonic()
+    rounds.prepare(scene)
+    for _ in range(scene.chance.randint(1, KILLS_MAX)):
+        _disturb(job, rounds, scene, report)
+        if not scene.server.is_running:
+            scene.server.start()
+        rounds.meanwhile(scene)
+    outcome = _to_the_end(job, rounds, scene, report)
+    if outcome is not None:
+        report.complaints += rounds.judge(outcome)
+    report.seconds = round(time.monotonic() - began, 1)
+    return report
+
+
+def _disturb(job: str, rounds: Rounds, scene: Scene, report: Report) -> None:
+    """Starts the job and kills; a server that was killed alone comes back, and the job goes on or fails."""
+    chance = scene.chance
+    victim = chance.choice(VICTIMS)
+    early = chance.random() < EARLY_KILLS
+    report.starts += 1
+    with JobProcess(job, [*scene.place(), *rounds.arguments(), *rounds.while_killed]) as process:
+        running = early or process.until_working()
+        if running and process.for_a_while(chance, WORK_SECONDS):
+            report.kills.append(f"{victim} early" if early else victim)
+        else:
+            report.kills.append("nobody")  # it ended before its time came
+            return
+        if victim != "driver":
+            scene.server.kill()
+        if victim != "server":
+            process.kill()
+            return
+        process.for_a_while(chance, WORK_SECONDS / 2)
+        scene.server.start()
+        process.for_a_while(chance, WORK_SECONDS)
+
+
+def _to_the_end(job: str, rounds: Rounds, scene: Scene, report: Report) -> dict[str, Any] | None:
+    """Starts the job until it ends well; None when it does not."""
+    for _ in range(ATTEMPTS_MAX):
+        report.starts += 1
+        with JobProcess(job, [*scene.place(), *rounds.arguments()]) as process:
+            try:
+                return process.result()
+            except AssertionError as error:
+                report.failures.append(str(error)[-2000:])
+    report.complaints.append(f"it ended badly {ATTEMPTS_MAX} times: {report.failures[-1]}")
+    return None
+
+
+def rounds_of(job: str) -> Callable[[], Rounds]:
+    """The job's class. Raises ModuleNotFoundError where nobody wrote one."""
+    made: Callable[[], Rounds] = import_module(f"compat_tests.spark.{MODULES[job]}").Rounds
+    return made
+
+
+@contextlib.contextmanager
+def stage(folder: Path) -> Iterator[tuple[Server, pulsar.Client]]:
+    """A server with deduplication and an official client of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Server(folder, settings=SETTINGS) as server:
+        logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(folder / "client.log"))
+        client = pulsar.Client(server.broker_url, logger=logger)
+        yield server, client
+        client.close()
+
+
+def run(jobs: dict[str, Callable[[], Rounds]], count: int, seed: int, folder: Path) -> Iterator[Report]:
+    """All rounds of all jobs; the last report is the server's own, when its log holds errors."""
+    with stage(folder / "server") as (server, client):
+        for job, make in jobs.items():
+            for number in range(1, count + 1):
+                own = folder / f"{job}-{number}"
+                own.mkdir(parents=True)
+                topic = f"persistent://public/default/{job}-{number}"
+                chance = random.Random(f"{seed} {job} {number}")
+                yield play(job, make(), Scene(server, client, chance, own, topic), number)
+        errors = server.error_lines()
+    if errors:
+        yield Report("server", 0, complaints=[f"{len(errors)} error lines in its log, the first: {errors[0]}"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m compat_tests.spark.kill_rounds",
+        description="Kills Spark jobs, and the server under them, at random moments, and judges what they made.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--job", choices=[*MODULES, "all"], default="all", help="default: all")
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="of each job; default 5, about a minute each"
+    )
+    parser.add_argument("--seed", type=int, default=None, metavar="S", help="repeats the choices of an earlier run")
+    parser.add_argument("--folder", type=Path, default=None, metavar="DIR", help="keeps tables and logs there")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON; lines of progress go to stderr")
+    options = parser.parse_args(argv)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
+    names = list(MODULES) if options.job == "all" else [options.job]
+    try:
+        jobs = {name: rounds_of(name) for name in names}
+    except ModuleNotFoundError as error:
+        parser.error(f"nobody wrote {error.name} yet")
+    print(f"{options.rounds} rounds of {', '.join(names)}, seed {seed}", file=sys.stderr, flush=True)
+    reports: list[Report] = []
+    with contextlib.ExitStack() as stack:
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kill-rounds-")))
+        for report in run(jobs, options.rounds, seed, folder):
+            reports.append(report)
+            print(report.line(), file=sys.stderr, flush=True)
+    complaints = sum(len(report.complaints) for report in reports)
+    if options.json:
+        print(json.dumps({"seed": seed, "complaints": complaints, "rounds": [asdict(each) for each in reports]}))
+    else:
+        print(f"{complaints} complaints, seed {seed}" if complaints else f"nothing broke, seed {seed}")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
