@@ -143,7 +143,7 @@ class Outgoing:
             return [None if value is None else encode(value) for value in batch.column(names[0]).to_pylist()]
         rows = batch.select(names).to_pylist()
         if self._as_json:
-            return [orjson.dumps(_plain(row)) for row in rows]
+            return [orjson.dumps(plain(row)) for row in rows]
         return [_to_avro(self._avro, row) for row in rows]
 
 
@@ -224,12 +224,12 @@ def _to_avro(schema: Any, row: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """What orjson writes: timestamps become milliseconds, bytes base64, decimals numbers."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, datetime.datetime):
         return round(value.timestamp() * 1000)
     if isinstance(value, datetime.date):
