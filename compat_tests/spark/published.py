@@ -18,6 +18,8 @@ from compat_tests.maven_jars import unavailable
 from compat_tests.python_env import python_with
 
 PYSPARK = "3.4.4"
+JOBS_NEED = ("cramjam", "fastavro", "google-crc32c", "numpy", "orjson", "protobuf", "pyarrow")
+"""What `spark.jobs` imports besides pyspark."""
 CONNECTOR = ("io.streamnative.connectors", "pulsar-spark-connector_2.12", "3.1.1.4")
 NEWER_JARS_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_JARS"
 NEWER_PYSPARK_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_PYSPARK"
@@ -28,6 +30,11 @@ def connector_jar() -> Path:
     maven_jars.need_java()
     folder = Path(maven_jars.class_path("pulsar-spark-connector", [CONNECTOR])).parent
     return folder / f"{CONNECTOR[1]}-{CONNECTOR[2]}.jar"
+
+
+def environment() -> Path:
+    """The interpreter with the old pyspark and what this project's jobs need beside it."""
+    return python_with(f"pyspark-{PYSPARK}", [f"pyspark=={PYSPARK}", *JOBS_NEED], "3.11")
 
 
 def newer() -> tuple[Path, Path]:
@@ -44,7 +51,7 @@ class Driver:
     """A process with a Spark session. `run` gives it code and returns what that leaves in `result`."""
 
     def __init__(self, folder: Path, python: Path | None = None, jar: Path | None = None) -> None:
-        python = python or python_with(f"pyspark-{PYSPARK}", [f"pyspark=={PYSPARK}"], "3.11")
+        python = python or environment()
         self._log = open(folder / "spark.log", "ab")  # noqa: SIM115, closed by close()
         self.process = subprocess.Popen(
             [python, DRIVER, jar or connector_jar()],

@@ -14,7 +14,8 @@ EXAMPLES = """\
 examples:
   magnetar spark --help                                # this
   magnetar spark lake_ingest --help                    # a job's options
-  magnetar spark lake_ingest --service-url pulsar://127.0.0.1:6650 --topic orders --path ./orders
+  magnetar spark lake_ingest --service-url pulsar://127.0.0.1:6650 --topic orders --path ./orders --checkpoint ./ck
+  spark-submit --master yarn "$(magnetar spark --path lake_ingest)" --service-url …   # the same by Spark's own launcher
 jobs need:  pip install 'magnetar[lake]'
 """
 
@@ -27,6 +28,7 @@ def add_parser(commands: "Commands") -> None:
         description="Runs a Spark job that reads or writes topics of a Pulsar service.",
         epilog=EXAMPLES,
     )
+    spark.add_argument("--path", default="", metavar="JOB", help="print where a job's file is, for spark-submit")
     spark.add_argument("job", nargs="?", default="--help", metavar="JOB", help="its name; without one, the list")
     spark.add_argument("options", nargs=argparse.REMAINDER, metavar="…", help="the job's own options")
     spark.set_defaults(run=run)
@@ -36,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     """`magnetar.spark` of an installation, `spark` of a source tree."""
     jobs = import_module(f"{__package__.removesuffix('server.commands')}spark.jobs.main")
     try:
-        code: int = jobs.main([arguments.job, *arguments.options])
+        asked = ["--path", arguments.path] if arguments.path else [arguments.job, *arguments.options]
+        code: int = jobs.main(asked)
     except KeyboardInterrupt:
         print("magnetar spark: interrupted", file=sys.stderr)
         return 130

@@ -1,7 +1,7 @@
 """What all jobs share: the options of source and run, the session, progress for people and programs, the last word.
 
 A job may read through this project's data source (`--source python`) or through the published connector's jar
-(`--source connector`, with spark-submit --jars): both call themselves `pulsar` and have the same columns.
+(`--source connector`, see `connector`): both call themselves `pulsar` and have the same columns.
 """
 
 import argparse
@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from spark.source import PulsarDataSource
+from spark.jobs.connector import NO_JAR, NO_JAR_SENTENCE, check_versions, connector_options
+from spark.jobs.precheck import check_place, check_topics
+from spark.jobs.progress import Progress, Teller
 from spark.source.checkpoint import Checkpoint, acknowledge
 from spark.source.message_id import BEFORE_ALL, Bound
 from spark.source.options import LATEST, Options, place_of, read_options
@@ -25,9 +27,10 @@ from spark.source.planner import Planner
 AVAILABLE_NOW = "available-now"
 AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 """Without it Spark 4.1 runs one batch with sources of Python's: after a kill only the one that was under way."""
-PROGRESS_SECONDS = 1
-OUR_PACKAGES = (f"{__package__.removesuffix('.jobs')}.", "pulsar_proto.")
-"""Whose own errors are sentences for people, as pyspark's are."""
+PACKAGES_WITH_SENTENCES = ("pyspark.", "py4j.", "pulsar_proto.", f"{__package__.removesuffix('.jobs')}.")
+"""Whose errors are told by one line; others are faults of the program and keep their traceback."""
+SPEAK_THEMSELVES = ("replay", "audit")
+"""Jobs that ask brokers and the admin interface for what no connector gives: `--source connector` is refused."""
 AUTH_OPTIONS = {
     "auth_params": "pulsar.client.authParams",
     "tls_trust_certs": "pulsar.client.tlsTrustCertsFilePath",
@@ -69,7 +72,20 @@ def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser
     made.add_argument(
         "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the Spark session"
     )
+    if job in SPEAK_THEMSELVES:
+        made.add_argument("--source", action=NoConnector, choices=["python", "connector"], help=argparse.SUPPRESS)
     return made
+
+
+class NoConnector(argparse.Action):
+    """`--source` of a job that is not read through Spark alone."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        if values != "python":
+            job = parser.prog.rpartition(" ")[2]
+            parser.error(f"--source {values}: {job} speaks to the service itself and needs no connector; leave it out")
 
 
 def add_source(made: argparse.ArgumentParser, *, starting: str = "earliest") -> None:
@@ -101,8 +117,14 @@ def add_stream(made: argparse.ArgumentParser) -> None:
     )
 
 
-def session(arguments: argparse.Namespace, job: str) -> SparkSession:
-    """The running session of spark-submit, or one of its own."""
+def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSession:
+    """The running session of spark-submit, or one of its own; what is wrong with the options, the service or the topics
+    is said before Java starts. `needs`: see `check_versions`. Raises what `precheck` raises."""
+    source = getattr(arguments, "source", "python")
+    check_versions(source, pyspark.__version__, needs)
+    check_place(place_options(arguments), tell=arguments.progress == "text")
+    if hasattr(arguments, "pattern"):
+        check_topics(source_options(arguments))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"magnetar-{job}")
     if SparkSession.getActiveSession() is None and "SPARK_ENV_LOADED" not in os.environ:
@@ -115,20 +137,15 @@ def session(arguments: argparse.Namespace, job: str) -> SparkSession:
         if not equals:
             raise JobFailed(f"--spark-conf {pair}: expected KEY=VALUE")
         builder = builder.config(name, value)
-    announce(arguments, job, "starting", f"{job}: starting Spark …")
+    teller = Teller(arguments.progress, job)
+    teller.state("starting", "starting Spark, which takes some seconds …")
     made = builder.getOrCreate()
-    announce(arguments, job, "running", "")
-    if getattr(arguments, "source", "python") == "python":
+    teller.state("running", f"Spark {made.version} runs")
+    if source == "python":
+        from spark.source import PulsarDataSource
+
         made.dataSource.register(PulsarDataSource)
     return made
-
-
-def announce(arguments: argparse.Namespace, job: str, state: str, sentence: str) -> None:
-    """Where a job is, on stderr; before its first batch nothing else is to be seen."""
-    if arguments.progress == "json":
-        print(json.dumps({"job": job, "state": state}), file=sys.stderr, flush=True)
-    elif arguments.progress == "text" and sentence:
-        print(sentence, file=sys.stderr, flush=True)
 
 
 def place_options(arguments: argparse.Namespace) -> dict[str, str]:
@@ -153,55 +170,21 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> DataFrame:
     given = source_options(arguments) | more
-    if (
-        arguments.trigger != AVAILABLE_NOW
-    ):  # Spark 4.1 plans an available-now run with one question, limits would end it
+    if arguments.trigger != AVAILABLE_NOW:
         if arguments.max_messages:
             given["maxOffsetsPerTrigger"] = str(arguments.max_messages)
         if arguments.max_bytes:
             given["maxBytesPerTrigger"] = str(arguments.max_bytes)
     elif arguments.max_messages or arguments.max_bytes:
+        # Spark 4.1 plans an available-now run with one question: a limit would end it
         raise JobFailed("--max-messages and --max-bytes need --trigger with an interval")
+    if arguments.source == "connector":
+        given = connector_options(given)
     return made.readStream.format("pulsar").options(**given).load()
 
 
 def trigger(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"availableNow": True} if arguments.trigger == AVAILABLE_NOW else {"processingTime": arguments.trigger}
-
-
-class Progress:
-    """Tells what a query does, a line a batch; counts what it read."""
-
-    def __init__(self, arguments: argparse.Namespace, outcome: Outcome) -> None:
-        self._how = arguments.progress
-        self._outcome = outcome
-        self._told: set[int] = set()
-
-    def watch(self, query: StreamingQuery) -> None:
-        """Until the query ends. Raises its error."""
-        while query.isActive:
-            query.awaitTermination(PROGRESS_SECONDS)
-            self._tell(query)
-        self._tell(query)
-        error = query.exception()
-        if error is not None:
-            raise error
-
-    def _tell(self, query: StreamingQuery) -> None:
-        for step in query.recentProgress:
-            rows = int(step["numInputRows"])
-            if rows and step["batchId"] not in self._told:
-                self._told.add(step["batchId"])
-                self._outcome.read += rows
-                self.line(step["batchId"], rows, step["durationMs"].get("triggerExecution", 0) / 1000)
-
-    def line(self, batch: int, rows: int, seconds: float) -> None:
-        if self._how == "json":
-            record = {"job": self._outcome.job, "batch": batch, "rows": rows, "seconds": seconds}
-            print(json.dumps(record), file=sys.stderr, flush=True)
-        elif self._how == "text":
-            rate = f"{rows / seconds:,.0f} a second" if seconds else "at once"
-            print(f"batch {batch}: {rows:,} messages in {seconds:.1f} s, {rate}", file=sys.stderr, flush=True)
 
 
 def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
@@ -217,7 +200,7 @@ def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
 
 def check_reached(arguments: argparse.Namespace, ends: Mapping[str, Bound], outcome: Outcome) -> None:
     """The checkpoint lies at the ends, or behind them."""
-    if ends and arguments.source == "python":
+    if ends:
         committed = Checkpoint(arguments.checkpoint).committed()
         if not committed and arguments.starting == LATEST:
             return  # nothing came since the query was begun
@@ -247,11 +230,14 @@ def run_query(
         .trigger(**trigger(arguments))
         .start()
     )
+    progress = Progress(Teller(arguments.progress, outcome.job))
     try:
-        Progress(arguments, outcome).watch(query)
+        progress.watch(query)
         check_reached(arguments, ends, outcome)
     except KeyboardInterrupt:
         query.stop()
+    finally:
+        outcome.read += progress.read
     acknowledge_committed(arguments)
 
 
@@ -280,18 +266,20 @@ def guarded(job: str, run: Any, argv: Sequence[str]) -> int:
         print(f"magnetar spark {job}: {error}", file=sys.stderr)
         return 1
     except Exception as error:
-        if not type(error).__module__.startswith(("pyspark.", *OUR_PACKAGES)):
+        if not type(error).__module__.startswith(PACKAGES_WITH_SENTENCES):
             raise
-        text = told(error)
-        if "JAVA_GATEWAY_EXITED" in text:
-            text = "Spark could not start Java: is Java 17 or newer installed, or JAVA_HOME wrong?"
-        print(f"magnetar spark {job}: {text}", file=sys.stderr)
+        print(f"magnetar spark {job}: {told(error)}", file=sys.stderr)
         return 1
     return code
 
 
 def told(error: Exception) -> str:
     """The line of a Spark error that says what happened: the last one of a Python traceback inside it, or the first."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
+    text = str(error)
+    if "JAVA_GATEWAY_EXITED" in text or "Java gateway process exited" in text:
+        return "Spark could not start Java: is Java 17 or newer installed, or JAVA_HOME wrong?"
+    if NO_JAR.search(text):
+        return NO_JAR_SENTENCE
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("An error occurred while")]
     ours = [line for line in lines if line.startswith(("spark.", "magnetar.", "pulsar_proto.", "ValueError"))]
-    return (ours or lines or [type(error).__name__])[0]
+    return (ours or lines or [type(error).__name__])[0].removeprefix(": ")

@@ -6,6 +6,7 @@ Each job is a module with `main(arguments)`, imported only when it is asked for:
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 JOBS = {
     "lake_ingest": "topics to Parquet, Delta or Iceberg tables, each message once",
@@ -19,14 +20,19 @@ JOBS = {
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 0 done, 1 failed or a check failed, 2 wrong usage."""
     if not argv or argv[0] in ("-h", "--help"):
-        print("usage: magnetar spark JOB [options]      (magnetar spark JOB --help lists them)\n\njobs:")
+        print("usage: magnetar spark JOB [options]      (magnetar spark JOB --help lists them)")
+        print("       magnetar spark --path JOB         (its file, for spark-submit)\n\njobs:")
         for name, summary in JOBS.items():
             print(f"  {name:14} {summary}")
         return 0 if argv else 2
-    name, *rest = argv
+    is_path = argv[0] == "--path" and len(argv) == 2
+    name, *rest = argv[1:] if is_path else argv
     if name not in JOBS:
         print(f"magnetar spark: no job '{name}'; there are {', '.join(JOBS)}", file=sys.stderr)
         return 2
+    if is_path:
+        print(Path(__file__).with_name(f"{name}.py"))
+        return 0
     try:
         job = import_module(f"{__package__}.{name}")
     except ModuleNotFoundError as error:

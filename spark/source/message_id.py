@@ -80,5 +80,6 @@ def bounds_to_json(bounds: Mapping[str, Bound]) -> dict[str, str]:
     return {name: str(bound) for name, bound in sorted(bounds.items())}
 
 
-def bounds_from_json(offset: Mapping[str, str]) -> dict[str, Bound]:
-    return {name: Bound.parse(text) for name, text in offset.items()}
+def bounds_from_json(offset: Mapping[str, object]) -> dict[str, Bound]:
+    """The reverse; also of the published connector's offsets, whose ids are lists of bytes."""
+    return {name: bound_of_value(value) for name, value in offset.items()}

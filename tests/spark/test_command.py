@@ -4,10 +4,12 @@ import os
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 
+from compat_tests.harness import Server
 from server.main import main
 
 WITHOUT_PYSPARK = (
@@ -53,12 +55,35 @@ def test_an_admin_interface_that_does_not_answer_is_one_sentence(capsys: pytest.
     assert line.startswith(f"magnetar spark audit: {url} does not answer: ")
 
 
+@pytest.mark.process
 def test_a_machine_without_java_is_told_what_is_missing(tmp_path: Path) -> None:
-    place = ["--service-url", "pulsar://127.0.0.1:1", "--topic", "t", "--path", "p", "--checkpoint", "c"]
-    environment = {"PATH": os.defpath, "JAVA_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "magnetar", "spark", "lake_ingest", *place]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    with Server(tmp_path) as server:
+        topic = f"{server.web_url}/admin/v2/persistent/public/default/t"
+        urllib.request.urlopen(urllib.request.Request(topic, method="PUT"), timeout=10).close()
+        place = ["--service-url", server.broker_url, "--topic", "t", "--path", "p", "--checkpoint", "c"]
+        environment = {"PATH": os.defpath, "JAVA_HOME": str(tmp_path)}
+        command = [sys.executable, "-m", "magnetar", "spark", "lake_ingest", *place]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         1,
         "magnetar spark lake_ingest: Spark could not start Java: is Java 17 or newer installed, or JAVA_HOME wrong?",
     )
+
+
+def test_the_file_of_a_job_is_told_for_spark_submit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spark", "--path", "window_agg"]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert path.name == "window_agg.py"
+    assert path.is_file()
+    assert main(["spark", "--path", "nothing"]) == 2
+    assert "no job 'nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("job", ["replay", "audit"])
+def test_jobs_that_read_with_their_own_protocol_code_refuse_the_connector(
+    job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["spark", job, "--source", "connector"])
+    assert ended.value.code == 2
+    assert f"--source connector: {job} speaks to the service itself and needs no connector" in capsys.readouterr().err

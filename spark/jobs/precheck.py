@@ -1,0 +1,70 @@
+"""Is there a service, and does it let us in? Asked before Java starts, which takes many seconds."""
+
+import sys
+import time
+from collections.abc import Mapping
+
+from pulsar_proto.errors import PulsarError, TopicNotFound
+from spark.source.admin import Admin, AdminError
+from spark.source.client import Client
+from spark.source.connection import Disconnected
+from spark.source.options import Options, Place, place_of, read_options
+from spark.source.planner import Planner
+
+PATIENCE_SECONDS = 10.0
+"""A service that restarts is waited for: a job and its service are often started together."""
+RETRY_SECONDS = 0.5
+AUTH_FAILED = (401,)
+
+
+def check_place(given: Mapping[str, str], *, tell: bool = False) -> None:
+    """Connects to service and admin interface. Raises Disconnected, AdminError, PulsarError (a refused login) or
+    ValueError, each with a sentence. `tell`: says on stderr that it waits."""
+    place = place_of(Options(given))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    told = not tell
+    while True:
+        try:
+            return _ask(place)
+        except Disconnected as error:
+            sentence = str(error)
+        except AdminError as error:
+            if error.status:
+                raise
+            sentence = str(error)
+        if time.monotonic() + RETRY_SECONDS > deadline:
+            raise Disconnected(f"{sentence} (tried for {PATIENCE_SECONDS:g} s)")
+        if not told:
+            print(f"{sentence}; trying for {PATIENCE_SECONDS:g} s", file=sys.stderr, flush=True)
+            told = True
+        time.sleep(RETRY_SECONDS)
+
+
+def _ask(place: Place) -> None:
+    client = Client(place.service_url, place.login)
+    try:
+        client.service()
+    except PulsarError as error:
+        raise type(error)(f"{place.service_url}: {error}") from error
+    finally:
+        client.close()
+    if place.admin_url:
+        try:
+            Admin(place.admin_url, place.login).call("GET", "clusters")
+        except AdminError as error:
+            if error.status in (0, *AUTH_FAILED):
+                raise
+
+
+def check_topics(given: Mapping[str, str]) -> None:
+    """The topics exist and may be read. Raises PulsarError (TopicNotFound, AuthorizationError) or BadOption."""
+    planner = Planner(read_options(given, streaming=True))
+    try:
+        planner.partitions()
+    except TopicNotFound:
+        raise
+    except PulsarError as error:
+        asked = given.get("topic") or given.get("topics") or given.get("topicsPattern")
+        raise type(error)(f"{asked}: {error}") from error
+    finally:
+        planner.close()

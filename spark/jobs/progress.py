@@ -1,0 +1,86 @@
+"""What a job says on stderr while it runs: lines for people, one that changes on a terminal, JSON for programs."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LOOK_SECONDS = 1
+ERASE_LINE = "\r\x1b[K"
+
+
+class Teller:
+    """`how`: text, json or none."""
+
+    def __init__(self, how: str, job: str) -> None:
+        self._how = how
+        self._job = job
+        self._is_terminal = how == "text" and sys.stderr.isatty()
+        self._began = time.monotonic()
+
+    def state(self, state: str, sentence: str = "", **more: Any) -> None:
+        """Where the job is: `starting`, `running`, `idle`, `ended`."""
+        if self._how == "json":
+            self._print(json.dumps({"job": self._job, "state": state, **more}))
+        elif self._how == "text" and sentence:
+            self._print(f"{self._job}: {sentence}")
+
+    def batch(self, number: int, rows: int, seconds: float, total: int) -> None:
+        """A batch that is done. `total`: rows of all batches of this run."""
+        if self._how == "json":
+            self._print(json.dumps({"job": self._job, "batch": number, "rows": rows, "seconds": seconds}))
+        elif self._how == "text":
+            rate = f" ({rows / seconds:,.0f} a second)" if seconds else ""
+            self._print(f"batch {number}: {rows:,} messages in {seconds:.1f} s{rate}, {total:,} in all")
+
+    def passing(self, sentence: str) -> None:
+        """What is only true for now: on a terminal, in a line that the next one replaces."""
+        if self._is_terminal:
+            seconds = time.monotonic() - self._began
+            print(f"{ERASE_LINE}{sentence}, {seconds:.0f} s since the start", end="", file=sys.stderr, flush=True)
+
+    def _print(self, line: str) -> None:
+        print(f"{ERASE_LINE if self._is_terminal else ''}{line}", file=sys.stderr, flush=True)
+
+
+class Progress:
+    """Tells what a query does, and counts what it read (`read`)."""
+
+    def __init__(self, teller: Teller) -> None:
+        self.read = 0
+        self._teller = teller
+        self._told: set[int] = set()
+        self._is_idle = False
+
+    def watch(self, query: "StreamingQuery") -> None:
+        """Until the query ends. Raises its error."""
+        while query.isActive:
+            query.awaitTermination(LOOK_SECONDS)
+            self._tell(query)
+        self._tell(query)
+        self._teller.state("ended", batches=len(self._told), rows=self.read)
+        error = query.exception()
+        if error is not None:
+            raise error
+
+    def _tell(self, query: "StreamingQuery") -> None:
+        steps: list[Mapping[str, Any]] = list(query.recentProgress)
+        for step in steps:
+            rows = int(step["numInputRows"])
+            if rows and step["batchId"] not in self._told:
+                self._told.add(step["batchId"])
+                self.read += rows
+                self._is_idle = False
+                seconds = step["durationMs"].get("triggerExecution", 0) / 1000
+                self._teller.batch(step["batchId"], rows, seconds, self.read)
+        if query.isActive and query.status["isTriggerActive"] and query.status["isDataAvailable"]:
+            self._teller.passing(f"{self.read:,} messages so far, a batch is under way")
+        elif steps and not steps[-1]["numInputRows"]:
+            if not self._is_idle:
+                self._is_idle = True
+                self._teller.state("idle", rows=self.read)
+            self._teller.passing(f"{self.read:,} messages, waiting for more")

@@ -1,0 +1,116 @@
+"""What a job says before it starts Java: wrong options, a service that does not answer or does not let it in."""
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.security_site import Site, running_site
+from spark.jobs import common, precheck
+from spark.jobs.connector import check_versions, connector_options
+from spark.jobs.lake_ingest import main
+from spark.source.options import BadOption
+
+TOPIC = "persistent://public/default/t"
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting Spark is the failure of each of these tests."""
+    monkeypatch.setattr(common, "SparkSession", None)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with running_site(tmp_path_factory.mktemp("precheck")) as made:
+        yield made
+
+
+def sentence(capsys: pytest.CaptureFixture[str], service: str, *more: str, topic: str = "t") -> str:
+    """The last line that the job says; it fails with exit code 1."""
+    place = ["--service-url", service, "--topic", topic, "--path", "p", "--checkpoint", "c"]
+    assert main([*place, *more]) == 1
+    return capsys.readouterr().err.splitlines()[-1].removeprefix("magnetar spark lake_ingest: ")
+
+
+def test_a_service_url_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    said = sentence(capsys, "localhost:6650")
+    assert said == "service.url 'localhost:6650': expected pulsar://host:port or pulsar+ssl://host:port"
+
+
+def test_a_service_that_does_not_answer_is_waited_for_and_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precheck, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(precheck, "RETRY_SECONDS", 0.1)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"pulsar://127.0.0.1:{free.getsockname()[1]}"
+        said = sentence(capsys, url)
+    assert re.fullmatch(rf"cannot connect to {url}: .*refused \(tried for 1 s\)", said)
+
+
+@pytest.mark.process
+def test_a_missing_or_wrong_token_and_a_topic_that_may_not_be_read(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, admin = site.server.broker_url, ["--admin-url", site.server.web_url]
+    refused = ": Client is not authorized to Get Partition Metadata"
+    assert sentence(capsys, url, *admin) == f"t{refused}"
+    assert sentence(capsys, url, *admin, "--auth-params", "token:nonsense") == f"{url}: Failed to authenticate"
+    mallory = ["--auth-params", f"token:{site.token('mallory')}"]
+    assert sentence(capsys, url, *admin, *mallory, topic=site.topic("o")) == f"{site.topic('o')}{refused}"
+
+
+@pytest.mark.process
+def test_a_topic_that_is_not_there_and_a_wrong_admin_url(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    root = ["--auth-params", f"token:{site.token('admin')}"]
+    said = sentence(capsys, site.server.broker_url, *root, topic=site.topic("nowhere"))
+    assert said == f"topic {site.topic('nowhere')} does not exist"
+    said = sentence(capsys, site.server.broker_url, *root, "--admin-url", "127.0.0.1:8080")
+    assert said == "admin.url '127.0.0.1:8080': expected http://host:port or https://host:port"
+
+
+@pytest.mark.parametrize(
+    ("source", "pyspark", "needs", "complaint"),
+    [
+        ("python", "4.1.1", "", ""),
+        ("python", "4.3.0", "--format delta", ""),
+        ("python", "4.0.1", "", "the data source in Python needs 4.1"),
+        ("connector", "3.4.4", "", ""),
+        ("connector", "4.0.1", "--format delta", ""),
+        ("connector", "3.5.9", "--format delta", "--format delta needs pyspark 4.0 or newer, this is 3.5.9"),
+    ],
+)
+def test_a_pyspark_that_is_too_old_is_told_so(source: str, pyspark: str, needs: str, complaint: str) -> None:
+    if not complaint:
+        check_versions(source, pyspark, needs)
+        return
+    with pytest.raises(BadOption, match=complaint):
+        check_versions(source, pyspark, needs)
+
+
+def test_the_connector_gets_full_names_and_ids_as_signed_bytes() -> None:
+    given = {"admin.url": "http://a", "topic": "t", "startingOffsets": json.dumps({"t": "200:3", TOPIC + "2": [8, 1]})}
+    made = connector_options(given)
+    assert made["topic"] == TOPIC
+    offsets = json.loads(made["startingOffsets"])
+    assert offsets[TOPIC][:5] == [8, -56, 1, 16, 3]
+    assert offsets[TOPIC + "2"] == [8, 1]
+    assert (
+        connector_options({"admin.url": "http://a", "topics": "a, b"})["topics"] == TOPIC[:-1] + "a," + TOPIC[:-1] + "b"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"topic": "t"}, "--source connector needs --admin-url"),
+        ({"topic": "t", "admin.url": "http://a", "maxOffsetsPerTrigger": "5"}, "--max-messages"),
+    ],
+)
+def test_what_the_connector_has_not_is_said(given: dict[str, str], complaint: str) -> None:
+    with pytest.raises(BadOption, match=complaint):
+        connector_options(given)
