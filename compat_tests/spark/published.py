@@ -18,11 +18,13 @@ from compat_tests.maven_jars import unavailable
 from compat_tests.python_env import python_with
 
 PYSPARK = "3.4.4"
-JOBS_NEED = ("cramjam", "fastavro", "google-crc32c", "numpy", "orjson", "protobuf", "pyarrow")
+JOBS_NEED = ("cramjam", "fastavro", "google-crc32c", "numpy", "orjson", "pandas<3", "protobuf", "pyarrow")
 """What `spark.jobs` imports besides pyspark."""
 CONNECTOR = ("io.streamnative.connectors", "pulsar-spark-connector_2.12", "3.1.1.4")
 NEWER_JARS_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_JARS"
 NEWER_PYSPARK_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_PYSPARK"
+ROOT = Path(__file__).resolve().parents[2]
+"""Where the jobs are imported from, by the workers too."""
 DRIVER = Path(__file__).with_name("driver.py")
 
 
@@ -60,7 +62,7 @@ class Driver:
             stderr=self._log,
             text=True,
             cwd=folder,
-            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             start_new_session=True,
         )
         if self._answer() != "ready":

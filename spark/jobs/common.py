@@ -7,6 +7,7 @@ A job may read through this project's data source (`--source python`) or through
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.jobs.connector import NO_JAR, NO_JAR_SENTENCE, check_versions, connector_options
+from spark.jobs.older import complete
 from spark.jobs.precheck import check_place, check_topics
 from spark.jobs.progress import Progress, Teller
 from spark.source.checkpoint import Checkpoint, acknowledge
@@ -31,6 +33,9 @@ PACKAGES_WITH_SENTENCES = ("pyspark.", "py4j.", "pulsar_proto.", f"{__package__.
 """Whose errors are told by one line; others are faults of the program and keep their traceback."""
 SPEAK_THEMSELVES = ("replay", "audit")
 """Jobs that ask brokers and the admin interface for what no connector gives: `--source connector` is refused."""
+OURS = ("spark.", "magnetar.", "pulsar_proto.", "ValueError")
+RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Loss|Option|Value|NotFound): ")
+"""The last line of a Python traceback."""
 AUTH_OPTIONS = {
     "auth_params": "pulsar.client.authParams",
     "tls_trust_certs": "pulsar.client.tlsTrustCertsFilePath",
@@ -141,6 +146,7 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
     teller.state("starting", "starting Spark, which takes some seconds …")
     made = builder.getOrCreate()
     teller.state("running", f"Spark {made.version} runs")
+    complete()
     if source == "python":
         from spark.source import PulsarDataSource
 
@@ -274,12 +280,14 @@ def guarded(job: str, run: Any, argv: Sequence[str]) -> int:
 
 
 def told(error: Exception) -> str:
-    """The line of a Spark error that says what happened: the last one of a Python traceback inside it, or the first."""
+    """The line of a Spark error that says what happened: of a Python traceback inside it the one with the error, of
+    ours if there are several; else the first."""
     text = str(error)
     if "JAVA_GATEWAY_EXITED" in text or "Java gateway process exited" in text:
         return "Spark could not start Java: is Java 17 or newer installed, or JAVA_HOME wrong?"
     if NO_JAR.search(text):
         return NO_JAR_SENTENCE
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("An error occurred while")]
-    ours = [line for line in lines if line.startswith(("spark.", "magnetar.", "pulsar_proto.", "ValueError"))]
-    return (ours or lines or [type(error).__name__])[0].removeprefix(": ")
+    inner = [line for line in lines if RAISED.match(line)] if "Traceback (most recent" in text else []
+    ours = [line for line in inner or lines if line.startswith(OURS)]
+    return (ours or inner or lines or [type(error).__name__])[0].removeprefix(": ")

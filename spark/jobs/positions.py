@@ -1,10 +1,15 @@
 """The order of messages inside a partition, as a column that sorts: for Spark a message id is opaque bytes."""
 
+from inspect import signature
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
 from pulsar_proto.ids import signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+PLAIN: dict[str, bool] = {"useArrow": False} if "useArrow" in signature(F.udf).parameters else {}
+"""pyspark 3.4 has no such parameter, and no other way."""
 
 
 def sortable(message_id: bytes) -> str:
@@ -15,4 +20,4 @@ def sortable(message_id: bytes) -> str:
 
 def position(column: str) -> Column:
     """Of a column with MessageIdData's bytes."""
-    return F.udf(sortable, "string", useArrow=False)(F.col(column))
+    return F.udf(sortable, "string", **PLAIN)(F.col(column))

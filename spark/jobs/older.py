@@ -1,0 +1,23 @@
+"""What pyspark 3.4 has in SQL only, as functions: jobs that read through the published connector run there too."""
+
+from collections.abc import Callable
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+
+IN_SQL = ("count_if", "nullif", "timestamp_micros", "timestamp_millis", "unix_micros", "unix_millis")
+"""pyspark 3.5 has all of them."""
+
+
+def complete() -> None:
+    """Adds to `pyspark.sql.functions` what is not there; nothing from pyspark 3.5 on."""
+    for name in IN_SQL:
+        if not hasattr(F, name):
+            setattr(F, name, _called(name))
+
+
+def _called(name: str) -> Callable[..., Column]:
+    def call(*columns: Column | str) -> Column:
+        return F.call_udf(name, *columns)
+
+    return call
