@@ -1,12 +1,14 @@
 """Topics to a table, each message once: Parquet folders, Delta through deltalake, Iceberg through pyiceberg.
 
-A micro-batch is written under its number and the checkpoint's id, so that a batch which is repeated after a kill
-replaces or skips what it wrote before. Messages that do not fit their topic's schema are parked beside the table.
+A micro-batch is written under its number and the checkpoint's id, so that a batch which is repeated after a kill is
+known to be there. Messages that do not fit their topic's schema are parked beside the table.
 """
 
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
@@ -20,16 +22,23 @@ from spark.jobs.common import (
     finish,
     guarded,
     parser,
+    place_options,
     run_query,
     session,
     stream,
 )
-from spark.jobs.tables import Table, open_table
+from spark.jobs.ids import began_before, lacking, look_at
+from spark.jobs.tables import Table, check_columns, open_table
 from spark.source.checkpoint import Checkpoint
+from spark.source.client import Client
 from spark.source.columns import MESSAGE_ID, METADATA_TYPES, TOPIC
+from spark.source.options import EARLIEST, LATEST, Options, place_of
 
 CORRUPT = "__corrupt"
 PERIODS = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}
+PERIOD_COLUMN = "message_{}"
+COMPACT_BATCHES = 100
+"""How often an endless run compacts; others do at their end."""
 EXAMPLES = """\
   magnetar spark lake_ingest --service-url pulsar://127.0.0.1:6650 --topic orders --path ./orders --checkpoint ./ck
   magnetar spark lake_ingest … --format delta --partition-by day --trigger '30 seconds' --subscription lake
@@ -40,34 +49,65 @@ def main(argv: Sequence[str]) -> int:
     return guarded("lake_ingest", run, argv)
 
 
-def run(argv: Sequence[str]) -> int:
+def options() -> ArgumentParser:
     made = parser("lake_ingest", "Writes topics to a table, each message once.", EXAMPLES)
     add_source(made)
     add_stream(made)
-    made.add_argument("--format", choices=["parquet", "delta", "iceberg"], default="parquet")
+    made.add_argument("--format", choices=["parquet", "delta", "iceberg"], default="parquet", help="default: parquet")
     made.add_argument("--path", required=True, metavar="DIR", help="the table; for iceberg a warehouse folder")
     made.add_argument("--table", default="pulsar.messages", metavar="NS.NAME", help="iceberg: the table's name")
     made.add_argument(
-        "--partition-by", choices=["none", *PERIODS], default="none", help="by event time, else publish time"
+        "--partition-by",
+        choices=["none", *PERIODS],
+        default="none",
+        help="by event time, else publish time, in UTC: column message_day or message_hour",
     )
     made.add_argument("--columns", default="", metavar="C,C", help="value columns to keep; default all")
     made.add_argument(
         "--drop-metadata", action="store_true", help="leave out the __… columns; then ids are not checked"
     )
-    made.add_argument("--schema", choices=["evolve", "fixed"], default="fixed", help="whether new columns are taken in")
+    made.add_argument(
+        "--schema", choices=["evolve", "fixed"], default="fixed", help="new columns: taken in, or an error (default)"
+    )
     made.add_argument("--parked", default="", metavar="DIR", help="messages that do not fit; default PATH_parked")
+    made.add_argument(
+        "--compact-files", action="store_true", help=f"merge small files at the end, or every {COMPACT_BATCHES} batches"
+    )
+    made.add_argument(
+        "--check",
+        choices=["run", "table", "none"],
+        default="run",
+        help="whose ids are looked at in the end: what this run added (default), or all of the table",
+    )
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    made = options()
     arguments = made.parse_args(argv)
+    if arguments.compact_files and arguments.format == "iceberg":
+        made.error("--compact-files: pyiceberg cannot rewrite files; leave it to the engine that reads the table")
     began = time.monotonic()
     outcome = Outcome("lake_ingest")
+    checkpoint = Checkpoint(arguments.checkpoint)
+    by = "" if arguments.partition_by == "none" else PERIOD_COLUMN.format(arguments.partition_by)
     spark = session(arguments, "lake_ingest")
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
     frame = stream(spark, arguments, **more)
-    table = open_table(spark, arguments.format, arguments.path, arguments.table, evolve=arguments.schema == "evolve")
+    staging = checkpoint.folder / "staged"
+    table = open_table(spark, arguments.format, arguments.path, arguments.table, by=by, staging=staging)
     shape = partial(shaped, columns=arguments.columns, metadata=not arguments.drop_metadata, by=arguments.partition_by)
-    parked = arguments.parked or f"{arguments.path.rstrip('/')}_parked"
-    run_query(frame, Ingest(table, shape, parked, arguments.checkpoint, outcome).batch, arguments, ends, outcome)
-    check(spark, table, outcome, ids=not arguments.drop_metadata)
+    check_columns(table.schema(spark), shape(frame).schema, evolve=arguments.schema == "evolve")
+    ingest = Ingest(spark, table, shape, arguments, checkpoint, outcome)
+    run_query(frame, ingest.batch, arguments, ends, outcome)
+    if ends and outcome.read != outcome.written + outcome.skipped + outcome.parked:
+        outcome.problems.append(f"read {outcome.read}, but wrote {outcome.written} and parked {outcome.parked}")
+    if arguments.check != "none" and not arguments.drop_metadata:
+        ingest.check_ids()
+    if arguments.compact_files:
+        ingest.compact()
+    ingest.count()
     return finish(outcome, began, arguments.progress)
 
 
@@ -84,68 +124,99 @@ def shaped(batch: DataFrame, *, columns: str, metadata: bool, by: str) -> DataFr
     selected: list[Column] = [F.col(f"`{name}`") for name in kept]
     if by != "none":
         time_of = F.coalesce("__eventTime", "__publishTime")
-        selected.append(F.date_format(time_of, PERIODS[by]).alias(by))
+        selected.append(F.date_format(time_of, PERIODS[by]).alias(PERIOD_COLUMN.format(by)))
     return batch.select(*selected)
 
 
 class Ingest:
-    """Writes micro-batches, each at most once."""
+    """Writes micro-batches, each at most once, and looks at what came of it."""
 
     def __init__(
         self,
+        spark: SparkSession,
         table: Table,
         shape: Callable[[DataFrame], DataFrame],
-        parked: str,
-        checkpoint: str,
+        arguments: Namespace,
+        checkpoint: Checkpoint,
         outcome: Outcome,
     ) -> None:
+        self._spark = spark
         self._table = table
         self._shape = shape
-        self._parked = parked
-        self._checkpoint = Checkpoint(checkpoint)
+        self._arguments = arguments
+        self._checkpoint = checkpoint
         self._outcome = outcome
+        self._parked_to = arguments.parked or f"{arguments.path.rstrip('/')}_parked"
+        self._parked: list[str] = []
+        self._files_before = set(table.files()) if arguments.check == "run" else set()
+        self._committed_before = checkpoint.committed() if arguments.check == "run" else {}
 
     def batch(self, whole: DataFrame, number: int) -> None:
         if CORRUPT not in whole.columns:
             self._write(self._shape(whole), number)
-            return
-        whole.persist()
-        try:
-            self._park(whole.where(F.col(CORRUPT).isNotNull()), number)
-            self._write(self._shape(whole.where(F.col(CORRUPT).isNull())), number)
-        finally:
-            whole.unpersist()
+        else:
+            whole.persist()
+            try:
+                self._park(whole.where(F.col(CORRUPT).isNotNull()), number)
+                self._write(self._shape(whole.where(F.col(CORRUPT).isNull())), number)
+            finally:
+                whole.unpersist()
+        if self._arguments.compact_files and number % COMPACT_BATCHES == COMPACT_BATCHES - 1:
+            self.compact()
 
     def _park(self, bad: DataFrame, number: int) -> None:
         parked = bad.count()
         if parked:
             kept = [CORRUPT, *(name for name in METADATA_TYPES if name in bad.columns)]
-            bad.select(*kept).write.mode("overwrite").parquet(f"{self._parked}/batch={number:08d}")
+            folder = f"{self._parked_to}/ingest_batch={number:08d}"
+            bad.select(*kept).write.mode("overwrite").parquet(folder)
+            self._parked.append(folder)
+            self._outcome.details["parked in"] = self._parked_to
         self._outcome.parked += parked
 
     def _write(self, rows: DataFrame, number: int) -> None:
         written = self._table.write(rows, self._checkpoint.query_id(), number)
         if written is None:
+            self._outcome.skipped += rows.count()
             self._outcome.details["batches written before"] = self._outcome.details.get("batches written before", 0) + 1
         else:
             self._outcome.written += written
 
+    def compact(self) -> None:
+        """The files that were there are merged with new ones: those can no longer be told apart."""
+        gone = self._table.compact(self._spark)
+        self._outcome.details["files merged away"] = self._outcome.details.get("files merged away", 0) + gone
+        self._files_before, self._committed_before = set(), {}
 
-def check(spark: SparkSession, table: Table, outcome: Outcome, *, ids: bool) -> None:
-    """No message twice in the table, and what this run read is in it or parked."""
-    frame = table.frame(spark, [TOPIC, MESSAGE_ID] if ids else [])
-    if frame is None:
-        if outcome.read > outcome.parked:
-            outcome.problems.append("the table does not exist")
-        return
-    if ids:
-        counted = frame.select(F.count("*"), F.countDistinct(TOPIC, MESSAGE_ID)).first()
-        assert counted is not None
-        outcome.details["rows in the table"] = counted[0]
-        if counted[0] != counted[1]:
-            outcome.problems.append(f"{counted[0] - counted[1]} messages are in the table twice")
-    elif outcome.details.get("batches written before") is None and outcome.read != outcome.written + outcome.parked:
-        outcome.problems.append(f"read {outcome.read}, but wrote {outcome.written} and parked {outcome.parked}")
+    def count(self) -> None:
+        files = self._table.files()
+        self._outcome.details["files in the table"] = len(files)
+        self._outcome.details["rows in the table"] = self._spark.read.parquet(*files).count() if files else 0
+
+    def check_ids(self) -> None:
+        """No message is there twice, none is missing between two others."""
+        problems = self._outcome.problems
+        new = sorted(set(self._table.files()) - self._files_before)
+        everything = not self._files_before
+        parked = [str(Path(self._parked_to) / "*")] if everything and Path(self._parked_to).exists() else self._parked
+        if not new:
+            return
+        rows = self._spark.read.parquet(*new).select(TOPIC, MESSAGE_ID)
+        if parked:
+            rows = rows.unionByName(self._spark.read.parquet(*parked).select(TOPIC, MESSAGE_ID))
+        ids = look_at(rows, cut=self._arguments.starting not in (EARLIEST, LATEST) or not everything)
+        self._outcome.details["ids looked at"] = ids.rows
+        if ids.twice:
+            problems.append(f"{ids.twice} messages are in the table twice")
+        problems += began_before(ids.begins, self._committed_before)
+        if ids.holes:
+            place = place_of(Options(place_options(self._arguments)))
+            client = Client(place.service_url, place.login)
+            try:
+                missing = lacking(client, ids.holes)
+            finally:
+                client.close()
+            problems += [f"the topic has messages in {hole} that the table lacks" for hole in missing]
 
 
 if __name__ == "__main__":

@@ -1,21 +1,35 @@
 """`magnetar spark lake_ingest` as a user runs it: killed, restarted, checked against the official client."""
 
 import json
+import shutil
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
+import deltalake
 import pulsar
+import pyarrow as pa
+import pyarrow.dataset as pds
 import pytest
+from pulsar.schema import BytesSchema, Integer, JsonSchema, Record, String
+from pyiceberg.catalog.sql import SqlCatalog
 
 from spark.jobs.lake_ingest import main
+from spark.jobs.tables.parquet import INTENT_FILE, MERGED, REPLACED, ParquetTable
 from tests.spark.killing import JobProcess
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
+PREFIX = "persistent://public/default"
+ROUND_ROBIN = pulsar.PartitionsRoutingMode.RoundRobinDistribution
+Capture = pytest.CaptureFixture[str]
 
-def produce(scene: Scene, topic: str, count: int, first: int = 0) -> None:
-    producer = scene.client.create_producer(topic, batching_enabled=False)
+
+def produce(scene: Scene, topic: str, count: int, first: int = 0, **more: Any) -> None:
+    producer = scene.client.create_producer(topic, **more)
     for number in range(first, first + count):
         producer.send_async(b"%d" % number, None)
     producer.flush()
@@ -28,110 +42,216 @@ def arguments(scene: Scene, topic: str, folder: Path, *more: str) -> list[str]:
     return [*place, *places, "--progress", "json", *more]
 
 
-def outcome(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+def run(scene: Scene, topic: str, folder: Path, capsys: Capture, *more: str, code: int = 0) -> dict[str, Any]:
+    """The outcome; for other exit codes than 0 without an outcome, what was said on stderr."""
+    assert main(arguments(scene, topic, folder, *more)) == code
+    said = capsys.readouterr()
+    if not said.out.strip():
+        return {"error": said.err.strip().splitlines()[-1]}
+    found: dict[str, Any] = json.loads(said.out.strip().splitlines()[-1])
     return found
 
 
-def ids_of(scene: Scene, topic: str) -> set[tuple[int, int, int]]:
-    messages = [message.message_id() for message in scene.contents(topic)]
-    return {(each.ledger_id(), each.entry_id(), each.batch_index()) for each in messages}
+def admin(scene: Scene, method: str, path: str, body: object = None) -> None:
+    data = None if body is None else json.dumps(body).encode()
+    request = Request(f"{scene.server.web_url}/admin/v2/{path}", data, {"Content-Type": "application/json"})
+    request.method = method
+    urlopen(request).close()
 
 
-def ids_in(rows: list[Any]) -> list[tuple[int, int, int]]:
-    found = [pulsar.MessageId.deserialize(bytes(row["__messageId"])) for row in rows]
-    return [(each.ledger_id(), each.entry_id(), each.batch_index()) for each in found]
+Ids = tuple[int, int, int, int]
+
+
+def id_of(message_id: pulsar.MessageId) -> Ids:
+    return message_id.partition(), message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()
+
+
+def crcs_in_topic(scene: Scene, topic: str) -> dict[Ids, int]:
+    return {id_of(each.message_id()): zlib.crc32(each.data()) for each in scene.contents(topic)}
+
+
+def table_of(kind: str, folder: Path) -> pa.Table:
+    """As the tools of a table's users read it."""
+    if kind == "delta":
+        return deltalake.DeltaTable(str(folder / "table")).to_pyarrow_table()
+    if kind == "iceberg":
+        place = folder / "table"
+        catalog = SqlCatalog("magnetar", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
+        return catalog.load_table("pulsar.messages").scan().to_arrow()
+    return pds.dataset(str(folder / "table"), format="parquet", partitioning="hive").to_table()
+
+
+def ids_in(table: pa.Table) -> list[Ids]:
+    return [id_of(pulsar.MessageId.deserialize(each)) for each in table["__messageId"].to_pylist()]
+
+
+class First(Record):  # type: ignore[misc]
+    level = Integer()
+
+
+class Second(Record):  # type: ignore[misc]
+    level = Integer()
+    unit = String(required_default=True)
+
+
+def write_records(scene: Scene, topic: str, kind: type[Record], **fields: Any) -> None:
+    producer = scene.client.create_producer(topic, schema=JsonSchema(kind), batching_enabled=True)
+    for number in range(30):
+        producer.send_async(kind(level=number, **fields), None)
+    producer.flush()
+    producer.close()
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
-def test_a_second_run_adds_only_what_is_new(
-    scene: Scene, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+def test_each_message_once_over_runs_repeated_batches_and_a_schema_that_grows(
+    scene: Scene, tmp_path: Path, kind: str, capsys: Capture
 ) -> None:
-    topic = f"persistent://public/default/lake-{kind}"
+    topic = f"{PREFIX}/lake-{kind}"
     options = ["--format", kind, "--subscription", "lake", "--partition-by", "day"]
-    produce(scene, topic, 100)
-    assert main(arguments(scene, topic, tmp_path, *options)) == 0
-    assert outcome(capsys)["written"] == 100
-    produce(scene, topic, 50, first=100)
-    assert main(arguments(scene, topic, tmp_path, *options)) == 0
-    said = outcome(capsys)
-    assert (said["read"], said["written"], said["details"]["rows in the table"]) == (50, 50, 150)
-    assert main(arguments(scene, topic, tmp_path, *options)) == 0
-    assert outcome(capsys)["read"] == 0
+    write_records(scene, topic, First)
+    assert run(scene, topic, tmp_path, capsys, *options)["written"] == 30
+    for path in (tmp_path / "checkpoint" / "commits").iterdir():
+        path.unlink()  # as if the driver was killed between the table's commit and its own
+    said = run(scene, topic, tmp_path, capsys, *options)
+    assert (said["read"], said["written"], said["skipped"], said["details"]["rows in the table"]) == (30, 0, 30, 30)
+    write_records(scene, topic, Second, unit="m")
+    refused = run(scene, topic, tmp_path, capsys, *options, code=1)["error"]
+    assert "the table has no column unit, the topic has" in refused
+    more = [] if kind == "iceberg" else ["--compact-files"]
+    said = run(scene, topic, tmp_path, capsys, *options, "--schema", "evolve", "--check", "table", *more)
+    assert (said["read"], said["written"], said["details"]["rows in the table"]) == (30, 30, 60)
+    assert said["details"]["files in the table"] == (2 if kind == "iceberg" else 1)
+    table = table_of(kind, tmp_path)
+    assert sorted(ids_in(table)) == sorted(crcs_in_topic(scene, topic))
+    assert sorted(table["unit"].to_pylist(), key=str) == [None] * 30 + ["m"] * 30
+    days = {str(time.date()) for time in table["__publishTime"].to_pylist()}
+    assert {str(day) for day in table["message_day"].to_pylist()} == days
+    said = run(scene, topic, tmp_path, capsys, *options, "--schema", "evolve")
+    assert (said["read"], said["details"]["rows in the table"]) == (0, 60)
+    refused = run(scene, topic, tmp_path, capsys, "--format", kind, "--partition-by", "hour", code=1)["error"]
+    assert "is partitioned by message_day, --partition-by asks for message_hour" in refused
 
 
-def test_a_batch_repeated_after_its_table_was_written_is_not_added_again(
-    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for kind in ("parquet", "delta", "iceberg"):
-        topic, folder = f"persistent://public/default/again-{kind}", tmp_path / kind
-        produce(scene, topic, 30)
-        assert main(arguments(scene, topic, folder, "--format", kind)) == 0
-        for path in (folder / "checkpoint" / "commits").iterdir():
-            path.unlink()  # as if the driver was killed between the table's commit and its own
-        assert main(arguments(scene, topic, folder, "--format", kind)) == 0
-        said = outcome(capsys)
-        assert said["details"]["rows in the table"] == 30
-        assert said["problems"] == []
-
-
-class Reading(pulsar.schema.Record):  # type: ignore[misc]
-    level = pulsar.schema.Integer()
-
-
-def test_a_poison_record_is_parked_and_the_rest_goes_on(
-    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    topic = "persistent://public/default/poison"
-    producer = scene.client.create_producer(topic, schema=pulsar.schema.JsonSchema(Reading))
+def test_a_poison_record_is_parked_and_the_rest_goes_on(scene: Scene, tmp_path: Path, capsys: Capture) -> None:
+    topic = f"{PREFIX}/poison"
+    producer = scene.client.create_producer(topic, schema=JsonSchema(First))
+    raw = scene.client.create_producer(topic, schema=BytesSchema())
     for number in range(10):
-        producer.send(Reading(level=number))
-    raw = scene.client.create_producer(topic, schema=pulsar.schema.BytesSchema())
-    raw.send(b"{not json")
-    assert main(arguments(scene, topic, tmp_path)) == 0
-    said = outcome(capsys)
-    assert (said["read"], said["written"], said["parked"]) == (11, 10, 1)
+        producer.send(First(level=number))
+        if number == 4:
+            raw.send(b"{not json")
+    said = run(scene, topic, tmp_path, capsys)
+    assert (said["read"], said["written"], said["parked"], said["details"]["ids looked at"]) == (11, 10, 1, 11)
     (parked,) = scene.session.read.parquet(f"{tmp_path}/table_parked").collect()
     assert bytes(parked["__corrupt"]) == b"{not json"
-    levels = scene.session.read.parquet(f"{tmp_path}/table").select("level").collect()
-    assert sorted(row.level for row in levels) == list(range(10))
+    assert sorted(table_of("parquet", tmp_path)["level"].to_pylist()) == list(range(10))
 
 
-def test_an_empty_topic_gives_no_table_and_no_error(
-    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    topic = "persistent://public/default/lake-empty"
+def test_an_empty_topic_gives_no_table_and_no_error(scene: Scene, tmp_path: Path, capsys: Capture) -> None:
+    topic = f"{PREFIX}/lake-empty"
     scene.client.create_producer(topic).close()
-    assert main(arguments(scene, topic, tmp_path)) == 0
-    assert outcome(capsys)["read"] == 0
+    said = run(scene, topic, tmp_path, capsys)
+    assert (said["read"], said["details"]["rows in the table"], said["problems"]) == (0, 0, [])
 
 
-def test_a_folder_of_another_checkpoint_is_refused(
-    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_end_check_finds_what_is_missing_and_what_is_there_twice(
+    scene: Scene, tmp_path: Path, capsys: Capture
 ) -> None:
-    topic = "persistent://public/default/owner"
-    produce(scene, topic, 5)
-    assert main(arguments(scene, topic, tmp_path)) == 0
+    topic = f"{PREFIX}/lake-check"
+    produce(scene, topic, 10, batching_enabled=False)
+    large = scene.client.create_producer(topic, batching_enabled=False, chunking_enabled=True)
+    large.send(bytes(6 * 1024 * 1024))  # its id is that of its second chunk: a hole in the entries
+    for number in (10, 20):
+        produce(scene, topic, 10, number, batching_enabled=False)
+        assert run(scene, topic, tmp_path, capsys)["problems"] == []
+    produce(scene, topic, 10, 30, batching_enabled=True)
+    assert run(scene, topic, tmp_path, capsys, "--check", "table")["problems"] == []
+    _, second, _ = sorted((tmp_path / "table").glob("ingest_batch=*"))
+    copy = second / "copy.parquet"
+    shutil.copy(next(second.glob("*.parquet")), copy)
+    assert run(scene, topic, tmp_path, capsys, "--check", "table", code=1)["problems"] == [
+        "10 messages are in the table twice"
+    ]
+    copy.unlink()
+    shutil.move(second, tmp_path / "away")
+    (problem,) = run(scene, topic, tmp_path, capsys, "--check", "table", code=1)["problems"]
+    assert problem.endswith(":22…31 that the table lacks")
     other = [*arguments(scene, topic, tmp_path), "--checkpoint", str(tmp_path / "other")]
     assert main(other) == 1
     assert "was written with another checkpoint" in capsys.readouterr().err
 
 
-def test_killed_driver_and_killed_server_change_nothing(scene: Scene, tmp_path: Path) -> None:
-    topic = "persistent://public/default/lake-killed"
-    produce(scene, topic, 300)
+def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
+    scene: Scene, tmp_path: Path, capsys: Capture
+) -> None:
+    topic = f"{PREFIX}/lake-trimmed"
+    path = topic.replace("://", "/")
+    produce(scene, topic, 10)
+    assert run(scene, topic, tmp_path, capsys)["written"] == 10
+    produce(scene, topic, 10, 10)
+    admin(scene, "PUT", f"{path}/unload")  # its ledger ends, and without subscription or retention it goes
+    produce(scene, topic, 5, 20)
+    admin(scene, "POST", f"{path}/trim")
+    refused = run(scene, topic, tmp_path, capsys, code=1)["error"]
+    assert "is gone" in refused
+    assert "failOnDataLoss=false goes on" in refused
+    said = run(scene, topic, tmp_path, capsys, "--fail-on-data-loss", "false", "--check", "table")
+    assert (said["written"], said["details"]["rows in the table"], said["problems"]) == (5, 15, [])
+
+
+def merge_steps(table: ParquetTable, folder: Path) -> list[Callable[[], object]]:
+    """What a merge of batches 0 and 1 does after its rows are in `_merged`."""
+    replaced = folder / REPLACED
+    return [
+        lambda: (folder / INTENT_FILE).write_text(json.dumps({"folders": ["ingest_batch=00", "ingest_batch=01"]})),
+        lambda: replaced.mkdir(),
+        lambda: (folder / "ingest_batch=00").rename(replaced / "ingest_batch=00"),
+        lambda: (folder / "ingest_batch=01").rename(replaced / "ingest_batch=01"),
+        lambda: (folder / MERGED).rename(folder / "ingest_batch=01"),
+        lambda: (folder / INTENT_FILE).unlink(),
+        lambda: shutil.rmtree(replaced),
+    ]
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_merge_that_was_killed_is_undone_or_finished(tmp_path: Path, steps: int) -> None:
+    for name, content in (("ingest_batch=00", "a"), ("ingest_batch=01", "b"), (MERGED, "ab")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.parquet").write_text(content)
+    for step in merge_steps(ParquetTable.__new__(ParquetTable), tmp_path)[:steps]:
+        step()
+    table = ParquetTable(tmp_path, by="")
+    assert [Path(file).read_text() for file in table.files()] == (["ab"] if steps else ["a", "b"])
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == (["ingest_batch=01"] if steps else ["ingest_batch=00", "ingest_batch=01"])
+
+
+def test_killed_driver_and_killed_server_and_a_new_partition_change_nothing(scene: Scene, tmp_path: Path) -> None:
+    topic = f"{PREFIX}/lake-killed"
+    path = f"{topic.replace('://', '/')}/partitions"
+    admin(scene, "PUT", path, 1)
+    produce(scene, topic, 300, batching_enabled=False)
     options = arguments(scene, topic, tmp_path, "--subscription", "killed", "--format", "delta")
     with JobProcess("lake_ingest", [*options, "--trigger", "100 milliseconds", "--max-messages", "40"]) as victim:
         victim.until_batch(1)
+        admin(scene, "POST", path, 3)
+        fresh = pulsar.Client(scene.server.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        producer = fresh.create_producer(
+            topic, message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution
+        )
+        for number in range(300, 400):
+            producer.send(b"%d" % number)
+        victim.until_batch(4)
         scene.server.kill()
         victim.kill()
     scene.server.start()
-    produce(scene, topic, 100, first=300)
+    for number in range(400, 500):
+        producer.send(b"%d" % number)
+    fresh.close()
     with JobProcess("lake_ingest", options) as job:
         job.result()
-    import deltalake
-
-    table = deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table()
-    assert sorted(int(value) for value in table["value"].to_pylist()) == list(range(400))
-    found = ids_in(table.to_pylist())
-    assert len(found) == len(set(found))
+    table = table_of("delta", tmp_path)
+    crcs = {each: zlib.crc32(value) for each, value in zip(ids_in(table), table["value"].to_pylist(), strict=True)}
+    assert len(crcs) == table.num_rows == 500
+    assert crcs == crcs_in_topic(scene, topic)
+    assert len(set(table["__topic"].to_pylist())) == 3

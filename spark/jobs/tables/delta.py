@@ -1,0 +1,57 @@
+"""Delta tables by deltalake: the query's id and the batch's number are a transaction of Delta's own (`txnAppId`)."""
+
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark.jobs.tables.rules import check_partitioning, spark_schema, staged, streamed
+
+
+class DeltaTable:
+    def __init__(self, path: str, *, by: str, staging: Path) -> None:
+        """Raises JobFailed when the table is partitioned otherwise."""
+        self._path = path
+        self._by = by
+        self._staging = staging
+        found = self._existing()
+        if found is not None:
+            check_partitioning(path, ",".join(found.metadata().partition_columns), by)
+
+    def _existing(self) -> deltalake.DeltaTable | None:
+        return deltalake.DeltaTable(self._path) if deltalake.DeltaTable.is_deltatable(self._path) else None
+
+    def schema(self, spark: SparkSession) -> StructType | None:
+        found = self._existing()
+        return None if found is None else spark_schema(spark, pa.schema(found.schema().to_arrow()))
+
+    def write(self, rows: DataFrame, app: str, number: int) -> int | None:
+        found = self._existing()
+        done = None if found is None else found.transaction_version(app)
+        if done is not None and done >= number:
+            return None
+        with staged(rows, self._staging) as data:
+            deltalake.write_deltalake(
+                self._path,
+                streamed(data),
+                mode="append",
+                partition_by=[self._by] if self._by else None,
+                schema_mode="merge",  # which columns may come in is decided before
+                commit_properties=deltalake.CommitProperties(app_transactions=[deltalake.Transaction(app, number)]),
+            )
+            return int(data.count_rows())
+
+    def files(self) -> list[str]:
+        found = self._existing()
+        return [] if found is None else found.file_uris()
+
+    def compact(self, spark: SparkSession) -> int:
+        """What is replaced stays for readers of older versions as long as the table says (a week)."""
+        found = self._existing()
+        if found is None:
+            return 0
+        removed = int(found.optimize.compact()["numFilesRemoved"])
+        found.vacuum(dry_run=False)
+        return removed

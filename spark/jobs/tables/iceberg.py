@@ -1,0 +1,87 @@
+"""Iceberg tables by pyiceberg, with a catalog in a file beside the data. The last batch of each query is a property of
+the table, committed with the batch; it also stands in its snapshots, for people."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.dataset as pds
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table as PyIcebergTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark.jobs.common import JobFailed
+from spark.jobs.tables.rules import check_partitioning, spark_schema, staged, streamed
+
+SLICE_BYTES = 256 * 1024 * 1024
+"""So much of a batch is in the driver's memory at a time."""
+
+
+def open_catalog(folder: Path) -> SqlCatalog:
+    folder.mkdir(parents=True, exist_ok=True)
+    return SqlCatalog("magnetar", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+
+
+class IcebergTable:
+    def __init__(self, folder: Path, name: str, *, by: str, staging: Path) -> None:
+        """Raises JobFailed when the table is partitioned otherwise."""
+        if "." not in name:
+            raise JobFailed(f"--table {name}: expected NAMESPACE.NAME")
+        self._catalog = open_catalog(folder)
+        self._name = name
+        self._by = by
+        self._staging = staging
+        found = self._existing()
+        if found is not None and found.current_snapshot() is not None:
+            check_partitioning(name, ",".join(field.name for field in found.spec().fields), by)
+
+    def _existing(self) -> PyIcebergTable | None:
+        return self._catalog.load_table(self._name) if self._catalog.table_exists(self._name) else None
+
+    def schema(self, spark: SparkSession) -> StructType | None:
+        found = self._existing()
+        return None if found is None else spark_schema(spark, found.schema().as_arrow())
+
+    def write(self, rows: DataFrame, app: str, number: int) -> int | None:
+        found, batch = self._existing(), f"magnetar.batch.{app}"
+        if found is not None and int(found.properties.get(batch, "-1")) >= number:
+            return None
+        with staged(rows, self._staging) as data:
+            if found is None:
+                self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+                found = self._catalog.create_table_if_not_exists(self._name, schema=data.schema)
+            with found.transaction() as change:
+                if self._by and not found.spec().fields:
+                    with change.update_spec() as spec:
+                        spec.add_identity(self._by)
+                with change.update_schema() as columns:
+                    columns.union_by_name(data.schema)
+                for part in slices(data):
+                    change.append(part, {"magnetar.query": app, "magnetar.batch": str(number)})
+                change.set_properties({batch: str(number)})
+            return int(data.count_rows())
+
+    def files(self) -> list[str]:
+        found = self._existing()
+        if found is None:
+            return []
+        return [unquote(urlsplit(task.file.file_path).path) for task in found.scan().plan_files()]
+
+    def compact(self, spark: SparkSession) -> int:
+        raise JobFailed("pyiceberg cannot rewrite data files: leave compaction to the engine that reads the table")
+
+
+def slices(data: pds.Dataset) -> Iterator[pa.Table]:
+    """The rows in tables of a bounded size."""
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    for batch in streamed(data):
+        batches.append(batch)
+        size += batch.nbytes
+        if size >= SLICE_BYTES:
+            yield pa.Table.from_batches(batches)
+            batches, size = [], 0
+    if batches:
+        yield pa.Table.from_batches(batches)
