@@ -78,7 +78,9 @@ def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser
         "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the Spark session"
     )
     if job in SPEAK_THEMSELVES:
-        made.add_argument("--source", action=NoConnector, choices=["python", "connector"], help=argparse.SUPPRESS)
+        made.add_argument(
+            "--source", action=NoConnector, choices=["python", "connector"], default="python", help=argparse.SUPPRESS
+        )
     return made
 
 
