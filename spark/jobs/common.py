@@ -17,7 +17,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.jobs.connector import NO_JAR, NO_JAR_SENTENCE, check_versions, connector_options
+from spark.jobs.connector import NO_JAR, NO_JAR_SENTENCE, check_versions, connector_options, end_java
 from spark.jobs.older import complete
 from spark.jobs.precheck import check_place, check_topics
 from spark.jobs.progress import Progress, Teller
@@ -31,6 +31,8 @@ AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 """Without it Spark 4.1 runs one batch with sources of Python's: after a kill only the one that was under way."""
 PACKAGES_WITH_SENTENCES = ("pyspark.", "py4j.", "pulsar_proto.", f"{__package__.removesuffix('.jobs')}.")
 """Whose errors are told by one line; others are faults of the program and keep their traceback."""
+CONNECTOR_SETTING = "spark.magnetar.connector"
+"""Of a session in which a job reads through the connector."""
 SPEAK_THEMSELVES = ("replay", "audit")
 """Jobs that ask brokers and the admin interface for what no connector gives: `--source connector` is refused."""
 OURS = ("spark.", "magnetar.", "pulsar_proto.", "ValueError")
@@ -149,6 +151,7 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
     made = builder.getOrCreate()
     teller.state("running", f"Spark {made.version} runs")
     complete()
+    made.conf.set(CONNECTOR_SETTING, str(source == "connector").lower())
     if source == "python":
         from spark.source import PulsarDataSource
 
@@ -266,10 +269,18 @@ def finish(outcome: Outcome, began: float, how: str) -> int:
     return 1 if outcome.problems else 0
 
 
+def leave(code: int) -> int:
+    """At the end of a job; see `end_java`."""
+    running = SparkSession.getActiveSession() if "SPARK_ENV_LOADED" in os.environ else None
+    if running is not None and running.conf.get(CONNECTOR_SETTING, "") == "true":
+        end_java(running, code)
+    return code
+
+
 def guarded(job: str, run: Any, argv: Sequence[str]) -> int:
     """Runs a job's body; faults become one sentence. Spark's own errors keep their first line only."""
     try:
-        code: int = run(argv)
+        code = leave(run(argv))
     except (JobFailed, ValueError, OSError) as error:
         print(f"magnetar spark {job}: {error}", file=sys.stderr)
         return 1

@@ -3,14 +3,26 @@
 Facts: 2.6 and 8. The jar comes by `spark-submit --jars`; nothing here needs more of pyspark than version 3.4 has.
 """
 
+import contextlib
+import fcntl
 import json
 import re
+import sys
+import termios
+import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
 
 from pulsar_proto.names import TopicName
 from spark.source.message_id import WHOLE_ENTRY, bound_of_value, wire_id
 from spark.source.options import EARLIEST, LATEST, BadOption
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DRAIN_SECONDS = 2.0
 PYTHON_SOURCE_NEEDS = (4, 1)
 NO_JAR = re.compile(r"(Failed to find( the)? data source|DATA_SOURCE_NOT_FOUND)[^\n]*\bpulsar\b")
 NO_JAR_SENTENCE = (
@@ -67,3 +79,29 @@ def _signed(text: str) -> str:
             value = [byte - 256 if byte > 127 else byte for byte in message_id.SerializeToString()]
         bytes_of[TopicName.parse(topic).full] = value
     return json.dumps(bytes_of)
+
+
+def end_java(session: "SparkSession", code: int) -> None:
+    """Ends the Java program of `spark-submit` with the job's exit code: threads of the connector's clients would keep
+    it alive for ever. What was printed goes through Java's hands first."""
+    java = session._jvm
+    assert java is not None
+    if session.sparkContext.getConf().get("spark.submit.deployMode", "client") != "client":
+        return  # there Spark ends it
+    session.stop()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while _unread(sys.stdout.fileno()) and time.monotonic() < deadline:
+        time.sleep(DRAIN_SECONDS / 20)
+    time.sleep(DRAIN_SECONDS / 20)
+    with contextlib.suppress(Py4JError, OSError):  # nobody is left to answer
+        java.java.lang.System.exit(code)
+
+
+def _unread(pipe: int) -> int:
+    """Bytes that are written and not yet read."""
+    try:
+        return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4), sys.byteorder)
+    except OSError:
+        return 0

@@ -1,0 +1,5 @@
+"""The scene of the tests that run the published connector."""
+
+from compat_tests.spark.scene import scene
+
+__all__ = ["scene"]
