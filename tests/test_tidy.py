@@ -118,6 +118,8 @@ RULES_WITHOUT_IO = (
     "server/schema/protobuf_native.py",
     "server/schema/validation.py",
     "server/schema/compatibility.py",
+    "spark/jobs/audit_rules.py",
+    "spark/jobs/replay_values.py",
     "spark/source/message_id.py",
     "spark/source/ledger_plan.py",
     "spark/source/continuity.py",

@@ -4,11 +4,12 @@ The published connectors leave durable subscriptions behind (facts 2.2): a kille
 partition. They keep messages for ever. One that nobody is connected to and that was idle for long enough is an orphan.
 """
 
-import re
+import argparse
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,66 +17,67 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark.jobs.audit_count import count_messages, oldest_unacknowledged_ms
+from spark.jobs.audit_rules import HOUR_MS, UNKNOWN, Row, by_base_topic, by_tenant, check_topic, is_orphan, rows_of
 from spark.jobs.common import Outcome, finish, guarded, parser, place_options
-from spark.source.admin import Admin, AdminError, topic_path
+from spark.jobs.progress import Teller
+from spark.source.admin import PASSING, Admin, AdminError, topic_path
 from spark.source.options import Options, place_of
 
-ORPHAN_NAMES = ("spark-pulsar-", "spar-pulsar-")
-"""`spar-` is no slip of ours: connectors up to 3.1 spell it so."""
-HOUR_MS = 3_600_000
-RANGE = re.compile(r"\((-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)\]")
+CHECK_ATTEMPTS = 3
+"""A check of a busy topic that fails is repeated: its numbers are asked for one after the other."""
 EXAMPLES = """\
   magnetar spark audit --service-url pulsar://127.0.0.1:6650 --admin-url http://127.0.0.1:8080
-  magnetar spark audit … --namespaces public/default --max-backlog 100000 --sink ./audit
+  magnetar spark audit … --namespaces public/default --max-backlog 100000 --stuck-after 6 --sink ./audit
+  magnetar spark audit … --interval 60 --progress json >> audit.jsonl
   magnetar spark audit … --older-than 24 --sweep-orphans
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One subscription, or a topic without any (`subscription` empty)."""
-
-    tenant: str
-    namespace: str
-    topic: str
-    subscription: str
-    entries: int
-    storage_bytes: int
-    bytes_in: int
-    messages_in: int
-    bytes_out: int
-    messages_out: int
-    backlog: int
-    ack_holes: int
-    consumers: int
-    idle_hours: float
-    """Since the subscription was used last; -1: never."""
-    is_orphan: bool
 
 
 def main(argv: Sequence[str]) -> int:
     return guarded("audit", run, argv)
 
 
-def run(argv: Sequence[str]) -> int:
+def options() -> argparse.ArgumentParser:
     made = parser("audit", "Says what topics hold and which subscriptions are behind.", EXAMPLES)
     made.add_argument("--namespaces", default="", metavar="T/N,…", help="default: all")
     made.add_argument("--sink", default="", metavar="DIR", help="a Parquet file of each look, for later")
     made.add_argument("--interval", type=float, default=0, metavar="SECONDS", help="look again and again; default once")
+    made.add_argument("--count-messages", action="store_true", help="read all of them, and compare; starts Spark")
     made.add_argument("--max-backlog", type=int, default=0, metavar="N", help="a larger one is a failed check")
     made.add_argument("--max-ack-holes", type=int, default=0, metavar="N", help="more are a failed check")
+    made.add_argument("--max-skew", type=float, default=0, metavar="X", help="so uneven partitions are a failed check")
+    made.add_argument(
+        "--stuck-after", type=float, default=0, metavar="HOURS", help="no progress with a backlog: a failed check"
+    )
     made.add_argument(
         "--older-than", type=float, default=24, metavar="HOURS", help="idle so long: an orphan; default 24"
     )
     made.add_argument("--sweep-orphans", action="store_true", help="delete orphans; they and their backlog are gone")
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    made = options()
     arguments = made.parse_args(argv)
     if not arguments.admin_url:
         made.error("--admin-url is needed")
-    while True:
-        code = look(arguments)
-        if not arguments.interval:
-            return code
-        time.sleep(arguments.interval)
+    if not arguments.interval:
+        return look(arguments)
+    code = look(arguments)  # what is wrong with the options is wrong for ever
+    teller = Teller(arguments.progress, "audit")
+    try:
+        while True:
+            time.sleep(arguments.interval)
+            try:
+                code = max(code, look(arguments))
+            except AdminError as error:
+                if error.status not in PASSING:
+                    raise
+                teller.state("failed", f"{error}; next look in {arguments.interval:g} s", error=str(error))
+    except KeyboardInterrupt:
+        teller.state("ended", "ended")
+    return code
 
 
 def look(arguments: Namespace) -> int:
@@ -89,35 +91,52 @@ def look(arguments: Namespace) -> int:
     if arguments.sink and rows:
         Path(arguments.sink).mkdir(parents=True, exist_ok=True)
         path = Path(arguments.sink) / f"audit-{int(time.time() * 1000)}.parquet"
-        pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows]), path)
+        pq.write_table(pa.Table.from_pylist([{"time": audit.now, **asdict(row)} for row in rows]), path)
         outcome.written = len(rows)
-    outcome.details["storage bytes by tenant"] = bill(rows)
-    outcome.details["orphans"] = sum(row.is_orphan for row in rows)
+    details = outcome.details
+    details["time"] = audit.now
+    details["usage by tenant"] = by_tenant(rows)
+    if arguments.progress == "json":
+        details["topics"] = by_base_topic(rows)
+    details["non-persistent topics, which keep nothing"] = audit.non_persistent
+    details["orphans"] = sum(row.is_orphan for row in rows)
+    details["orphans of unknown age, kept"] = sum(is_of_unknown_age(row) for row in rows)
+    if arguments.count_messages:
+        details["counted"] = audit.count(rows)
     if arguments.sweep_orphans:
-        outcome.details["removed"] = audit.sweep(rows)
+        details["removed"] = audit.sweep(rows)
     audit.judge(rows)
     return finish(outcome, began, arguments.progress)
 
 
+def is_of_unknown_age(row: Row) -> bool:
+    """It would be an orphan if it were known to be old."""
+    unknown = row.idle_hours == UNKNOWN and not row.is_orphan
+    return unknown and is_orphan(row.subscription, row.consumers, row.idle_hours, 0)
+
+
 class Audit:
+    """One look at everything. `now`: ms since the epoch."""
+
     def __init__(self, admin: Admin, arguments: Namespace, outcome: Outcome) -> None:
         self._admin = admin
         self._arguments = arguments
         self._outcome = outcome
+        self.now = int(time.time() * 1000)
+        self.non_persistent = 0
 
     def rows(self) -> Iterator[Row]:
         for namespace in self._namespaces():
-            for topic in self._admin.call("GET", f"persistent/{namespace}") or []:
+            self.non_persistent += len(self._admin.call("GET", f"non-persistent/{namespace}") or [])
+            for topic in sorted(self._admin.call("GET", f"persistent/{namespace}") or []):
                 try:
-                    stats = self._admin.call("GET", f"{topic_path(topic)}/stats")
-                    internal = self._admin.internal_stats(topic)
+                    stats, internal = self._checked(topic)
                 except AdminError as error:
                     if error.status != 404:  # deleted meanwhile
                         raise
                     continue
                 self._outcome.read += 1
-                self._check_topic(topic, stats, internal)
-                yield from self._rows_of(topic, stats, internal)
+                yield from rows_of(topic, stats, internal, self.now, self._arguments.older_than)
 
     def _namespaces(self) -> list[str]:
         given = [name.strip() for name in self._arguments.namespaces.split(",") if name.strip()]
@@ -126,64 +145,65 @@ class Audit:
         tenants = self._admin.call("GET", "tenants") or []
         return [name for tenant in tenants for name in self._admin.call("GET", f"namespaces/{tenant}") or []]
 
-    def _rows_of(self, topic: str, stats: dict[str, Any], internal: dict[str, Any]) -> Iterator[Row]:
-        tenant, namespace = topic.partition("://")[2].split("/")[:2]
-        for name, each in (stats.get("subscriptions") or {"": {}}).items():
-            used = max((each.get(field) or 0 for field in LAST_USED), default=0)
-            idle = (time.time() * 1000 - used) / HOUR_MS if used else -1.0
-            consumers = len(each.get("consumers") or [])
-            old = self._arguments.older_than
-            yield Row(
-                tenant=tenant,
-                namespace=f"{tenant}/{namespace}",
-                topic=topic,
-                subscription=name,
-                entries=int(internal["numberOfEntries"]),
-                storage_bytes=int(stats.get("storageSize", 0)),
-                bytes_in=int(stats.get("bytesInCounter", 0)),
-                messages_in=int(stats.get("msgInCounter", 0)),
-                bytes_out=int(each.get("bytesOutCounter", 0)),
-                messages_out=int(each.get("msgOutCounter", 0)),
-                backlog=int(each.get("msgBacklog", 0)),
-                ack_holes=int(each.get("nonContiguousDeletedMessagesRanges", 0)),
-                consumers=consumers,
-                idle_hours=round(idle, 3),
-                is_orphan=name.startswith(ORPHAN_NAMES) and not consumers and (idle >= old or old == 0),
-            )
+    def _checked(self, topic: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """`stats` and `internalStats`; what is still wrong after some looks is a problem."""
+        problems: list[str] = []
+        for _ in range(CHECK_ATTEMPTS):
+            before = self._admin.internal_stats(topic)
+            stats = self._stats(topic)
+            after = self._admin.internal_stats(topic)
+            problems = check_topic(before, stats, after)
+            if not problems:
+                break
+        self._outcome.problems += [f"{topic}, {problem}" for problem in problems]
+        return stats, after
 
-    def _check_topic(self, topic: str, stats: dict[str, Any], internal: dict[str, Any]) -> None:
-        """Ledgers add up, and what is acknowledged out of order lies inside the topic without overlap."""
-        ledgers = internal["ledgers"]
-        counted = sum(int(ledger["entries"]) for ledger in ledgers[:-1]) + int(internal["currentLedgerEntries"])
-        if ledgers and counted != int(internal["numberOfEntries"]):
-            closed = counted - int(internal["currentLedgerEntries"]) + int(ledgers[-1]["entries"])
-            if closed != int(internal["numberOfEntries"]):
-                self._outcome.problems.append(
-                    f"{topic}: ledgers hold {counted}, the topic {internal['numberOfEntries']}"
-                )
-        known = {int(ledger["ledgerId"]) for ledger in ledgers}
-        for name, cursor in internal.get("cursors", {}).items():
-            last = (-1, -1)
-            for found in RANGE.findall(cursor.get("individuallyDeletedMessages", "")):
-                begin, end = (int(found[0]), int(found[1])), (int(found[2]), int(found[3]))
-                if begin < last or end <= begin or end[0] not in known:
-                    self._outcome.problems.append(f"{topic}, {name}: range {begin}..{end} overlaps or lies outside")
-                last = end
+    def _stats(self, topic: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._admin.call("GET", f"{topic_path(topic)}/stats?getPreciseBacklog=true")
+        return found
 
     def judge(self, rows: Sequence[Row]) -> None:
-        arguments = self._arguments
+        """The limits that were given; adds to the outcome's problems."""
+        arguments, problems = self._arguments, self._outcome.problems
         for row in rows:
             who = f"{row.topic}, {row.subscription}"
             if arguments.max_backlog and row.backlog > arguments.max_backlog:
-                self._outcome.problems.append(f"{who}: backlog of {row.backlog}")
+                problems.append(f"{who}: backlog of {row.backlog}")
             if arguments.max_ack_holes and row.ack_holes > arguments.max_ack_holes:
-                self._outcome.problems.append(f"{who}: {row.ack_holes} ack holes")
+                problems.append(f"{who}: {row.ack_holes} ack holes")
+            if arguments.stuck_after:
+                problems += [f"{who}: {problem}" for problem in self._stuck(row)]
+        for topic, skew in {each["topic"]: each["skew"] for each in by_base_topic(rows)}.items():
+            if arguments.max_skew and skew > arguments.max_skew:
+                problems.append(f"{topic}: its largest partition holds {skew} times the mean")
+
+    def _stuck(self, row: Row) -> list[str]:
+        """No progress is no fault while the oldest message that waits is young."""
+        limit = self._arguments.stuck_after
+        if not row.backlog or row.unmoved_hours < limit:
+            return []
+        oldest = oldest_unacknowledged_ms(place_options(self._arguments), row.topic, row.mark_delete)
+        if oldest is None or self.now - oldest < limit * HOUR_MS:
+            return []
+        hours = min(row.unmoved_hours, (self.now - oldest) / HOUR_MS)
+        return [f"stuck at {row.mark_delete} for {hours:.3g} h, {row.consumers} consumers, backlog of {row.backlog}"]
+
+    def count(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """Every message of every topic, read by the data source, which finds gaps; beside it what the ledgers hold:
+        markers and all but one chunk of a large message are entries without a message."""
+        known = {row.topic: row.entries for row in rows}
+        counted = count_messages(self._arguments, [topic for topic, entries in known.items() if entries])
+        for topic, found in counted.items():
+            entries = int(self._admin.internal_stats(topic)["numberOfEntries"])
+            if found.entries > entries:
+                self._outcome.problems.append(f"{topic}: {found.entries} entries were read, its ledgers hold {entries}")
+        return {topic: {**asdict(found), "ledger_entries": known[topic]} for topic, found in counted.items()}
 
     def sweep(self, rows: Sequence[Row]) -> int:
-        """Deletes orphans; one that somebody connected to meanwhile refuses, and stays."""
+        """Deletes orphans, each looked at once more; one that somebody connects to meanwhile refuses, and stays."""
         removed = 0
         for row in rows:
-            if row.is_orphan:
+            if row.is_orphan and self._is_orphan_still(row):
                 name = quote(row.subscription, safe="")
                 try:
                     self._admin.call("DELETE", f"{topic_path(row.topic)}/subscription/{name}")
@@ -193,37 +213,30 @@ class Audit:
                         raise
         return removed
 
-
-LAST_USED = (
-    "lastConsumedFlowTimestamp",
-    "lastConsumedTimestamp",
-    "lastAckedTimestamp",
-    "lastMarkDeleteAdvancedTimestamp",
-)
-
-
-def bill(rows: Sequence[Row]) -> dict[str, int]:
-    """Stored bytes by tenant; a topic counts once, however many subscriptions it has."""
-    topics = {row.topic: row for row in rows}
-    totals: dict[str, int] = {}
-    for row in topics.values():
-        totals[row.tenant] = totals.get(row.tenant, 0) + row.storage_bytes
-    return totals
+    def _is_orphan_still(self, row: Row) -> bool:
+        try:
+            stats, internal = self._stats(row.topic), self._admin.internal_stats(row.topic)
+        except AdminError as error:
+            if error.status != 404:
+                raise
+            return False
+        now = int(time.time() * 1000)
+        fresh = rows_of(row.topic, stats, internal, now, self._arguments.older_than)
+        return any(each.subscription == row.subscription and each.is_orphan for each in fresh)
 
 
 def show(rows: Sequence[Row]) -> None:
-    """The ones that are furthest behind first."""
-    print(f"{'topic':60} {'subscription':30} {'backlog':>10} {'holes':>7} {'stored':>14} {'idle h':>8}")
-    for row in sorted(rows, key=lambda row: -row.backlog):
-        mark = "  orphan" if row.is_orphan else ""
-        idle = "" if row.idle_hours < 0 else f"{row.idle_hours:.1f}"
+    """Partitions as one, the ones that are furthest behind first."""
+    print(f"{'topic':52} {'subscription':26} {'backlog':>10} {'holes':>6} {'stored':>13} {'skew':>5} {'idle h':>7}")
+    for each in sorted(by_base_topic(rows), key=lambda each: -each["backlog"]):
+        topic = each["topic"] + (f" ({each['partitions']})" if each["partitions"] > 1 else "")
+        idle = "" if each["idle_hours"] == UNKNOWN else f"{each['idle_hours']:.1f}"
+        mark = "  orphan" if each["orphans"] else ""
         print(
-            f"{row.topic:60} {row.subscription[:30]:30} {row.backlog:>10,} {row.ack_holes:>7,} "
-            f"{row.storage_bytes:>14,} {idle:>8}{mark}"
+            f"{topic:52} {each['subscription'][:26]:26} {each['backlog']:>10,} {each['ack_holes']:>6,} "
+            f"{each['storage_bytes']:>13,} {each['skew']:>5} {idle:>7}{mark}"
         )
 
 
 if __name__ == "__main__":
-    import sys
-
     sys.exit(main(sys.argv[1:]))

@@ -1,38 +1,45 @@
 """Messages of a range to a topic again, or dead letters back to the topic that they came from.
 
-Each copy carries where it came from (`src_topic`, `src_mid`) and the run's id (`run_id`). Producers are named by the
-run and numbers follow the source's order, so on a topic with deduplication a run that is repeated under its id and with
-its range adds nothing.
+Each copy carries where it came from (`src_topic`, `src_mid`) and the run's id (`run_id`). On a topic with deduplication
+a run that is repeated under its id adds what is missing and nothing else; the id follows from the options, so after a
+kill the same command goes on.
 """
 
+import argparse
+import hashlib
 import json
+import sys
 import time
-import uuid
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+from pyspark.sql.types import LongType
 
-from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 from spark.jobs.common import JobFailed, Outcome, finish, guarded, parser, place_options, session
-from spark.source.client import Client
-from spark.source.message_id import BEFORE_ALL, Bound
-from spark.source.options import Options, place_of
-from spark.source.partition_reader import PartitionReader
-from spark.source.subscription import NamedSubscription
+from spark.jobs.progress import Teller
+from spark.jobs.replay_check import RUN_ID, SOURCE_ID, SOURCE_TOPIC, compare, without_repeats
+from spark.jobs.replay_copies import RESULT, Writer
+from spark.jobs.replay_range import Extent, Ranges
+from spark.source.columns import EVENT_TIME, KEY, NOT_VALUES, ORDERING_KEY, PROPERTIES
 
-SOURCE_TOPIC, SOURCE_ID, RUN_ID, ATTEMPTS = "src_topic", "src_mid", "run_id", "replay_attempts"
+ATTEMPTS = "replay_attempts"
 REAL_TOPIC = "REAL_TOPIC"
-"""Where a dead letter came from (Java's DeadLetterProducer; facts 6)."""
-DEAD_LETTER_SUBSCRIPTION = "magnetar-replay"
+"""Where a dead letter came from (Java's RetryMessageUtil; facts 6.4)."""
+OF_DEAD_LETTERS = (REAL_TOPIC, "REAL_SUBSCRIPTION", "RECONSUMETIMES", "DELAY_TIME")
+"""Not copied: with its old count of attempts a consumer would give up on the copy at once."""
+CORRUPT = "__corrupt"
+SETTABLE = (KEY, EVENT_TIME, PROPERTIES, ORDERING_KEY)
+MARGIN_MS = 3_600_000
+"""Clocks of executors, of producers and of this machine are expected to differ by less."""
 EXAMPLES = """\
   magnetar spark replay --service-url pulsar://127.0.0.1:6650 --topic orders --to-topic orders-again \\
-      --from-time 2026-01-05T10:00:00 --to-time 2026-01-05T11:00:00 --filter "string(__key) = 'k7'" --dry-run
+      --from 2026-01-05T10:00:00 --to 2026-01-05T11:00:00 --filter "string(__key) = 'k7'" --dry-run
+  magnetar spark replay … --topic orders --to-topic orders-again --from 3:0 --transform "amount=amount / 100"
   magnetar spark replay … --dlq-of orders:billing --max-attempts 3 --park-topic orders-parked --rate 500
 """
 
@@ -41,224 +48,271 @@ def main(argv: Sequence[str]) -> int:
     return guarded("replay", run, argv)
 
 
-def run(argv: Sequence[str]) -> int:
+def options() -> argparse.ArgumentParser:
     made = parser("replay", "Sends messages of a range, or dead letters, again.", EXAMPLES)
     what = made.add_mutually_exclusive_group(required=True)
     what.add_argument("--topic", metavar="T", help="the topic to read")
     what.add_argument("--dlq-of", metavar="TOPIC:SUBSCRIPTION", help="its dead letters, each back to its topic, once")
     made.add_argument("--to-topic", default="", metavar="T", help="where to; needed with --topic")
-    made.add_argument("--from-id", default="", metavar="ID", help="ledger:entry of an unpartitioned topic, inclusive")
-    made.add_argument("--to-id", default="", metavar="ID", help="inclusive")
-    made.add_argument("--from-time", default="", metavar="TIME", help="publish time: ISO (UTC) or ms, inclusive")
-    made.add_argument("--to-time", default="", metavar="TIME", help="exclusive")
-    made.add_argument("--filter", default="true", metavar="SQL", help="which messages; columns of the data source")
-    made.add_argument("--rate", type=int, default=0, metavar="N", help="messages a second; default no limit")
+    made.add_argument(
+        "--from",
+        dest="from_",
+        default="",
+        metavar="WHERE",
+        help="publish time (ISO in UTC, or ms), ledger:entry[:index], or JSON of partition to id; default the begin",
+    )
+    made.add_argument("--to", default="", metavar="WHERE", help="a time is exclusive, an id inclusive; default now")
+    made.add_argument("--filter", default="", metavar="SQL", help="which messages; the data source's columns, __value")
+    made.add_argument(
+        "--transform", action="append", default=[], metavar="COLUMN=SQL", help="what a copy has instead; several times"
+    )
+    made.add_argument("--rate", type=int, default=0, metavar="N", help="messages a second at most; default no limit")
     made.add_argument("--max-attempts", type=int, default=0, metavar="N", help="park what was replayed so often before")
-    made.add_argument("--park-topic", default="", metavar="T", help="where to park")
-    made.add_argument("--run-id", default="", metavar="TEXT", help="to repeat a run; default a new one")
-    made.add_argument("--dry-run", action="store_true", help="count and write nothing")
+    made.add_argument("--park-topic", default="", metavar="T", help="where to put what cannot or should not be sent")
+    made.add_argument("--run-id", default="", metavar="TEXT", help="default: follows from the options above")
+    made.add_argument("--fail-on-data-loss", choices=["true", "false"], default="true", help="default true")
+    made.add_argument("--dry-run", action="store_true", help="do all but writing, and say what would be written")
+    return made
+
+
+def parsed(argv: Sequence[str]) -> Namespace:
+    made = options()
     arguments = made.parse_args(argv)
     if arguments.topic and not arguments.to_topic:
         made.error("--to-topic is needed with --topic")
-    if bool(arguments.max_attempts) != bool(arguments.park_topic):
-        made.error("--max-attempts and --park-topic go together")
+    if arguments.dlq_of and (arguments.from_ or arguments.to):
+        made.error("--from and --to are for --topic: dead letters are taken from where the last run ended")
+    if arguments.max_attempts and not arguments.park_topic:
+        made.error("--max-attempts needs --park-topic")
+    if arguments.rate < 0 or arguments.max_attempts < 0:
+        made.error("--rate and --max-attempts: expected a number above 0")
+    for name in ("to_topic", "park_topic"):
+        if getattr(arguments, name):
+            setattr(arguments, name, TopicName.parse(getattr(arguments, name)).full)
+    return arguments
+
+
+def run_id_of(arguments: Namespace) -> str:
+    """The same for the same command; a hash of what decides which copies are made."""
+    names = ("topic", "dlq_of", "to_topic", "from_", "to", "filter", "transform", "max_attempts", "park_topic")
+    text = json.dumps([getattr(arguments, name) for name in names])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def run(argv: Sequence[str]) -> int:
+    arguments = parsed(argv)
     began = time.monotonic()
     outcome = Outcome("replay")
-    run_id = arguments.run_id or uuid.uuid4().hex[:12]
+    run_id = arguments.run_id or run_id_of(arguments)
     outcome.details["run id"] = run_id
-    spark = session(arguments, "replay")
-    with Place(arguments) as place:
-        Replay(spark, arguments, run_id, place, outcome).run()
+    sentence = f"run {run_id}; the same command, or --run-id {run_id}, goes on with it"
+    Teller(arguments.progress, outcome.job).state("run", sentence, run_id=run_id)
+    ranges = Ranges(place_options(arguments), arguments)
+    try:
+        extent = ranges.extent()
+        busy = {name: each for name, each in extent.ranges.items() if not each.is_empty}
+        outcome.details["range"] = {name: f"after {each.after} to {each.upto}" for name, each in busy.items()}
+        if busy:  # or there is nothing that Spark would have to be started for
+            Replay(session(arguments, "replay"), arguments, run_id, outcome).run(ranges, extent)
+    except KeyboardInterrupt:
+        outcome.problems.append("interrupted; the same command goes on from here")
+    finally:
+        ranges.close()
     return finish(outcome, began, arguments.progress)
 
 
-class Place:
-    """A client of the service, closed at the end."""
+@dataclass
+class Totals:
+    """Over all pieces. `first_ms`: the oldest message's publish time."""
 
-    def __init__(self, arguments: Namespace) -> None:
-        self.options = place_options(arguments)
-        place = place_of(Options(self.options))
-        self.client = Client(place.service_url, place.login)
-
-    def __enter__(self) -> "Place":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.client.close()
-
-    def lasts(self, topic: str) -> dict[str, Bound]:
-        """The last entry of each partition; nothing for a topic that does not exist yet."""
-        found = {}
-        for name in self.client.persist(lambda: self.client.partitions(topic, create=True)):
-            reader = PartitionReader(self.client, name, BEFORE_ALL)
-            try:
-                found[name] = reader.last_and_mark_delete()[0]
-            except TopicNotFound:
-                continue
-            finally:
-                reader.close()
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """What is read: options of the data source, and the end to acknowledge for dead letters."""
-
-    topic: str
-    options: dict[str, str]
-    ends: dict[str, Bound]
+    chosen: int = 0
+    already: int = 0
+    first_ms: int | None = None
+    targets: frozenset[str] = frozenset()
 
 
 class Replay:
-    def __init__(self, spark: SparkSession, arguments: Namespace, run_id: str, place: Place, outcome: Outcome) -> None:
+    def __init__(self, spark: SparkSession, arguments: Namespace, run_id: str, outcome: Outcome) -> None:
         self._spark = spark
         self._arguments = arguments
         self._run_id = run_id
-        self._place = place
         self._outcome = outcome
+        self._place = place_options(arguments)
+        self._is_typed = bool(arguments.filter or arguments.transform)
+        self._began_ms = int(time.time() * 1000)
 
-    def run(self) -> None:
+    def run(self, ranges: Ranges, extent: Extent) -> None:
         arguments, outcome = self._arguments, self._outcome
-        source = self._dead_letters() if arguments.dlq_of else self._range()
-        frame = self._spark.read.format("pulsar").options(**self._place.options, topic=source.topic, **source.options)
-        rows = self._copies(frame.option("allowDifferentTopicSchemas", "true").load()).persist()
-        try:
-            outcome.read = rows.count()
-            wanted = rows.where(arguments.filter)
-            chosen = wanted.count()
-            outcome.skipped = outcome.read - chosen
-            is_parked = F.lit(False)
-            if arguments.max_attempts:
-                attempts = F.coalesce(F.col("__messageProperties")[ATTEMPTS].cast("int"), F.lit(0))
-                is_parked = attempts >= arguments.max_attempts
-            parked = wanted.where(is_parked).withColumn("__topic", F.lit(arguments.park_topic))
-            outcome.parked, again = parked.count(), wanted.where(~is_parked)
-            if arguments.dry_run:
-                outcome.details["would write"] = chosen - outcome.parked
-                outcome.parked = 0
-                return
-            self._send(parked, outcome.parked, "parked")
-            self._send(again, chosen - outcome.parked, "again")
-            outcome.written = chosen - outcome.parked
-        finally:
-            rows.unpersist()
-        if source.ends and not outcome.problems:
-            self._acknowledge(source)
+        totals = self._copy(ranges, extent)
+        if arguments.dry_run:
+            outcome.details |= {"would write": outcome.written, "would park": outcome.parked}
+            outcome.written = outcome.parked = 0
+            return
+        if totals.already:
+            outcome.details["written by an earlier attempt"] = totals.already
+        if totals.chosen:
+            self._check(extent, totals)
+        if arguments.dlq_of and not outcome.problems:
+            ranges.acknowledge(extent)
 
-    def _range(self) -> Range:
-        arguments = self._arguments
-        topic = TopicName.parse(arguments.topic).full
-        options = {}
-        if arguments.from_time:
-            options["startingTime"] = str(moment(arguments.from_time))
-        if arguments.to_time:
-            options["endingTime"] = str(moment(arguments.to_time))
-        if arguments.from_id:
-            options["startingOffsets"] = json.dumps({topic: arguments.from_id})
-        if arguments.to_id:
-            options["endingOffsets"] = json.dumps({topic: arguments.to_id})
-        return Range(topic, options, {})
+    def _copy(self, ranges: Ranges, extent: Extent) -> Totals:
+        """Piece after piece; adds to the outcome's numbers as it goes."""
+        totals, done, number = Totals(), {name: each.after for name, each in extent.ranges.items()}, 0
+        teller = Teller(self._arguments.progress, self._outcome.job)
+        while not (piece := ranges.next_piece(extent, done)).is_empty:
+            began = time.monotonic()
+            rows = self._copy_piece(piece, totals)
+            teller.batch(number, rows, time.monotonic() - began, self._outcome.read)
+            done |= {name: each.upto for name, each in piece.ranges.items()}
+            number += 1
+        return totals
 
-    def _dead_letters(self) -> Range:
-        """From where an earlier run ended to the end as it is now."""
-        topic, colon, subscription = self._arguments.dlq_of.rpartition(":")
-        if not colon or not subscription or topic in ("persistent", ""):
-            raise JobFailed(f"--dlq-of {self._arguments.dlq_of}: expected TOPIC:SUBSCRIPTION")
-        dead = f"{TopicName.parse(topic).full}-{subscription}-DLQ"
-        self._place.client.persist(lambda: self._place.client.partition_count(dead))
-        ends = self._place.lasts(dead)
-        named = NamedSubscription(self._place.client, DEAD_LETTER_SUBSCRIPTION)
-        try:
-            starts = {name: named.mark_delete(name) for name in ends}
-        finally:
-            named.close()
-        after = {name: f"{mark.ledger}:{mark.entry + 1}" for name, mark in starts.items() if mark.ledger >= 0}
-        upto = {name: str(end) for name, end in ends.items() if end.ledger >= 0}
-        options = {"failOnDataLoss": "false"}
-        if after:
-            options["startingOffsets"] = json.dumps(after)
-        if upto:
-            options["endingOffsets"] = json.dumps(upto)
-        return Range(dead, options, ends)
+    def _copy_piece(self, piece: Extent, totals: Totals) -> int:
+        """Returns how many messages it read."""
+        arguments, outcome = self._arguments, self._outcome
+        seen = Observation()
+        frame = self._within(piece)
+        if arguments.rate:  # one task keeps to a rate; an observation below would see one of its partitions only
+            frame = frame.coalesce(1)
+        read = frame.observe(seen, F.count(F.lit(1)).alias("rows"), _first_publish_ms().alias("first"))
+        copies = self._copies(self._chosen(read))
+        writer = Writer(
+            self._place, self._run_id, arguments.park_topic, arguments.rate, "fields" in copies.columns,
+            arguments.dry_run,
+        )  # fmt: skip
+        for target, parked, messages, already in copies.mapInArrow(writer.__call__, RESULT).collect():
+            totals.chosen += messages
+            totals.already += already
+            totals.targets |= {target}
+            if parked:
+                outcome.parked += messages
+            else:
+                outcome.written += messages - already
+        rows, first = seen.get["rows"], seen.get["first"]
+        outcome.read += rows
+        outcome.skipped = outcome.read - totals.chosen
+        if first is not None:
+            totals.first_ms = first if totals.first_ms is None else min(first, totals.first_ms)
+        return int(rows)
+
+    def _load(self, **more: str) -> DataFrame:
+        """Without the admin URL, which would split a partition over tasks: copies are written in order."""
+        place = {name: value for name, value in self._place.items() if name != "admin.url"}
+        return self._spark.read.format("pulsar").options(**place, **more).load()
+
+    def _within(self, extent: Extent) -> DataFrame:
+        how = {"columnNameOfCorruptRecord": CORRUPT} if self._is_typed else {"allowDifferentTopicSchemas": "true"}
+        loss = {"failOnDataLoss": "false" if self._arguments.dlq_of else self._arguments.fail_on_data_loss}
+        frame = self._load(rawColumns="true", **how, **loss, **extent.read_options())
+        published = F.unix_millis("__publishTime")
+        if extent.since is not None:
+            frame = frame.where(published >= extent.since)
+        return frame if extent.before is None else frame.where(published < extent.before)
+
+    def _chosen(self, frame: DataFrame) -> DataFrame:
+        """What the filter takes, and what it cannot judge because the value does not fit the topic's schema."""
+        if not self._arguments.filter:
+            return frame
+        return frame.where(F.coalesce(F.expr(self._arguments.filter), F.col(CORRUPT).isNotNull()))
 
     def _copies(self, frame: DataFrame) -> DataFrame:
-        """The messages as they will be written, in the order of their source."""
-        properties = F.col("__messageProperties")
+        """The columns that `Writer` takes."""
+        arguments = self._arguments
+        properties = F.col(PROPERTIES)
+        attempts = F.coalesce(properties[ATTEMPTS].try_cast("int"), F.lit(0))
+        target = F.lit(arguments.to_topic) if arguments.to_topic else properties[REAL_TOPIC]
         added = {
             SOURCE_TOPIC: F.col("__topic"),
             SOURCE_ID: F.hex("__messageId"),
             RUN_ID: F.lit(self._run_id),
-            ATTEMPTS: (F.coalesce(properties[ATTEMPTS].cast("int"), F.lit(0)) + 1).cast("string"),
+            ATTEMPTS: (attempts + 1).cast("string"),
         }
-        kept = F.map_filter(properties, lambda name, _: ~name.isin(list(added)))
         pairs: list[Any] = [part for name, value in added.items() for part in (F.lit(name), value)]
-        arguments = self._arguments
-        target = F.lit(TopicName.parse(arguments.to_topic).full) if arguments.to_topic else properties[REAL_TOPIC]
-        return frame.withColumn("_copied", F.map_concat(kept, F.create_map(*pairs))).withColumn("_target", target)
+        dropped = [*added, *OF_DEAD_LETTERS]
+        new = self._transforms(frame)
+        kept = F.map_filter(new.get(PROPERTIES, properties), lambda name, _: ~name.isin(dropped))
+        error = F.lit(None).cast("string")
+        if arguments.max_attempts:
+            error = F.when(attempts >= arguments.max_attempts, F.lit(f"replayed {arguments.max_attempts} times before"))
+        columns = {
+            "target": target,
+            "source": F.col("__topic"),
+            "id": F.col("__messageId"),
+            "key": _bytes(new.get(KEY, F.col(KEY))),
+            "ordering": _bytes(new.get(ORDERING_KEY, F.col(ORDERING_KEY))),
+            "time": _millis(frame, new.get(EVENT_TIME, F.col(EVENT_TIME))),
+            "properties": F.map_concat(kept, F.create_map(*pairs)),
+            "value": F.col("__value"),
+            "version": F.col("__schemaVersion"),
+        }
+        if not NOT_VALUES.issuperset(new):
+            columns["fields"] = F.struct(*[new.get(name, F.col(name)).alias(name) for name in _values(frame)])
+        if self._is_typed:
+            unjudged = F.expr(arguments.filter).isNull() if arguments.filter else F.lit(False)
+            is_unfit = F.col(CORRUPT).isNotNull() & (unjudged | F.lit("fields" in columns))
+            error = F.coalesce(error, F.when(is_unfit, F.lit("its value does not fit the topic's schema")))
+        return frame.select(*[value.alias(name) for name, value in columns.items()], error.alias("error"))
 
-    def _send(self, rows: DataFrame, count: int, kind: str) -> None:
-        """Writes, then looks for every source id among what the target topics got. Adds to the outcome's problems."""
-        if not count:
-            return
-        if kind == "parked":
-            rows = rows.withColumn("_target", F.col("__topic"))
-        homeless = rows.where(F.col("_target").isNull()).count()
-        if homeless:
-            raise JobFailed(f"{homeless} messages have no property {REAL_TOPIC}: say --to-topic")
-        targets = [row[0] for row in rows.select("_target").distinct().collect()]
-        before = {name: bound for topic in targets for name, bound in self._place.lasts(topic).items()}
-        properties, target = F.col("_copied").alias("__messageProperties"), F.col("_target").alias("__topic")
-        out = rows.select("value", "__key", "__eventTime", properties, target)
-        options = {"producerName": f"replay-{self._run_id}-{kind}"}
-        if self._arguments.rate:
-            options["maxMessagesPerSecond"] = str(self._arguments.rate)
-        writer = out.coalesce(1).write.format("pulsar").options(**self._place.options, **options)
-        writer.mode("append").save()
-        self._check(rows, targets, before, kind)
+    def _transforms(self, frame: DataFrame) -> dict[str, Any]:
+        """Column to expression. Raises JobFailed for a column that a copy cannot be given."""
+        known = [*_values(frame), *SETTABLE]
+        new = {}
+        for text in self._arguments.transform:
+            name, equals, expression = (part.strip() for part in text.partition("="))
+            if not equals or not expression:
+                raise JobFailed(f"--transform {text}: expected COLUMN=SQL")
+            if name not in known:
+                raise JobFailed(f"--transform {text}: no column {name}; there are {', '.join(known)}")
+            new[name] = F.expr(expression)
+        return new
 
-    def _check(self, rows: DataFrame, targets: list[str], before: dict[str, Bound], kind: str) -> None:
-        """Duplicates that the broker left out stand before `before`: look from the begin when ids are missing."""
-        wanted = {row[0] for row in rows.select(F.hex("__messageId")).collect()}
-        for whole in (False, True):
-            found = set()
-            for topic in targets:
-                frame = self._spark.read.format("pulsar").options(**self._place.options, topic=topic)
-                if not whole:
-                    starts = {
-                        name: f"{bound.ledger}:{bound.entry + 1}"
-                        for name, bound in before.items()
-                        if bound.ledger >= 0 and TopicName.parse(name).base == TopicName.parse(topic).base
-                    }
-                    if starts:
-                        frame = frame.option("startingOffsets", json.dumps(starts))
-                frame = frame.option("allowDifferentTopicSchemas", "true").option("failOnDataLoss", "false")
-                ours = frame.load().where(F.col("__messageProperties")[RUN_ID] == self._run_id)
-                found |= {row[0] for row in ours.select(F.col("__messageProperties")[SOURCE_ID]).collect()}
-            if wanted <= found:
-                return
-        self._outcome.problems.append(f"{len(wanted - found)} of {len(wanted)} messages ({kind}) did not arrive")
-
-    def _acknowledge(self, source: Range) -> None:
-        named = NamedSubscription(self._place.client, DEAD_LETTER_SUBSCRIPTION)
-        try:
-            for name, end in source.ends.items():
-                named.acknowledge(name, end)
-        finally:
-            named.close()
+    def _check(self, extent: Extent, totals: Totals) -> None:
+        """Reads range and copies once more and compares them; adds to the outcome's problems."""
+        since = self._began_ms
+        if totals.already and totals.first_ms is not None:
+            since = totals.first_ms  # no copy is older than what it copies
+        place = {name: value for name, value in self._place.items() if name == "admin.url"}
+        written = self._load(
+            **place,
+            topics=",".join(without_repeats(totals.targets)),
+            startingTime=str(max(0, since - MARGIN_MS)),
+            allowDifferentTopicSchemas="true",
+            failOnDataLoss="false",
+        )
+        ours = written.where(F.col(PROPERTIES)[RUN_ID] == self._run_id)
+        asked = self._chosen(self._within(extent)).select(
+            F.col("__topic").alias("topic"), F.hex("__messageId").alias("id")
+        )
+        found = compare(asked, ours, extent.ranges, ignore_before=bool(self._arguments.dlq_of))
+        problems = self._outcome.problems
+        if found.asked != totals.chosen:
+            problems.append(f"the range held {totals.chosen} messages when it was copied, {found.asked} afterwards")
+        if found.missing:
+            problems.append(f"{found.missing} of {found.asked} messages are not in the target, or were not kept there")
+        if found.repeated:
+            problems.append(f"{found.repeated} messages are in the target more than once: is deduplication on there?")
+        if found.outside:
+            problems.append(f"{found.outside} copies of this run are of other messages: was its id used for another?")
 
 
-def moment(text: str) -> int:
-    """Milliseconds since the epoch. Raises JobFailed."""
-    if text.isdecimal():
-        return int(text)
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        raise JobFailed(f"'{text}' is neither milliseconds nor an ISO time") from None
-    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+def _first_publish_ms() -> Any:
+    return F.min(F.unix_millis("__publishTime"))
+
+
+def _values(frame: DataFrame) -> list[str]:
+    """The columns of the topic's schema."""
+    return [name for name in frame.columns if name not in NOT_VALUES and name != CORRUPT]
+
+
+def _bytes(column: Any) -> Any:
+    return column.cast("binary")
+
+
+def _millis(frame: DataFrame, column: Any) -> Any:
+    """Event times are timestamps, or numbers of milliseconds."""
+    kind = frame.select(column).schema.fields[0].dataType
+    return column if isinstance(kind, LongType) else F.unix_millis(column)
 
 
 if __name__ == "__main__":
-    import sys
-
     sys.exit(main(sys.argv[1:]))

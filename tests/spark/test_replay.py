@@ -1,12 +1,20 @@
-"""`replay`: ranges and dead letters again, once, with nothing outside the range."""
+"""`replay`: ranges and dead letters again, once, with nothing outside the range; judged by the official client."""
 
 import json
+import random
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
+from pulsar.schema import AvroSchema, Integer, JsonSchema, Record, String
 
+from compat_tests.harness import Server
 from spark.jobs.replay import main
+from spark.source.admin import Admin
+from spark.source.connection import Login
+from tests.spark.killing import JobProcess
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -14,12 +22,41 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 PREFIX = "persistent://public/default"
 
 
-def run(scene: Scene, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
-    code = main(["--service-url", scene.server.broker_url, "--progress", "json", *more])
+class Order(Record):  # type: ignore[misc]
+    number = Integer()
+    city = String()
+
+
+def attempt(scene: Scene, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any], str]:
+    """(exit code, outcome, what was said on stderr)."""
+    place = ["--service-url", scene.server.broker_url, "--admin-url", scene.server.web_url, "--progress", "json"]
+    code = main([*place, *more])
     captured = capsys.readouterr()
-    assert code == 0, captured.err
-    said: dict[str, Any] = json.loads(captured.out.strip().splitlines()[-1])
+    lines = captured.out.strip().splitlines()
+    return code, json.loads(lines[-1]) if lines else {}, captured.err
+
+
+def run(scene: Scene, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    code, said, err = attempt(scene, capsys, *more)
+    assert code == 0, err
     return said
+
+
+def origin(copy: Any) -> pulsar.MessageId:
+    return pulsar.MessageId.deserialize(bytes.fromhex(copy.properties()["src_mid"]))
+
+
+def position(message_id: pulsar.MessageId) -> str:
+    return f"{message_id.ledger_id()}:{message_id.entry_id()}"
+
+
+def admin(scene: Scene, method: str, path: str, body: object = None) -> Any:
+    return Admin(scene.server.web_url, Login()).call(method, path, body)
+
+
+def partitioned(scene: Scene, name: str, count: int) -> str:
+    admin(scene, "PUT", f"persistent/public/default/{name}/partitions", count)
+    return f"{PREFIX}/{name}"
 
 
 def test_a_range_is_sent_again_once_although_the_run_is_repeated(
@@ -27,45 +64,293 @@ def test_a_range_is_sent_again_once_although_the_run_is_repeated(
 ) -> None:
     topic, target = f"{PREFIX}/replay-in", f"{PREFIX}/replay-out"
     producer = scene.client.create_producer(topic, batching_enabled=False)
-    ids = [producer.send(b"%d" % number, partition_key=f"k{number % 2}") for number in range(30)]
-    bounds = [f"{ids[at].ledger_id()}:{ids[at].entry_id()}" for at in (5, 24)]
-    options = ["--topic", topic, "--to-topic", target, "--from-id", bounds[0], "--to-id", bounds[1]]
+    ids = [
+        producer.send(
+            b"%d" % number,
+            partition_key=f"k{number % 2}",
+            event_timestamp=1000 + number,
+            ordering_key=f"o{number}",
+            properties={"colour": "red"},
+        )
+        for number in range(30)
+    ]
+    options = ["--topic", topic, "--to-topic", target, "--from", position(ids[5]), "--to", position(ids[24])]
     options += ["--filter", "string(__key) = 'k1'"]
     planned = run(scene, capsys, *options, "--dry-run")
     assert (planned["read"], planned["written"], planned["details"]["would write"]) == (20, 0, 10)
-    for _ in range(2):
-        said = run(scene, capsys, *options, "--run-id", "r1", "--rate", "100")
-        assert (said["read"], said["skipped"], said["written"]) == (20, 10, 10)
+    said = run(scene, capsys, *options, "--rate", "100")
+    assert (said["read"], said["skipped"], said["written"]) == (20, 10, 10)
+    again = run(scene, capsys, *options)
+    assert (again["written"], again["details"]["written by an earlier attempt"]) == (0, 10)
+    assert again["details"]["run id"] == said["details"]["run id"] == planned["details"]["run id"]
     copies = scene.contents(target)
-    assert sorted(int(copy.data()) for copy in copies) == list(range(5, 25, 2))
+    assert [int(copy.data()) for copy in copies] == list(range(5, 25, 2))
     for copy in copies:
-        origin = pulsar.MessageId.deserialize(bytes.fromhex(copy.properties()["src_mid"]))
-        assert origin == ids[int(copy.data())]
+        number = int(copy.data())
+        assert origin(copy) == ids[number]
         assert copy.properties()["src_topic"] == topic
+        assert copy.properties()["colour"] == "red"
         assert copy.partition_key() == "k1"
+        assert copy.event_timestamp() == 1000 + number
+        assert copy.ordering_key() == f"o{number}"
 
 
-def test_dead_letters_go_back_once_and_are_parked_after_too_many_attempts(
+def test_batches_of_partitions_by_time_between_partitioned_topics(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, target = partitioned(scene, "parted-in", 4), partitioned(scene, "parted-out", 3)
+    producer = scene.client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=5)
+
+    def send(numbers: range) -> None:
+        for number in numbers:  # never into partition 3: it stays empty
+            producer.send_async(b"%d" % number, None, partition_key="abc"[number % 3])
+        producer.flush()
+
+    send(range(40))
+    used = {message.topic_name() for message in scene.contents(topic)}
+    assert len(used) < 4  # an empty partition must not hang a lookup of times
+    since = max(message.publish_timestamp() for message in scene.contents(topic)) + 1
+    while int(scene.session.sql("select unix_millis(now())").collect()[0][0]) <= since:
+        pass
+    send(range(40, 80))
+    before = max(message.publish_timestamp() for message in scene.contents(topic)) + 1
+    said = run(scene, capsys, "--topic", topic, "--to-topic", target, "--from", str(since), "--to", str(before))
+    copies = scene.contents(target)
+    assert said["read"] == len(copies) == 40
+    assert sorted(int(copy.data()) for copy in copies) == list(range(40, 80))
+    assert len({str(origin(copy)) for copy in copies}) == 40  # ids of a batch differ in their index
+    for key in "abc":
+        numbers = [int(copy.data()) for copy in copies if copy.partition_key() == key]
+        assert numbers == sorted(numbers)
+        assert len({copy.topic_name() for copy in copies if copy.partition_key() == key}) == 1
+    code, _, err = attempt(scene, capsys, "--topic", topic, "--to-topic", target, "--from", "1:0")
+    assert code == 1
+    assert "has 4 partitions: give ids as JSON" in err
+
+
+def test_copies_of_a_topic_to_itself_are_not_copied(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = f"{PREFIX}/itself"
+    producer = scene.client.create_producer(topic, batching_enabled=False)
+    for number in range(25):
+        producer.send(b"%d" % number)
+    said = run(scene, capsys, "--topic", topic, "--to-topic", topic, "--rate", "100")  # pieces of 500: one
+    assert (said["read"], said["written"]) == (25, 25)
+    contents = scene.contents(topic)
+    assert Counter(int(message.data()) for message in contents) == dict.fromkeys(range(25), 2)
+    assert [("src_mid" in message.properties()) for message in contents] == [False] * 25 + [True] * 25
+
+
+def test_empty_and_missing_topics(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = f"{PREFIX}/nothing-in-it"
+    scene.client.create_producer(topic).close()
+    said = run(scene, capsys, "--topic", topic, "--to-topic", "nowhere", "--from", "2026-01-01")
+    assert (said["read"], said["written"], said["details"]["range"]) == (0, 0, {})
+    said = run(scene, capsys, "--dlq-of", "nothing-in-it:billing")
+    assert said["read"] == 0
+    code, _, err = attempt(scene, capsys, "--dlq-of", "not-a-topic:billing")
+    assert code == 1
+    assert "not-a-topic" in err
+
+
+def test_records_are_transformed_to_the_schema_and_misfits_are_parked(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, park = f"{PREFIX}/records", f"{PREFIX}/records-parked"
+    producer = scene.client.create_producer(topic, schema=JsonSchema(Order), batching_enabled=False)
+    for number in range(6):
+        producer.send(Order(number=number, city="Ulm"), partition_key=f"k{number}")
+    poison = scene.client.create_producer(topic, batching_enabled=False)
+    bad = poison.send(b"\xffno json", partition_key="bad")
+    options = ["--topic", topic, "--to-topic", f"{PREFIX}/records-out", "--filter", "number > 1"]
+    options += ["--transform", "city=upper(city)", "--transform", "number=if(number = 3, null, number * 10)"]
+    options += ["--transform", "__key=concat('x', string(__key))"]
+    code, _, err = attempt(scene, capsys, *options)
+    assert code == 1
+    assert f"message {position(bad)} of {topic}: its value does not fit the topic's schema" in err
+    said = run(scene, capsys, *options, "--park-topic", park)
+    assert (said["read"], said["skipped"], said["written"], said["parked"]) == (7, 2, 4, 1)
+    reader = scene.client.create_reader(f"{PREFIX}/records-out", pulsar.MessageId.earliest, schema=JsonSchema(Order))
+    found = [reader.read_next(5000) for _ in range(4)]
+    assert [(each.value().number, each.value().city) for each in found] == [
+        (20, "ULM"), (None, "ULM"), (40, "ULM"), (50, "ULM"),
+    ]  # fmt: skip
+    assert [each.partition_key() for each in found] == ["xk2", "xk3", "xk4", "xk5"]
+    (parked,) = scene.contents(park)
+    assert parked.data() == b"\xffno json"
+    assert origin(parked) == bad
+    assert "does not fit" in parked.properties()["replay_error"]
+    code, _, err = attempt(scene, capsys, "--topic", topic, "--to-topic", "x", "--transform", "town=city")
+    assert code == 1
+    assert "no column town; there are number, city, __key" in err
+
+
+def test_avro_is_copied_unchanged_with_the_schema_that_it_was_written_with(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Bigger(Record):  # type: ignore[misc]
+        number = Integer()
+        city = String()
+        street = String(required_default=True)
+
+    Bigger.__name__ = "Order"
+    topic, target = f"{PREFIX}/avro-in", f"{PREFIX}/avro-out"
+    scene.client.create_producer(topic, schema=AvroSchema(Order)).send(Order(number=1, city="Ulm"))
+    bigger = AvroSchema(Bigger)
+    scene.client.create_producer(topic, schema=bigger).send(Bigger(number=2, city="Bonn", street="Weg"))
+    run(scene, capsys, "--topic", topic, "--to-topic", target)
+    assert [copy.data() for copy in scene.contents(target)] == [each.data() for each in scene.contents(topic)]
+    rows = scene.read(target).select("number", "city", "street").collect()
+    assert [tuple(row) for row in rows] == [(1, "Ulm", None), (2, "Bonn", "Weg")]
+    said = run(scene, capsys, "--topic", topic, "--to-topic", target, "--transform", "number=number+10")
+    assert said["written"] == 2
+    rows = scene.read(target).select("number", "city", "street").collect()
+    assert [tuple(row) for row in rows][2:] == [(11, "Ulm", None), (12, "Bonn", "Weg")]
+    text = f"{PREFIX}/a-text-topic"
+    scene.client.create_producer(text, schema=pulsar.schema.StringSchema()).send("x")
+    code, _, err = attempt(scene, capsys, "--topic", topic, "--to-topic", text)
+    assert code == 1
+    assert f"{text} does not take the schema of {topic}" in err
+
+
+def test_a_trimmed_begin_is_named_or_passed_over(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    topic, target = f"{PREFIX}/trimmed", f"{PREFIX}/trimmed-out"
+    producer = scene.client.create_producer(topic, batching_enabled=False)
+    ids = [producer.send(b"%d" % number) for number in range(5)]
+    admin(scene, "PUT", "persistent/public/default/trimmed/unload")
+    ids += [producer.send(b"%d" % number) for number in range(5, 10)]
+    admin(scene, "POST", "persistent/public/default/trimmed/trim")
+    assert len(scene.contents(topic)) == 5
+    options = ["--topic", topic, "--to-topic", target, "--from", position(ids[2])]
+    code, _, err = attempt(scene, capsys, *options)
+    assert code == 1
+    assert "DataLoss" in err
+    said = run(scene, capsys, *options, "--fail-on-data-loss", "false")
+    assert (said["read"], said["written"]) == (5, 5)
+    assert [copy.data() for copy in scene.contents(target)] == [b"5", b"6", b"7", b"8", b"9"]
+
+
+def reject_all(scene: Scene, topic: str, subscription: str, count: int) -> list[Any]:
+    """A consumer of the official client that refuses every message until it is a dead letter."""
+    policy = pulsar.ConsumerDeadLetterPolicy(max_redeliver_count=1)
+    consumer = scene.client.subscribe(
+        topic,
+        subscription,
+        consumer_type=pulsar.ConsumerType.Shared,
+        dead_letter_policy=policy,
+        negative_ack_redelivery_delay_ms=20,
+        initial_position=pulsar.InitialPosition.Earliest,
+    )
+    dead = [f"{name}-{subscription}-DLQ" for name in scene.client.get_topic_partitions(topic)]
+
+    def letters() -> list[Any]:
+        known = {message for name in dead for message in scene.client.get_topic_partitions(name)}
+        return [message for name in known for message in scene.contents(name)]
+
+    while len(letters()) < count:
+        try:
+            consumer.negative_acknowledge(consumer.receive(200))
+        except pulsar.Timeout:
+            continue
+    consumer.close()
+    return letters()
+
+
+def test_dead_letters_of_the_official_client_go_back_and_are_parked_after_too_many_attempts(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic, park = f"{PREFIX}/orders", f"{PREFIX}/orders-parked"
-    dead = scene.client.create_producer(f"{topic}-billing-DLQ")
-    dead.send(b"first", properties={"REAL_TOPIC": topic})
-    dead.send(b"often", properties={"REAL_TOPIC": topic, "replay_attempts": "3"})
-    options = ["--dlq-of", f"{topic}:billing", "--max-attempts", "3", "--park-topic", park]
+    producer = scene.client.create_producer(topic, batching_enabled=False)
+    for number in range(3):
+        producer.send(b"%d" % number, partition_key="k", properties={"colour": "red"})
+    letters = reject_all(scene, topic, "billing", 3)
+    assert {letter.properties()["REAL_TOPIC"] for letter in letters} == {topic}
+    options = ["--dlq-of", f"{topic}:billing", "--max-attempts", "2", "--park-topic", park]
+    for turn in (1, 2):
+        said = run(scene, capsys, *options)
+        assert (said["read"], said["written"], said["parked"]) == (3, 3, 0)
+        copies = scene.contents(topic)[3 * turn :]
+        assert sorted(copy.data() for copy in copies) == [b"0", b"1", b"2"]
+        for copy in copies:
+            properties = copy.properties()
+            assert (properties["colour"], properties["replay_attempts"]) == ("red", str(turn))
+            assert "ORIGIN_MESSAGE_ID" in properties
+            assert not {"REAL_TOPIC", "RECONSUMETIMES"} & set(properties)
+            assert copy.partition_key() == "k"
+        assert run(scene, capsys, *options)["read"] == 0  # they are dealt with
+        reject_all(scene, topic, "billing", 3 * turn + 3)
     said = run(scene, capsys, *options)
-    assert (said["read"], said["written"], said["parked"]) == (2, 1, 1)
-    dead.send(b"second", properties={"REAL_TOPIC": topic})
-    said = run(scene, capsys, *options)
-    assert (said["read"], said["written"], said["parked"]) == (1, 1, 0)
-    assert [copy.data() for copy in scene.contents(topic)] == [b"first", b"second"]
-    assert [copy.data() for copy in scene.contents(park)] == [b"often"]
-    assert scene.contents(topic)[0].properties()["replay_attempts"] == "1"
+    assert (said["read"], said["written"], said["parked"]) == (3, 0, 3)
+    assert sorted(copy.data() for copy in scene.contents(park)) == [b"0", b"1", b"2"]
+    assert len(scene.contents(topic)) == 9
+
+
+def test_dead_letters_of_partitions_go_back_to_their_partition(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = partitioned(scene, "bills", 2)
+    producer = scene.client.create_producer(topic, batching_enabled=False)
+    for number in range(6):
+        producer.send(b"%d" % number, partition_key=f"k{number}")
+    there = {message.data(): message.topic_name() for message in scene.contents(topic)}
+    assert len(set(there.values())) == 2
+    reject_all(scene, topic, "billing", 6)
+    said = run(scene, capsys, "--dlq-of", "bills:billing")
+    assert (said["read"], said["written"]) == (6, 6)
+    copies = [message for message in scene.contents(topic) if "src_mid" in message.properties()]
+    assert {copy.data(): copy.topic_name() for copy in copies} == there
 
 
 def test_bad_arguments_are_named(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    place = ["--service-url", scene.server.broker_url]
-    assert main([*place, "--topic", "a", "--to-topic", "b", "--from-time", "soon"]) == 1
-    assert "'soon' is neither milliseconds nor an ISO time" in capsys.readouterr().err
-    assert main([*place, "--dlq-of", "orders"]) == 1
-    assert "expected TOPIC:SUBSCRIPTION" in capsys.readouterr().err
+    scene.client.create_producer("a").close()
+    for arguments, sentence in (
+        (["--topic", "a", "--to-topic", "b", "--from", "soon"], "'soon' is neither milliseconds"),
+        (["--topic", "non-persistent://public/default/a", "--to-topic", "b"], "keeps no messages"),
+        (["--dlq-of", "orders"], "expected TOPIC:SUBSCRIPTION"),
+        (["--topic", "a", "--to-topic", "b", "--from", '{"c": "1:0"}'], "c is no partition of"),
+    ):
+        code, _, err = attempt(scene, capsys, *arguments)
+        assert code == 1
+        assert sentence in err
+
+
+def test_killed_with_the_server_too_a_run_ends_as_an_undisturbed_one(scene: Scene, tmp_path: Path) -> None:
+    """SIGKILL of driver, JVM and workers in mid-run, then of the server in the next one."""
+    with Server(tmp_path, settings={"brokerDeduplicationEnabled": "true"}) as server:
+        client = pulsar.Client(
+            server.broker_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(tmp_path / "log"))
+        )
+        own = Scene(scene.session, server, client)
+        topic, target = partitioned(own, "kill-in", 2), partitioned(own, "kill-out", 3)
+        producer = client.create_producer(
+            topic, batching_enabled=True, batching_max_messages=7, block_if_queue_full=True
+        )
+        for number in range(3000):
+            producer.send_async(b"%d" % number, None, partition_key=f"k{number % 11}")
+        producer.flush()
+        place = ["--service-url", server.broker_url, "--admin-url", server.web_url]
+        options = [*place, "--topic", topic, "--to-topic", target, "--rate", "500"]
+        with JobProcess("replay", options) as job:
+            job.until_batch(0)
+            assert job.for_a_while(random.Random(), 1)
+            job.kill()
+        copied = len(own.contents(target))
+        assert 0 < copied < 3000
+        with JobProcess("replay", options) as job:
+            job.until_batch(0)
+            server.kill()
+            server.start()
+            said = job.result()
+        client.close()
+        client = pulsar.Client(
+            server.broker_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(tmp_path / "log"))
+        )
+        own = Scene(scene.session, server, client)
+        sources, copies = own.contents(topic), own.contents(target)
+        client.close()
+    assert (said["read"], said["problems"]) == (3000, []), said
+    assert said["written"] + said["details"]["written by an earlier attempt"] == 3000
+    assert said["written"] <= 3000 - copied
+    assert sorted(str(origin(copy)) for copy in copies) == sorted(str(message.message_id()) for message in sources)
+    for key in {copy.partition_key() for copy in copies}:
+        numbers = [int(copy.data()) for copy in copies if copy.partition_key() == key]
+        assert numbers == [number for number in range(3000) if f"k{number % 11}" == key]
