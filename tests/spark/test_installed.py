@@ -1,13 +1,17 @@
 """The data source from an installed wheel: by its own name, on executors too, beside a user's own `spark` package."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pulsar
+import pyarrow.parquet as pq
 import pytest
 
 from compat_tests.harness import Server
@@ -32,30 +36,60 @@ assert PulsarDataSource.__module__ == "magnetar.spark.source.data_source"
 """
 
 
-def test_the_data_source_works_from_a_wheel(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(ROOT)]
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the wheel holds, as pip would lay it down."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
-    (wheel,) = tmp_path.glob("*.whl")
-    site = tmp_path / "site"
+    (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def produce(server: Server, folder: Path) -> None:
+    logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(folder / "client.log"))
+    client = pulsar.Client(server.broker_url, logger=logger)
+    producer = client.create_producer("submitted")
+    for number in range(10):
+        producer.send(b"%d" % number)
+    client.close()
+
+
+def test_the_data_source_and_a_submitted_job_work_from_a_wheel(site: Path, tmp_path: Path) -> None:
+    """Beside a user's own package `spark`. Both Sparks run at once: each takes its time to start."""
     work = tmp_path / "work"
     (work / "spark").mkdir(parents=True)
     (work / "spark" / "__init__.py").write_text("raise ImportError('the user\\'s own spark package')\n")
     (work / "program.py").write_text(PROGRAM)
-    environment = {**os.environ, "PYTHONPATH": str(site), "SPARK_LOCAL_IP": "127.0.0.1"}
-    with Server(tmp_path / "server") as server:
+    environment = {**os.environ, "PYTHONPATH": str(site), "SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": QUICK_JAVA}
+    environment.pop("SPARK_HOME", None)
+    path = run([sys.executable, "-m", "magnetar", "spark", "--path", "lake_ingest"], work, environment).strip()
+    assert Path(path) == site / "magnetar" / "spark" / "jobs" / "lake_ingest.py"
+    with Server(tmp_path / "server") as server, ThreadPoolExecutor() as both:
         python = python_with("magnetar-spark", requirements())
-        environment["PYSPARK_PYTHON"] = str(python)
-        done = subprocess.run(
-            [python, "program.py", server.broker_url],
-            cwd=work,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
+        environment |= {"PYSPARK_PYTHON": str(python), "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+        produce(server, tmp_path)
+        program = both.submit(run, [str(python), "program.py", server.broker_url], work, environment)
+        options = ["--service-url", server.broker_url, "--topic", "submitted", "--path", "table", "--checkpoint", "ck"]
+        submit = [str(python.with_name("spark-submit")), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+        said = run([*submit, path, *options, "--progress", "json"], work, environment)
+        program.result()
+    outcome = json.loads(said.strip().splitlines()[-1])
+    assert (outcome["written"], outcome["problems"]) == (10, [])
+    values = pq.read_table(work / "table").column("value").to_pylist()
+    assert sorted(values) == [b"%d" % number for number in range(10)]
+
+
+def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
+    """What a program prints; AssertionError with its complaints when it fails."""
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    return done.stdout
 
 
 def requirements() -> list[str]:
