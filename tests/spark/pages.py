@@ -1,7 +1,7 @@
 """Pages of docs/ as tests: their fenced blocks run one after the other, in one folder, as a reader would run them.
 
 Rules for a page. ```python runs in the page's session; after a line that ends with a file's name (`weather.py`:) it is
-that file, and runs where a command says `python weather.py`. ```sh: `magnetar spark JOB …` and `python` run in this
+that file, and runs where `python` or `spark-submit` names it. ```sh: `magnetar spark JOB …` and `python` run in this
 process, some plain commands in a shell, and what SKIPPED names is not run. ```text straight after a block says what the
 block prints: each of its lines has to appear, in that order; `…` stands for anything, blanks count as one. A block of
 another kind, a file that nothing runs and an unknown command are errors: what is not run is not true for long.
@@ -28,7 +28,7 @@ SKIPPED = (
     r"export \S+=.*",
     r"git clone .*",
     r"(sudo )?apt(-get)? install .*",
-    r"python3? -m venv .*",
+    r"python3?(\.\d+)? -m venv .*",
     r"(python3? -m )?pip install .*",
     r"magnetar standalone .*&",
     r"spark-submit .*",
@@ -179,6 +179,8 @@ class Reader:
         plain = f"{program}{command[len(words[0]) :]}"
         if program == "magnetar" and words[1:2] == ["spark"]:
             self._job(words[2:])
+        elif program == "spark-submit" and (ours := self.unused & set(words)):
+            self._python(["spark-submit", *ours])
         elif any(re.fullmatch(pattern, plain, re.DOTALL) for pattern in SKIPPED):
             return
         elif program in ("python", "python3") and len(words) > 1:
