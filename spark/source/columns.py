@@ -26,7 +26,9 @@ METADATA_FIELDS = [StructField(name, kind) for name, kind in METADATA_TYPES.item
 RAW_FIELDS = [StructField(name, BinaryType()) for name in (VALUE, SCHEMA_VERSION, ORDERING_KEY)]
 NOT_VALUES = frozenset(field.name for field in (*METADATA_FIELDS, *RAW_FIELDS))
 
-_TIME = pa.timestamp("us", tz="UTC")
+_TIME, _MILLISECONDS = pa.timestamp("us", tz="UTC"), pa.timestamp("ms", tz="UTC")
+EVENT_TIME_MAX = (2**63 - 1) // 1000
+"""Milliseconds: Spark's timestamps are microseconds in 64 bits."""
 
 
 class BatchBuilder:
@@ -66,7 +68,7 @@ class BatchBuilder:
         if name == PUBLISH_TIME:
             return pa.array(np.array(rows.publish_times, dtype=np.int64) * 1000, pa.int64()).cast(_TIME)
         if name == EVENT_TIME:
-            return pa.array(rows.event_times, pa.timestamp("ms", tz="UTC")).cast(_TIME)
+            return _moments(rows.event_times)
         if name == VALUE:
             return pa.array(rows.values, pa.binary())
         if name == SCHEMA_VERSION:
@@ -74,6 +76,15 @@ class BatchBuilder:
         if name == ORDERING_KEY:
             return pa.array(map(rows.ordering_keys.get, range(len(rows))), pa.binary())
         return _properties(rows)
+
+
+def _moments(times: list[int | None]) -> pa.Array:
+    """Null where microseconds do not hold a time: whoever sends it must not stop everybody's queries."""
+    try:
+        return pa.array(times, _MILLISECONDS).cast(_TIME)
+    except (pa.ArrowInvalid, OverflowError):
+        held = [time if time is not None and time <= EVENT_TIME_MAX else None for time in times]
+        return pa.array(held, _MILLISECONDS).cast(_TIME)
 
 
 def _properties(rows: Rows) -> pa.Array:
