@@ -59,9 +59,10 @@ class Scene:
         producer.close()
         return topic
 
-    def create_partitions(self, topic: str, count: int) -> None:
+    def create_partitions(self, topic: str, count: int, method: str = "PUT") -> None:
+        """POST: to so many, of a topic that has fewer."""
         path = topic.replace("://", "/", 1)
-        request = Request(f"{self.server.web_url}/admin/v2/{path}/partitions", b"%d" % count, method="PUT")
+        request = Request(f"{self.server.web_url}/admin/v2/{path}/partitions", b"%d" % count, method=method)
         request.add_header("Content-Type", "application/json")
         urlopen(request, timeout=10).close()
 
