@@ -24,6 +24,9 @@ NONE = 2**64 - 1
 """-1 in a field of 64 bits."""
 MAX = 2**63 - 1
 QUEUE = 1000
+CONSUMER_BUSY = 5
+WITHOUT_CREATION_FLAG = 5
+"""Of FeatureFlags: partition counts without creating the topic."""
 TOPIC_NOT_FOUND = 11
 
 Id = tuple[int, int]
@@ -241,3 +244,119 @@ def test_the_older_connectors_subscription_comes_with_a_name_encoded_twice(
     assert backlog <= 1
     assert call(server, "DELETE", one)[0] in (200, 204)
     assert call(server, "GET", f"{path}/subscriptions")[1] == []
+
+
+def test_the_newer_client_is_told_what_the_broker_can(server: Server) -> None:
+    """Without the flag for partitions the connector's `waitingForNonExistedTopic` creates what it waits for."""
+    with WireClient(server.broker_port, handshake=False) as connection:
+        flags: list[Field] = [(1, 1), (2, 1), (3, 1), (5, 1), (6, 1)]
+        connection.send(wire.CONNECT, [(1, "Pulsar-Java-v4.0.5"), (4, 21), (10, flags)])
+        connected = connection.expect(wire.CONNECTED)
+        assert number(connected, 2) >= 19
+        offered = decode(blob(connected, 4))
+        assert number(offered, WITHOUT_CREATION_FLAG) == 1
+
+
+def test_lookup_names_the_address_that_is_dialled(cnx: WireClient, server: Server, topic: str) -> None:
+    cnx.send(wire.LOOKUP, [(1, topic), (2, 51), (3, 0)])
+    answer = cnx.expect(wire.LOOKUP_RESPONSE)
+    assert blob(answer, 1).decode() == server.broker_url
+    assert number(answer, 3) == 1  # Connect
+
+
+@pytest.mark.parametrize("data", [b"", b"null"], ids=["java", "python"])
+def test_a_primitive_schema_comes_back_as_it_was_stored_also_by_its_version(
+    cnx: WireClient, topic: str, data: bytes
+) -> None:
+    cnx.send(wire.LOOKUP, [(1, topic), (2, 61), (3, 0)])
+    cnx.expect(wire.LOOKUP_RESPONSE)
+    schema: list[Field] = [(1, "String"), (3, data), (4, STRING)]
+    cnx.send(wire.PRODUCER, [(1, topic), (2, 1), (3, 62), (7, schema)])
+    created = cnx.expect(wire.PRODUCER_SUCCESS)
+    cnx.send(GET_SCHEMA, [(1, 63), (2, topic)])
+    newest = cnx.expect(GET_SCHEMA_RESPONSE)
+    version = blob(newest, 5)
+    assert version == blob(created, 4)
+    cnx.send(GET_SCHEMA, [(1, 64), (2, topic), (3, version)])
+    for answer in (newest, cnx.expect(GET_SCHEMA_RESPONSE)):
+        stored = decode(blob(answer, 4))
+        assert (blob(stored, 3), number(stored, 4)) == (data, STRING)
+
+
+def test_a_seek_into_a_batch_keeps_the_rest_of_its_entry(cnx: WireClient, client: pulsar.Client, topic: str) -> None:
+    """The Java client clears the bits before the index, and drops those messages itself when the entry comes again."""
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
+    for index in range(6):
+        producer.send_async(b"%d" % index, None)
+    producer.flush()
+    durable(cnx, topic, "s")
+    (entry,) = pushed(cnx, 1)
+    words: list[Field] = [(1, entry[0]), (2, entry[1]), (4, 3), (5, 0b111000), (6, 6)]
+    cnx.send(wire.SEEK, [(1, 1), (2, 71), (3, words)])
+    cnx.expect(wire.CLOSE_CONSUMER)
+    cnx.expect(wire.SUCCESS)
+    durable(cnx, topic, "s")
+    assert pushed(cnx, 1) == [entry]
+
+
+def test_a_batch_names_its_highest_sequence_and_the_producer_closes(cnx: WireClient, topic: str) -> None:
+    name = cnx.open_producer(topic)
+    body = b"".join(single(b"%d" % index) for index in range(3))
+    data = wire.payload(wire.message_metadata(name, 0, [(11, 3), (24, 2)]), body)
+    cnx.send(wire.SEND, [(1, 1), (2, 0), (3, 3), (6, 2)], data)
+    receipt = cnx.expect(wire.SEND_RECEIPT)
+    assert (number(receipt, 2), number(receipt, 4)) == (0, 2)
+    cnx.send(wire.CLOSE_PRODUCER, [(1, 1), (2, 81)])
+    assert number(cnx.expect(wire.SUCCESS), 1) == 81
+
+
+def single(value: bytes) -> bytes:
+    """A message of a batch: the size of its metadata, that, and the value."""
+    metadata = wire.encode([(3, len(value))])
+    return len(metadata).to_bytes(4, "big") + metadata + value
+
+
+def test_the_topics_of_a_namespace_are_named_by_their_partitions(
+    cnx: WireClient, server: Server, client: pulsar.Client, topic: str
+) -> None:
+    path = f"persistent/public/default/{topic.rpartition('/')[2]}"
+    assert call(server, "PUT", f"{path}/partitions?createLocalTopicOnly=false", 2)[0] in (200, 204)
+    produce(client, topic, 4)
+    cnx.send(GET_TOPICS, [(1, 42), (2, "public/default"), (3, 2), (4, f"{topic}.*"), (5, "")])
+    found = [each.decode() for each in cnx.expect(GET_TOPICS_RESPONSE)[2] if isinstance(each, bytes)]
+    assert {f"{topic}-partition-0", f"{topic}-partition-1"} <= set(found)
+
+
+def test_a_subscription_of_partition_zero_is_there_on_partitions_that_are_added(
+    cnx: WireClient, server: Server, client: pulsar.Client, topic: str
+) -> None:
+    path = f"persistent/public/default/{topic.rpartition('/')[2]}"
+    call(server, "PUT", f"{path}/partitions", 1)
+    name = f"spark-pulsar-0-{topic}-partition-0"
+    durable(cnx, f"{topic}-partition-0", name)
+    grown = call(server, "POST", f"{path}/partitions?updateLocalTopicOnly=false&force=false", 2)
+    assert grown[0] in (200, 204)
+    assert call(server, "GET", f"{path}-partition-1/subscriptions")[1] == [name]
+
+
+def test_an_exclusive_cursor_is_not_shared(cnx: WireClient, client: pulsar.Client, topic: str) -> None:
+    holder = client.subscribe(topic, "s")
+    cnx.send(wire.LOOKUP, [(1, topic), (2, 91), (3, 0)])
+    cnx.expect(wire.LOOKUP_RESPONSE)
+    cnx.send(wire.SUBSCRIBE, [(1, topic), (2, "s"), (3, 0), (4, 1), (5, 92), (8, 1), (13, 1), (15, 1)])
+    assert number(cnx.expect(wire.ERROR), 2) == CONSUMER_BUSY
+    holder.close()
+
+
+def test_a_topic_made_anew_has_younger_ledgers(server: Server, client: pulsar.Client, topic: str) -> None:
+    """And the calls with which the connector's own tests clean up."""
+    path = f"persistent/public/default/{topic.rpartition('/')[2]}"
+    (before,) = produce(client, topic, 1)
+    assert call(server, "DELETE", f"{path}?force=true&deleteSchema=true")[0] in (200, 204)
+    assert call(server, "GET", f"{path}/internalStats?metadata=false")[0] == 404
+    assert call(server, "PUT", path)[0] in (200, 204)
+    (after,) = produce(client, topic, 1)
+    assert after[0] > before[0]
+    for query in ("persistent/public/default?includeSystemTopic=false", "namespaces/public/default/topics"):
+        status, names = call(server, "GET", query)
+        assert (status, topic in names) == (200, True)
