@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pulsar_proto.names import TopicName
+from pulsar_proto.names import TopicName, encode_local
 from spark.source.ledger_plan import LedgerRun, Range, clip, runs_of
 from spark.source.message_id import Bound
 
@@ -58,7 +58,6 @@ class Row:
 
 def rows_of(topic: str, stats: Stats, internal: Stats, now_ms: int, older_than_hours: float) -> list[Row]:
     name = TopicName.parse(topic)
-    cursors = internal.get("cursors", {})
     rows = []
     for subscription, each in (stats.get("subscriptions") or {"": {}}).items():
         idle = _hours_since(max((int(each.get(field) or 0) for field in LAST_USED), default=0), now_ms)
@@ -79,7 +78,7 @@ def rows_of(topic: str, stats: Stats, internal: Stats, now_ms: int, older_than_h
                 backlog=int(each.get("msgBacklog", 0)),
                 ack_holes=int(each.get("nonContiguousDeletedMessagesRanges", 0)),
                 consumers=consumers,
-                mark_delete=str(cursors.get(subscription, {}).get("markDeletePosition", "")),
+                mark_delete=str((cursor_of(internal, subscription) or {}).get("markDeletePosition", "")),
                 idle_hours=idle,
                 unmoved_hours=_hours_since(_moved_ms(stats, each), now_ms),
                 is_orphan=is_orphan(subscription, consumers, idle, older_than_hours),
@@ -104,6 +103,12 @@ def _moved_ms(stats: Stats, subscription: Stats) -> int:
     return max(
         int(subscription.get("lastMarkDeleteAdvancedTimestamp") or 0), int(stats.get("topicCreationTimeStamp") or 0)
     )
+
+
+def cursor_of(internal: Stats, subscription: str) -> Stats | None:
+    """Cursors have a subscription's name, or as in Java its encoded form."""
+    cursors: Mapping[str, Stats] = internal.get("cursors", {})
+    return cursors.get(subscription) or cursors.get(encode_local(subscription))
 
 
 def position_of(text: str) -> Bound:
@@ -156,10 +161,10 @@ def check_backlogs(before: Stats, stats: Stats, after: Stats) -> list[str]:
     after `stats`; while messages come and go the backlog lies between what the two say."""
     problems = []
     for name, each in (stats.get("subscriptions") or {}).items():
-        cursors = [internal.get("cursors", {}).get(name) for internal in (before, after)]
-        if None in cursors:
+        first, last = cursor_of(before, name), cursor_of(after, name)
+        if first is None or last is None:
             continue  # it came or went meanwhile
-        bounds = sorted(expected_backlog(*pair) for pair in zip((before, after), cursors, strict=True))
+        bounds = sorted((expected_backlog(before, first), expected_backlog(after, last)))
         backlog = int(each.get("msgBacklog", 0))
         if not bounds[0] <= backlog <= bounds[1]:
             said = str(bounds[0]) if bounds[0] == bounds[1] else f"{bounds[0]} to {bounds[1]}"
@@ -171,7 +176,7 @@ def check_topic(before: Stats, stats: Stats, after: Stats) -> list[str]:
     """All sentences about one topic."""
     problems = check_ledgers(after) + check_backlogs(before, stats, after)
     for name in stats.get("subscriptions") or {}:
-        cursor = after.get("cursors", {}).get(name)
+        cursor = cursor_of(after, name)
         if cursor is not None:
             problems += [f"{name}: {problem}" for problem in check_ranges(after, cursor)]
     return problems

@@ -88,7 +88,10 @@ def parsed(argv: Sequence[str]) -> Namespace:
         made.error("--rate and --max-attempts: expected a number above 0")
     for name in ("to_topic", "park_topic"):
         if getattr(arguments, name):
-            setattr(arguments, name, TopicName.parse(getattr(arguments, name)).full)
+            topic = TopicName.parse(getattr(arguments, name))
+            if topic.domain != "persistent":
+                made.error(f"{topic.full} keeps no messages: copies could not be looked for")
+            setattr(arguments, name, topic.full)
     return arguments
 
 
@@ -185,7 +188,7 @@ class Replay:
             totals.already += already
             totals.targets |= {target}
             if parked:
-                outcome.parked += messages
+                outcome.parked += messages - already
             else:
                 outcome.written += messages - already
         rows, first = seen.get["rows"], seen.get["first"]
@@ -230,7 +233,8 @@ class Replay:
         pairs: list[Any] = [part for name, value in added.items() for part in (F.lit(name), value)]
         dropped = [*added, *OF_DEAD_LETTERS]
         new = self._transforms(frame)
-        kept = F.map_filter(new.get(PROPERTIES, properties), lambda name, _: ~name.isin(dropped))
+        given = F.coalesce(new.get(PROPERTIES, properties), F.expr("cast(map() as map<string, string>)"))
+        kept = F.map_filter(given, lambda name, value: ~name.isin(dropped) & value.isNotNull())
         error = F.lit(None).cast("string")
         if arguments.max_attempts:
             error = F.when(attempts >= arguments.max_attempts, F.lit(f"replayed {arguments.max_attempts} times before"))

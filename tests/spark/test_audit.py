@@ -84,6 +84,7 @@ def test_every_subscription_is_a_row_with_its_backlog(
     assert 1.0 < mine["bytes_in"] / USED_BYTES < 1.5  # what producers add to a value
     assert mine["bytes_in"] == mine["storage_bytes"]
     assert [name for name, row in rows.items() if row["is_orphan"]] == [LEFT, LEFT_OLD]
+    assert all(row["mark_delete"] for row in rows.values())
     bill = said["details"]["usage by tenant"]["public"]
     parted = [each for each in said["details"]["topics"] if each["topic"] == PARTITIONED]
     assert bill["topics"] == 3
