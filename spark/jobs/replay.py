@@ -21,6 +21,7 @@ from pyspark.sql.types import LongType
 
 from pulsar_proto.names import TopicName
 from spark.jobs.common import JobFailed, Outcome, finish, guarded, parser, place_options, session
+from spark.jobs.precheck import check_place
 from spark.jobs.progress import Teller
 from spark.jobs.replay_check import RUN_ID, SOURCE_ID, SOURCE_TOPIC, compare, without_repeats
 from spark.jobs.replay_copies import RESULT, Writer
@@ -96,8 +97,9 @@ def parsed(argv: Sequence[str]) -> Namespace:
 
 
 def run_id_of(arguments: Namespace) -> str:
-    """The same for the same command; a hash of what decides which copies are made."""
-    names = ("topic", "dlq_of", "to_topic", "from_", "to", "filter", "transform", "max_attempts", "park_topic")
+    """A hash of what decides which copies are made. Not of the park topic: a job that ended because it had none goes
+    on with one."""
+    names = ("topic", "dlq_of", "to_topic", "from_", "to", "filter", "transform")
     text = json.dumps([getattr(arguments, name) for name in names])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -110,6 +112,7 @@ def run(argv: Sequence[str]) -> int:
     outcome.details["run id"] = run_id
     sentence = f"run {run_id}; the same command, or --run-id {run_id}, goes on with it"
     Teller(arguments.progress, outcome.job).state("run", sentence, run_id=run_id)
+    check_place(place_options(arguments), tell=arguments.progress == "text")
     ranges = Ranges(place_options(arguments), arguments)
     try:
         extent = ranges.extent()

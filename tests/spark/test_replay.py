@@ -167,6 +167,7 @@ def test_records_are_transformed_to_the_schema_and_misfits_are_parked(
     code, _, err = attempt(scene, capsys, *options)
     assert code == 1
     assert f"message {position(bad)} of {topic}: its value does not fit the topic's schema" in err
+    assert "--park-topic" in err
     said = run(scene, capsys, *options, "--park-topic", park)
     assert (said["read"], said["skipped"], said["written"], said["parked"]) == (7, 2, 4, 1)
     reader = scene.client.create_reader(f"{PREFIX}/records-out", pulsar.MessageId.earliest, schema=JsonSchema(Order))
