@@ -43,6 +43,11 @@ class Teller:
             seconds = time.monotonic() - self._began
             print(f"{ERASE_LINE}{sentence}, {seconds:.0f} s since the start", end="", file=sys.stderr, flush=True)
 
+    def clear(self) -> None:
+        """Takes away what was only true for a while."""
+        if self._is_terminal:
+            print(ERASE_LINE, end="", file=sys.stderr, flush=True)
+
     def _print(self, line: str) -> None:
         print(f"{ERASE_LINE if self._is_terminal else ''}{line}", file=sys.stderr, flush=True)
 
@@ -58,10 +63,13 @@ class Progress:
 
     def watch(self, query: "StreamingQuery") -> None:
         """Until the query ends. Raises its error."""
-        while query.isActive:
-            query.awaitTermination(LOOK_SECONDS)
+        try:
+            while query.isActive:
+                query.awaitTermination(LOOK_SECONDS)
+                self._tell(query)
             self._tell(query)
-        self._tell(query)
+        finally:
+            self._teller.clear()
         self._teller.state("ended", batches=len(self._told), rows=self.read)
         error = query.exception()
         if error is not None:

@@ -1,0 +1,114 @@
+"""What a job says while it runs, and how it tells an error of Spark's."""
+
+import io
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from spark.jobs.common import told
+from spark.jobs.connector import NO_JAR_SENTENCE
+from spark.jobs.progress import ERASE_LINE, Progress, Teller
+
+
+class Query:
+    """Of Spark's what `Progress` looks at: each wait goes on to the next of `looks`, the lists of steps to be seen."""
+
+    def __init__(self, *looks: list[dict[str, Any]], error: Exception | None = None) -> None:
+        self._looks = list(looks)
+        self._error = error
+        self.recentProgress: list[dict[str, Any]] = []
+        self.status = {"isTriggerActive": False, "isDataAvailable": False}
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802, Spark's name
+        return bool(self._looks)
+
+    def awaitTermination(self, seconds: float) -> None:  # noqa: N802
+        self.recentProgress = self._looks.pop(0)
+
+    def exception(self) -> Exception | None:
+        return self._error
+
+
+def step(batch: int, rows: int, milliseconds: int = 500) -> dict[str, Any]:
+    return {"batchId": batch, "numInputRows": rows, "durationMs": {"triggerExecution": milliseconds}}
+
+
+def watch(how: str, query: Any) -> Progress:
+    made = Progress(Teller(how, "job"))
+    made.watch(query)
+    return made
+
+
+def test_each_batch_is_a_line_for_people_once(capsys: pytest.CaptureFixture[str]) -> None:
+    query = Query([step(0, 3000)], [step(0, 3000), step(1, 1000)])
+    assert watch("text", query).read == 4000
+    assert capsys.readouterr().err.splitlines() == [
+        "batch 0: 3,000 messages in 0.5 s (6,000 a second), 3,000 in all",
+        "batch 1: 1,000 messages in 0.5 s (2,000 a second), 4,000 in all",
+    ]
+
+
+def test_programs_are_told_that_nothing_was_there_too(capsys: pytest.CaptureFixture[str]) -> None:
+    watch("json", Query([step(0, 0)], [step(0, 0)]))
+    assert [json.loads(line) for line in capsys.readouterr().err.splitlines()] == [
+        {"job": "job", "state": "idle", "rows": 0},
+        {"job": "job", "state": "ended", "batches": 0, "rows": 0},
+    ]
+
+
+def test_programs_get_a_record_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    watch("json", Query([step(7, 10)]))
+    first, last = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert first == {"job": "job", "batch": 7, "rows": 10, "seconds": 0.5}
+    assert (last["state"], last["batches"], last["rows"]) == ("ended", 1, 10)
+
+
+def test_none_is_silent_and_still_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert watch("none", Query([step(0, 5)])).read == 5
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_has_a_line_that_the_next_one_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    watch("text", Query([step(0, 5)], [step(0, 5), step(1, 0)], []))
+    first, *passing = screen.getvalue().split(ERASE_LINE)[1:]
+    assert first == "batch 0: 5 messages in 0.5 s (10 a second), 5 in all\n"
+    assert passing[0].startswith("5 messages, waiting for more")
+    assert screen.getvalue().endswith(ERASE_LINE)
+
+
+def test_the_error_of_a_query_is_raised() -> None:
+    with pytest.raises(RuntimeError, match="broken"):
+        watch("none", Query([], error=RuntimeError("broken")))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("one\n  at some.Java.line", "one"),
+        ("Failed to find data source: pulsar. Please find packages at", NO_JAR_SENTENCE),
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: pulsar. Make sure", NO_JAR_SENTENCE),
+        ("An error occurred while calling o55.load.\n: java.lang.Exception: no\n\tat x", "java.lang.Exception: no"),
+        (
+            "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n    raise\n"
+            "TypeError: wrong\n\n\tat java",
+            "TypeError: wrong",
+        ),
+        (
+            "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n    raise\n"
+            "KeyError: 1\nspark.source.continuity.DataLoss: gone\n",
+            "spark.source.continuity.DataLoss: gone",
+        ),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Spark could not start Java: is Java 17"),
+    ],
+)
+def test_an_error_is_told_by_the_line_that_says_what_happened(text: str, sentence: str) -> None:
+    assert told(Exception(text)).startswith(sentence)
