@@ -90,19 +90,10 @@ class FrameReader:
     def _keep(self, data: bytes, start: int, frames: list[Frame]) -> None:
         """Keeps the unfinished frame at `start`, once its size words, as far as they are here, make sense."""
         rest = data[start:] if start else data
-        if len(rest) >= _TOTAL_BYTES:
-            total = int.from_bytes(rest[:4], "big")
-            if total > self._limit:
-                raise MalformedFrame(_too_long(total, self._limit, rest), frames)
-            if total < 4:
-                raise MalformedFrame(f"frame of {total} bytes cannot hold its command's size", frames)
-            if len(rest) >= _HEAD_BYTES:
-                command_size = int.from_bytes(rest[4:8], "big")
-                if command_size > total - 4:
-                    raise MalformedFrame(f"frame of {total} bytes cannot hold its command of {command_size}", frames)
-                if total + _TOTAL_BYTES > len(self._view):
-                    self._begin_long(rest, total + _TOTAL_BYTES)
-                    rest = b""
+        size = frame_size(rest, self._limit, frames)
+        if len(rest) >= _HEAD_BYTES and size > len(self._view):
+            self._begin_long(rest, size)
+            rest = b""
         self._rest = rest
 
     def _begin_long(self, begin: bytes, size: int) -> None:
@@ -112,6 +103,12 @@ class FrameReader:
         self._long[: len(begin)] = begin
         self._long_filled = len(begin)
         self._long_size = size
+
+    def take_rest(self) -> bytes:
+        """What is kept of an unfinished frame; somebody else reads on."""
+        rest = self._rest if self._long is None else bytes(self._long[: self._long_filled])
+        self._rest, self._long = b"", None
+        return rest
 
     def _received_long(self, nbytes: int) -> list[Frame]:
         buffer = self._long
@@ -128,6 +125,24 @@ class FrameReader:
         self._long = None
         command_end = _HEAD_BYTES + int.from_bytes(buffer[4:8], "big")
         return [(bytes(buffer[_HEAD_BYTES:command_end]), bytes(buffer[command_end:]) if command_end < filled else None)]
+
+
+def frame_size(begin: bytes, limit: int, before: list[Frame] | None = None) -> int:
+    """How long the frame is that begins so, in bytes, or 0 where that has not come yet. `limit`: of what follows the
+    first size word. Raises MalformedFrame, with the frames `before` it, when its sizes make no sense."""
+    frames = before or []
+    if len(begin) < _TOTAL_BYTES:
+        return 0
+    total = int.from_bytes(begin[:4], "big")
+    if total > limit:
+        raise MalformedFrame(_too_long(total, limit, begin), frames)
+    if total < 4:
+        raise MalformedFrame(f"frame of {total} bytes cannot hold its command's size", frames)
+    if len(begin) >= _HEAD_BYTES:
+        command_size = int.from_bytes(begin[4:8], "big")
+        if command_size > total - 4:
+            raise MalformedFrame(f"frame of {total} bytes cannot hold its command of {command_size}", frames)
+    return total + _TOTAL_BYTES
 
 
 def _too_long(total: int, limit: int, begin: bytes) -> str:

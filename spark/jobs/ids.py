@@ -17,9 +17,10 @@ from pulsar_proto.ids import signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.client import Client
 from spark.source.columns import MESSAGE_ID, TOPIC
+from spark.source.entry_block import CorruptEntry
 from spark.source.ledger_plan import Range
 from spark.source.message_id import BEFORE_ALL, Bound
-from spark.source.partition_reader import CorruptEntry, PartitionReader
+from spark.source.partition_reader import PartitionReader
 from spark.source.planner import partition_of
 from spark.source.rows import RowDecoder, Rows
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType, TimestampType
 
-from spark.source.rows import Rows
+from spark.source.row_columns import EVENT_TIME_MAX as EVENT_TIME_MAX
+from spark.source.row_columns import RowColumns
 from spark.source.values import ValueColumns
 
 KEY, TOPIC, MESSAGE_ID = "__key", "__topic", "__messageId"
@@ -25,10 +25,6 @@ METADATA_TYPES: Mapping[str, DataType] = {
 METADATA_FIELDS = [StructField(name, kind) for name, kind in METADATA_TYPES.items()]
 RAW_FIELDS = [StructField(name, BinaryType()) for name in (VALUE, SCHEMA_VERSION, ORDERING_KEY)]
 NOT_VALUES = frozenset(field.name for field in (*METADATA_FIELDS, *RAW_FIELDS))
-
-_TIME, _MILLISECONDS = pa.timestamp("us", tz="UTC"), pa.timestamp("ms", tz="UTC")
-EVENT_TIME_MAX = (2**63 - 1) // 1000
-"""Milliseconds: Spark's timestamps are microseconds in 64 bits."""
 
 
 class BatchBuilder:
@@ -52,49 +48,27 @@ class BatchBuilder:
     def wants_ids(self) -> bool:
         return MESSAGE_ID in self._names
 
-    def batch(self, rows: Rows) -> pa.RecordBatch:
+    def batch(self, rows: RowColumns) -> pa.RecordBatch:
         """All rows. Raises BadValue when a value does not fit the schema and nobody takes corrupt ones."""
         columns = self._values.columns(rows) if self._wants_values else {}
         arrays = [columns[name] if name in columns else self._metadata(name, rows) for name in self._names]
         return pa.RecordBatch.from_arrays(arrays, names=self._names)
 
-    def _metadata(self, name: str, rows: Rows) -> pa.Array:
+    def _metadata(self, name: str, rows: RowColumns) -> pa.Array:
         if name == KEY:
-            return pa.array(rows.keys, pa.binary())
+            return rows.keys
         if name == TOPIC:
             return pa.repeat(pa.scalar(self._topic), len(rows))
         if name == MESSAGE_ID:
-            return pa.array(rows.ids, pa.binary())
+            return rows.ids
         if name == PUBLISH_TIME:
-            return pa.array(np.array(rows.publish_times, dtype=np.int64) * 1000, pa.int64()).cast(_TIME)
+            return rows.publish_times
         if name == EVENT_TIME:
-            return _moments(rows.event_times)
+            return rows.event_times
         if name == VALUE:
-            return pa.array(rows.values, pa.binary())
+            return rows.values
         if name == SCHEMA_VERSION:
-            return pa.array(rows.schema_versions, pa.binary())
+            return pa.array([b""] * len(rows), pa.binary()) if rows.versions is None else rows.versions
         if name == ORDERING_KEY:
-            return pa.array(map(rows.ordering_keys.get, range(len(rows))), pa.binary())
-        return _properties(rows)
-
-
-def _moments(times: list[int | None]) -> pa.Array:
-    """Null where microseconds do not hold a time: whoever sends it must not stop everybody's queries."""
-    try:
-        return pa.array(times, _MILLISECONDS).cast(_TIME)
-    except (pa.ArrowInvalid, OverflowError):
-        held = [time if time is not None and time <= EVENT_TIME_MAX else None for time in times]
-        return pa.array(held, _MILLISECONDS).cast(_TIME)
-
-
-def _properties(rows: Rows) -> pa.Array:
-    """An empty map for a message without properties, as the published connector has it."""
-    if not rows.has_properties:
-        nothing = pa.array([], pa.string())
-        return pa.MapArray.from_arrays(pa.array(np.zeros(len(rows) + 1, np.int32)), nothing, nothing)
-    counts = [len(pairs) if pairs else 0 for pairs in rows.properties]
-    offsets = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    pairs = [pair for several in rows.properties if several for pair in several]
-    keys = pa.array([key for key, _ in pairs], pa.string())
-    return pa.MapArray.from_arrays(pa.array(offsets), keys, pa.array([value for _, value in pairs], pa.string()))
+            return pa.nulls(len(rows), pa.binary()) if rows.ordering_keys is None else rows.ordering_keys
+        return rows.properties

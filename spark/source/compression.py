@@ -1,8 +1,12 @@
-"""The codecs of message bodies, through pyarrow's: raw LZ4 and Snappy blocks, Zstandard, and zlib (facts 1.1)."""
+"""The codecs of message bodies: raw LZ4 and Snappy blocks, Zstandard, and zlib (facts 1.1).
+
+pyarrow gives back as many bytes as it is told, also where LZ4 and Snappy made fewer: those are asked how many.
+"""
 
 import zlib
 from typing import Final
 
+import cramjam
 import pyarrow as pa
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -27,11 +31,17 @@ def decompress(body: bytes, kind: int, size: int) -> bytes:
     try:
         if kind == pb.ZLIB:
             unpacked = zlib.decompressobj().decompress(body, size + 1)
+        elif kind == pb.LZ4:
+            room = bytearray(max(size, 1))
+            made = cramjam.lz4.decompress_block_into(body, room)
+            unpacked = bytes(room) if made == len(room) else bytes(room[:made])
+        elif kind == pb.SNAPPY and cramjam.snappy.decompress_raw_len(body) != size:
+            raise BadCompression(f"decompresses to another size than {size} bytes")
         elif kind in _ARROW:
             unpacked = pa.decompress(body, decompressed_size=size, codec=_ARROW[kind], asbytes=True)
         else:
             raise BadCompression(f"compression type {kind} is unknown")
-    except (zlib.error, OSError, pa.ArrowInvalid) as error:
+    except (zlib.error, OSError, pa.ArrowInvalid, cramjam.DecompressionError) as error:
         raise BadCompression(f"does not decompress: {error}") from error
     if len(unpacked) != size:
         raise BadCompression(f"decompresses to {len(unpacked)} bytes instead of {size}")

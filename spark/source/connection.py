@@ -18,11 +18,15 @@ from pulsar_proto.commands import parse_command, pong_frame, simple_frame
 from pulsar_proto.errors import MalformedFrame, UnknownCommand, error_of_code
 from pulsar_proto.framing import FRAME_PADDING, Frame, FrameReader
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source.inbox import Inbox
+from spark.source.wire_scan import Buffer, Ints
 
 PROTOCOL_VERSION = 21
 CLIENT_VERSION = "Magnetar-Spark"
-READ_BYTES = 1 << 20
-"""Of the buffer that a socket is read into: a frame of a batch mostly fits, and is cut out once."""
+READ_BYTES = 1 << 16
+"""Of the buffer that answers are read into."""
+GATHER_SECONDS = 0.004
+"""So long a pause ends a block of messages that is not full yet."""
 PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 
 MESSAGE = pb.BaseCommand.MESSAGE
@@ -74,6 +78,7 @@ class Connection:
         self.url = url
         self._timeout = login.timeout_seconds
         self._frames: deque[Frame] = deque()
+        self._inbox: Inbox | None = None
         self._request_id = 0
         self.max_message_size = 0
         self._socket = _dial(url, login)
@@ -106,6 +111,37 @@ class Connection:
         self.max_message_size = size
         self._reader = FrameReader(size + FRAME_PADDING, bytearray(READ_BYTES))
 
+    @property
+    def reads_blocks(self) -> bool:
+        return self._inbox is not None
+
+    def block(self, deadline: float) -> tuple[Buffer, Ints] | None:
+        """Many frames at once: a buffer, and where in it they begin. None when `deadline` (monotonic seconds) passes
+        before one comes. From the first call on nothing else may be asked here. Raises Disconnected."""
+        if self._inbox is None:
+            self._inbox = Inbox(self.max_message_size + FRAME_PADDING, self._reader.take_rest())
+        inbox = self._inbox
+        while self._frames:
+            command = self.housekeeping(self._frames.popleft()[0])
+            if command is not None and command.type in CLOSED_BY_BROKER:
+                raise Disconnected(f"{self.url} closed the consumer")
+        try:
+            while not inbox.has_frame():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return None
+                self._fill(inbox, left)
+            while not inbox.is_full and self._fill(inbox, GATHER_SECONDS):
+                continue
+        except MalformedFrame as error:
+            raise Disconnected(f"{self.url}: {error}") from error
+        return inbox.take()
+
+    def _fill(self, inbox: Inbox, seconds: float) -> bool:
+        count = self._read_into(inbox.room(), seconds)
+        inbox.received(count)
+        return count > 0
+
     def send(self, data: bytes) -> None:
         """Raises Disconnected."""
         try:
@@ -129,20 +165,27 @@ class Connection:
 
     def _receive(self, seconds: float) -> bool:
         """False: nothing came in time."""
-        self._socket.settimeout(max(seconds, 0.001))
-        try:
-            count = self._socket.recv_into(self._reader.get_buffer())
-        except (TimeoutError, ssl.SSLWantReadError):
+        count = self._read_into(self._reader.get_buffer(), seconds)
+        if not count:
             return False
-        except OSError as error:
-            raise Disconnected(f"{self.url}: {error}") from error
-        if count == 0:
-            raise Disconnected(f"{self.url} closed the connection")
         try:
             self._frames.extend(self._reader.received(count))
         except MalformedFrame as error:
             raise Disconnected(f"{self.url}: {error}") from error
         return True
+
+    def _read_into(self, room: memoryview, seconds: float) -> int:
+        """0: nothing came in time."""
+        self._socket.settimeout(max(seconds, 0.001))
+        try:
+            count = self._socket.recv_into(room)
+        except (TimeoutError, ssl.SSLWantReadError):
+            return 0
+        except OSError as error:
+            raise Disconnected(f"{self.url}: {error}") from error
+        if count == 0:
+            raise Disconnected(f"{self.url} closed the connection")
+        return count
 
     def command(self, deadline: float) -> pb.BaseCommand:
         """The next command that is not PING, PONG, AUTH_CHALLENGE or a message; raises Disconnected at the deadline."""

@@ -4,6 +4,8 @@ Entry ids are gap-free inside a ledger and begin at 0 in the next one; which led
 So a reader that starts behind a known entry asks for that entry again: it comes while its ledger exists.
 """
 
+from collections.abc import Sequence
+
 from spark.source.ledger_plan import Range
 from spark.source.message_id import WHOLE_ENTRY, Bound
 
@@ -51,6 +53,18 @@ class Continuity:
             self._report(f"after {last.ledger}:{last.entry} came {ledger}:{entry}")
         elif ledger != last.ledger and entry != 0:
             self._report(f"ledger {ledger} begins with entry {entry}")
+
+    def run(self, ledgers: Sequence[int], entries: Sequence[int]) -> None:
+        """Many entries have come. Those that follow each other in one ledger need no look."""
+        count = len(ledgers)
+        if not count:
+            return
+        self.entry(ledgers[0], entries[0])
+        if ledgers[0] == ledgers[-1] and entries[-1] - entries[0] == count - 1:  # they ascend
+            self._last = Bound(ledgers[-1], entries[-1])
+            return
+        for ledger, entry in zip(ledgers[1:], entries[1:], strict=True):
+            self.entry(ledger, entry)
 
     def _first(self, ledger: int, entry: int) -> None:
         after = self._wanted.after

@@ -7,39 +7,15 @@ is not read yet waits in the socket: a slow task holds no memory beyond one read
 import time
 import uuid
 from dataclasses import dataclass
-from struct import Struct
-from struct import error as struct_error
 
-from google.protobuf.message import DecodeError
-
-from pulsar_proto.checksum import crc32c_of
 from pulsar_proto.commands import simple_frame
-from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.payload import (
-    MAGIC_CRC32C,
-    parse_metadata,
-    skip_broker_entry_metadata,
-    skip_checksum,
-    verify_checksum,
-)
-from pulsar_proto.payload import body as body_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.client import Client
-from spark.source.connection import MESSAGE, Connection, Disconnected
+from spark.source.connection import CLOSED_BY_BROKER, Connection, Disconnected
+from spark.source.entry_block import CorruptEntry, Entry, EntryBlock, block_of
 from spark.source.message_id import Bound, bound_of, wire_id
 
-Entry = tuple[int, int, pb.MessageMetadata, bytes]
-"""(ledger, entry, metadata, body as it is stored: compressed, perhaps a batch)."""
-
 CONSUMER_ID = 1
-
-_MAGIC_CRC_SIZE = Struct(">HII").unpack_from
-_parse_command = pb.BaseCommand.FromString
-_parse_metadata = pb.MessageMetadata.FromString
-
-
-class CorruptEntry(Exception):
-    """An entry's bytes disagree with their checksum or do not decode; the text names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +28,7 @@ class ReaderSettings:
 
 
 class PartitionReader:
-    """Subscribes when first read. Raises, besides the errors of `Client`, CorruptEntry."""
+    """Subscribes when first read. Raises the errors of `Client`, MalformedFrame for a broker that talks nonsense."""
 
     def __init__(self, client: Client, topic: str, after: Bound, settings: ReaderSettings | None = None) -> None:
         """`after`: the first entry that comes is the one behind it (BEFORE_ALL: the topic's first)."""
@@ -63,6 +39,7 @@ class PartitionReader:
         self._subscription = f"{self._settings.name}-{uuid.uuid4().hex[:10]}"
         self._connection: Connection | None = None
         self._permits_left = 0
+        self._is_closed_by_broker = False
         self._damage: CorruptEntry | None = None
 
     def close(self) -> None:
@@ -72,25 +49,44 @@ class PartitionReader:
             self._connection = None
 
     def read(self, deadline: float) -> list[Entry]:
-        """Some entries; none when `deadline` (monotonic seconds) passes before one comes."""
+        """Some entries one by one, for who wants few; none when `deadline` passes. Raises CorruptEntry, after what
+        came before it was read."""
+        if self._damage is not None:
+            damage, self._damage = self._damage, None
+            raise damage
+        block = self.read_block(deadline)
+        entries: list[Entry] = []
+        for index in range(0 if block is None else len(block)):
+            assert block is not None
+            try:
+                entries.append(block.entry(index, self.topic))
+            except CorruptEntry as error:
+                if not entries:
+                    raise
+                self._damage = error
+                break
+        return entries
+
+    def read_block(self, deadline: float) -> EntryBlock | None:
+        """Some entries; None when `deadline` (monotonic seconds) passes before one comes."""
         while True:
             try:
                 if self._connection is None:
                     self._client.persist(self._subscribe)
-                entries = self._take(deadline)
+                block = self._take(deadline)
             except Disconnected:
                 self.close()
                 if time.monotonic() > deadline:
-                    return []
+                    return None
                 continue
-            if entries or time.monotonic() > deadline:
-                return entries
+            if block is not None or time.monotonic() > deadline:
+                return block
 
     def last_and_mark_delete(self) -> tuple[Bound, Bound]:
         """(the partition's last entry, the entry before the first that this reader would get)."""
 
         def ask() -> tuple[Bound, Bound]:
-            if self._connection is None or not self._connection.is_alive():
+            if self._connection is None or self._connection.reads_blocks or not self._connection.is_alive():
                 self.close()
                 self._subscribe()
             assert self._connection is not None
@@ -106,7 +102,8 @@ class PartitionReader:
         """Moves to the first message that was published at or after a time."""
 
         def seek() -> None:
-            if self._connection is None:
+            if self._connection is None or self._connection.reads_blocks:
+                self.close()
                 self._subscribe()
             assert self._connection is not None
             request = pb.CommandSeek(consumer_id=CONSUMER_ID, message_publish_time=milliseconds)
@@ -142,78 +139,42 @@ class PartitionReader:
         )
         connection.request(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=subscribe), "subscribe")
         self._permits_left = 0
+        self._is_closed_by_broker = False
 
-    def _take(self, deadline: float) -> list[Entry]:
+    def _take(self, deadline: float) -> EntryBlock | None:
         connection = self._connection
         assert connection is not None
-        if self._damage is not None:
-            damage, self._damage = self._damage, None
-            raise damage
-        if self._permits_left <= self._settings.permits // 2:
+        if self._is_closed_by_broker:
+            raise Disconnected(f"the broker closed the reader of {self.topic}")
+        if self._permits_left <= self._settings.permits * 3 // 4:
             self._give_permits(connection)
-        frames = connection.frames(deadline)
-        entries: list[Entry] = []
-        while frames:
-            command, payload = frames.popleft()
-            if payload is None:
-                self._other(connection, command)
-                continue
-            try:
-                entry = self._entry(command, payload)
-            except CorruptEntry as damage:
-                if not entries:
-                    raise
-                self._damage = damage  # what came before it goes out first
-                break
-            if entry is not None:
-                entries.append(entry)
-        return entries
+        frames = connection.block(deadline)
+        if frames is None:
+            return None
+        block, commands = block_of(*frames)
+        for command in commands:
+            self._other(connection, command)
+        if block is None:
+            return None
+        self._permits_left -= block.message_count()
+        after = self._after[:2]  # a broker begins with the start id's own entry (facts 2.2)
+        if not block.is_behind(after):
+            block = block.without_known(after)
+        if not len(block):
+            return None
+        self._after = Bound(*block.place(-1))
+        return block
 
     def _give_permits(self, connection: Connection) -> None:
-        more = self._settings.permits - self._permits_left
+        more = min(self._settings.permits - self._permits_left, 2**31 - 1)
         flow = pb.CommandFlow(consumer_id=CONSUMER_ID, messagePermits=more)
         connection.send(simple_frame(pb.BaseCommand(type=pb.BaseCommand.FLOW, flow=flow)))
         self._permits_left += more
 
     def _other(self, connection: Connection, data: bytes) -> None:
         command = connection.housekeeping(data)
-        if command is not None and command.type == pb.BaseCommand.CLOSE_CONSUMER:
-            raise Disconnected(f"the broker closed the reader of {self.topic}")
-
-    def _entry(self, command: bytes, payload: bytes) -> Entry | None:
-        message = _parse_command(command)
-        if message.type != MESSAGE:
-            return None
-        message_id = message.message.message_id
-        ledger, entry = message_id.ledgerId, message_id.entryId
-        again = (ledger, entry) <= self._after[:2]  # a broker begins with the start id's own entry (facts 2.2)
-        if not again:
-            self._after = Bound(ledger, entry)
-        try:
-            metadata, body = cut(payload)
-        except MalformedFrame as error:
-            raise CorruptEntry(f"{self.topic}: entry {ledger}:{entry} is damaged: {error}") from error
-        self._permits_left -= metadata.num_messages_in_batch
-        return None if again else (ledger, entry, metadata, body)
-
-
-def cut(payload: bytes) -> tuple[pb.MessageMetadata, bytes]:
-    """Metadata and body of a MESSAGE's payload, checked. Raises MalformedFrame."""
-    try:
-        magic, crc, size = _MAGIC_CRC_SIZE(payload)
-        if magic == MAGIC_CRC32C:
-            if crc32c_of(payload[6:]) != crc:
-                raise MalformedFrame("its checksum is wrong")
-            end = 10 + size
-            metadata = _parse_metadata(payload[10:end])
-            if end <= len(payload):
-                return metadata, payload[end:]
-    except (struct_error, DecodeError):
-        pass
-    start = skip_broker_entry_metadata(payload)
-    if not verify_checksum(payload[start:]):
-        raise MalformedFrame("its checksum is wrong")
-    return parse_metadata(payload, skip_checksum(payload)), body_of(payload)
+        if command is not None and command.type in CLOSED_BY_BROKER:
+            self._is_closed_by_broker = True  # what came before it is good
 
 
 def last_message_id(connection: Connection, consumer_id: int) -> tuple[Bound, Bound]:

@@ -6,6 +6,8 @@ Pure arithmetic lives in `ledger_plan`; this asks the broker what that needs.
 import time
 from collections.abc import Mapping
 
+import numpy as np
+
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -164,10 +166,10 @@ class Planner:
         """Of the range's first entry: ledgers count entries, a limit counts messages."""
         reader = PartitionReader(self.client, name, wanted.after, self._settings)
         try:
-            entries = reader.read(time.monotonic() + SAMPLE_SECONDS)
+            block = reader.read_block(time.monotonic() + SAMPLE_SECONDS)
         finally:
             reader.close()
-        return max(1, entries[0][2].num_messages_in_batch) if entries else 1
+        return 1 if block is None else block.pick(np.zeros(1, np.int64)).message_count()
 
     def tasks(self, name: str, wanted: Range, partitions: int) -> list[Range]:
         """How one partition's range is split; `partitions`: how many partitions share `minPartitions`."""

@@ -3,11 +3,12 @@
 Source: Java's `*Schema` classes. A value of the wrong length is a bad value, never a shifted column.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -26,7 +27,7 @@ from pyspark.sql.types import (
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
-Values = Sequence[bytes | None]
+Values: TypeAlias = pa.BinaryArray
 Bad = list[int]
 """Row numbers whose value does not fit."""
 Decoder = Callable[[Values], tuple[pa.Array, Bad]]
@@ -40,12 +41,15 @@ DAY_MICROS = DAY_MILLIS * 1000
 def _numbers(values: Values, dtype: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Bad]:
     """(numbers, which rows are null or bad, bad rows)."""
     kind = np.dtype(dtype)
-    width = kind.itemsize
-    blank = b"\0" * width
-    fits = [value is not None and len(value) == width for value in values]
-    joined = b"".join([value if fit else blank for value, fit in zip(values, fits, strict=True)])  # type: ignore[misc]
-    bad = [row for row, value in enumerate(values) if value is not None and not fits[row]]
-    return np.frombuffer(joined, kind), ~np.array(fits, dtype=bool), bad
+    borders = np.frombuffer(values.buffers()[1] or bytes(4), np.int32)[values.offset : values.offset + len(values) + 1]
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    fits = present & (np.diff(borders) == kind.itemsize)
+    if not fits.all():
+        bad = np.flatnonzero(present & ~fits).tolist()
+        blank = pa.scalar(bytes(kind.itemsize), pa.binary())
+        return _numbers(pc.if_else(pa.array(fits), values, blank), dtype)[0], ~fits, bad
+    content = values.buffers()[2] or b""
+    return np.frombuffer(content, kind, len(values), int(borders[0]) if len(values) else 0), ~fits, []
 
 
 def _fixed(dtype: str, arrow: pa.DataType) -> Decoder:
@@ -85,18 +89,17 @@ def _boolean(values: Values) -> tuple[pa.Array, Bad]:
 
 
 def binary(values: Values) -> tuple[pa.Array, Bad]:
-    return pa.array(values, pa.binary()), []
+    return values, []
 
 
 def string(values: Values) -> tuple[pa.Array, Bad]:
     """UTF-8; a value that is not is bad."""
-    column = pa.array(values, pa.binary())
     try:
-        return column.cast(pa.string()), []
+        return values.cast(pa.string()), []
     except pa.ArrowInvalid:
         texts: list[str | None] = []
         bad = []
-        for row, value in enumerate(values):
+        for row, value in enumerate(values.to_pylist()):
             try:
                 texts.append(None if value is None else value.decode())
             except UnicodeDecodeError:

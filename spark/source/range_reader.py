@@ -5,22 +5,30 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from spark.source.batch_walk import Unusual
+from spark.source.block_decoder import BlockDecoder
 from spark.source.columns import BatchBuilder
 from spark.source.continuity import Continuity
+from spark.source.entry_block import CorruptEntry, EntryBlock
 from spark.source.ledger_plan import Range
 from spark.source.message_id import Bound
-from spark.source.partition_reader import CorruptEntry, Entry, PartitionReader
+from spark.source.partition_reader import PartitionReader
 from spark.source.planner import partition_of
+from spark.source.row_columns import RowColumns, columns_of, joined
 from spark.source.rows import RowDecoder, Rows
+from spark.source.wire_scan import Ints
 
 log = logging.getLogger(__name__)
 
-BATCH_ROWS = 20_000
-BATCH_BYTES = 8 * 1024 * 1024
+BATCH_ROWS = 10_000
+BATCH_BYTES = 3 * 1024 * 1024
 """A record batch goes to the JVM when it holds so many rows, or values of so many bytes."""
+ODD_SHARE = 8
+"""When more than one entry of so many is odd, all of a block are read one by one."""
 
 
 @dataclass
@@ -55,53 +63,85 @@ class RangeReader:
         self._continuity = continuity
         self._timeout = poll_timeout_seconds
         self._strict = fail_on_data_loss
-        self._decoder = RowDecoder(task.topic, partition_of(task.topic), self._wanted, with_ids=builder.wants_ids)
-        self._rows = Rows()
+        partition = partition_of(task.topic)
+        self._topic = task.topic
+        self._plain = RowDecoder(task.topic, partition, self._wanted, with_ids=builder.wants_ids)
+        self._fast = BlockDecoder(partition, self._wanted, with_ids=builder.wants_ids)
+        self._pieces: list[RowColumns] = []
         self._reached = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Raises DataLoss and CorruptEntry when losses are to be errors; else they are logged."""
         try:
             while not self._is_finished():
-                entries = self._entries()
-                if entries is None:
+                block = self._reader.read_block(time.monotonic() + self._timeout)
+                if block is None:
                     break
-                for entry in entries:
-                    self._take(entry)
-                    rows = self._rows
-                    if len(rows) >= BATCH_ROWS or rows.size >= BATCH_BYTES:
-                        yield self._flush()
-                    if self._is_finished():
-                        break
+                self._take(block)
+                if self._is_full():
+                    yield self._flush()
         finally:
             self._reader.close()
-        if self._rows:
+        if self._pieces:
             yield self._flush()
         self._finish()
 
     def _is_finished(self) -> bool:
-        return self._reached and not self._decoder.has_unfinished_chunks
+        return self._reached and not self._plain.has_unfinished_chunks
 
-    def _entries(self) -> list[Entry] | None:
-        """None: nothing came in time."""
-        while True:
+    def _is_full(self) -> bool:
+        return sum(piece.size for piece in self._pieces) >= BATCH_BYTES or sum(map(len, self._pieces)) >= BATCH_ROWS
+
+    def _take(self, block: EntryBlock) -> None:
+        inside = 0
+        if not self._reached:
+            inside = self._watched(block)
+            self._decode(block, np.arange(inside))
+        if self._plain.has_unfinished_chunks:
+            self._read_plainly(block, np.arange(inside, len(block)))
+
+    def _watched(self, block: EntryBlock) -> int:
+        """How many entries there are up to and with the range's last, or the first behind it."""
+        ledgers, entries = block.ledgers, block.entries
+        ledger, entry, _ = self._wanted.upto
+        behind = (ledgers > ledger) | ((ledgers == ledger) & (entries >= entry))
+        inside = len(block)
+        if behind.any():
+            self._reached = True
+            inside = int(behind.argmax()) + 1
+        self._continuity.run(ledgers[:inside].tolist(), entries[:inside].tolist())
+        if self._strict:
+            self._continuity.check()
+        return inside
+
+    def _decode(self, block: EntryBlock, indexes: Ints) -> None:
+        odd = np.flatnonzero(block.odd[: len(indexes)])
+        if len(odd) * ODD_SHARE > len(indexes):
+            self._read_plainly(block, indexes)
+            return
+        done = 0
+        for at in [*odd.tolist(), len(indexes)]:
+            self._read_fast(block, indexes[done:at])
+            self._read_plainly(block, indexes[at : at + 1])
+            done = at + 1
+
+    def _read_fast(self, block: EntryBlock, indexes: Ints) -> None:
+        if not len(indexes):
+            return
+        try:
+            self._pieces += self._fast.decode(block if len(indexes) == len(block) else block.pick(indexes))
+        except Unusual:
+            self._read_plainly(block, indexes)
+
+    def _read_plainly(self, block: EntryBlock, indexes: Ints) -> None:
+        rows = Rows()
+        for index in indexes.tolist():
             try:
-                return self._reader.read(time.monotonic() + self._timeout) or None
+                self._plain.decode(block.entry(index, self._topic), rows)
             except CorruptEntry as damage:
                 self._forgive(damage)
-
-    def _take(self, entry: Entry) -> None:
-        ledger, entry_id = entry[0], entry[1]
-        if not self._reached:
-            self._continuity.entry(ledger, entry_id)
-            if self._strict:
-                self._continuity.check()
-        try:
-            self._decoder.decode(entry, self._rows)
-        except CorruptEntry as damage:
-            self._forgive(damage)
-        if (ledger, entry_id) >= self._wanted.upto[:2]:
-            self._reached = True
+        if len(rows):
+            self._pieces.append(columns_of(rows))
 
     def _forgive(self, damage: CorruptEntry) -> None:
         if self._strict:
@@ -109,11 +149,11 @@ class RangeReader:
         log.warning("%s; skipped", damage)
 
     def _flush(self) -> pa.RecordBatch:
-        rows, self._rows = self._rows, Rows()
-        return self._builder.batch(rows)
+        pieces, self._pieces = self._pieces, []
+        return self._builder.batch(joined(pieces))
 
     def _finish(self) -> None:
-        abandoned = self._decoder.give_up_chunks()
+        abandoned = self._plain.give_up_chunks()
         if abandoned:
             log.warning("%d chunked messages never got their last chunk; skipped", abandoned)
         self._continuity.finished(self._reached)

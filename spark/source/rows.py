@@ -1,6 +1,6 @@
-"""Entries to rows: batches are walked with offsets, and every value lands in a list that becomes an Arrow column.
+"""Entries to rows one by one, the plain way: what `BlockDecoder` does not read, and what it is held against.
 
-No object is made per message but the bytes of its value and id.
+Batches are walked with offsets, and every value lands in a list that becomes an Arrow column.
 """
 
 import base64
@@ -17,9 +17,9 @@ from pulsar_proto.ids import unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.compression import BadCompression, decompress
 from spark.source.continuity import takes
+from spark.source.entry_block import CorruptEntry, Entry
 from spark.source.ledger_plan import Range
 from spark.source.message_id import WHOLE_ENTRY
-from spark.source.partition_reader import CorruptEntry, Entry
 
 CHUNKED_MESSAGES_MAX = 100
 """Unfinished chunked messages of one partition (maxPendingChunkedMessage is 10 in the clients): the oldest is given

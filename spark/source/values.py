@@ -12,18 +12,23 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 import fastavro
+import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.arrow_types import arrow_type
 from spark.source.avro_types import UnsupportedSchema, record_field
 from spark.source.primitives import NO_SCHEMA, PRIMITIVES
-from spark.source.rows import Rows
+from spark.source.row_columns import RowColumns
 
 VersionLookup = Callable[[bytes], pb.Schema | None]
 """A message's schema version to the schema that it was written with."""
+
+
+Versions = Sequence[bytes] | None
 
 
 class Mode(StrEnum):
@@ -46,11 +51,11 @@ class BadValues:
 
 
 class Codec(Protocol):
-    """Decodes the bytes of one column. `versions`: one schema version a value."""
+    """Decodes the bytes of one column. `versions`: one schema version a value; None: none has one."""
 
     type: DataType
 
-    def decode(self, values: Sequence[bytes | None], versions: Sequence[bytes]) -> tuple[pa.Array, list[int]]:
+    def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
         """(column, numbers of the bad rows)."""
 
 
@@ -58,7 +63,7 @@ class PrimitiveCodec:
     def __init__(self, kind: int) -> None:
         self.type, self._decode = PRIMITIVES[kind]
 
-    def decode(self, values: Sequence[bytes | None], versions: Sequence[bytes]) -> tuple[pa.Array, list[int]]:
+    def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
         return self._decode(values)
 
 
@@ -77,14 +82,14 @@ class RecordCodec:
         self._lookup = lookup
         self._writers: dict[bytes, Any] = {}
 
-    def decode(self, values: Sequence[bytes | None], versions: Sequence[bytes]) -> tuple[pa.Array, list[int]]:
+    def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
         bad: list[int] = []
         records: list[dict[str, Any] | None] = []
-        for row, value in enumerate(values):
+        for row, value in enumerate(values.to_pylist()):
             record = None
             if value is not None:
                 try:
-                    record = self._record(value, versions[row])
+                    record = self._record(value, versions[row] if versions else b"")
                 except Exception:  # whatever a decoder says of bytes that are not its own
                     bad.append(row)
             records.append(record)
@@ -138,9 +143,11 @@ class ValueColumns:
         if self._bad.corrupt_column:
             self.fields.append(StructField(self._bad.corrupt_column, BinaryType(), True))
 
-    def columns(self, rows: Rows) -> Mapping[str, pa.Array]:
+    def columns(self, rows: RowColumns) -> Mapping[str, pa.Array]:
         """By name. Raises BadValue in mode FAILFAST."""
-        versions = rows.schema_versions
+        versions: Versions = None
+        if rows.versions is not None:
+            versions = rows.versions.to_pylist()
         if self._pair is not None:
             columns, bad = self._key_value_columns(rows, versions)
         else:
@@ -150,29 +157,30 @@ class ValueColumns:
             else:
                 columns = {"value": column}
         if bad and self._bad.mode is Mode.FAILFAST:
-            value = rows.values[bad[0]] or b""
+            value = rows.values[bad[0]].as_py() or b""
             raise BadValue(f"{len(bad)} values do not fit the topic's schema, the first begins {value[:60]!r}")
         if self._bad.corrupt_column:
-            corrupt = dict.fromkeys(bad)
-            kept = [value if row in corrupt else None for row, value in enumerate(rows.values)]
-            columns[self._bad.corrupt_column] = pa.array(kept, pa.binary())
+            is_bad = np.zeros(len(rows), np.bool_)
+            is_bad[bad] = True
+            columns[self._bad.corrupt_column] = pc.if_else(pa.array(is_bad), rows.values, pa.scalar(None, pa.binary()))
         return columns
 
-    def _key_value_columns(self, rows: Rows, versions: list[bytes]) -> tuple[dict[str, pa.Array], list[int]]:
+    def _key_value_columns(self, rows: RowColumns, versions: Versions) -> tuple[dict[str, pa.Array], list[int]]:
         assert self._pair is not None
         key_codec, value_codec, inline = self._pair
         bad: list[int] = []
-        keys: list[bytes | None] = list(rows.keys)
-        values: list[bytes | None] = list(rows.values)
+        key_bytes, value_bytes = rows.keys, rows.values
         if inline:
-            for row, value in enumerate(rows.values):
+            pairs: list[tuple[bytes | None, bytes | None]] = []
+            for row, value in enumerate(rows.values.to_pylist()):
                 try:
-                    keys[row], values[row] = (None, None) if value is None else split_pair(value)
+                    pairs.append((None, None) if value is None else split_pair(value))
                 except ValueError:
-                    keys[row] = values[row] = None
+                    pairs.append((None, None))
                     bad.append(row)
-        key_column, bad_keys = key_codec.decode(keys, versions)
-        value_column, bad_values = value_codec.decode(values, versions)
+            key_bytes, value_bytes = (pa.array(part, pa.binary()) for part in zip(*pairs, strict=True))
+        key_column, bad_keys = key_codec.decode(key_bytes, versions)
+        value_column, bad_values = value_codec.decode(value_bytes, versions)
         return {"key": key_column, "value": value_column}, sorted({*bad, *bad_keys, *bad_values})
 
 

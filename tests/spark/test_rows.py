@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pulsar_proto.payload import build_batch, split_batch
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.compression import NAMES, BadCompression, compress, decompress
+from spark.source.entry_block import CorruptEntry
 from spark.source.ledger_plan import Range
 from spark.source.message_id import BEFORE_ALL, Bound
-from spark.source.partition_reader import CorruptEntry
 from spark.source.rows import RowDecoder, Rows
 
 ALL = Range(BEFORE_ALL, Bound(10, 0))
@@ -142,8 +142,9 @@ def test_every_codec_gives_back_what_it_took(data: bytes, name: str) -> None:
     packed = compress(data, NAMES[name])
     assert decompress(packed, NAMES[name], len(data)) == data
     if name != "none":
-        with pytest.raises(BadCompression):
-            decompress(packed, NAMES[name], len(data) - 1)
+        for wrong in (len(data) - 1, len(data) + 1):
+            with pytest.raises(BadCompression):
+                decompress(packed, NAMES[name], wrong)
 
 
 def test_a_body_cannot_claim_more_memory_than_a_limit() -> None:

@@ -1,0 +1,295 @@
+"""Blocks of entries against the plain way: frames with anything in them give the same rows, at once or one by one."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import StructType
+
+from pulsar_proto.commands import ping_frame
+from pulsar_proto.ids import unsigned64
+from pulsar_proto.payload import build_batch, build_broker_entry_metadata, build_payload
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source.batch_walk import Unusual
+from spark.source.block_decoder import BlockDecoder
+from spark.source.columns import METADATA_FIELDS, RAW_FIELDS, BatchBuilder
+from spark.source.compression import compress
+from spark.source.continuity import Continuity
+from spark.source.entry_block import CorruptEntry, EntryBlock, block_of
+from spark.source.inbox import Inbox
+from spark.source.ledger_plan import Range
+from spark.source.message_id import BEFORE_ALL, Bound
+from spark.source.partition_reader import PartitionReader
+from spark.source.range_reader import RangeReader, Task
+from spark.source.row_columns import columns_of
+from spark.source.rows import RowDecoder, Rows
+from spark.source.values import ValueColumns
+from spark.source.wire_scan import PADDING, Buffer, scan, varint_bytes, varints
+from tests.spark.test_rows import single, singles
+
+LEDGER = 2**40 + 5
+TOPIC = "persistent://public/default/t-partition-3"
+EVERYTHING = Range(BEFORE_ALL, Bound(2**62, 0))
+
+headers = st.fixed_dictionaries(
+    {},
+    optional={
+        "event_time": st.integers(1, 2**63),
+        "partition_key": st.text(max_size=8),
+        "partition_key_b64_encoded": st.booleans(),
+        "null_value": st.booleans(),
+        "null_partition_key": st.booleans(),
+        "schema_version": st.binary(max_size=9),
+        "ordering_key": st.binary(max_size=3) | st.just(b"o" * 300),
+        "highest_sequence_id": st.integers(0, 2**64 - 1),
+        "deliver_at_time": st.integers(-1, 2**40),
+        "marker_type": st.just(1),
+        "encryption_param": st.just(b"iv"),
+        "num_chunks_from_msg": st.integers(0, 1),
+    },
+)
+"""Optional fields of an entry's metadata."""
+rare = st.sampled_from(["", "", "", "", "", "no checksum", "damaged", "broker metadata", "cut off"])
+compressions = st.sampled_from([pb.NONE, pb.NONE, pb.LZ4, pb.ZSTD, pb.SNAPPY, pb.ZLIB])
+bodies = st.binary(max_size=40) | st.just(b"x" * 300) | st.just(b"y" * 20_000)
+properties = st.lists(st.tuples(st.text(max_size=3), st.text(max_size=4)), max_size=3)
+batches = st.none() | st.lists(st.tuples(singles, bodies), min_size=1, max_size=12) | st.integers(1, 40)
+
+
+@st.composite
+def payloads(draw: st.DrawFn) -> bytes:
+    """What a MESSAGE may carry."""
+    usual = draw(st.booleans())
+    meta = pb.MessageMetadata(
+        producer_name="p", sequence_id=draw(st.integers(0, 2**64 - 1)), publish_time=draw(st.integers(0, 2**63))
+    )
+    for name, value in {} if usual else draw(headers).items():
+        setattr(meta, name, value)
+    for key, text in [] if usual else draw(properties):
+        meta.properties.add(key=key, value=text)
+    batch = draw(batches)
+    if batch is None:
+        body = draw(bodies)
+    elif isinstance(batch, int):  # of equal messages, as many machines write them
+        body = build_batch((pb.SingleMessageMetadata(payload_size=0), b"z" * 30) for _ in range(batch))
+        meta.num_messages_in_batch = batch
+    else:
+        body = build_batch((single(fields), value) for fields, value in batch)
+        meta.num_messages_in_batch = len(batch) + draw(st.sampled_from([0, 0, 0, 0, 1, -1, 2**20, -20]))
+    kind = draw(compressions)
+    if kind != pb.NONE and body:
+        meta.compression = kind
+        meta.uncompressed_size = len(body) + draw(st.sampled_from([0, 0, 0, 1]))
+        body = compress(body, kind)
+    oddity = draw(rare)
+    payload = build_payload(meta, body, checksum=oddity != "no checksum")
+    if oddity == "damaged":
+        at = draw(st.integers(0, len(payload) - 1))
+        payload = payload[:at] + bytes([payload[at] ^ 1 << draw(st.integers(0, 7))]) + payload[at + 1 :]
+    elif oddity == "broker metadata":
+        payload = build_broker_entry_metadata(pb.BrokerEntryMetadata(index=7)) + payload
+    elif oddity == "cut off":
+        payload = payload[: draw(st.integers(1, len(payload)))]
+    return payload
+
+
+def message_frame(entry: int, payload: bytes) -> bytes:
+    message_id = pb.MessageIdData(ledgerId=unsigned64(LEDGER), entryId=entry, partition=-1)
+    message = pb.CommandMessage(consumer_id=1, message_id=message_id)
+    command = pb.BaseCommand(type=pb.BaseCommand.MESSAGE, message=message).SerializeToString()
+    size = len(command) + 4 + len(payload)
+    return size.to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + payload
+
+
+def sent_block(sent: Sequence[bytes]) -> EntryBlock:
+    inbox = Inbox(1 << 23)
+    for entry, payload in enumerate(sent):
+        put(inbox, message_frame(entry, payload) + ping_frame())
+    block, commands = block_of(*inbox.take())
+    assert block is not None
+    assert len(commands) == len(sent)
+    return block
+
+
+def put(inbox: Inbox, data: bytes) -> None:
+    while data:
+        room = inbox.room()
+        part, data = data[: len(room)], data[len(room) :]
+        room[: len(part)] = part
+        inbox.received(len(part))
+
+
+class Played(PartitionReader):
+    """Gives the blocks that it was given."""
+
+    def __init__(self, blocks: list[EntryBlock]) -> None:
+        self.blocks = blocks
+
+    def read_block(self, deadline: float) -> EntryBlock | None:
+        return self.blocks.pop(0) if self.blocks else None
+
+    def close(self) -> None:
+        pass
+
+
+def builder() -> BatchBuilder:
+    values = ValueColumns(None, lambda version: None)
+    return BatchBuilder(StructType([*values.fields, *METADATA_FIELDS, *RAW_FIELDS]), values, TOPIC)
+
+
+def read(blocks: list[EntryBlock], wanted: Range) -> list[dict[str, Any]]:
+    task = Task(TOPIC, str(wanted.after), str(wanted.upto))
+    continuity = Continuity(TOPIC, wanted, protected=False, sparse=True)
+    reader = RangeReader(Played(blocks), task, builder(), continuity, poll_timeout_seconds=0, fail_on_data_loss=False)
+    return listed(list(reader.batches()))
+
+
+def listed(made: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Rows, with times as microseconds: some are beyond Python's."""
+    table = pa.Table.from_batches(made, schema=SCHEMA)
+    kinds = [pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in SCHEMA]
+    rows: list[dict[str, Any]] = table.cast(pa.schema(zip(SCHEMA.names, kinds, strict=True))).to_pylist()
+    return rows
+
+
+SCHEMA = builder().batch(columns_of(Rows())).schema
+
+
+def read_plainly(sent: Sequence[bytes], wanted: Range) -> list[dict[str, Any]]:
+    decoder, rows = RowDecoder(TOPIC, 3, wanted), Rows()
+    block = sent_block(sent)
+    for index in range(len(block)):
+        try:
+            decoder.decode(block.entry(index, TOPIC), rows)
+        except CorruptEntry:
+            continue
+    return listed([builder().batch(columns_of(rows))])
+
+
+bounds = st.builds(Bound, st.just(LEDGER), st.integers(0, 6), st.integers(0, 4) | st.just(2**31 - 1))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(payloads(), min_size=1, max_size=8), st.none() | st.tuples(bounds, bounds))
+def test_blocks_give_the_rows_that_the_plain_way_gives(sent: list[bytes], cuts: tuple[Bound, Bound] | None) -> None:
+    logging.disable()
+    wanted = EVERYTHING if cuts is None else Range(min(cuts), max(cuts))
+    assert read([sent_block(sent)], wanted) == read_plainly(sent, wanted)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(payloads(), min_size=1, max_size=8))
+def test_what_a_block_does_not_call_odd_or_unusual_is_what_protobuf_reads(sent: list[bytes]) -> None:
+    """The same without the plain way's help, so that it cannot hide that nothing is ever read at once."""
+    block = sent_block(sent)
+    ordinary = block.pick(np.flatnonzero(~block.odd))
+    if not len(ordinary):
+        return
+    try:
+        pieces = BlockDecoder(3, EVERYTHING).decode(ordinary)
+    except Unusual:
+        return
+    rows = listed([builder().batch(piece) for piece in pieces])
+    entries = ordinary.entries.tolist()
+    kept = [sent[entry] for entry in entries]
+    assert [row["value"] for row in rows] == [row["value"] for row in read_plainly(kept, EVERYTHING)]
+
+
+def ordinary_payload(number: int, **fields: Any) -> bytes:
+    meta = pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=1_700_000_000_000 + number, **fields)
+    meta.properties.add(key="n", value=str(number))
+    return build_payload(meta, b"%d" % number)
+
+
+def test_the_ordinary_is_never_left_to_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys, properties, times, nulls, versions, batches of any lengths and compression are ordinary."""
+    monkeypatch.setattr(RowDecoder, "decode", None)
+    sent = [ordinary_payload(n, partition_key=f"k{n}", event_time=n, schema_version=b"\1") for n in range(300)]
+    assert [row["value"] for row in read([sent_block(sent)], EVERYTHING)] == [b"%d" % n for n in range(300)]
+    one = pb.SingleMessageMetadata(payload_size=0, partition_key="k" * 200, event_time=9)
+    one.properties.add(key="a", value="b" * 200)
+    plain = build_batch([(one, b"first"), *((pb.SingleMessageMetadata(payload_size=0), b"v" * n) for n in range(200))])
+    meta = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=201)
+    meta.compression, meta.uncompressed_size = pb.LZ4, len(plain)
+    rows = read([sent_block([build_payload(meta, compress(plain, pb.LZ4))])], EVERYTHING)
+    assert [row["value"] for row in rows] == [b"first", *(b"v" * n for n in range(200))]
+    assert (rows[0]["__key"], rows[0]["__messageProperties"]) == (b"k" * 200, [("a", "b" * 200)])
+
+
+def test_a_damaged_entry_among_good_ones_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = [ordinary_payload(number) for number in range(20)]
+    sent[7] = sent[7][:-1] + b"?"
+    task = Task(TOPIC, str(BEFORE_ALL), f"{LEDGER}:19")
+    for strict in (True, False):
+        continuity = Continuity(TOPIC, task.wanted, protected=False, sparse=False)
+        reader = RangeReader(
+            Played([sent_block(sent)]), task, builder(), continuity, poll_timeout_seconds=0, fail_on_data_loss=strict
+        )
+        if strict:
+            with pytest.raises(CorruptEntry, match=f"{LEDGER}:7 is damaged: its checksum is wrong"):
+                list(reader.batches())
+        else:
+            assert sum(batch.num_rows for batch in reader.batches()) == 19
+
+
+def test_messages_that_came_already_are_dropped_and_still_cost_permits() -> None:
+    block = sent_block([ordinary_payload(number) for number in range(5)])
+    assert block.is_behind((LEDGER, -1))
+    assert not block.is_behind((LEDGER, 1))
+    assert block.without_known((LEDGER, 1)).entries.tolist() == [2, 3, 4]
+    assert block.message_count() == 5
+    twice = block.pick(np.array([0, 1, 1, 2]))
+    assert not twice.is_behind((LEDGER, -1))
+    assert twice.without_known((LEDGER, -1)).entries.tolist() == [0, 1, 2]
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30))
+def test_varints_of_every_length_are_read(numbers: list[int]) -> None:
+    encoded = [
+        pb.CommandFlow(consumer_id=unsigned64(number), messagePermits=0).SerializeToString() for number in numbers
+    ]
+    buffer = Buffer(b"".join(encoded) + bytes(PADDING))
+    ends = np.cumsum([len(each) for each in encoded])
+    values, after, bad = varints(buffer, ends - [len(each) for each in encoded] + 1)
+    assert bad is None or not bad.any()
+    assert values.tolist() == numbers
+    assert (after + 2 == ends).all()
+    if min(numbers) >= 0:
+        octets, used = varint_bytes(values)
+        assert octets[used].tobytes() == b"".join(each[1:-2] for each in encoded)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.binary(max_size=30), min_size=1, max_size=6))
+def test_junk_is_read_as_protobuf_reads_it_or_called_odd(junk: list[bytes]) -> None:
+    buffer = Buffer(b"".join(junk) + bytes(PADDING))
+    stops = np.cumsum([len(each) for each in junk])
+    found = scan(buffer, stops - [len(each) for each in junk], stops, (1, 2))
+    for index, each in enumerate(junk):
+        if found.odd[index]:
+            continue
+        flow = pb.CommandFlow.FromString(each)
+        for field, value in ((1, flow.consumer_id), (2, flow.messagePermits)):
+            has = field in found.has and bool(found.has[field][index])
+            assert has == flow.HasField("consumer_id" if field == 1 else "messagePermits")
+            mask = 2**64 - 1 if field == 1 else 2**32 - 1
+            assert (int(found.numbers[field][index]) & mask if has else 0) == value
+
+
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=60), st.integers(1, 5000))
+def test_frames_are_found_however_they_arrive(lengths: list[int], step: int) -> None:
+    sent = [message_frame(entry, b"p" * length) for entry, length in enumerate(lengths)]
+    stream, found = b"".join(sent), []
+    inbox = Inbox(1 << 20, stream[:3])
+    for at in range(3, len(stream), step):
+        put(inbox, stream[at : at + step])
+        if inbox.has_frame():
+            buffer, places = inbox.take()
+            ends = places + 4 + buffer.sizes_at(places)
+            found += [buffer.data[start:end] for start, end in zip(places.tolist(), ends.tolist(), strict=True)]
+    assert found == sent
