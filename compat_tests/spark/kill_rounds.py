@@ -43,7 +43,8 @@ EARLY_KILLS = 0.2
 WORK_SECONDS = 8.0
 """A kill comes so long after the job began to work, at most."""
 ATTEMPTS_MAX = 5
-SETTINGS = {"brokerDeduplicationEnabled": "true"}
+SETTINGS = {"brokerDeduplicationEnabled": "true", "brokerDeleteInactiveTopicsEnabled": "false"}
+"""A topic that nobody subscribed to would be gone after a minute: a round takes longer."""
 
 
 @dataclass

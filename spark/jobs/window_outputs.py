@@ -77,10 +77,11 @@ class Outputs:
         self._send(messages, (source.KEY,), messages.columns, topic, str(number))
 
     def _messages(self, some: DataFrame, *more: Column) -> DataFrame:
-        """The event time is the window's last millisecond, so that windows of windows come out right."""
+        """The event time is the window's last millisecond, so that windows of windows come out right; it is a number
+        because the connector takes timestamps for microseconds."""
         rows = results(some, self._shape, *more)
         value = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value")
-        last = F.timestamp_millis(F.unix_millis(END) - 1).alias(source.EVENT_TIME)
+        last = (F.unix_millis(END) - 1).alias(source.EVENT_TIME)
         return rows.select(value, _message_key().alias(source.KEY), last)
 
     def _send(

@@ -1,4 +1,4 @@
-"""One Spark session a test module, and a topic's content as an independent client sees it."""
+"""One Spark session for all test modules, and a topic's content as an independent client sees it."""
 
 import os
 import sys
@@ -25,8 +25,12 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
+SERVER_SETTINGS = {"brokerDeduplicationEnabled": "true", "brokerDeleteInactiveTopicsEnabled": "false"}
+"""A topic without subscriptions would be gone after a minute, which a test on a busy machine may take."""
+
 
 def make_session() -> Iterator[SparkSession]:
+    """The session of a module. Java goes on for the next one, which finds no query, cache or setting of this one."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master("local[2]").appName("tests")
@@ -34,8 +38,18 @@ def make_session() -> Iterator[SparkSession]:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.dataSource.register(PulsarDataSource)
+    before = dict(session.conf.getAll)
     yield session
-    session.stop()
+    if SparkSession.getActiveSession() is None:
+        return  # a test stopped it
+    for query in session.streams.active:
+        query.stop()
+    session.catalog.clearCache()
+    for name, value in dict(session.conf.getAll).items():
+        if name not in before:
+            session.conf.unset(name)
+        elif value != before[name]:
+            session.conf.set(name, before[name])
 
 
 class Scene:
@@ -90,7 +104,7 @@ def run_until(query: StreamingQuery, done: Callable[[], bool], seconds: float = 
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("spark")
     sessions = make_session()
-    with Server(folder, settings={"brokerDeduplicationEnabled": "true"}) as server:
+    with Server(folder, settings=SERVER_SETTINGS) as server:
         logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(folder / "client.log"))
         client = pulsar.Client(server.broker_url, logger=logger)
         yield Scene(next(sessions), server, client)
