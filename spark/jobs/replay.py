@@ -93,7 +93,15 @@ def parsed(argv: Sequence[str]) -> Namespace:
             if topic.domain != "persistent":
                 made.error(f"{topic.full} keeps no messages: copies could not be looked for")
             setattr(arguments, name, topic.full)
+    arguments.transform = dict(map(_assignment, arguments.transform))
     return arguments
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, expression = (part.strip() for part in text.partition("="))
+    if not equals or not expression:
+        raise JobFailed(f"--transform {text}: expected COLUMN=SQL")
+    return name, expression
 
 
 def run_id_of(arguments: Namespace) -> str:
@@ -264,12 +272,9 @@ class Replay:
         """Column to expression. Raises JobFailed for a column that a copy cannot be given."""
         known = [*_values(frame), *SETTABLE]
         new = {}
-        for text in self._arguments.transform:
-            name, equals, expression = (part.strip() for part in text.partition("="))
-            if not equals or not expression:
-                raise JobFailed(f"--transform {text}: expected COLUMN=SQL")
+        for name, expression in self._arguments.transform.items():
             if name not in known:
-                raise JobFailed(f"--transform {text}: no column {name}; there are {', '.join(known)}")
+                raise JobFailed(f"--transform {name}={expression}: no column {name}; there are {', '.join(known)}")
             new[name] = F.expr(expression)
         return new
 
