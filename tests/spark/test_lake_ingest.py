@@ -36,6 +36,11 @@ def produce(scene: Scene, topic: str, count: int, first: int = 0, **more: Any) -
     producer.close()
 
 
+def keep(scene: Scene, topic: str) -> None:
+    """Messages stay, and so does the topic when nobody uses it."""
+    scene.client.subscribe(topic, "keeper", initial_position=pulsar.InitialPosition.Earliest).close()
+
+
 def arguments(scene: Scene, topic: str, folder: Path, *more: str) -> list[str]:
     place = ["--service-url", scene.server.broker_url, "--admin-url", scene.server.web_url, "--topic", topic]
     places = ["--path", str(folder / "table"), "--checkpoint", str(folder / "checkpoint")]
@@ -108,6 +113,7 @@ def test_each_message_once_over_runs_repeated_batches_and_a_schema_that_grows(
 ) -> None:
     topic = f"{PREFIX}/lake-{kind}"
     options = ["--format", kind, "--subscription", "lake", "--partition-by", "day"]
+    keep(scene, topic)
     write_records(scene, topic, First)
     assert run(scene, topic, tmp_path, capsys, *options)["written"] == 30
     for path in (tmp_path / "checkpoint" / "commits").iterdir():
@@ -158,6 +164,7 @@ def test_the_end_check_finds_what_is_missing_and_what_is_there_twice(
     scene: Scene, tmp_path: Path, capsys: Capture
 ) -> None:
     topic = f"{PREFIX}/lake-check"
+    keep(scene, topic)
     produce(scene, topic, 10, batching_enabled=False)
     large = scene.client.create_producer(topic, batching_enabled=False, chunking_enabled=True)
     large.send(bytes(6 * 1024 * 1024))  # its id is that of its second chunk: a hole in the entries
@@ -186,6 +193,7 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
 ) -> None:
     topic = f"{PREFIX}/lake-trimmed"
     path = topic.replace("://", "/")
+    present = scene.client.create_producer(topic)  # a topic that nobody uses would be deleted as a whole
     produce(scene, topic, 10)
     assert run(scene, topic, tmp_path, capsys)["written"] == 10
     produce(scene, topic, 10, 10)
@@ -196,6 +204,7 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
     assert "is gone" in refused
     assert "failOnDataLoss=false goes on" in refused
     said = run(scene, topic, tmp_path, capsys, "--fail-on-data-loss", "false", "--check", "table")
+    present.close()
     assert (said["written"], said["details"]["rows in the table"], said["problems"]) == (5, 15, [])
 
 
@@ -230,6 +239,7 @@ def test_killed_driver_and_killed_server_and_a_new_partition_change_nothing(scen
     topic = f"{PREFIX}/lake-killed"
     path = f"{topic.replace('://', '/')}/partitions"
     admin(scene, "PUT", path, 1)
+    keep(scene, topic)
     produce(scene, topic, 300, batching_enabled=False)
     options = arguments(scene, topic, tmp_path, "--subscription", "killed", "--format", "delta")
     with JobProcess("lake_ingest", [*options, "--trigger", "100 milliseconds", "--max-messages", "40"]) as victim:

@@ -1,0 +1,108 @@
+"""Rounds of killing for lake_ingest: each message is in the table once, with its bytes, whatever was killed."""
+
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import deltalake
+import pulsar
+import pyarrow as pa
+import pyarrow.dataset as pds
+from pyiceberg.catalog.sql import SqlCatalog
+
+from compat_tests.spark.kill_rounds import Scene
+
+MESSAGES, LATER = 2000, 500
+KEYS = 50
+
+
+class Rounds:
+    """Any format, with and without partitions and compaction; partitions are added while it is killed."""
+
+    while_killed: Sequence[str] = ("--trigger", "100 milliseconds", "--max-messages", "100")
+
+    def prepare(self, scene: Scene) -> None:
+        self._scene = scene
+        self._format = scene.chance.choice(["parquet", "delta", "iceberg"])
+        self._partitions = scene.chance.randint(1, 3)
+        self._options = ["--partition-by", scene.chance.choice(["none", "day"])]
+        if self._format != "iceberg" and scene.chance.random() < 0.5:
+            self._options.append("--compact-files")
+        self._admin("PUT")
+        self._sent = 0
+        self._send(MESSAGES)
+
+    def _admin(self, method: str) -> None:
+        path = f"{self._scene.topic.replace('://', '/', 1)}/partitions"
+        body = b"%d" % self._partitions
+        request = Request(f"{self._scene.server.web_url}/admin/v2/{path}", body, method=method)
+        request.add_header("Content-Type", "application/json")
+        urlopen(request, timeout=10).close()
+
+    def _send(self, count: int) -> None:
+        producer = self._scene.client.create_producer(
+            self._scene.topic,
+            batching_enabled=self._scene.chance.random() < 0.5,
+            batching_max_messages=self._scene.chance.randint(2, 20),
+            block_if_queue_full=True,
+        )
+        for number in range(self._sent, self._sent + count):
+            producer.send_async(b"%d" % number, None, partition_key=f"k{number % KEYS}")
+        producer.flush()
+        producer.close()
+        self._sent += count
+
+    def arguments(self) -> list[str]:
+        folder = self._scene.folder
+        places = ["--path", str(folder / "table"), "--checkpoint", str(folder / "checkpoint")]
+        return [
+            "--topic",
+            self._scene.topic,
+            "--subscription",
+            "lake",
+            "--format",
+            self._format,
+            *places,
+            *self._options,
+        ]
+
+    def meanwhile(self, scene: Scene) -> None:
+        if scene.chance.random() < 0.3:
+            self._partitions += 1
+            self._admin("POST")
+        self._send(LATER)
+
+    def judge(self, outcome: dict[str, Any]) -> list[str]:
+        expected = {_id(each.message_id()): zlib.crc32(each.data()) for each in self._scene.contents(self._scene.topic)}
+        table = _table(self._format, self._scene.folder / "table")
+        ids = [_id(pulsar.MessageId.deserialize(each)) for each in table["__messageId"].to_pylist()]
+        found = dict(zip(ids, (zlib.crc32(value) for value in table["value"].to_pylist()), strict=True))
+        complaints = []
+        if len(expected) != self._sent:
+            complaints.append(f"the client reads {len(expected)} of {self._sent} messages")
+        if missing := len(set(expected) - set(found)):
+            complaints.append(f"{missing} messages are not in the table")
+        if unknown := len(set(found) - set(expected)):
+            complaints.append(f"{unknown} rows are no messages of the topic")
+        if repeated := sum(number - 1 for number in Counter(ids).values()):
+            complaints.append(f"{repeated} rows are there more than once")
+        if any(expected.get(each, crc) != crc for each, crc in found.items()):
+            complaints.append("a row differs from its message")
+        return [*complaints, *outcome["problems"]]
+
+
+def _id(message_id: pulsar.MessageId) -> tuple[int, int, int, int]:
+    return message_id.partition(), message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()
+
+
+def _table(kind: str, place: Path) -> pa.Table:
+    """As the tools of a table's users read it."""
+    if kind == "delta":
+        return deltalake.DeltaTable(str(place)).to_pyarrow_table()
+    if kind == "iceberg":
+        catalog = SqlCatalog("magnetar", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
+        return catalog.load_table("pulsar.messages").scan().to_arrow()
+    return pds.dataset(str(place), format="parquet", partitioning="hive").to_table()
