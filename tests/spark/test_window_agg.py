@@ -28,6 +28,7 @@ from compat_tests.spark.window_reference import (
 )
 from spark.jobs import windows
 from spark.jobs.window_agg import main
+from spark.jobs.window_state import STATES_KEPT
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -292,7 +293,7 @@ def test_what_cannot_work_is_said_before_anything_is_read(
     assert not (tmp_path / "ck").exists()
 
 
-def test_an_empty_topic_gives_nothing_and_other_windows_need_another_checkpoint(
+def test_an_empty_topic_gives_nothing_poison_is_parked_and_other_windows_need_another_checkpoint(
     scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = f"{PREFIX}/empty"
@@ -303,7 +304,14 @@ def test_an_empty_topic_gives_nothing_and_other_windows_need_another_checkpoint(
     said = outcome([*given, "--window", "1 minute"], capsys)
     assert (said["read"], said["written"], said["details"]["watermark"]) == (0, 0, None)
     produce(scene, topic, [Reading("k", BASE, 1.0)])
-    assert outcome([*given, "--window", "1 minute"], capsys)["details"]["open windows"] == 1
+    producer = scene.client.create_producer(topic)
+    for poison in (b"nonsense", b'{"level": "high"}', b""):
+        producer.send(poison)
+    said = outcome([*given, "--window", "1 minute"], capsys)
+    assert (said["parked"], said["details"]["open windows"]) == (3, 1)
+    assert re.fullmatch(rf"{topic} \d+:\d+(:0)?: its value does not fit the schema", said["details"]["first parked"])
+    parked = scene.session.read.parquet(f"{tmp_path}/ck/parked").collect()
+    assert sorted(bytes(row.value) for row in parked) == [b"", b"nonsense", b'{"level": "high"}']
     assert main([*given, "--window", "2 minutes"]) == 1
     assert "the checkpoint's windows were made with '--window 60000 ms" in capsys.readouterr().err
 
@@ -360,6 +368,7 @@ def test_a_killed_driver_a_killed_server_and_a_new_partition_change_nothing(
     names = ("on time, all runs", "late, all runs", "open windows", "watermark")
     assert {name: said["details"][name] for name in names} == {name: undisturbed["details"][name] for name in names}
     assert said["details"]["late, all runs"] == len(late)
+    assert len(list((tmp_path / "ck" / "magnetar-windows").iterdir())) == STATES_KEPT
     assert scene.session.read.parquet(f"{tmp_path}/ck/late").count() == len(late)
 
 
