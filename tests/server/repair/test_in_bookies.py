@@ -3,7 +3,7 @@ long that the session is lost."""
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -73,9 +73,10 @@ class Cluster:
                 await handle.close()
             self.ledgers.append(handle.ledger_id)
 
-    async def auditor(self, *, other_than: str = "") -> str:
+    async def auditor(self, among: Collection[str]) -> str:
+        """Waits while there is none, or one of before, whose session has not ended yet."""
         async with asyncio.timeout(SECONDS):
-            while (auditor := await current_auditor(self.client.store)) in (None, other_than):
+            while (auditor := await current_auditor(self.client.store)) not in among:
                 await moment()
         assert auditor is not None
         return auditor
@@ -105,13 +106,14 @@ async def test_the_auditors_bookie_goes_away_and_the_others_heal_its_ledgers(
     cluster = Cluster(client)
     try:
         await cluster.write(8)
-        first = await cluster.auditor()
-        victim = next(bookie for bookie in bookies if bookie.bookie_id == first)
+        by_id = {bookie.bookie_id: bookie for bookie in bookies}
+        first = await cluster.auditor(by_id)
+        victim = by_id.pop(first)
         if deed == "kill":
             victim.kill()
         else:
             victim.process.send_signal(signal.SIGSTOP)
-        await cluster.auditor(other_than=first)
+        await cluster.auditor(by_id)
         await cluster.healed(first)
         if deed == "pause":
             victim.process.send_signal(signal.SIGCONT)
