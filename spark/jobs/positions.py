@@ -12,8 +12,10 @@ PLAIN: dict[str, bool] = {"useArrow": False} if "useArrow" in signature(F.udf).p
 """pyspark 3.4 has no such parameter, and no other way."""
 
 
-def sortable(message_id: bytes) -> str:
+def sortable(message_id: bytes | None) -> str | None:
     """Ledger, entry and batch index in digits of fixed width."""
+    if message_id is None:
+        return None
     parsed = pb.MessageIdData.FromString(bytes(message_id))
     return f"{signed64(parsed.ledgerId):020d}{signed64(parsed.entryId):020d}{max(parsed.batch_index, 0):010d}"
 

@@ -1,21 +1,20 @@
 """The latest row of each key, from keyed topics or change streams, as a table that deletes what was deleted.
 
-Each micro-batch makes a new version of the table beside the old one, so that a batch which is repeated after a kill
-starts from the same version again, and a reader always has a whole one. Inside a partition the message id orders.
+Each micro-batch is reduced to the last change of each key, and of those the younger ones than the table's are applied.
+So the outcome depends on the messages alone: not on how they fall into batches, nor on how often they come.
 """
 
 import json
-import shutil
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+from pyspark.sql.types import StructType
 
+from spark.jobs.changes import DELETED, KEY, LSN, POSITION, READ_OPTIONS, REASON, changes, latest, younger
 from spark.jobs.common import (
-    JobFailed,
     Outcome,
     add_source,
     add_stream,
@@ -29,15 +28,19 @@ from spark.jobs.common import (
     stream,
 )
 from spark.jobs.positions import position
-from spark.source.columns import MESSAGE_ID, METADATA_TYPES, PUBLISH_TIME, TOPIC
+from spark.jobs.snapshots import Snapshot, open_snapshot
+from spark.jobs.tables import check_columns
+from spark.source.checkpoint import Checkpoint
+from spark.source.columns import MESSAGE_ID, METADATA_TYPES, PROPERTIES, TOPIC
+from spark.source.columns import VALUE as RAW_VALUE
+from spark.source.message_id import bounds_to_json
+from spark.source.options import LATEST
 
-KEY, DELETED, POSITION = "key", "_deleted", "_position"
-LATEST_FILE = "_latest.json"
-VERSIONS_KEPT = 3
 EXAMPLES = """\
   magnetar spark snapshot_table --service-url pulsar://127.0.0.1:6650 --topic users --path ./users --checkpoint ./ck
-  magnetar spark snapshot_table … --format debezium --json-schema 'id long, name string' --key id
-read it with: spark.read.parquet(f"{path}/version={json.load(open(path + '/_latest.json'))['version']:08d}")
+  magnetar spark snapshot_table … --format debezium --json-schema 'id long, name string' --key id --merge delta
+read the default kind with:
+  spark.read.parquet(f"{path}/version={json.load(open(path + '/_latest.json'))['version']:08d}")
 """
 
 
@@ -45,131 +48,149 @@ def main(argv: Sequence[str]) -> int:
     return guarded("snapshot_table", run, argv)
 
 
-def run(argv: Sequence[str]) -> int:
+def options() -> ArgumentParser:
     made = parser("snapshot_table", "Keeps the latest row of each key as a table.", EXAMPLES)
     add_source(made)
     add_stream(made)
-    made.add_argument("--path", required=True, metavar="DIR", help="the table")
+    made.add_argument("--path", required=True, metavar="DIR", help="the table; for iceberg a warehouse folder")
     made.add_argument(
-        "--format", choices=["plain", "debezium"], default="plain", help="debezium: JSON with op and after"
+        "--merge",
+        choices=["parquet-overwrite", "delta", "iceberg"],
+        default="parquet-overwrite",
+        help="into a new version of a Parquet folder (default), or into a table of that kind",
     )
-    made.add_argument("--json-schema", default="", metavar="DDL", help="columns of a row's JSON; needed for debezium")
-    made.add_argument("--key", default="", metavar="SQL", help="default: the message's key")
+    made.add_argument("--table", default="pulsar.snapshot", metavar="NS.NAME", help="iceberg: the table's name")
+    made.add_argument(
+        "--format", choices=["plain", "debezium"], default="plain", help="debezium: op, before and after of a change"
+    )
+    made.add_argument(
+        "--json-schema", default="", metavar="DDL", help="columns of a row, where the topic's schema does not say"
+    )
+    made.add_argument("--key", default="", metavar="SQL", help="of the row's columns; default: the message's key")
+    made.add_argument(
+        "--order",
+        choices=["ledger", "lsn"],
+        default="ledger",
+        help="what is younger: by place in the topic (default), or by place in Debezium's database",
+    )
+    made.add_argument("--parked", default="", metavar="DIR", help="messages that are no change; default PATH_parked")
+    made.add_argument(
+        "--vacuum", type=float, metavar="HOURS", help="at the end forget old versions and deleted keys of that age"
+    )
     made.add_argument("--check", action="store_true", help="at the end read the whole topic again and compare")
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    made = options()
     arguments = made.parse_args(argv)
-    if arguments.format == "debezium" and not arguments.json_schema:
-        made.error("--format debezium needs --json-schema")
+    if arguments.check and arguments.starting == LATEST:
+        made.error("--check reads the whole topic, and --starting latest leaves out its begin")
     began = time.monotonic()
     outcome = Outcome("snapshot_table")
     spark = session(arguments, "snapshot_table")
     ends = ends_now(arguments)
-    table = SnapshotTable(spark, Path(arguments.path), arguments, outcome)
-    run_query(stream(spark, arguments), table.batch, arguments, ends, outcome)
+    frame = stream(spark, arguments, **(READ_OPTIONS if arguments.source == "python" else {}))
+    checkpoint = Checkpoint(arguments.checkpoint)
+    staging = checkpoint.folder / "staged"
+    snapshot = open_snapshot(spark, arguments.merge, arguments.path, arguments.table, staging=staging)
+    job = SnapshotJob(snapshot, arguments, checkpoint, outcome)
+    live = snapshot.live()
+    wanted = stored(changes(frame, arguments), arguments).drop(DELETED).schema
+    check_columns(None if live is None else live.schema, wanted, evolve=True)
+    run_query(frame, job.batch, arguments, ends, outcome)
     if arguments.check:
-        table.check()
+        job.check(spark, wanted)
+    if arguments.vacuum is not None:
+        snapshot.forget(arguments.vacuum)
+    live = snapshot.live()
+    outcome.details["rows in the table"] = 0 if live is None else live.count()
     return finish(outcome, began, arguments.progress)
 
 
-class SnapshotTable:
-    def __init__(self, spark: SparkSession, path: Path, arguments: Namespace, outcome: Outcome) -> None:
-        self._spark = spark
-        self._path = path
+def stored(rows: DataFrame, arguments: Namespace) -> DataFrame:
+    """What a table has of changes, and DELETED."""
+    internal = [POSITION, REASON, RAW_VALUE, "__key", "__eventTime", PROPERTIES]
+    return rows.drop(*internal, *([] if arguments.order == "lsn" else [LSN]))
+
+
+class SnapshotJob:
+    def __init__(self, snapshot: Snapshot, arguments: Namespace, checkpoint: Checkpoint, outcome: Outcome) -> None:
+        self._snapshot = snapshot
         self._arguments = arguments
+        self._checkpoint = checkpoint
         self._outcome = outcome
 
     def batch(self, frame: DataFrame, number: int) -> None:
         rows = changes(frame, self._arguments).persist()
+        winners = self._winners(rows.where(F.col(REASON).isNull() & F.col(KEY).isNotNull())).persist()
         try:
-            keyless = rows.where(F.col(KEY).isNull()).count()
-            self._outcome.skipped += keyless
-            newest = latest(rows.where(F.col(KEY).isNotNull()))
-            before = self.version(number - 1)
-            after = newest.where(~F.col(DELETED)).drop(DELETED, POSITION)
-            if before is not None:
-                after = before.join(newest.select(KEY), KEY, "left_anti").unionByName(after, allowMissingColumns=True)
-            folder = self._folder(number)
-            after.write.mode("overwrite").parquet(str(folder))
-            self._outcome.written += rows.count() - keyless
-            self._outcome.details["rows in the table"] = self._spark.read.parquet(str(folder)).count()
-            self._point(number)
+            bad = rows.where(F.col(REASON).isNotNull())
+            parked, keyless = bad.count(), rows.where(F.col(REASON).isNull() & F.col(KEY).isNull()).count()
+            if parked:
+                self._park(bad, number)
+            applied = winners.count()
+            if applied:
+                self._snapshot.apply(stored(winners, self._arguments))
+            self._outcome.parked += parked
+            self._outcome.written += applied
+            self._outcome.skipped += rows.count() - parked - applied
+            if keyless:
+                self._outcome.details["without a key"] = self._outcome.details.get("without a key", 0) + keyless
         finally:
+            winners.unpersist()
             rows.unpersist()
 
-    def _folder(self, number: int) -> Path:
-        return self._path / f"version={number:08d}"
+    def _winners(self, rows: DataFrame) -> DataFrame:
+        winners = latest(rows)
+        for known in (self._snapshot.live(), self._snapshot.deleted()):
+            if known is not None:
+                winners = younger(winners, known if LSN in known.columns else known.withColumn(LSN, F.lit("")))
+        return winners
 
-    def version(self, number: int) -> DataFrame | None:
-        """Raises JobFailed when it should be there and is not."""
-        if number < 0:
-            return None
-        if not self._folder(number).is_dir():
-            raise JobFailed(f"{self._folder(number)} is gone: version {number + 1} cannot be made without it")
-        return self._spark.read.parquet(str(self._folder(number)))
+    def _park(self, bad: DataFrame, number: int) -> None:
+        """Under the query's id, because another checkpoint's batches have the same numbers."""
+        where = self._arguments.parked or f"{self._arguments.path.rstrip('/')}_parked"
+        kept = [REASON, *(name for name in (RAW_VALUE, *METADATA_TYPES) if name in bad.columns)]
+        folder = f"{where}/query={self._checkpoint.query_id()}/ingest_batch={number:08d}"
+        bad.select(*kept).write.mode("overwrite").parquet(folder)
+        self._outcome.details["parked in"] = where
 
-    def _point(self, number: int) -> None:
-        building = self._path / f"{LATEST_FILE}.building"
-        building.write_text(json.dumps({"version": number}))
-        building.rename(self._path / LATEST_FILE)
-        shutil.rmtree(self._folder(number - VERSIONS_KEPT), ignore_errors=True)
-
-    def newest(self) -> DataFrame | None:
-        pointer = self._path / LATEST_FILE
-        return self.version(json.loads(pointer.read_text())["version"]) if pointer.exists() else None
-
-    def check(self) -> None:
-        """Keys and the ids of their latest messages, against a read of the whole topic, which must still be there."""
-        table = self.newest()
-        options = source_options(self._arguments)
-        for name in ("startingOffsets", "predefinedSubscription"):
-            options.pop(name, None)
-        frame = self._spark.read.format("pulsar").options(**options).load()
-        rows = changes(frame, self._arguments).where(F.col(KEY).isNotNull())
-        expected = latest(rows).where(~F.col(DELETED)).select(KEY, MESSAGE_ID).persist()
-        if table is None:
-            wrong = expected.count()
-        else:
-            held = table.select(KEY, MESSAGE_ID).persist()
-            wrong = held.exceptAll(expected).count() + expected.exceptAll(held).count()
+    def check(self, spark: SparkSession, columns: StructType) -> None:
+        """The table against a read of the topic by a batch query, up to where this query is. Keys whose messages the
+        topic no longer holds cannot be compared, and are counted."""
+        committed = self._checkpoint.committed()
+        if not committed:
+            return
+        given = source_options(self._arguments) | {"endingOffsets": json.dumps(bounds_to_json(committed))}
+        given.pop("predefinedSubscription", None)
+        if self._arguments.source == "python":
+            given |= READ_OPTIONS
+        frame = spark.read.format("pulsar").options(**given).load().where(F.col(TOPIC).isin(*committed))
+        rows = changes(frame, self._arguments).where(F.col(REASON).isNull() & F.col(KEY).isNotNull()).persist()
+        begins = rows.groupBy(TOPIC).agg(F.min(POSITION).alias("_begin"))
+        expected = stored(latest(rows).where(~F.col(DELETED)), self._arguments).select(*columns.names)
+        live = self._snapshot.live()
+        held = spark.createDataFrame([], columns) if live is None else live.select(*columns.names)
+        there = held.withColumn(POSITION, position(MESSAGE_ID)).join(begins, TOPIC, "left")
+        older = F.col("_begin").isNull() | (F.col(POSITION) < F.col("_begin"))
+        gone = there.where(older).count()
+        wrong, total = _differing(there.where(~older).select(*columns.names), expected), expected.count()
+        rows.unpersist()
+        self._outcome.details["keys compared"] = total
+        if gone:
+            self._outcome.details["keys older than the topic"] = gone
         if wrong:
-            self._outcome.problems.append(f"{wrong} keys differ from what the topic says")
+            self._outcome.problems.append(f"{wrong} rows differ from what the topic says")
 
 
-def changes(frame: DataFrame, arguments: Namespace) -> DataFrame:
-    """A row a message: KEY, the row's columns, DELETED, POSITION, topic, id and publish time."""
-    values = [name for name in frame.columns if name not in METADATA_TYPES]
-    kept = [TOPIC, MESSAGE_ID, PUBLISH_TIME, "__key"]
-    if arguments.format == "debezium":
-        envelope = f"op string, before struct<{arguments.json_schema}>, after struct<{arguments.json_schema}>"
-        text = F.col("value").cast("string")
-        parsed = F.coalesce(F.get_json_object(text, "$.payload"), text)
-        frame = frame.select(F.from_json(parsed, envelope).alias("_change"), *kept)
-        deleted = F.coalesce(F.col("_change.op") == "d", F.lit(True))
-        row = F.when(F.col("_change.op") == "d", F.col("_change.before")).otherwise(F.col("_change.after"))
-        frame = frame.withColumn(DELETED, deleted).withColumn("_row", row).select("_row.*", DELETED, *kept)
-    elif arguments.json_schema:
-        record = F.from_json(F.col("value").cast("string"), arguments.json_schema)
-        frame = frame.select(record.alias("_row"), F.col("value").isNull().alias(DELETED), *kept)
-        frame = frame.select("_row.*", DELETED, *kept)
-    else:
-        nothing = F.lit(True)
-        for name in values:
-            nothing = nothing & F.col(f"`{name}`").isNull()
-        frame = frame.select(*(f"`{name}`" for name in values), nothing.alias(DELETED), *kept)
-    key = F.expr(arguments.key).cast("string") if arguments.key else F.col("__key").cast("string")
-    return (
-        frame.withColumn("_key", key)
-        .withColumn(POSITION, position(MESSAGE_ID))
-        .drop("__key", KEY)
-        .withColumnRenamed("_key", KEY)
+def _differing(one: DataFrame, other: DataFrame) -> int:
+    """Whole rows, as text: maps cannot be compared."""
+    first, second = (
+        frame.select(F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns))).alias("row"))
+        for frame in (one, other)
     )
-
-
-def latest(rows: DataFrame) -> DataFrame:
-    """The last change of each key. A key that moved to another partition: the younger publish time counts."""
-    order = Window.partitionBy(KEY).orderBy(F.desc(PUBLISH_TIME), F.desc(POSITION))
-    if rows.select(TOPIC).distinct().count() <= 1:
-        order = Window.partitionBy(KEY).orderBy(F.desc(POSITION))
-    return rows.withColumn("_rank", F.row_number().over(order)).where("_rank = 1").drop("_rank")
+    return first.exceptAll(second).count() + second.exceptAll(first).count()
 
 
 if __name__ == "__main__":

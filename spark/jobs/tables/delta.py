@@ -25,7 +25,7 @@ class DeltaTable:
 
     def schema(self, spark: SparkSession) -> StructType | None:
         found = self._existing()
-        return None if found is None else spark_schema(spark, pa.schema(found.schema().to_arrow()))
+        return None if found is None else spark_schema(spark, pa.schema(found.schema().to_arrow()), self._staging)
 
     def write(self, rows: DataFrame, app: str, number: int) -> int | None:
         found = self._existing()

@@ -42,7 +42,7 @@ class IcebergTable:
 
     def schema(self, spark: SparkSession) -> StructType | None:
         found = self._existing()
-        return None if found is None else spark_schema(spark, found.schema().as_arrow())
+        return None if found is None else spark_schema(spark, found.schema().as_arrow(), self._staging)
 
     def write(self, rows: DataFrame, app: str, number: int) -> int | None:
         found, batch = self._existing(), f"magnetar.batch.{app}"
@@ -65,21 +65,26 @@ class IcebergTable:
 
     def files(self) -> list[str]:
         found = self._existing()
-        if found is None:
-            return []
-        return [unquote(urlsplit(task.file.file_path).path) for task in found.scan().plan_files()]
+        return [] if found is None else data_files(found)
 
     def compact(self, spark: SparkSession) -> int:
         raise JobFailed("pyiceberg cannot rewrite data files: leave compaction to the engine that reads the table")
 
 
-def slices(data: pds.Dataset) -> Iterator[pa.Table]:
+def data_files(table: PyIcebergTable) -> list[str]:
+    return [unquote(urlsplit(task.file.file_path).path) for task in table.scan().plan_files()]
+
+
+def slices(
+    data: pds.Dataset, columns: list[str] | None = None, kept: pds.Expression | None = None
+) -> Iterator[pa.Table]:
     """The rows in tables of a bounded size."""
     batches: list[pa.RecordBatch] = []
     size = 0
-    for batch in streamed(data):
-        batches.append(batch)
-        size += batch.nbytes
+    for batch in streamed(data, columns, kept):
+        if batch.num_rows:
+            batches.append(batch)
+            size += batch.nbytes
         if size >= SLICE_BYTES:
             yield pa.Table.from_batches(batches)
             batches, size = [], 0

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.dataset as pds
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -96,8 +97,14 @@ def check_partitioning(where: object, found: str, wanted: str) -> None:
         )
 
 
-def spark_schema(spark: SparkSession, schema: pa.Schema) -> StructType:
-    return spark.createDataFrame(schema.empty_table()).schema
+def spark_schema(spark: SparkSession, schema: pa.Schema, staging: Path) -> StructType:
+    """By way of a file without rows."""
+    staging.mkdir(parents=True, exist_ok=True)
+    try:
+        pq.write_table(schema.empty_table(), staging / "schema.parquet")
+        return spark.read.parquet(str(staging)).schema
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 @contextmanager
@@ -112,6 +119,9 @@ def staged(rows: DataFrame, folder: Path) -> Iterator[pds.Dataset]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def streamed(data: pds.Dataset) -> pa.RecordBatchReader:
+def streamed(
+    data: pds.Dataset, columns: list[str] | None = None, kept: pds.Expression | None = None
+) -> pa.RecordBatchReader:
     """Reads a little ahead only."""
-    return data.scanner(batch_size=SCAN_ROWS, batch_readahead=2, fragment_readahead=1).to_reader()
+    scanner = data.scanner(columns=columns, filter=kept, batch_size=SCAN_ROWS, batch_readahead=2, fragment_readahead=1)
+    return scanner.to_reader()

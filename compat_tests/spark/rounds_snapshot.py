@@ -1,0 +1,90 @@
+"""Rounds of killing for snapshot_table: the table is what the client's reader says of each key, whatever was killed."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import deltalake
+import pyarrow as pa
+import pyarrow.dataset as pds
+from pyiceberg.catalog.sql import SqlCatalog
+
+from compat_tests.spark.kill_rounds import Scene
+
+MESSAGES, LATER = 1500, 400
+KEYS = 100
+
+
+class Rounds:
+    """Any kind of table, updates and deletes; partitions are added while it is killed, so that keys move."""
+
+    while_killed: Sequence[str] = ("--trigger", "100 milliseconds", "--max-messages", "150")
+
+    def prepare(self, scene: Scene) -> None:
+        self._scene = scene
+        self._merge = scene.chance.choice(["parquet-overwrite", "delta", "iceberg"])
+        self._partitions = scene.chance.randint(1, 3)
+        self._admin("PUT")
+        self._sent = 0
+        self._send(MESSAGES)
+
+    def _admin(self, method: str) -> None:
+        path = f"{self._scene.topic.replace('://', '/', 1)}/partitions"
+        body = b"%d" % self._partitions
+        request = Request(f"{self._scene.server.web_url}/admin/v2/{path}", body, method=method)
+        request.add_header("Content-Type", "application/json")
+        urlopen(request, timeout=10).close()
+
+    def _send(self, count: int) -> None:
+        chance = self._scene.chance
+        producer = self._scene.client.create_producer(self._scene.topic, block_if_queue_full=True)
+        for number in range(self._sent, self._sent + count):
+            body = b"" if chance.random() < 0.2 else b"%d" % number
+            producer.send_async(body, None, partition_key=f"k{chance.randrange(KEYS)}")
+        producer.flush()
+        producer.close()
+        self._sent += count
+
+    def arguments(self) -> list[str]:
+        folder = self._scene.folder
+        places = ["--path", str(folder / "table"), "--checkpoint", str(folder / "checkpoint"), "--check"]
+        return ["--topic", self._scene.topic, "--subscription", "snapshot", "--merge", self._merge, *places]
+
+    def meanwhile(self, scene: Scene) -> None:
+        if scene.chance.random() < 0.3:
+            self._partitions += 1
+            self._admin("POST")
+        self._send(LATER)
+
+    def judge(self, outcome: dict[str, Any]) -> list[str]:
+        last: dict[tuple[str, str], Any] = {}
+        for message in self._scene.contents(self._scene.topic):
+            last[message.partition_key(), message.topic_name()] = message
+        expected: dict[str, bytes] = {}
+        for (key, _), message in sorted(last.items(), key=lambda item: item[1].publish_timestamp()):
+            expected[key] = message.data()
+        expected = {key: value for key, value in expected.items() if value}
+        table = _table(self._merge, self._scene.folder / "table")
+        keys, values = table["key"].to_pylist(), table["value"].to_pylist()
+        found = dict(zip(keys, values, strict=True))
+        complaints = [f"{len(keys) - len(found)} keys are there more than once"] if len(found) != len(keys) else []
+        if missing := len(set(expected) - set(found)):
+            complaints.append(f"{missing} keys are not in the table")
+        if back := len(set(found) - set(expected)):
+            complaints.append(f"{back} deleted keys are in the table")
+        if older := sum(found[key] != value for key, value in expected.items() if key in found):
+            complaints.append(f"{older} rows are not the latest")
+        return [*complaints, *outcome["problems"]]
+
+
+def _table(kind: str, place: Path) -> pa.Table:
+    """As the tools of a table's users read it."""
+    if kind == "delta":
+        return deltalake.DeltaTable(str(place)).to_pyarrow_table()
+    if kind == "iceberg":
+        catalog = SqlCatalog("magnetar", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
+        return catalog.load_table("pulsar.snapshot").scan().to_arrow()
+    version = json.loads((place / "_latest.json").read_text())["version"]
+    return pds.dataset(str(place / f"version={version:08d}"), format="parquet").to_table()
