@@ -297,6 +297,7 @@ MANAGED_LEDGERS = (
 BOOKIE = (
     number("journalMaxSizeMB", 1, 1_048_576, "MB"),
     whole("journalMaxBackups", 0, MAX_INT, "files"),
+    switch("journalReuseFiles"),
     number("dbStorage_writeCacheMaxSizeMb", 1, 1_048_576, "MB"),
     number("dbStorage_readAheadCacheMaxSizeMb", 1, 1_048_576, "MB"),
     whole("dbStorage_maxThrottleTimeMs", 1, MAX_INT, "milliseconds"),

@@ -20,9 +20,9 @@ from storage.bookie.entry_index import EntryIndex
 from storage.bookie.entry_log_writer import EntryLogWriter, PlacedBlock
 from storage.bookie.entry_reader import EntryReader
 from storage.bookie.errors import IndexDamaged, IndexFailure, MarkDamaged, is_no_room
-from storage.bookie.journal import drop_journals
 from storage.bookie.journal_format import JournalPosition
 from storage.bookie.ledger_state import LedgerStates
+from storage.bookie.old_journals import OldJournals
 from storage.bookie.write_cache import CacheHalf, WriteCache
 
 log = logging.getLogger(__name__)
@@ -130,15 +130,13 @@ class Flusher:
         index: EntryIndex,
         reader: EntryReader,
         marks: MarkFile,
-        journal_directories: Sequence[str],
-        journal_backups: int,
+        old_journals: Sequence[OldJournals],
     ) -> None:
         self._writer = writer
         self._index = index
         self._reader = reader
         self._marks = marks
-        self._journal_directories = journal_directories
-        self._journal_backups = journal_backups
+        self._old_journals = old_journals
 
     def flush(self, job: FlushJob) -> None:
         """May be called again with the same job after it failed. Raises OSError, IndexFailure, IndexDamaged."""
@@ -146,8 +144,8 @@ class Flusher:
             job.placed = self._write_entries(job)
         self._write_index(job)
         self._marks.save(Mark(job.mark, self._index.sequence))
-        for directory, position in zip(self._journal_directories, job.mark, strict=True):
-            drop_journals(directory, position, self._journal_backups)
+        for old, position in zip(self._old_journals, job.mark, strict=True):
+            old.drop(position)
 
     def _write_entries(self, job: FlushJob) -> list[tuple[int, list[PlacedBlock]]]:
         placed: list[tuple[int, list[PlacedBlock]]] = []

@@ -21,6 +21,9 @@ class BookieConfig:
     """journalMaxSizeMB: a journal file is left for a new one beyond this. Apache 2048."""
     journal_max_backups: int = 0
     """journalMaxBackups: how many journals older than the mark stay. Apache 5, which only its tools ever read."""
+    journal_reuse_files: bool = True
+    """journalReuseFiles: up to two journals older than the mark stay to be written over, which saves half of the
+    kernel's work for a batch; beside `journal_max_backups`, and only while the disk has room. Apache false."""
     journal_batch_max_kb: float = 2048
     """Upper bound of what one journal write and fdatasync carries (a single larger group of adds goes alone)."""
     journal_queue_max_mb: float = 64

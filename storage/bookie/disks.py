@@ -48,6 +48,10 @@ def measure(directories: Sequence[str]) -> Usage:
     return Usage(free, share)
 
 
+_SPARES_ARE_ONE_IN = 8
+"""A journal is kept to be written over while this many more would find room."""
+
+
 class DiskRules:
     """Judges a measured usage by the configured thresholds (Apache: LedgerDirsMonitor, DiskChecker)."""
 
@@ -57,6 +61,7 @@ class DiskRules:
         self._low_water = config.disk_usage_lwm_threshold
         self._warn = config.disk_usage_warn_threshold
         self._min_free = config.min_usable_bytes_for_writes
+        self._room_of_spares = _SPARES_ARE_ONE_IN * config.journal_file_bytes
         self._min_free_high_priority = config.min_usable_size_for_high_priority_writes
 
     def is_full(self, usage: Usage) -> bool:
@@ -71,6 +76,10 @@ class DiskRules:
     def takes_high_priority(self, usage: Usage) -> bool:
         """Recovery adds go on for a while on a disk that is full by its threshold."""
         return usage.free_bytes >= self._min_free_high_priority
+
+    def may_keep_spares(self, usage: Usage) -> bool:
+        """Whether journals that no replay reads may stay to be written over."""
+        return usage.used_share <= self._low_water and usage.free_bytes >= self._room_of_spares
 
     def may_compact(self, usage: Usage) -> bool:
         return usage.used_share <= self._warn

@@ -59,6 +59,11 @@ class DurableFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
+    def rename(self, path: str) -> None:
+        """In the same folder, whose sync makes it durable. Raises OSError."""
+        os.rename(self.path, path)
+        self.path = path
+
     def read(self, size: int, offset: int) -> bytes:
         return os.pread(self._fd, size, offset)
 

@@ -1,7 +1,8 @@
 """Reads a bookie's files for people: every record with its place, and everything that is not as it was written.
 
 Changes nothing, and works beside a running bookie. Unlike replay and garbage collection, it goes on behind damage: the
-next whole record is searched. A record that a crash or the running bookie left unfinished at the very end is no damage.
+next whole record is searched. A record that a crash or the running bookie left unfinished at the very end is no damage,
+nor is what a journal that is written over still holds of its former use.
 """
 
 import mmap
@@ -57,11 +58,15 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | Fault]:
         is_last = number == len(files) - 1
         fault: Fault | None = None
         continued = False
-        if not os.path.exists(file):
+        identity = _identity(file)
+        if identity is None:
             expected = None  # a checkpoint needed it no more
             continue
         for found in _read_journal(file):
             if isinstance(found, Fault):
+                if _identity(file) != identity:
+                    fault, expected = None, None  # nor this one, and it is being written over
+                    break
                 fault = found
                 continue
             if fault is not None:
@@ -71,13 +76,24 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | Fault]:
             if expected is not None and sequence != expected:
                 yield Fault(file, found.offset, found.offset, f"batch {sequence} stands where {expected} should be")
             expected = sequence + 1
-            continued = found.header.kind == jf.BatchKind.CONTINUED
             yield found
+            continued = found.header.kind == jf.BatchKind.CONTINUED
+            if continued:
+                break  # what may stand behind it is of the file's former use
         if fault is not None:
             # Nothing whole behind it: a write that did not end, unless the journal goes on in the next file.
             yield fault._replace(unfinished=is_last and fault.offset >= jf.FILE_HEADER_SIZE)
         elif is_last and continued:
             yield Fault(file, os.path.getsize(file), os.path.getsize(file), "it goes on in a file that is missing")
+
+
+def _identity(file: str) -> tuple[int, int] | None:
+    """A file that is written over had another name before; None when there is none of this name."""
+    try:
+        status = os.stat(file)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _read_journal(file: str) -> Iterator[SeenBatch | Fault]:
@@ -96,14 +112,16 @@ def _read_journal(file: str) -> Iterator[SeenBatch | Fault]:
             if found is None:
                 start = offset
                 offset = _next_batch(data, offset + 1, salt)
-                yield Fault(file, start, offset, "no whole batch begins here")
+                rest = data[start : start + jf.padding(start)]
+                if offset < size or not rest or any(rest):
+                    yield Fault(file, start, offset, "no whole batch begins here")
                 continue
             header, body = found
             yield SeenBatch(file, offset, header, *jf.split_batch(header, body))
             offset += jf.BATCH_HEADER_SIZE + header.length
 
 
-def _batch_at(data: Data, offset: int, salt: int) -> tuple[jf.BatchHeader, bytes] | None:
+def _batch_at(data: Data, offset: int, salt: jf.Salt) -> tuple[jf.BatchHeader, bytes] | None:
     header = jf.parse_batch_header(data[offset : offset + jf.BATCH_HEADER_SIZE], salt)
     if header is None:
         return None
@@ -112,7 +130,7 @@ def _batch_at(data: Data, offset: int, salt: int) -> tuple[jf.BatchHeader, bytes
     return (header, body) if jf.verify_batch(header, body, salt) else None
 
 
-def _next_batch(data: Data, offset: int, salt: int) -> int:
+def _next_batch(data: Data, offset: int, salt: jf.Salt) -> int:
     """Where the next whole batch begins, else the end."""
     offset = data.find(jf.BATCH_MAGIC, offset)
     while offset >= 0 and _batch_at(data, offset, salt) is None:

@@ -6,10 +6,12 @@ the next batch. So there is no timer, a lone add waits for nobody, and the busie
 A batch that fails for want of room is cut off again and the journal goes on: its groups fail, nothing else. Any other
 failure of a write or sync leaves the file's content unknown (the kernel may have dropped pages): the journal is dead,
 and every group from then on fails. Only a restart, which reads what is really there, helps.
+
+A new file may be an old one that is written over (`old_journals.py`); `journal_format.py` says why what still stands
+in it does no harm.
 """
 
 import logging
-import os
 import secrets
 import threading
 import time
@@ -18,17 +20,22 @@ from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from storage.bookie.durable_file import DurableFile, OpenFile, replace_file, sync_directory
+from storage.bookie.durable_file import DurableFile, OpenFile, replace_file
 from storage.bookie.errors import is_no_room
 from storage.bookie.journal_format import (
     FILE_HEADER_SIZE,
+    SALT_BITS,
     BatchKind,
     JournalPosition,
+    Salt,
     encode_batch,
     file_header,
+    padding,
     salt_of,
+    salt_of_bits,
 )
-from storage.bookie.journal_replay import journal_path, list_journals
+from storage.bookie.journal_replay import journal_path
+from storage.bookie.old_journals import OldJournals
 
 log = logging.getLogger(__name__)
 
@@ -64,16 +71,23 @@ class Journal:
         max_file_bytes: int,
         max_batch_bytes: int,
         open_file: OpenFile = DurableFile,
+        old: OldJournals | None = None,
     ) -> None:
-        """Opens the file at `start`, creating it when `start.offset` is 0. Raises OSError. Blocks."""
+        """Opens the file at `start`, creating it when `start.offset` is 0. `old`: where files to write over come from.
+
+        Raises OSError. Blocks.
+        """
         self._directory = directory
         self._notify = notify
         self._max_file_bytes = max_file_bytes
         self._max_batch_bytes = max_batch_bytes
         self._open_file = open_file
+        self._old = old
+        self._former_end = 0
+        """Before it the file may hold bytes of its former use; replay cut them off the file that it left."""
         if start.offset == 0:
             start = start._replace(offset=FILE_HEADER_SIZE)
-            self._file, self._salt = self._create(start.journal_id, start.sequence)
+            self._file, self._salt, self._former_end = self._create(start.journal_id, start.sequence)
         else:
             self._file = open_file(journal_path(directory, start.journal_id))
             salt = salt_of(self._file.read(FILE_HEADER_SIZE, 0))
@@ -100,6 +114,16 @@ class Journal:
         """Commits what was submitted, then ends the thread. Blocks for it."""
         self._queue.put(None)
         self._thread.join()
+        self._close_file()
+
+    def _close_file(self) -> None:
+        """A file that ends where the journal does needs no word at the next start."""
+        if self._dead is None and self._position.offset < self._former_end:
+            try:
+                self._file.truncate(self._position.offset)
+                self._file.sync()
+            except OSError as error:
+                log.warning("journal %s: the next start will cut it: %s", self._file.path, error)
         self._file.close()
 
     def _run(self) -> None:
@@ -150,7 +174,11 @@ class Journal:
             lengths = list(chain.from_iterable([group[1] for group in groups]))
             controls = list(chain.from_iterable([group[3] for group in groups]))
         journal_id, offset, sequence = self._position
-        end = self._file.write(encode_batch(journal_id, sequence, self._salt, controls, entries, lengths), offset)
+        buffers = encode_batch(journal_id, sequence, self._salt, controls, entries, lengths)
+        end = offset + sum(map(len, buffers))
+        if end < self._former_end:
+            buffers.append(bytes(padding(end)))
+        self._file.write(buffers, offset)
         self._file.sync()
         self._position = JournalPosition(journal_id, end, sequence + 1)
         self.batches += 1
@@ -166,6 +194,7 @@ class Journal:
             except OSError as second:
                 error = second
             else:
+                self._former_end = 0
                 return False
         self._dead = error
         log.error(
@@ -176,7 +205,7 @@ class Journal:
     def _continue_in_next_file(self) -> None:
         """The next file exists durably before this one says that the journal goes on there."""
         journal_id, offset, sequence = self._position
-        fresh, salt = self._create(journal_id + 1, sequence + 1)
+        fresh, salt, former_end = self._create(journal_id + 1, sequence + 1)
         try:
             self._file.write(encode_batch(journal_id, sequence, self._salt, (), [], [], BatchKind.CONTINUED), offset)
             self._file.sync()
@@ -184,19 +213,17 @@ class Journal:
             fresh.close()  # and left there: the record may have reached the disk, and replay removes an unused file
             raise
         self._file.close()
-        self._file, self._salt = fresh, salt
+        self._file, self._salt, self._former_end = fresh, salt, former_end
         self._position = JournalPosition(journal_id + 1, FILE_HEADER_SIZE, sequence + 1)
 
-    def _create(self, journal_id: int, first_sequence: int) -> tuple[DurableFile, int]:
-        path, salt = journal_path(self._directory, journal_id), secrets.randbits(32)
-        replace_file(path, file_header(journal_id, first_sequence, salt))
-        return self._open_file(path), salt
-
-
-def drop_journals(directory: str, mark: JournalPosition, backups: int) -> None:
-    """Deletes the files that no replay from `mark` reads, but for the newest `backups` of them."""
-    old = [journal_id for journal_id in list_journals(directory) if journal_id < mark.journal_id]
-    for journal_id in old[: len(old) - backups] if backups else old:
-        os.unlink(journal_path(directory, journal_id))
-    if old:
-        sync_directory(directory)
+    def _create(self, journal_id: int, first_sequence: int) -> tuple[DurableFile, Salt, int]:
+        """(the file, its salt, before which offset it holds bytes of a former use)."""
+        bits = secrets.randbits(SALT_BITS)
+        header = file_header(journal_id, first_sequence, bits)
+        file = self._old.take(journal_id, header, self._open_file) if self._old is not None else None
+        if file is not None:
+            size = file.size()
+            return file, salt_of_bits(bits), size + padding(size)
+        path = journal_path(self._directory, journal_id)
+        replace_file(path, header)
+        return self._open_file(path), salt_of_bits(bits), 0

@@ -1,23 +1,31 @@
 """The journal's bytes: a file header, then batches; what one fdatasync made durable is one batch. No I/O here.
 
-    file header, 64 bytes: "MGJF", u32 version 1, u64 journal id, u64 sequence number of its first batch, u32 salt,
-                           u32 CRC32C of the 28 bytes before; then the same 32 bytes again
-    batch, 44 + n bytes:   "MGJB", u32 CRC32C of the next 36 bytes, u32 CRC32C of all that follows these (both
-                           continued from the salt instead of from 0), u64 journal id, u64 sequence number, u32 kind,
-                           u32 control records, u32 records, u32 bytes that follow, then u32 length per record, then
-                           the records
+    file header, 64 bytes: "MGJF", u24 salt (upper part), u8 version 2, u64 journal id, u64 sequence number of its
+                           first batch, u32 salt (lower part), u32 CRC32C of the 28 bytes before; then the same 32
+                           bytes again
+    batch, 44 + n bytes:   "MGJB", u32 CRC32C of the next 36 bytes, u32 CRC32C of all that follows these (continued
+                           from the lower and the upper 32 bits of the salt instead of from 0), u64 journal id, u64
+                           sequence number, u32 kind, u32 control records, u32 records, u32 bytes that follow, then u32
+                           length per record, then the records
 
 Control records come first in a batch; they are laid out as Apache's special journal entries (i64 ledger, i64 negative
 entry id, ...) but, unlike there, are told apart by their place, since clients may store negative entry ids. Every other
 record is an entry as the client made it, which begins with i64 ledger id, i64 entry id.
 
-Sequence numbers grow by one from batch to batch and across files; there is no padding. Since one batch at a time is
-written and synced, bytes behind a damaged batch that hold a whole later batch prove that the damaged one was durable.
-The salt, random and different in each file, keeps clients from forging that proof with the bytes of an entry, and the
-header's own checksum keeps a search for it from reading behind everything that looks like a header. All integers are
-big-endian.
+Sequence numbers grow by one from batch to batch and across files. Since one batch at a time is written and synced,
+bytes behind a damaged batch that hold a whole later batch prove that the damaged one was durable. The salt, random and
+different in each file, keeps clients from forging that proof with the bytes of an entry, and the header's own checksum
+keeps a search for it from reading behind everything that looks like a header.
+
+A file may be an older one that is written over from its begin. What still stands there of its former use are batches of
+older sequence numbers, of another journal id and made with another salt: three reasons, each enough, why none passes
+for one of this file. While there are such bytes ahead, a batch is written with zeros up to the end of its page (the
+next batch begins within them): the kernel need not read the page, and replay sees that no write was under way.
+
+Version 1 had a salt of 32 bits, which began both checksums, and was never written over. All integers are big-endian.
 """
 
+import re
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,7 +36,10 @@ from typing import NamedTuple
 from pulsar_proto.checksum import crc32c
 
 FILE_MAGIC = b"MGJF"
-FILE_VERSION = 1
+FILE_VERSION = 2
+_FIRST_VERSION = 1
+SALT_BITS = 56
+PAGE_SIZE = 4096
 FILE_HEADER_SIZE = 64
 BATCH_MAGIC = b"MGJB"
 BATCH_HEADER_SIZE = 44
@@ -72,6 +83,13 @@ class BatchHeader(NamedTuple):
     length: int
 
 
+class Salt(NamedTuple):
+    """What a batch's checksums continue from: that of the header, and that of what follows it."""
+
+    header: int
+    body: int
+
+
 class ControlRecord(NamedTuple):
     """`data`: the master key of LEDGER_KEY, the packet of EXPLICIT_LAC, empty for FENCE. Other kinds are for later
     versions: skip them."""
@@ -81,26 +99,36 @@ class ControlRecord(NamedTuple):
     data: bytes
 
 
-def file_header(journal_id: int, first_sequence: int, salt: int) -> bytes:
-    head = _FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, journal_id, first_sequence, salt)
+def salt_of_bits(bits: int) -> Salt:
+    """The two overlap by 8 bits."""
+    return Salt(bits & 0xFFFFFFFF, bits >> (SALT_BITS - 32))
+
+
+def file_header(journal_id: int, first_sequence: int, salt_bits: int) -> bytes:
+    """`salt_bits`: a random number of SALT_BITS bits."""
+    version = salt_bits >> 32 << 8 | FILE_VERSION
+    head = _FILE_HEADER.pack(FILE_MAGIC, version, journal_id, first_sequence, salt_bits & 0xFFFFFFFF)
     return 2 * (head + _U32.pack(crc32c(head)))
 
 
-def parse_file_header(data: bytes) -> tuple[int, int, int]:
+def parse_file_header(data: bytes) -> tuple[int, int, Salt]:
     """(journal id, first sequence number, salt) of 32 bytes or more; ValueError says what is wrong."""
     if len(data) < _HEADER_COPY_SIZE:
         raise ValueError("the file is shorter than its header")
-    magic, version, journal_id, first_sequence, salt = _FILE_HEADER.unpack_from(data)
+    magic, word, journal_id, first_sequence, lower = _FILE_HEADER.unpack_from(data)
     if magic != FILE_MAGIC:
         raise ValueError("not a journal file")
     if crc32c(data[: _FILE_HEADER.size]) != _U32.unpack_from(data, _FILE_HEADER.size)[0]:
         raise ValueError("header checksum mismatch")
+    upper, version = word >> 8, word & 0xFF
+    if version == _FIRST_VERSION and not upper:
+        return journal_id, first_sequence, Salt(lower, lower)
     if version != FILE_VERSION:
-        raise ValueError(f"journal format {version}, this program knows {FILE_VERSION}")
-    return journal_id, first_sequence, salt
+        raise ValueError(f"journal format {version}, this program knows {_FIRST_VERSION} and {FILE_VERSION}")
+    return journal_id, first_sequence, salt_of_bits(upper << 32 | lower)
 
 
-def salt_of(header: bytes) -> int | None:
+def salt_of(header: bytes) -> Salt | None:
     """The salt by whichever copy of the header is whole; without it no batch of the file can be verified."""
     for start in (0, _HEADER_COPY_SIZE):
         with suppress(ValueError):
@@ -111,7 +139,7 @@ def salt_of(header: bytes) -> int | None:
 def encode_batch(
     journal_id: int,
     sequence: int,
-    salt: int,
+    salt: Salt,
     controls: Sequence[bytes],
     entries: list[bytes],
     entry_lengths: list[int],
@@ -124,7 +152,7 @@ def encode_batch(
     lengths = [*map(len, controls), *entry_lengths]
     payload = sum(lengths)
     table = b"".join((struct.pack(f">{len(lengths)}I", *lengths), *controls))
-    crc = crc32c(table, salt)
+    crc = crc32c(table, salt.body)
     pieces = entries
     if entries and payload < _LARGE_ENTRY_BYTES * len(entries):
         step = max(1, _JOINED_PIECE_BYTES * len(entries) // (payload + 1))
@@ -133,21 +161,31 @@ def encode_batch(
         crc = crc32c(piece, crc)
     size = 4 * len(lengths) + payload
     rest = _BATCH_REST.pack(crc, journal_id, sequence, kind, len(controls), len(lengths), size)
-    return [_BATCH_START.pack(BATCH_MAGIC, crc32c(rest, salt)) + rest + table, *pieces]
+    return [_BATCH_START.pack(BATCH_MAGIC, crc32c(rest, salt.header)) + rest + table, *pieces]
 
 
-def parse_batch_header(data: bytes, salt: int) -> BatchHeader | None:
+def padding(end: int) -> int:
+    """How many zeros follow a batch that ends there and has bytes of a former use ahead."""
+    return -end % PAGE_SIZE
+
+
+def batch_pattern(journal_id: int) -> re.Pattern[bytes]:
+    """Matches where a header of one journal's batch may stand."""
+    return re.compile(re.escape(BATCH_MAGIC) + b".{8}" + re.escape(journal_id.to_bytes(8, "big")), re.DOTALL)
+
+
+def parse_batch_header(data: bytes, salt: Salt) -> BatchHeader | None:
     """None where the bytes are no whole header of this file."""
     if len(data) < BATCH_HEADER_SIZE or data[:4] != BATCH_MAGIC:
         return None
-    if crc32c(data[8:BATCH_HEADER_SIZE], salt) != _U32.unpack_from(data, 4)[0]:
+    if crc32c(data[8:BATCH_HEADER_SIZE], salt.header) != _U32.unpack_from(data, 4)[0]:
         return None
     return BatchHeader(*_BATCH_REST.unpack_from(data, 8))
 
 
-def verify_batch(header: BatchHeader, body: bytes, salt: int) -> bool:
+def verify_batch(header: BatchHeader, body: bytes, salt: Salt) -> bool:
     """`body`: the bytes behind the header, as many as it says if there are so many."""
-    return len(body) == header.length and crc32c(body, salt) == header.crc
+    return len(body) == header.length and crc32c(body, salt.body) == header.crc
 
 
 def split_batch(header: BatchHeader, body: bytes) -> tuple[list[ControlRecord], list[bytes]]:

@@ -4,6 +4,10 @@ A crash can leave one unfinished batch, at the very end, because one batch at a 
 that are no batch and have nothing valid behind them were never acknowledged: they are cut. With a whole batch behind
 them they are damage of something that may have been acknowledged: JournalDamaged, and the files stay as they are
 (Apache's bookie starts without a word). With `skip_damage` the operator gave up that part.
+
+In a file that was written over, the batches of its former use are no batches, because they have another journal's id,
+older sequence numbers and another salt. So the rule is the same there, and its live part ends at the first place behind
+which no batch of this file is to be found; all of the rest is searched.
 """
 
 import logging
@@ -24,6 +28,9 @@ from storage.bookie.journal_format import (
     BatchKind,
     ControlRecord,
     JournalPosition,
+    Salt,
+    batch_pattern,
+    padding,
     parse_batch_header,
     parse_file_header,
     salt_of,
@@ -133,11 +140,21 @@ class JournalReplay:
                 return False, False
             found = _find_batch(data, self.end, salt)
             if found is None:
+                self._check_mark_reached(data, salt)
                 return False, True
             offset, sequence = found
             expected = f"batch {self.end.sequence} should stand there"
             self._damage(journal_id, self.end.offset, f"{expected}, and offset {offset} holds batch {sequence}")
             self.end = JournalPosition(journal_id, offset, sequence)
+
+    def _check_mark_reached(self, data: Data, salt: Salt) -> None:
+        """A file that was written over does not end where its last batch does, so with nothing of it behind the mark
+        the batch before the mark must tell that the file once reached so far."""
+        mark = self._mark
+        if mark is None or self.end != mark or mark.offset <= FILE_HEADER_SIZE:
+            return
+        if not _has_batch_before(data, mark, salt):
+            self._damage(mark.journal_id, mark.offset, "no batch ends at the mark, and none follows")
 
     def _check_file_header(self, data: Data, journal_id: int) -> None:
         try:
@@ -152,7 +169,7 @@ class JournalReplay:
             self._damage(journal_id, 0, f"it begins with batch {first_sequence}, not {self.end.sequence}")
             self.end = self.end._replace(sequence=first_sequence)
 
-    def _replay_batches(self, data: Data, salt: int) -> BatchHeader | None:
+    def _replay_batches(self, data: Data, salt: Salt) -> BatchHeader | None:
         """Applies batches from `end` on until there is none; returns the header of CONTINUED when it comes to it."""
         journal_id, offset, sequence = self.end
         while (found := _read_batch(data, offset, salt)) is not None:
@@ -194,16 +211,25 @@ class JournalReplay:
             return
         file = DurableFile(journal_path(self._directory, torn_at.journal_id))
         try:
-            surplus = file.size() - torn_at.offset
+            size = file.size()
+            rest = file.read(padding(torn_at.offset), torn_at.offset)
             file.truncate(torn_at.offset)
             file.sync()
         finally:
             file.close()
+        if rest and not any(rest):
+            log.info(
+                "journal %s: cut %d bytes of its former use at offset %d",
+                file.path,
+                size - torn_at.offset,
+                torn_at.offset,
+            )
+            return
         log.warning(
-            "journal %s: cut %d bytes of an unfinished batch at offset %d; no whole batch follows, so nothing in them "
-            "was acknowledged",
+            "journal %s: cut %d bytes at offset %d, of an unfinished batch or of the file's former use; no whole batch "
+            "follows, so nothing in them was acknowledged",
             file.path,
-            surplus,
+            size - torn_at.offset,
             torn_at.offset,
         )
 
@@ -236,7 +262,7 @@ def _mapped(path: str) -> Iterator[Data]:
             data.close()
 
 
-def _read_batch(data: Data, offset: int, salt: int) -> tuple[BatchHeader, bytes] | None:
+def _read_batch(data: Data, offset: int, salt: Salt) -> tuple[BatchHeader, bytes] | None:
     header = parse_batch_header(data[offset : offset + BATCH_HEADER_SIZE], salt)
     if header is None:
         return None
@@ -245,12 +271,31 @@ def _read_batch(data: Data, offset: int, salt: int) -> tuple[BatchHeader, bytes]
     return (header, body) if verify_batch(header, body, salt) else None
 
 
-def _find_batch(data: Data, after: JournalPosition, salt: int) -> tuple[int, int] | None:
+def _find_batch(data: Data, after: JournalPosition, salt: Salt) -> tuple[int, int] | None:
     """(offset, sequence number) of the first whole batch at or behind a position, not older than it."""
-    offset = data.find(BATCH_MAGIC, after.offset)
-    while offset >= 0:
+    for offset in _places(data, after.journal_id, after.offset, len(data)):
         found = _read_batch(data, offset, salt)
-        if found is not None and found[0].journal_id == after.journal_id and found[0].sequence >= after.sequence:
+        if found is not None and found[0].sequence >= after.sequence:
             return offset, found[0].sequence
-        offset = data.find(BATCH_MAGIC, offset + 1)
     return None
+
+
+def _has_batch_before(data: Data, position: JournalPosition, salt: Salt) -> bool:
+    """Whether the header of the batch that ends at a position is there: what follows it is not looked at."""
+    start = position.offset
+    while (start := data.rfind(BATCH_MAGIC, FILE_HEADER_SIZE, start)) >= 0:
+        header = parse_batch_header(data[start : start + BATCH_HEADER_SIZE], salt)
+        if header is not None and header.journal_id == position.journal_id:
+            end = start + BATCH_HEADER_SIZE + header.length
+            return end == position.offset and header.sequence + 1 == position.sequence
+    return False
+
+
+def _places(data: Data, journal_id: int, start: int, end: int) -> Iterator[int]:
+    """Where headers of this journal's batches seem to stand; a former use leaves many of others' behind."""
+    pattern = batch_pattern(journal_id)
+    while (match := pattern.search(data, start, end)) is not None:
+        offset = match.start()
+        del match  # it would keep the file mapped
+        yield offset
+        start = offset + 1

@@ -20,6 +20,7 @@ from storage.bookie.durable_file import DurableFile, OpenFile
 from storage.bookie.garbage import GarbageCollector
 from storage.bookie.journal import Committed, Journal
 from storage.bookie.maintenance import Maintenance
+from storage.bookie.old_journals import OldJournals
 from storage.bookie.opening import Opened, open_storage
 from storage.bookie.read_ahead import ReadAheadCache
 from storage.bookie.reads import ReadPath
@@ -73,14 +74,16 @@ class Bookie:
         self._adds = AddPath(config, opened.states, opened.cache, self._read_ahead)
         self._adds.on_journal_failure = self._storage_failed
         self._adds.positions = list(opened.journal_ends)
-        flusher = Flusher(
-            opened.writer,
-            opened.index,
-            opened.reader,
-            opened.marks,
-            opened.directories.journals,
-            config.journal_max_backups,
-        )
+        self._old_journals = [
+            OldJournals(
+                directory,
+                backups=config.journal_max_backups,
+                reuse=config.journal_reuse_files,
+                max_spare_bytes=2 * config.journal_file_bytes + config.journal_batch_bytes,
+            )
+            for directory in opened.directories.journals
+        ]
+        flusher = Flusher(opened.writer, opened.index, opened.reader, opened.marks, self._old_journals)
         self._checkpointer = Checkpointer(
             flush_executor,
             flusher,
@@ -155,6 +158,7 @@ class Bookie:
                 max_file_bytes=config.journal_file_bytes,
                 max_batch_bytes=config.journal_batch_bytes,
                 open_file=open_file,
+                old=self._old_journals[number],
             )
             self._journals.append(await self._loop.run_in_executor(self._flush_executor, make_journal))
         self._adds.positions = [journal.start_position for journal in self._journals]
@@ -314,11 +318,19 @@ class Bookie:
         if fatal:
             self._change_mode(Mode.FAILED, f"writing failed: {error}")
         else:
+            self._allow_spares(False)
             self._change_mode(Mode.READ_ONLY, f"no room: {error}")
+
+    def _allow_spares(self, has_room: bool) -> None:
+        """Journals that are kept to be written over make no full disk worse."""
+        for old in self._old_journals:
+            if old.allow_spares(has_room):
+                self._loop.run_in_executor(self._flush_executor, old.release)
 
     def room_seen(self, usage: Usage) -> None:
         """Turns read-only on a full disk and back when there is room, after a failed checkpoint caught up."""
         self._adds.takes_high_priority = self._rules.takes_high_priority(usage)
+        self._allow_spares(self._rules.may_keep_spares(usage))
         if self.mode is Mode.WRITABLE and self._rules.is_full(usage):
             self._change_mode(Mode.READ_ONLY, f"the disk is {usage.used_share:.1%} full")
         elif self.mode is Mode.READ_ONLY and self._rules.is_usable_again(usage):

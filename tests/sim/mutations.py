@@ -1,15 +1,28 @@
 """Bugs put in on purpose, to show that the simulation bites: with each of them some history must break an invariant."""
 
+import secrets
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 from unittest.mock import patch
 
 from pulsar_proto.bookie_wire import AddFlags, ReadFlags
 from pulsar_proto.ledger_record import LedgerMetadata
+from storage.bookie import journal
 from storage.bookie.adds import AddPath
 from storage.bookie.entry_log_writer import EntryLogWriter
-from storage.bookie.journal_format import FENCE, ControlRecord
+from storage.bookie.journal_format import (
+    BATCH_HEADER_SIZE,
+    FENCE,
+    BatchHeader,
+    BatchKind,
+    ControlRecord,
+    JournalPosition,
+    Salt,
+    split_batch,
+)
+from storage.bookie.journal_replay import JournalReplay, _read_batch, list_journals
+from storage.bookie.old_journals import OldJournals
 from storage.bookie.opening import ReplayApplier
 from storage.ledger import recover, recoverer
 from storage.ledger.append import Append
@@ -90,6 +103,49 @@ def _an_entry_log_is_not_synced_before_the_mark_moves() -> AbstractContextManage
     return patch.object(EntryLogWriter, "finish", finish)
 
 
+def _a_journal_is_written_over_before_the_mark_has_left_it() -> AbstractContextManager[Any]:
+    real = OldJournals.drop
+
+    def drop(self: OldJournals, mark: JournalPosition) -> None:
+        real(self, mark._replace(journal_id=list_journals(self.directory)[-1] + 1))
+
+    return patch.object(OldJournals, "drop", drop)
+
+
+def _a_journal_that_is_written_over_gets_its_name_before_its_header() -> AbstractContextManager[Any]:
+    real = SimFile.sync
+
+    def sync(self: SimFile) -> None:
+        if self.path.endswith(".spare"):
+            self._disk.step()
+        else:
+            real(self)
+
+    return patch.object(SimFile, "sync", sync)
+
+
+def _what_a_journal_held_before_is_believed() -> AbstractContextManager[Any]:
+    """All that tells it from what the journal holds now is off: salt, journal id, sequence number, zeros behind."""
+
+    def replay(self: JournalReplay, data: Any, salt: Salt) -> BatchHeader | None:
+        journal_id, offset, sequence = self.end
+        while (found := _read_batch(data, offset, salt)) is not None:
+            header, body = found
+            offset += BATCH_HEADER_SIZE + header.length
+            sequence += 1
+            self.end = JournalPosition(journal_id, offset, sequence)
+            if header.kind == BatchKind.CONTINUED:
+                return header
+            self._apply(*split_batch(header, body))
+        return None
+
+    stack = ExitStack()
+    stack.enter_context(patch.object(JournalReplay, "_replay_batches", replay))
+    stack.enter_context(patch.object(secrets, "randbits", lambda bits: 1))
+    stack.enter_context(patch.object(journal, "padding", lambda end: 0))
+    return stack
+
+
 def _an_ensemble_change_begins_one_entry_too_late() -> AbstractContextManager[Any]:
     real = StoredEnsembles.replace
 
@@ -141,6 +197,9 @@ MUTATIONS: dict[str, Mutation] = {
         _a_fence_is_answered_before_it_is_durable,
         _a_restart_forgets_fences,
         _an_entry_log_is_not_synced_before_the_mark_moves,
+        _a_journal_is_written_over_before_the_mark_has_left_it,
+        _a_journal_that_is_written_over_gets_its_name_before_its_header,
+        _what_a_journal_held_before_is_believed,
         _an_ensemble_change_begins_one_entry_too_late,
         _one_missing_copy_proves_the_end,
         _an_unknown_answer_counts_as_no_entry,

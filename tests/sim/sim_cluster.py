@@ -59,7 +59,7 @@ class Machine:
         config = BookieConfig(
             journal_directories=(str(self._folder / "journal"),),
             ledger_directories=(str(self._folder / "ledgers"),),
-            journal_max_size_mb=0.004,
+            journal_max_size_mb=self._cluster.rng.choice([0.004, 0.0005, 0.0001]),
             db_storage_write_cache_max_size_mb=1,
             flush_interval=self._cluster.rng.choice([20, 300, 5_000]),
             disk_usage_threshold=0.99,

@@ -3,14 +3,20 @@
 import asyncio
 import errno
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 
 from storage.bookie.durable_file import DurableFile
 from storage.bookie.journal import Group, Journal
-from storage.bookie.journal_format import encode_batch
 from tests.sim.virtual_loop import DISK_SECONDS_MAX
 
 SECTOR_BYTES = 512
+PAGE_BYTES = 64
+"""Of the journal's padding: little enough that small journals hold bytes of their former use."""
+CHANGES_OF_FILES = 0.3
+"""How many of the power losses come while the journal changes files."""
+STEPS_OF_A_CHANGE = 6
+"""Header written, synced, renamed; "continued" written, synced; batch written."""
 
 
 class SimDisk:
@@ -19,6 +25,7 @@ class SimDisk:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.is_dead = False
+        self._steps_left: int | None = None
         self._files: list[SimFile] = []
         self._journals: list[SimJournal] = []
 
@@ -30,11 +37,21 @@ class SimDisk:
     def lose_power(self) -> None:
         """Of what was not synced, none, all or any sectors are there afterwards."""
         for journal in self._journals:
-            journal.leave_half_written()
+            journal.leave_unfinished()
         self.is_dead = True
         kept = self.rng.choice([0.0, 0.5, 1.0])
         for file in self._files:
             file.tear(kept)
+
+    def die_after(self, steps: int) -> None:
+        self._steps_left = steps
+
+    def step(self) -> None:
+        """Before each call that changes a file."""
+        if self._steps_left is not None:
+            self.is_dead |= self._steps_left == 0
+            self._steps_left -= 1
+        self.check_alive()
 
     def check_alive(self) -> None:
         if self.is_dead:
@@ -64,17 +81,22 @@ class SimFile(DurableFile):
         self._unsynced: list[tuple[int, bytes]] = []
 
     def write(self, buffers: Sequence[bytes], offset: int) -> int:
-        self._disk.check_alive()
+        self._disk.step()
         data = b"".join(buffers)
         self._unsynced.append((offset, data))
         return offset + len(data)
 
     def sync(self) -> None:
-        self._disk.check_alive()
+        self._disk.step()
         self._apply()
 
+    def rename(self, path: str) -> None:
+        """Durable at once: what differs before the folder's sync is a power loss one step earlier."""
+        self._disk.step()
+        super().rename(path)
+
     def truncate(self, size: int) -> None:
-        self._disk.check_alive()
+        self._disk.step()
         self._unsynced = [(offset, data[: size - offset]) for offset, data in self._unsynced if offset < size]
         super().truncate(size)
 
@@ -137,15 +159,16 @@ class SimJournal(Journal):
 
     def close(self) -> None:
         self._turn()
-        self._file.close()
+        self._close_file()
 
-    def leave_half_written(self) -> None:
-        """The power goes while a batch is being written."""
-        if self._queue.empty():
-            return
-        groups = self._take()
-        entries = [entry for group in groups for entry in group[0]]
-        controls = [control for group in groups for control in group[3]]
-        journal_id, offset, sequence = self._position
-        lengths = list(map(len, entries))
-        self._file.write(encode_batch(journal_id, sequence, self._salt, controls, entries, lengths), offset)
+    def leave_unfinished(self) -> None:
+        """The power goes while a batch is being written, or the file is changed for one."""
+        groups = [] if self._queue.empty() else self._take()
+        with suppress(OSError):
+            if self.disk.rng.random() < CHANGES_OF_FILES:
+                self.disk.die_after(self.disk.rng.randrange(STEPS_OF_A_CHANGE + 1))
+                self._continue_in_next_file()
+            else:
+                self.disk.die_after(1)
+            if groups:
+                self._write(groups)

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from pulsar_proto.entry_digest import EntryCodec
 from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
+from storage.bookie import journal_format
 from storage.ledger.cluster import BookKeeperCluster
 from storage.ledger.errors import LedgerError
 from storage.ledger.fragments import fragment_of
@@ -24,6 +26,7 @@ from storage.ledger.quorum import write_set
 from storage.repair.auto_recovery import AutoRecovery
 from storage.repair.config import AutoRecoveryConfig
 from tests.sim.sim_cluster import SimCluster, SimLink
+from tests.sim.sim_disk import PAGE_BYTES
 from tests.sim.virtual_loop import run
 from tests.storage.ledger.fake_bookie import LinkState
 from tests.storage.ledger.scene import Writer
@@ -381,7 +384,8 @@ def tell(seed: int) -> str:
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="magnetar-sim-", dir=memory if memory.is_dir() else None))
     try:
-        return run(rng, _begun(rng, folder))
+        with patch.object(journal_format, "PAGE_SIZE", PAGE_BYTES):
+            return run(rng, _begun(rng, folder))
     finally:
         logging.disable(logging.NOTSET)
 

@@ -10,9 +10,9 @@ from tests.sim.sim_history import tell
 
 SEEDS_MAX = 600
 KNOWN = {
-    "recovery_reads_do_not_fence": 59,
-    "lac_has_no_floor": 276,
-    "acks_of_a_replaced_bookie_count": 308,
+    "recovery_reads_do_not_fence": 50,
+    "lac_has_no_floor": 88,
+    "acks_of_a_replaced_bookie_count": 75,
 }
 
 

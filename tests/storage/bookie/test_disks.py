@@ -45,6 +45,14 @@ def test_recovery_and_compaction_have_their_own_limits() -> None:
     assert not rules().may_compact(Usage(0, 0.86))
 
 
+@pytest.mark.parametrize(
+    ("share", "free", "kept"),
+    [(0.9, 1024 * MB, True), (0.91, 1024 * MB, False), (0.9, 1023 * MB, False)],
+)
+def test_journals_are_kept_to_be_written_over_while_eight_more_have_room(share: float, free: int, kept: bool) -> None:
+    assert rules().may_keep_spares(Usage(free, share)) is kept
+
+
 def test_a_failed_bookie_only_closes() -> None:
     assert [mode for mode in Mode if may_change(Mode.FAILED, mode)] == [Mode.CLOSED]
     assert [mode for mode in Mode if may_change(Mode.CLOSED, mode)] == []

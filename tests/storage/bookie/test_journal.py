@@ -9,9 +9,10 @@ from queue import SimpleQueue
 
 import pytest
 
-from storage.bookie.journal import Committed, Group, Journal, drop_journals
+from storage.bookie.journal import Committed, Group, Journal
 from storage.bookie.journal_format import ControlRecord, JournalPosition, ledger_key_record
 from storage.bookie.journal_replay import JournalReplay, journal_path, list_journals
+from storage.bookie.old_journals import OldJournals
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import entries_of
 
@@ -25,7 +26,15 @@ def group(first: int, count: int, size: int = 20, tag: object = None) -> Group:
 
 
 class Opened:
-    def __init__(self, folder: Path, faults: Faults, start: JournalPosition, max_file: int, max_batch: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        faults: Faults,
+        start: JournalPosition,
+        max_file: int,
+        max_batch: int,
+        old: OldJournals | None = None,
+    ) -> None:
         self.results: SimpleQueue[Committed] = SimpleQueue()
         self.journal = Journal(
             str(folder),
@@ -34,6 +43,7 @@ class Opened:
             max_file_bytes=max_file,
             max_batch_bytes=max_batch,
             open_file=faults.open,
+            old=old,
         )
 
     def next(self) -> Committed:
@@ -192,15 +202,6 @@ def test_a_full_disk_at_the_change_of_files_loses_nothing(tmp_path: Path) -> Non
         faults.write_error = None
         assert opened.commit(group(2, 1)).error is None
     assert [len(entry) for entry in replayed(tmp_path)[0]] == [2536, 56]
-
-
-def test_old_journals_are_dropped_but_for_the_backups(tmp_path: Path) -> None:
-    for journal_id in range(1, 7):
-        Path(journal_path(str(tmp_path), journal_id)).touch()
-    drop_journals(str(tmp_path), JournalPosition(5, 32, 1), backups=2)
-    assert list_journals(str(tmp_path)) == [3, 4, 5, 6]
-    drop_journals(str(tmp_path), JournalPosition(5, 32, 1), backups=0)
-    assert list_journals(str(tmp_path)) == [5, 6]
 
 
 def test_closing_commits_what_was_submitted(tmp_path: Path) -> None:

@@ -10,20 +10,24 @@ from storage.bookie.journal_format import (
     FENCE,
     LEDGER_KEY,
     BatchKind,
+    Salt,
+    batch_pattern,
     encode_batch,
     fence_record,
     file_header,
     ledger_key_record,
+    padding,
     parse_batch_header,
     parse_control,
     parse_file_header,
     salt_of,
+    salt_of_bits,
     split_batch,
     verify_batch,
 )
 from tests.storage.bookie.helpers import entry_of
 
-SALT = 0x1234
+SALT = Salt(0x1234, 0x5678)
 
 
 def decode(data: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
@@ -35,11 +39,27 @@ def decode(data: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
     return [tuple(control) for control in controls], entries  # type: ignore[misc]
 
 
+def with_crc(head: bytes) -> bytes:
+    return 2 * (head + crc32c(head).to_bytes(4, "big"))
+
+
 def test_the_file_header_is_32_bytes_with_a_checksum_and_stands_twice() -> None:
-    header = file_header(3, 77, 0xABCD)
-    head = b"MGJF" + bytes.fromhex("00000001 0000000000000003 000000000000004d 0000abcd")
-    assert header == 2 * (head + crc32c(head).to_bytes(4, "big"))
-    assert parse_file_header(header) == (3, 77, 0xABCD)
+    header = file_header(3, 77, 0xABCDEF01234567)
+    head = b"MGJF" + bytes.fromhex("abcdef 02 0000000000000003 000000000000004d 01234567")
+    assert header == with_crc(head)
+    assert parse_file_header(header) == (3, 77, Salt(header=0x01234567, body=0xABCDEF01))
+
+
+def test_a_file_of_the_first_version_has_one_salt_of_32_bits() -> None:
+    header = with_crc(b"MGJF" + bytes.fromhex("00000001 0000000000000003 000000000000004d 0000abcd"))
+    assert parse_file_header(header) == (3, 77, Salt(0xABCD, 0xABCD))
+
+
+@pytest.mark.parametrize("word", ["00000000", "00000003", "00000101"])
+def test_a_file_of_another_version_is_refused(word: str) -> None:
+    header = with_crc(b"MGJF" + bytes.fromhex(word + "0000000000000003 000000000000004d 0000abcd"))
+    with pytest.raises(ValueError, match="this program knows 1 and 2"):
+        parse_file_header(header)
 
 
 def test_a_file_header_with_a_flipped_bit_is_refused_but_its_salt_is_known() -> None:
@@ -48,16 +68,16 @@ def test_a_file_header_with_a_flipped_bit_is_refused_but_its_salt_is_known() -> 
         damaged = header[:position] + bytes([header[position] ^ 1]) + header[position + 1 :]
         with pytest.raises(ValueError):
             parse_file_header(damaged)
-        assert salt_of(damaged) == 0xABCD
+        assert salt_of(damaged) == salt_of_bits(0xABCD)
         assert salt_of(damaged[:32]) is None
 
 
 def test_a_batch_byte_by_byte() -> None:
     batch = b"".join(encode_batch(1, 5, SALT, [fence_record(9)], [b"first", b"second"], [5, 6]))
     body = bytes.fromhex("00000010 00000005 00000006" + "0000000000000009 ffffffffffffe000") + b"firstsecond"
-    rest = crc32c(body, SALT).to_bytes(4, "big")
+    rest = crc32c(body, SALT.body).to_bytes(4, "big")
     rest += bytes.fromhex("0000000000000001 0000000000000005 00000000 00000001 00000003 00000027")
-    assert batch == b"MGJB" + crc32c(rest, SALT).to_bytes(4, "big") + rest + body
+    assert batch == b"MGJB" + crc32c(rest, SALT.header).to_bytes(4, "big") + rest + body
 
 
 @given(st.lists(st.binary(max_size=200), max_size=300), st.integers(0, 3))
@@ -90,9 +110,27 @@ def test_any_flipped_bit_of_a_batch_is_noticed() -> None:
         assert (header is None) == (position < BATCH_HEADER_SIZE)
 
 
-def test_a_batch_made_without_the_salt_is_none() -> None:
-    forged = b"".join(encode_batch(1, 5, 0, [], [b"x"], [1]))
-    assert parse_batch_header(forged, SALT) is None
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+def test_a_batch_made_with_another_salt_is_none(header: int, body: int) -> None:
+    """Always, not mostly: a CRC of the same bytes continued from another value is another one."""
+    made = b"".join(encode_batch(1, 5, Salt(header, body), [], [b"x"], [1]))
+    parsed = parse_batch_header(made[:BATCH_HEADER_SIZE], SALT)
+    assert (parsed is not None) == (header == SALT.header)
+    if parsed is not None:
+        assert verify_batch(parsed, made[BATCH_HEADER_SIZE:], SALT) == (body == SALT.body)
+
+
+def test_headers_of_one_journals_batches_are_searched() -> None:
+    first, second = (b"".join(encode_batch(number, 5, SALT, [], [b"\n" * 9], [9])) for number in (7, 0x5D2A))
+    for number, offset in ((7, 4), (0x5D2A, 4 + len(first))):
+        match = batch_pattern(number).search(b"MGJB" + first + second)
+        assert match is not None
+        assert match.start() == offset
+    assert batch_pattern(8).search(first + second) is None
+
+
+def test_padding_goes_up_to_the_next_page() -> None:
+    assert [padding(end) for end in (0, 1, 4095, 4096, 4097)] == [0, 4095, 1, 0, 4095]
 
 
 def test_control_records_are_laid_out_as_apaches() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.bookie.errors import JournalDamaged, JournalMissing, MarkDamaged
-from storage.bookie.journal_format import FILE_HEADER_SIZE, JournalPosition, encode_batch
+from storage.bookie.journal_format import FILE_HEADER_SIZE, JournalPosition, Salt, encode_batch
 from storage.bookie.journal_replay import JournalReplay, journal_path, list_journals
 from tests.storage.bookie.helpers import entries_of, entry_of, flip_byte
 from tests.storage.bookie.test_journal import group, journal_in
@@ -214,7 +214,7 @@ def test_an_empty_file_is_damage_that_can_be_skipped(tmp_path: Path) -> None:
 
 
 def test_a_message_that_looks_like_batches_does_not_make_a_torn_tail_damage(tmp_path: Path) -> None:
-    forged = b"".join(encode_batch(1, 1 << 40, 0, [], [b"x" * 100], [100]))
+    forged = b"".join(encode_batch(1, 1 << 40, Salt(0, 0), [], [b"x" * 100], [100]))
     with journal_in(tmp_path) as opened:
         end = opened.commit(group(0, 1)).position
         entry = entry_of(1, 1, forged * 50)
