@@ -179,6 +179,22 @@ class MessageFramer:
             + self._tail
         )
 
+    def frames(self, ledger_id: int, entry_ids: Iterable[int], payloads: Iterable[bytes]) -> list[bytes]:
+        """Heads and payloads in turn, of entries that are sent the first time and whole."""
+        chunks: list[bytes] = []
+        append = chunks.append
+        size = -1
+        for entry_id, payload in zip(entry_ids, payloads, strict=True):
+            if entry_id >> 7 != self._entry_block or ledger_id != self._ledger_id:
+                self._prepare(ledger_id, entry_id)
+                size = -1
+            if len(payload) != size:  # many are as long as the one before
+                size = len(payload)
+                begin = _SIZES(self._command_size + 4 + size, self._command_size) + self._head
+            append(begin + self._entry_table[entry_id & 127] + self._tail)
+            append(payload)
+        return chunks
+
     def _prepare(self, ledger_id: int, entry_id: int) -> None:
         self._entry_table, entry_rest = _block(entry_id)
         self._tail = entry_rest + b"\x18" + varint(self._partition)

@@ -8,6 +8,7 @@ Source: facts 1.1, Java's `Commands.parseMessageMetadata`. An `offset` says wher
 so that a whole stored entry can be looked at without cutting it (`EntryCodec.payload_offset`).
 """
 
+import re
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from struct import Struct
@@ -29,9 +30,8 @@ _SIZE = Struct(">I")
 _BLOCK_BYTES = _MAGIC_AND_WORD.size
 # Tags of fields: metadata without a tag's bytes has no such field, and needs no parsing.
 _NUM_MESSAGES_TAG = 11 << 3
-_DELIVER_AT_TAG = b"\x98\x01"
-_MARKER_TAG = b"\xa0\x01"
-_CHUNKS_TAG = b"\xd8\x01"
+_find_special_tag = re.compile(rb"\x58|[\x98\xa0\xd8]\x01").search
+"""Of num_messages_in_batch, deliver_at_time, marker_type, num_chunks_from_msg."""
 
 _unpack_magic_crc_size = _MAGIC_CRC_SIZE.unpack_from
 _unpack_magic_word = _MAGIC_AND_WORD.unpack_from
@@ -126,26 +126,14 @@ class Special(NamedTuple):
 
 def is_single_and_plain(payload: bytes) -> bool:
     """Whether it is certainly one message that is no batch and nothing special, without parsing it: most metadata of
-    such messages have neither the tag of num_messages_in_batch nor those of deliver_at_time, marker_type and
-    num_chunks_from_msg, which all end in a byte 01."""
+    such messages hold neither the tag of num_messages_in_batch nor those of deliver_at_time, marker_type and
+    num_chunks_from_msg."""
     try:
         magic, _, size = _unpack_magic_crc_size(payload)
     except struct_error:
         return False
     end = 10 + size
-    return (
-        magic == MAGIC_CRC32C
-        and end <= len(payload)
-        and payload.find(_NUM_MESSAGES_TAG, 10, end) < 0
-        and (
-            payload.find(1, 10, end) < 0
-            or (
-                payload.find(_DELIVER_AT_TAG, 10, end) < 0
-                and payload.find(_MARKER_TAG, 10, end) < 0
-                and payload.find(_CHUNKS_TAG, 10, end) < 0
-            )
-        )
-    )
+    return magic == MAGIC_CRC32C and end <= len(payload) and _find_special_tag(payload, 10, end) is None
 
 
 def count_and_special(payload: bytes) -> tuple[int, Special | None]:

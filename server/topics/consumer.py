@@ -266,14 +266,12 @@ class Consumer:
             entry_ids, payloads = entry_ids[start:stop], payloads[start:stop]
         if self.cnx.protocol_version < FIRST_VERSION_WITH_CHECKSUMS:
             payloads = self._for_old_client(payloads, sum(messages.counts[start:stop]))
-        chunks: list[bytes] = []
-        append = chunks.append
-        head = self._framer.head
         if redelivery_counts is None and messages.ack_sets is None and self.epoch is None:
-            for entry_id, payload in zip(entry_ids, payloads, strict=True):
-                append(head(ledger_id, entry_id, len(payload)))
-                append(payload)
+            chunks = self._framer.frames(ledger_id, entry_ids, payloads)
         else:
+            chunks = []
+            append = chunks.append
+            head = self._framer.head
             again = redelivery_counts or {}
             ack_sets = messages.ack_sets or {}
             for entry_id, payload in zip(entry_ids, payloads, strict=True):

@@ -168,8 +168,8 @@ def _entries(buffer: Buffer, ledgers: Ints, entries: Ints, starts: Ints, stops: 
     odd = (heads >> 16 != MAGIC_CRC32C) | (bodies > stops) | (starts + 10 > stops)
     bodies = np.where(odd, starts, bodies)  # nothing is scanned where there is nothing sure
     data, stored = buffer.data, buffer.sizes_at(starts + 2)
-    checked = zip((starts + 6).tolist(), stops.tolist(), strict=True)
-    odd |= np.array([crc32c_of(data[start:stop]) for start, stop in checked], np.int64) != stored
+    checked = [data[start:stop] for start, stop in zip((starts + 6).tolist(), stops.tolist(), strict=True)]
+    odd |= np.fromiter(map(crc32c_of, checked), np.int64, len(checked)) != stored
     metadata = scan(buffer, np.minimum(starts + 10, bodies), bodies, _WANTED, _PROPERTIES)
     odd |= metadata.odd
     for field, most in _NUMBERS_THAT_MAKE_ODD:

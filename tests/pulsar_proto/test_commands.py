@@ -105,6 +105,18 @@ def test_message_heads_equal_protobufs_whatever_came_before(
         assert framer.head(ledger_id, entry_id, payload_len, redelivery_count, ack_set, epoch) == sizes + body
 
 
+@given(st.integers(0, 2**62), st.integers(0, 2**40), st.lists(st.sampled_from([0, 1, 130, 131, 70_000]), max_size=300))
+def test_frames_of_a_run_are_heads_and_payloads_in_turn(ledger_id: int, first: int, sizes: list[int]) -> None:
+    payloads = [bytes(size) for size in sizes]
+    entry_ids = range(first, first + len(sizes))
+    framer, other = MessageFramer(3), MessageFramer(3)
+    framer.head(ledger_id + 1, first, 7)
+    expected: list[bytes] = []
+    for entry_id, payload in zip(entry_ids, payloads, strict=True):
+        expected += (other.head(ledger_id, entry_id, len(payload)), payload)
+    assert framer.frames(ledger_id, entry_ids, payloads) == expected
+
+
 @given(
     st.integers(0, U64),
     st.integers(0, U64),
