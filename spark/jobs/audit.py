@@ -64,9 +64,9 @@ def run(argv: Sequence[str]) -> int:
         made.error("--admin-url is needed")
     if not arguments.interval:
         return look(arguments)
-    code = look(arguments)  # what is wrong with the options is wrong for ever
-    teller = Teller(arguments.progress, "audit")
+    teller, code = Teller(arguments.progress, "audit"), 0
     try:
+        code = look(arguments)  # what is wrong with the options is wrong for ever
         while True:
             time.sleep(arguments.interval)
             try:

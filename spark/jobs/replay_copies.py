@@ -57,7 +57,7 @@ class Told:
 class Writer:
     """Pickled to the executors, where `mapInArrow` calls it with one task's messages in the order of their source."""
 
-    place: dict[str, str]
+    place: dict[str, str] = field(repr=False)  # it may hold a token
     run_id: str
     park_topic: str
     per_second: int
