@@ -75,6 +75,8 @@ def _parsed(argv: Sequence[str]) -> tuple[Namespace, Shape]:
         made.error("--output-mode update goes with --out-topic: a table gets closed windows only")
     if arguments.late_topic and arguments.source != "python":
         made.error("--late-topic needs --source python: the connector does not give a value as it came")
+    if arguments.output_mode == "update" and arguments.session_gap and arguments.source != "python":
+        made.error("--output-mode update of sessions needs --source python, which writes tombstones where they merge")
     window, slide, gap = (
         windows.milliseconds(text) if text else 0
         for text in (arguments.window, arguments.slide or arguments.window, arguments.session_gap)
