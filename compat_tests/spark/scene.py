@@ -10,6 +10,9 @@ import pytest
 from compat_tests.harness import Server
 from compat_tests.spark.published import Driver, newer
 
+SETTINGS = {"brokerDeleteInactiveTopicsEnabled": "false"}
+"""A topic without subscriptions would be gone after a minute, which a test on a busy machine may take."""
+
 HELPERS = """
 import json
 from pyspark.sql import functions as F
@@ -84,7 +87,7 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("published")
     chosen = newer() if request.param == "newer" else (None, None)
     logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(folder / "client.log"))
-    with Server(folder) as server, Driver(folder, *chosen) as driver:
+    with Server(folder, settings=SETTINGS) as server, Driver(folder, *chosen) as driver:
         client = pulsar.Client(server.broker_url, logger=logger)
         yield Scene(server, client, driver)
         client.close()
