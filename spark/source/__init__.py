@@ -12,8 +12,18 @@ if TYPE_CHECKING:
 
 __all__ = ["PulsarDataSource"]
 
+_EXTRAS = ("fastavro", "numpy", "pandas", "pyarrow", "pyspark")
+"""The packages of the extra `spark`."""
+
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"{__name__}.data_source"), name)
+    try:
+        return getattr(import_module(f"{__name__}.data_source"), name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in _EXTRAS:
+            text = f"the data source needs {package}, which is not installed: pip install 'magnetar[spark]'"
+            raise ModuleNotFoundError(text, name=error.name) from None
+        raise

@@ -1,6 +1,8 @@
 """The data source's own connection against a broker that plays a script: questions asked in between, lies, the end."""
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.connection import Connection, Disconnected, Login
 
+ROOT = Path(__file__).resolve().parents[2]
 SUBSCRIBE = pb.CommandSubscribe(
     topic="t", subscription="s", subType=pb.CommandSubscribe.Exclusive, consumer_id=1, request_id=0
 )
@@ -138,3 +141,10 @@ def test_another_protocol_on_the_port_is_named(brokers: list[Broker]) -> None:
         connect(brokers, b"HTTP/1.1 400 Bad Request\r\n\r\n")
     with pytest.raises(ValueError, match="is no service URL"):
         Connection("http://127.0.0.1:1", Login())
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "numpy"])
+def test_without_the_extra_an_import_says_what_to_install(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None\nfrom spark import PulsarDataSource"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert f"needs {missing}, which is not installed: pip install 'magnetar[spark]'" in done.stderr.splitlines()[-1]
