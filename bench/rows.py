@@ -39,6 +39,7 @@ LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, SIGKILL = "lifecycle", "batches", "
 BOOKIES = "bookies"
 SPARK = "spark"
 FEATURES = "features"
+OVER = "Spark batch read over the published connector's,"
 THREE = "three bookies E3/Qw3/Qa2"
 OURS = "our client to three bookies"
 
@@ -94,6 +95,8 @@ ROWS = (
     Row("spark_stream_rate", SPARK, "Spark stream, batches of 200 k", "k rows/s", 100, None, more_is_better=True),
     Row("published_batch_rate", SPARK, "published connector, batched", "k rows/s", None, None, more_is_better=True),
     Row("published_single_rate", SPARK, "published connector, unbatched", "k rows/s", None, None, more_is_better=True),
+    Row("spark_batch_ratio", SPARK, f"{OVER} batched", "times", 1.0, None, more_is_better=True),
+    Row("spark_single_ratio", SPARK, f"{OVER} unbatched", "times", 1.0, None, more_is_better=True),
     Row("fan_out_cpu", FEATURES, "one topic to ten subscriptions", "CPU s/million", None, 2.2, goal_ratio=1.0),
     Row("shared_cpu", FEATURES, "Shared, ten consumers", "CPU s/million", None, None, goal_ratio=1.0),
     Row("key_shared_cpu", FEATURES, "Key_Shared, ten consumers", "CPU s/million", None, None, goal_ratio=1.0),

@@ -14,6 +14,8 @@ from compat_tests.spark.published import Driver
 
 SECONDS = 900
 SMALL = 20_000
+SETTINGS = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": ""}
+"""Of both sessions, ours and the published connector's."""
 
 
 def spark(product: Product, sizes: Sizes) -> Figures:
@@ -30,6 +32,8 @@ def spark(product: Product, sizes: Sizes) -> Figures:
         }
         published = published_rates(server, ("spark_batched", "spark_single"), sizes.spark)
         figures["published_batch_rate"], figures["published_single_rate"] = published
+        for kind in ("batch", "single"):
+            figures[f"spark_{kind}_ratio"] = figures[f"spark_{kind}_rate"] / figures[f"published_{kind}_rate"]
     return figures
 
 
@@ -37,15 +41,20 @@ def read(server: Server, topic: str, messages: int, *more: str) -> float:
     """Thousands of rows a second."""
     place = ["--service-url", server.broker_url, "--admin-url", server.web_url, "--messages", str(messages)]
     names = ["--topic", f"{NAMESPACE}/{topic}", "--small-topic", f"{NAMESPACE}/spark_small"]
-    command = [sys.executable, "-m", "bench.spark_reader", *place, *names, *more]
+    settings = [f"--setting={name}={value}" for name, value in SETTINGS.items()]
+    command = [sys.executable, "-m", "bench.spark_reader", *place, *names, *settings, *more]
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=SECONDS, check=True)
     seconds: float = json.loads(done.stdout.splitlines()[-1])["seconds"]
     return messages / seconds / 1000
 
 
 def published_rates(server: Server, topics: tuple[str, ...], messages: int) -> list[float]:
+    """The same of the published connector: a small read first, a session like ours."""
     rates = []
-    with tempfile.TemporaryDirectory(prefix="bench-spark-") as folder, Driver(Path(folder)) as driver:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-spark-") as folder,
+        Driver(Path(folder), settings=SETTINGS) as driver,
+    ):
         for topic in ("spark_small", *topics):
             began = time.monotonic()
             driver.run(f"""

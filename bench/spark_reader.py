@@ -16,7 +16,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark.source import PulsarDataSource
 
 STREAM_BATCH = 200_000
-STREAM_SECONDS = 300
 
 
 def main() -> None:
@@ -24,12 +23,14 @@ def main() -> None:
     for name in ("service-url", "admin-url", "topic", "small-topic"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--messages", type=int, required=True)
+    parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE", help="of the session")
     parser.add_argument("--stream", action="store_true")
     arguments = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.memory", "2g").config("spark.log.level", "ERROR")
-    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    for setting in arguments.setting:
+        builder = builder.config(*setting.split("=", 1))
+    session = builder.config("spark.log.level", "ERROR").config("spark.ui.showConsoleProgress", "false").getOrCreate()
     session.dataSource.register(PulsarDataSource)
     place = {"service.url": arguments.service_url, "admin.url": arguments.admin_url}
     discard(session, {**place, "topic": arguments.small_topic})
@@ -53,11 +54,11 @@ def stream(session: SparkSession, options: dict[str, str], messages: int) -> int
     frame = session.readStream.format("pulsar").options(**options, **limits).load()
     with tempfile.TemporaryDirectory() as checkpoint:
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-        deadline = time.monotonic() + STREAM_SECONDS
-        while rows_of(query) < messages and query.isActive and time.monotonic() < deadline:
-            time.sleep(0.02)
+        query.processAllAvailable()  # raises what the query raises
         rows = rows_of(query)
         query.stop()
+    if rows < messages:
+        raise SystemExit(f"the stream brought {rows} of {messages} rows")
     return rows
 
 

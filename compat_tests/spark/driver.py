@@ -1,7 +1,8 @@
 """A Spark session that does what another process says: runs in an environment of its own, imports nothing of ours.
 
 Each line on stdin is a JSON string of Python code; what the code leaves in `result` comes back as a line on stdout,
-{"result": …} or {"error": …}. Names that the code binds stay for the next line. Arguments: the connector's jar.
+{"result": …} or {"error": …}. Names that the code binds stay for the next line. Arguments: the connector's
+jar, NAME=VALUE….
 """
 
 import json
@@ -17,7 +18,7 @@ os.dup2(2, 1)  # whatever Java prints is no answer
 
 from pyspark.sql import SparkSession  # noqa: E402
 
-session = (
+builder = (
     SparkSession.builder.master("local[2]")
     .config("spark.jars", sys.argv[1])
     .config("spark.ui.enabled", "false")
@@ -25,8 +26,10 @@ session = (
     .config("spark.driver.memory", "1g")
     .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     .config("spark.sql.session.timeZone", "UTC")
-    .getOrCreate()
 )
+for setting in sys.argv[2:]:
+    builder = builder.config(*setting.split("=", 1))
+session = builder.getOrCreate()
 session.sparkContext.setLogLevel("ERROR")
 names: dict[str, Any] = {"session": session}
 print(json.dumps({"result": "ready"}), file=answers, flush=True)

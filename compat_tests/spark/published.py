@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,17 +47,24 @@ def newer() -> tuple[Path, Path]:
         pytest.skip(f"no newer connector: {NEWER_JARS_VARIABLE} names no folder with its jar")
     jars = sorted(Path(folder).glob("pulsar-spark-connector*.jar"))
     assert jars, f"{NEWER_JARS_VARIABLE}: no pulsar-spark-connector*.jar in {folder}"
-    return python_with(f"pyspark-{version}", [f"pyspark=={version}", "pandas", "pyarrow"]), jars[-1]
+    return python_with(f"pyspark-{version}", [f"pyspark=={version}", *JOBS_NEED]), jars[-1]
 
 
 class Driver:
     """A process with a Spark session. `run` gives it code and returns what that leaves in `result`."""
 
-    def __init__(self, folder: Path, python: Path | None = None, jar: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        python: Path | None = None,
+        jar: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`settings`: of the session, instead of those that make short tests fast."""
         python = python or environment()
         self._log = open(folder / "spark.log", "ab")  # noqa: SIM115, closed by close()
         self.process = subprocess.Popen(
-            [python, DRIVER, jar or connector_jar()],
+            [python, DRIVER, jar or connector_jar(), *(f"{name}={value}" for name, value in (settings or {}).items())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
