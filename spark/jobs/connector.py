@@ -41,8 +41,8 @@ def check_versions(source: str, pyspark: str, needs: str = "") -> None:
     """Raises BadOption when this pyspark cannot do it. `needs`: what of the job wants pyspark 4.0, such as a format."""
     if source == "python" and version_of(pyspark) < PYTHON_SOURCE_NEEDS:
         raise BadOption(
-            f"this is pyspark {pyspark}, and the data source in Python needs 4.1: install that, or read through the "
-            "published connector with --source connector, see docs/spark/CONNECTORS.md"
+            f"this is pyspark {pyspark}, and the data source in Python needs 4.1: install that, or let lake_ingest, "
+            "window_agg and snapshot_table read with --source connector, see docs/spark/CONNECTORS.md"
         )
     if needs and version_of(pyspark) < (4, 0):
         raise BadOption(f"{needs} needs pyspark 4.0 or newer, this is {pyspark}")
