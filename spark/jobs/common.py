@@ -140,6 +140,8 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
         builder = builder.master(arguments.master)
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.log.level", "ERROR").config("spark.driver.memory", "1g")
+        # streaming queries do not adapt their shuffles: Spark's 200 tasks take far longer than a small batch
+        builder = builder.config("spark.sql.shuffle.partitions", str(os.cpu_count() or 1))
     builder = builder.config("spark.sql.session.timeZone", "UTC").config(AVAILABLE_NOW_SETTING, "true")
     for pair in arguments.spark_conf:
         name, equals, value = pair.partition("=")
