@@ -153,6 +153,7 @@ class Replay:
         self._outcome = outcome
         self._place = place_options(arguments)
         self._is_typed = bool(arguments.filter or arguments.transform)
+        self._to_itself = bool(arguments.topic) and _base(arguments.topic) == _base(arguments.to_topic)
         self._began_ms = int(time.time() * 1000)
 
     def run(self, ranges: Ranges, extent: Extent) -> None:
@@ -218,6 +219,8 @@ class Replay:
         how = {"columnNameOfCorruptRecord": CORRUPT} if self._is_typed else {"allowDifferentTopicSchemas": "true"}
         loss = {"failOnDataLoss": "false" if self._arguments.dlq_of else self._arguments.fail_on_data_loss}
         frame = self._load(rawColumns="true", **how, **loss, **extent.read_options())
+        if self._to_itself:  # what an attempt before wrote lies in the range when that has no end
+            frame = frame.where(F.coalesce(F.col(PROPERTIES)[RUN_ID] != self._run_id, F.lit(True)))
         published = F.unix_millis("__publishTime")
         if extent.since is not None:
             frame = frame.where(published >= extent.since)
@@ -305,6 +308,10 @@ class Replay:
             problems.append(f"{found.repeated} messages are in the target more than once: is deduplication on there?")
         if found.outside:
             problems.append(f"{found.outside} copies of this run are of other messages: was its id used for another?")
+
+
+def _base(topic: str) -> str:
+    return TopicName.parse(topic).base.full
 
 
 def _first_publish_ms() -> Any:

@@ -138,6 +138,9 @@ def test_copies_of_a_topic_to_itself_are_not_copied(scene: Scene, capsys: pytest
     contents = scene.contents(topic)
     assert Counter(int(message.data()) for message in contents) == dict.fromkeys(range(25), 2)
     assert [("src_mid" in message.properties()) for message in contents] == [False] * 25 + [True] * 25
+    said = run(scene, capsys, "--topic", topic, "--to-topic", topic)  # the range's end has moved behind the copies
+    assert (said["read"], said["written"]) == (25, 0)
+    assert len(scene.contents(topic)) == 50
 
 
 def test_empty_and_missing_topics(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
