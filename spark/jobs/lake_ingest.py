@@ -91,7 +91,7 @@ def run(argv: Sequence[str]) -> int:
     outcome = Outcome("lake_ingest")
     checkpoint = Checkpoint(arguments.checkpoint)
     by = "" if arguments.partition_by == "none" else PERIOD_COLUMN.format(arguments.partition_by)
-    spark = session(arguments, "lake_ingest")
+    spark = session(arguments, "lake_ingest", "" if arguments.format == "parquet" else f"--format {arguments.format}")
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
     frame = stream(spark, arguments, **more)
