@@ -7,6 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
 from pulsar_proto.ids import signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source.message_id import Bound
 
 PLAIN: dict[str, bool] = {"useArrow": False} if "useArrow" in signature(F.udf).parameters else {}
 """pyspark 3.4 has no such parameter, and no other way."""
@@ -17,7 +18,11 @@ def sortable(message_id: bytes | None) -> str | None:
     if message_id is None:
         return None
     parsed = pb.MessageIdData.FromString(bytes(message_id))
-    return f"{signed64(parsed.ledgerId):020d}{signed64(parsed.entryId):020d}{max(parsed.batch_index, 0):010d}"
+    return digits(Bound(signed64(parsed.ledgerId), signed64(parsed.entryId), max(parsed.batch_index, 0)))
+
+
+def digits(bound: Bound) -> str:
+    return f"{bound.ledger:020d}{bound.entry:020d}{bound.batch_index:010d}"
 
 
 def position(column: str) -> Column:

@@ -4,12 +4,12 @@ Each micro-batch is reduced to the last change of each key, and of those the you
 So the outcome depends on the messages alone: not on how they fall into batches, nor on how often they come.
 """
 
-import json
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import StructType
 
@@ -27,13 +27,13 @@ from spark.jobs.common import (
     source_options,
     stream,
 )
-from spark.jobs.positions import position
+from spark.jobs.connector import connector_options
+from spark.jobs.positions import digits, position
 from spark.jobs.snapshots import Snapshot, open_snapshot
 from spark.jobs.tables import check_columns
 from spark.source.checkpoint import Checkpoint
 from spark.source.columns import MESSAGE_ID, METADATA_TYPES, PROPERTIES, TOPIC
 from spark.source.columns import VALUE as RAW_VALUE
-from spark.source.message_id import bounds_to_json
 from spark.source.options import LATEST
 
 EXAMPLES = """\
@@ -125,18 +125,20 @@ class SnapshotJob:
         rows = changes(frame, self._arguments).persist()
         winners = self._winners(rows.where(F.col(REASON).isNull() & F.col(KEY).isNotNull())).persist()
         try:
-            bad = rows.where(F.col(REASON).isNotNull())
-            parked, keyless = bad.count(), rows.where(F.col(REASON).isNull() & F.col(KEY).isNull()).count()
+            keyless = F.when(F.col(REASON).isNull() & F.col(KEY).isNull(), 1)
+            counted = rows.agg(F.count("*"), F.count(REASON), F.count(keyless)).first()
+            assert counted is not None
+            read, parked, without_key = counted
             if parked:
-                self._park(bad, number)
+                self._park(rows.where(F.col(REASON).isNotNull()), number)
             applied = winners.count()
             if applied:
                 self._snapshot.apply(stored(winners, self._arguments))
             self._outcome.parked += parked
             self._outcome.written += applied
-            self._outcome.skipped += rows.count() - parked - applied
-            if keyless:
-                self._outcome.details["without a key"] = self._outcome.details.get("without a key", 0) + keyless
+            self._outcome.skipped += read - parked - applied
+            if without_key:
+                self._outcome.details["without a key"] = self._outcome.details.get("without a key", 0) + without_key
         finally:
             winners.unpersist()
             rows.unpersist()
@@ -162,12 +164,13 @@ class SnapshotJob:
         committed = self._checkpoint.committed()
         if not committed:
             return
-        given = source_options(self._arguments) | {"endingOffsets": json.dumps(bounds_to_json(committed))}
+        given = source_options(self._arguments)
         given.pop("predefinedSubscription", None)
-        if self._arguments.source == "python":
-            given |= READ_OPTIONS
-        frame = spark.read.format("pulsar").options(**given).load().where(F.col(TOPIC).isin(*committed))
-        rows = changes(frame, self._arguments).where(F.col(REASON).isNull() & F.col(KEY).isNotNull()).persist()
+        given = given | READ_OPTIONS if self._arguments.source == "python" else connector_options(given)
+        rows = changes(spark.read.format("pulsar").options(**given).load(), self._arguments)
+        reached = [(F.col(TOPIC) == name) & (F.col(POSITION) <= digits(end)) for name, end in committed.items()]
+        good = F.col(REASON).isNull() & F.col(KEY).isNotNull()
+        rows = rows.where(reduce(Column.__or__, reached) & good).persist()
         begins = rows.groupBy(TOPIC).agg(F.min(POSITION).alias("_begin"))
         expected = stored(latest(rows).where(~F.col(DELETED)), self._arguments).select(*columns.names)
         live = self._snapshot.live()
