@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark.source import PulsarDataSource
 
 STREAM_BATCH = 200_000
+STREAM_SECONDS = 300
 
 
 def main() -> None:
@@ -54,8 +55,10 @@ def stream(session: SparkSession, options: dict[str, str], messages: int) -> int
     frame = session.readStream.format("pulsar").options(**options, **limits).load()
     with tempfile.TemporaryDirectory() as checkpoint:
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-        query.processAllAvailable()  # raises what the query raises
-        rows = rows_of(query)
+        rows, deadline = 0, time.monotonic() + STREAM_SECONDS
+        while rows < messages and time.monotonic() < deadline:
+            query.processAllAvailable()  # at least one batch: Spark asks a source of Python's for its end once
+            rows = rows_of(query)
         query.stop()
     if rows < messages:
         raise SystemExit(f"the stream brought {rows} of {messages} rows")
