@@ -8,7 +8,7 @@ CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim soak spark-rounds
+.PHONY: help install run check lint types unit test compat bench proto clean sim soak spark spark-rounds
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -42,7 +42,10 @@ unit: $(STAMP)
 
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -m "not long"
+
+spark: $(STAMP)  ## all tests of Spark, the long ones too (a quarter of an hour)
+	$(BIN)/pytest -q tests/spark compat_tests/spark $(ARGS)
 
 $(CLIENT_STAMP):
 	$(PYTHON) -m venv .venv-client

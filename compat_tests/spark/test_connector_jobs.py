@@ -113,6 +113,7 @@ def test_both_sources_make_the_same_table(scene: Scene, topic: str, tmp_path: Pa
     assert rows_of(theirs / "table") == rows
 
 
+@pytest.mark.long
 def test_a_second_run_through_the_connector_adds_only_what_is_new(scene: Scene, tmp_path: Path) -> None:
     topic = scene.topic("connector-again", 30)
     arguments = [*place(scene, topic, tmp_path), "--path", str(tmp_path / "table")]
@@ -122,6 +123,7 @@ def test_a_second_run_through_the_connector_adds_only_what_is_new(scene: Scene, 
     assert len(rows_of(tmp_path / "table")) == 50
 
 
+@pytest.mark.long
 def test_windows_and_snapshots_over_the_connector(scene: Scene, topic: str, tmp_path: Path) -> None:
     options = [*place(scene, topic, tmp_path / "w"), "--window", "1 minute", "--agg", "count(*) as n", "--key", "'all'"]
     run(scene, "window_agg", *options, "--out-path", str(tmp_path / "windows"))

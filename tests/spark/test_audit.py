@@ -103,6 +103,7 @@ def test_partitions_are_summed_and_their_skew_is_named(server: Server, capsys: p
     assert code == bool(expected)
 
 
+@pytest.mark.long
 def test_messages_are_counted_by_reading_them(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """A metered generator sent 10 values of 100 bytes, and 8 of 50 in batches."""
     try:

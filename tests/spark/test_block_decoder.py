@@ -1,6 +1,5 @@
 """Blocks of entries against the plain way: frames with anything in them give the same rows, at once or one by one."""
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -177,7 +176,6 @@ bounds = st.builds(Bound, st.just(LEDGER), st.integers(0, 6), st.integers(0, 4) 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(payloads(), min_size=1, max_size=8), st.none() | st.tuples(bounds, bounds))
 def test_blocks_give_the_rows_that_the_plain_way_gives(sent: list[bytes], cuts: tuple[Bound, Bound] | None) -> None:
-    logging.disable()
     wanted = EVERYTHING if cuts is None else Range(min(cuts), max(cuts))
     assert read([sent_block(sent)], wanted) == read_plainly(sent, wanted)
 

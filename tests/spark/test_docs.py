@@ -13,7 +13,9 @@ from tests.spark.support import make_session
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = [DOCS / "SPARK.md", *sorted((DOCS / "spark").glob("*.md"))]
+SHORT = [DOCS / "SPARK.md", DOCS / "spark" / "window_agg.md"]
+LONG = [page for page in sorted((DOCS / "spark").glob("*.md")) if page not in SHORT]
+PAGES = [*SHORT, *(pytest.param(page, marks=pytest.mark.long) for page in LONG)]
 
 
 @pytest.fixture(scope="module")

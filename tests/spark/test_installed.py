@@ -96,6 +96,6 @@ def requirements() -> list[str]:
     """What `pip install magnetar[spark]` brings to the data source."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extra = project["optional-dependencies"]["spark"]
-    needed = {"orjson", "protobuf", "google-crc32c"}
+    needed = {"cramjam", "orjson", "protobuf", "google-crc32c"}
     core = [each for each in project["dependencies"] if re.split(r"[<>=;]", each)[0] in needed]
     return [*core, *(("pyspark==4.1.1" if each.startswith("pyspark") else each) for each in extra)]

@@ -160,6 +160,7 @@ def test_an_empty_topic_gives_no_table_and_no_error(scene: Scene, tmp_path: Path
     assert (said["read"], said["details"]["rows in the table"], said["problems"]) == (0, 0, [])
 
 
+@pytest.mark.long
 def test_the_end_check_finds_what_is_missing_and_what_is_there_twice(
     scene: Scene, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -188,6 +189,7 @@ def test_the_end_check_finds_what_is_missing_and_what_is_there_twice(
     assert "was written with another checkpoint" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
     scene: Scene, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -327,6 +327,7 @@ def by_partition_and_key(messages: list[Any], ids: list[pulsar.MessageId]) -> di
     return groups
 
 
+@pytest.mark.long
 def test_killed_with_the_server_too_a_run_ends_as_an_undisturbed_one(scene: Scene, tmp_path: Path) -> None:
     """SIGKILL of driver, JVM and workers in mid-run; a partition more; SIGKILL of the server in the next run."""
     with Server(tmp_path, settings={"brokerDeduplicationEnabled": "true"}) as server:

@@ -92,7 +92,7 @@ def latest_in_topic(scene: Scene, topic: str) -> dict[str, bytes]:
     return {key: value for key, value in found.items() if value}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS[1:])])
 def test_the_table_is_what_table_view_sees_and_a_replay_changes_nothing(
     scene: Scene, tmp_path: Path, kind: str, capsys: Capture
 ) -> None:
@@ -128,6 +128,7 @@ def test_an_empty_topic_gives_an_empty_outcome(scene: Scene, tmp_path: Path, cap
     assert (said["read"], said["details"]["rows in the table"], said["problems"]) == (0, 0, [])
 
 
+@pytest.mark.long
 def test_a_table_that_is_wrong_fails_the_check(scene: Scene, tmp_path: Path, capsys: Capture) -> None:
     topic = f"{PREFIX}/snapshot-wrong"
     keep(scene, topic)
@@ -144,6 +145,7 @@ def test_a_table_that_is_wrong_fails_the_check(scene: Scene, tmp_path: Path, cap
     assert run(scene, topic, tmp_path, capsys, code=1)["problems"] == ["1 rows differ from what the topic says"]
 
 
+@pytest.mark.long
 def test_debezium_changes_insert_update_and_delete(scene: Scene, tmp_path: Path, capsys: Capture) -> None:
     topic = f"{PREFIX}/changes"
     keep(scene, topic)
@@ -240,6 +242,7 @@ def test_records_of_nulls_stay_and_messages_without_payload_delete(
     assert {key: (row["name"], row["age"]) for key, row in rows.items()} == {"a": (None, None), "c": ("c", 1)}
 
 
+@pytest.mark.long
 def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
     scene: Scene, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -261,6 +264,7 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
     assert latest_in_topic(scene, topic).items() <= {key: bytes(row["value"]) for key, row in rows.items()}.items()
 
 
+@pytest.mark.long
 def test_any_order_of_batches_and_any_repetition_gives_the_same_table(scene: Scene, tmp_path: Path) -> None:
     chance = random.Random(6)
     messages = []
@@ -288,6 +292,7 @@ def test_any_order_of_batches_and_any_repetition_gives_the_same_table(scene: Sce
         assert {key: row["value"] for key, row in rows_in(scene, folder).items()} == expected
 
 
+@pytest.mark.long
 def test_killed_driver_and_killed_server_and_a_new_partition_change_nothing(scene: Scene, tmp_path: Path) -> None:
     topic = f"{PREFIX}/snapshot-killed"
     path = f"{topic.replace('://', '/')}/partitions"

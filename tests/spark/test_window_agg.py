@@ -316,6 +316,7 @@ def test_an_empty_topic_gives_nothing_poison_is_parked_and_other_windows_need_an
     assert "the checkpoint's windows were made with '--window 60000 ms" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_messages_that_the_broker_deleted_are_named_or_left_out(
     scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -333,6 +334,7 @@ def test_messages_that_the_broker_deleted_are_named_or_left_out(
     assert outcome([*given, "--fail-on-data-loss", "false"], capsys)["details"]["on time, all runs"] == 101
 
 
+@pytest.mark.long
 def test_a_killed_driver_a_killed_server_and_a_new_partition_change_nothing(
     scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
