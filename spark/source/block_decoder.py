@@ -201,7 +201,7 @@ def _keys(buffer: Buffer, found: _Messages) -> pa.BinaryArray:
     plain = keys.to_pylist()
     try:
         for at in np.flatnonzero(encoded & present).tolist():
-            plain[at] = base64.b64decode(plain[at])
+            plain[at] = base64.b64decode(plain[at].decode("ascii"))
     except ValueError as error:
         raise Unusual(str(error)) from error
     return pa.array(plain, pa.binary())

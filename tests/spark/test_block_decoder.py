@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
@@ -173,8 +173,17 @@ def read_plainly(sent: Sequence[bytes], wanted: Range) -> list[dict[str, Any]]:
 bounds = st.builds(Bound, st.just(LEDGER), st.integers(0, 6), st.integers(0, 4) | st.just(2**31 - 1))
 
 
+KEY_THAT_IS_NO_BASE64 = build_payload(
+    pb.MessageMetadata(
+        producer_name="p", sequence_id=0, publish_time=0, partition_key="\x80", partition_key_b64_encoded=True
+    ),
+    b"",
+)
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(payloads(), min_size=1, max_size=8), st.none() | st.tuples(bounds, bounds))
+@example([KEY_THAT_IS_NO_BASE64], None)
 def test_blocks_give_the_rows_that_the_plain_way_gives(sent: list[bytes], cuts: tuple[Bound, Bound] | None) -> None:
     wanted = EVERYTHING if cuts is None else Range(min(cuts), max(cuts))
     assert read([sent_block(sent)], wanted) == read_plainly(sent, wanted)

@@ -1,7 +1,6 @@
 """Entries to rows, against protobuf's own reading of the same bytes."""
 
 import base64
-import contextlib
 
 import pyarrow as pa
 import pytest
@@ -93,10 +92,11 @@ def test_a_damaged_batch_leaves_no_half_rows(at: int, junk: bytes) -> None:
     body = bytearray(plain_batch(5))
     body[at : at + len(junk)] = junk
     rows = Rows()
-    with contextlib.suppress(CorruptEntry):  # some junk still is a batch
+    try:  # some junk still is a batch, perhaps with a message that is compacted out
         RowDecoder("t", -1, ALL).decode((5, 6, metadata(num_messages_in_batch=5), bytes(body)), rows)
+    except CorruptEntry:
+        assert len(rows) == 0
     assert len(rows) == len(rows.keys) == len(rows.ids) == len(rows.properties)
-    assert len(rows) in (0, 5)
 
 
 def test_a_batch_that_is_cut_off_or_too_long_is_an_error_that_names_its_entry() -> None:
