@@ -99,6 +99,7 @@ def submit(scene: Scene, topic: str, folder: Path) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.long
 def test_both_sources_make_the_same_table(scene: Scene, topic: str, tmp_path: Path) -> None:
     """Spark's launcher with the published jar, and `magnetar spark` with the Python source, at the same time."""
     ours, theirs = tmp_path / "python", tmp_path / "connector"

@@ -13,9 +13,8 @@ from tests.spark.support import make_session
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-SHORT = [DOCS / "SPARK.md", DOCS / "spark" / "window_agg.md"]
-LONG = [page for page in sorted((DOCS / "spark").glob("*.md")) if page not in SHORT]
-PAGES = [*SHORT, *(pytest.param(page, marks=pytest.mark.long) for page in LONG)]
+JOBS = [pytest.param(page, marks=pytest.mark.long) for page in sorted((DOCS / "spark").glob("*.md"))]
+PAGES = [DOCS / "SPARK.md", *JOBS]
 
 
 @pytest.fixture(scope="module")

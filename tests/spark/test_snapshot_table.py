@@ -92,7 +92,8 @@ def latest_in_topic(scene: Scene, topic: str) -> dict[str, bytes]:
     return {key: value for key, value in found.items() if value}
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS[1:])])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_table_is_what_table_view_sees_and_a_replay_changes_nothing(
     scene: Scene, tmp_path: Path, kind: str, capsys: Capture
 ) -> None:

@@ -216,6 +216,7 @@ def test_sliding_windows_are_exact_and_messages_that_fit_no_window_are_parked_an
         assert row["sum_visitors"] in (0, 2**62, None)
 
 
+@pytest.mark.long
 def test_sessions_are_upserted_under_their_key_and_withdrawn_when_they_merge(
     scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
