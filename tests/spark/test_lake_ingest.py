@@ -107,7 +107,10 @@ def write_records(scene: Scene, topic: str, kind: type[Record], **fields: Any) -
     producer.close()
 
 
-@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+LAKES = [pytest.param(kind, marks=pytest.mark.long) for kind in ("delta", "iceberg")]
+
+
+@pytest.mark.parametrize("kind", ["parquet", *LAKES])
 def test_each_message_once_over_runs_repeated_batches_and_a_schema_that_grows(
     scene: Scene, tmp_path: Path, kind: str, capsys: Capture
 ) -> None:
@@ -237,6 +240,7 @@ def test_a_merge_that_was_killed_is_undone_or_finished(tmp_path: Path, steps: in
     assert left == (["ingest_batch=01"] if steps else ["ingest_batch=00", "ingest_batch=01"])
 
 
+@pytest.mark.long
 def test_killed_driver_and_killed_server_and_a_new_partition_change_nothing(scene: Scene, tmp_path: Path) -> None:
     topic = f"{PREFIX}/lake-killed"
     path = f"{topic.replace('://', '/')}/partitions"
