@@ -86,3 +86,14 @@ def assert_silent(consumer: Any) -> None:
 
 def position(message_id: Any) -> tuple[int, int]:
     return message_id.ledger_id(), message_id.entry_id()
+
+
+def contents(client: pulsar.Client, topic: str) -> list[Any]:
+    """All messages of a topic, partition after partition, read by the official client."""
+    messages = []
+    for partition in client.get_topic_partitions(topic):
+        reader = client.create_reader(partition, pulsar.MessageId.earliest)
+        while reader.has_message_available():
+            messages.append(reader.read_next(10_000))
+        reader.close()
+    return messages

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import pulsar
 
 from compat_tests.harness import Server
+from compat_tests.python.support import contents
 from compat_tests.spark.job_process import JobProcess
 
 MODULES = {
@@ -67,13 +68,12 @@ class Scene:
 
     def contents(self, topic: str) -> list[Any]:
         """All messages, partition after partition, read by the official client."""
-        messages = []
-        for partition in self.client.get_topic_partitions(topic):
-            reader = self.client.create_reader(partition, pulsar.MessageId.earliest)
-            while reader.has_message_available():
-                messages.append(reader.read_next(10_000))
-            reader.close()
-        return messages
+        return contents(self.client, topic)
+
+
+def partitions_of(topic: str) -> str:
+    """Where the admin interface has the number of its partitions."""
+    return f"{topic.replace('://', '/', 1)}/partitions"
 
 
 class Rounds(Protocol):

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pulsar
 
-from compat_tests.spark.kill_rounds import Scene
+from compat_tests.python.rest import Admin
+from compat_tests.spark.kill_rounds import Scene, partitions_of
 
 MESSAGES = 6000
 LATER = 50
@@ -24,11 +24,7 @@ class Rounds:
         self._scene = scene
         self._target = f"{scene.topic}-copies"
         for topic in (scene.topic, self._target):
-            path = f"{topic.replace('://', '/', 1)}/partitions"
-            count = b"%d" % scene.chance.randint(1, 3)
-            request = Request(f"{scene.server.web_url}/admin/v2/{path}", count, method="PUT")
-            request.add_header("Content-Type", "application/json")
-            urlopen(request, timeout=10).close()
+            Admin(scene.server).put(partitions_of(topic), scene.chance.randint(1, 3))
         self._producer = scene.client.create_producer(
             scene.topic,
             batching_enabled=True,

@@ -4,14 +4,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import deltalake
 import pyarrow as pa
 import pyarrow.dataset as pds
 from pyiceberg.catalog.sql import SqlCatalog
 
-from compat_tests.spark.kill_rounds import Scene
+from compat_tests.python.rest import Admin
+from compat_tests.spark.kill_rounds import Scene, partitions_of
 
 MESSAGES, LATER = 1500, 400
 KEYS = 100
@@ -26,16 +26,9 @@ class Rounds:
         self._scene = scene
         self._merge = scene.chance.choice(["parquet-overwrite", "delta", "iceberg"])
         self._partitions = scene.chance.randint(1, 3)
-        self._admin("PUT")
+        Admin(scene.server).put(partitions_of(scene.topic), self._partitions)
         self._sent = 0
         self._send(MESSAGES)
-
-    def _admin(self, method: str) -> None:
-        path = f"{self._scene.topic.replace('://', '/', 1)}/partitions"
-        body = b"%d" % self._partitions
-        request = Request(f"{self._scene.server.web_url}/admin/v2/{path}", body, method=method)
-        request.add_header("Content-Type", "application/json")
-        urlopen(request, timeout=10).close()
 
     def _send(self, count: int) -> None:
         chance = self._scene.chance
@@ -55,7 +48,7 @@ class Rounds:
     def meanwhile(self, scene: Scene) -> None:
         if scene.chance.random() < 0.3:
             self._partitions += 1
-            self._admin("POST")
+            Admin(scene.server).post(partitions_of(scene.topic), self._partitions)
         self._send(LATER)
 
     def judge(self, outcome: dict[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from compat_tests.harness import Server
+from compat_tests.python.support import contents
 from spark.source import PulsarDataSource
 
 SETTINGS = {
@@ -80,13 +81,7 @@ class Scene:
 
     def contents(self, topic: str) -> list[Any]:
         """All messages of a topic, partition after partition, read by the official client."""
-        messages = []
-        for partition in self.client.get_topic_partitions(topic):
-            reader = self.client.create_reader(partition, pulsar.MessageId.earliest)
-            while reader.has_message_available():
-                messages.append(reader.read_next(10_000))
-            reader.close()
-        return messages
+        return contents(self.client, topic)
 
 
 def run_until(query: StreamingQuery, done: Callable[[], bool], seconds: float = 60) -> None:

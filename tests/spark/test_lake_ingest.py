@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import deltalake
 import pulsar
@@ -16,9 +15,10 @@ import pytest
 from pulsar.schema import BytesSchema, Integer, JsonSchema, Record, String
 from pyiceberg.catalog.sql import SqlCatalog
 
+from compat_tests.python.rest import Admin
+from compat_tests.spark.job_process import JobProcess
 from spark.jobs.lake_ingest import main
 from spark.jobs.tables.parquet import INTENT_FILE, MERGED, REPLACED, ParquetTable
-from tests.spark.killing import JobProcess
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -55,13 +55,6 @@ def run(scene: Scene, topic: str, folder: Path, capsys: Capture, *more: str, cod
         return {"error": said.err.strip().splitlines()[-1]}
     found: dict[str, Any] = json.loads(said.out.strip().splitlines()[-1])
     return found
-
-
-def admin(scene: Scene, method: str, path: str, body: object = None) -> None:
-    data = None if body is None else json.dumps(body).encode()
-    request = Request(f"{scene.server.web_url}/admin/v2/{path}", data, {"Content-Type": "application/json"})
-    request.method = method
-    urlopen(request).close()
 
 
 Ids = tuple[int, int, int, int]
@@ -202,9 +195,9 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
     produce(scene, topic, 10)
     assert run(scene, topic, tmp_path, capsys)["written"] == 10
     produce(scene, topic, 10, 10)
-    admin(scene, "PUT", f"{path}/unload")  # its ledger ends, and without subscription or retention it goes
+    Admin(scene.server).put(f"{path}/unload")  # its ledger ends, and without subscription or retention it goes
     produce(scene, topic, 5, 20)
-    admin(scene, "POST", f"{path}/trim")
+    Admin(scene.server).post(f"{path}/trim")
     refused = run(scene, topic, tmp_path, capsys, code=1)["error"]
     assert "is gone" in refused
     assert "failOnDataLoss=false goes on" in refused
@@ -244,13 +237,13 @@ def test_a_merge_that_was_killed_is_undone_or_finished(tmp_path: Path, steps: in
 def test_killed_driver_and_killed_server_and_a_new_partition_change_nothing(scene: Scene, tmp_path: Path) -> None:
     topic = f"{PREFIX}/lake-killed"
     path = f"{topic.replace('://', '/')}/partitions"
-    admin(scene, "PUT", path, 1)
+    Admin(scene.server).put(path, 1)
     keep(scene, topic)
     produce(scene, topic, 300, batching_enabled=False)
     options = arguments(scene, topic, tmp_path, "--subscription", "killed", "--format", "delta")
     with JobProcess("lake_ingest", [*options, "--trigger", "100 milliseconds", "--max-messages", "40"]) as victim:
         victim.until_batch(1)
-        admin(scene, "POST", path, 3)
+        Admin(scene.server).post(path, 3)
         fresh = pulsar.Client(scene.server.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         producer = fresh.create_producer(
             topic, message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution

@@ -11,10 +11,10 @@ import pytest
 from pulsar.schema import AvroSchema, Integer, JsonSchema, Record, String
 
 from compat_tests.harness import Server
+from compat_tests.spark.job_process import JobProcess
 from spark.jobs.replay import main
 from spark.source.admin import Admin
 from spark.source.connection import Login
-from tests.spark.killing import JobProcess
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

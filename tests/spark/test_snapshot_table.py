@@ -6,19 +6,19 @@ from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pulsar
 import pytest
 from pulsar.schema import BytesSchema, Integer, JsonSchema, Record, String
 
+from compat_tests.python.rest import Admin
+from compat_tests.spark.job_process import JobProcess
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.jobs.common import Outcome
 from spark.jobs.positions import position
 from spark.jobs.snapshot_table import SnapshotJob, main, stored
 from spark.jobs.snapshots import Snapshot, open_snapshot
 from spark.source.checkpoint import Checkpoint
-from tests.spark.killing import JobProcess
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -57,13 +57,6 @@ def run(scene: Scene, topic: str, folder: Path, capsys: Capture, *more: str, cod
     found: dict[str, Any] = json.loads(said.out.strip().splitlines()[-1])
     assert found["read"] == found["written"] + found["skipped"] + found["parked"]
     return found
-
-
-def admin(scene: Scene, method: str, path: str, body: object = None) -> None:
-    data = None if body is None else json.dumps(body).encode()
-    request = Request(f"{scene.server.web_url}/admin/v2/{path}", data, {"Content-Type": "application/json"})
-    request.method = method
-    urlopen(request).close()
 
 
 def produce(scene: Scene, topic: str, chance: random.Random, name: str, count: int = 150) -> None:
@@ -201,7 +194,7 @@ def test_debezium_of_a_key_value_topic_needs_no_schema(scene: Scene, tmp_path: P
     for part in ("key", "value"):
         properties |= {f"{part}.schema.name": part, f"{part}.schema.type": "JSON", f"{part}.schema.properties": "{}"}
     body = {"type": "KEY_VALUE", "schema": json.dumps({"key": key, "value": value}), "properties": properties}
-    admin(scene, "POST", "schemas/public/default/pairs/schema", body)
+    Admin(scene.server).post("schemas/public/default/pairs/schema", body)
     producer = scene.client.create_producer(topic, schema=BytesSchema())
 
     def send(number: int, change: object) -> None:
@@ -254,9 +247,9 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
     produce(scene, topic, chance, "first", 60)
     run(scene, topic, tmp_path, capsys)
     produce(scene, topic, chance, "gone", 20)
-    admin(scene, "PUT", f"{path}/unload")  # its ledger ends, and without subscription or retention it goes
+    Admin(scene.server).put(f"{path}/unload")  # its ledger ends, and without subscription or retention it goes
     produce(scene, topic, chance, "last", 20)
-    admin(scene, "POST", f"{path}/trim")
+    Admin(scene.server).post(f"{path}/trim")
     assert "is gone" in run(scene, topic, tmp_path, capsys, code=1)["error"]
     said = run(scene, topic, tmp_path, capsys, "--fail-on-data-loss", "false")
     present.close()
@@ -297,14 +290,14 @@ def test_any_order_of_batches_and_any_repetition_gives_the_same_table(scene: Sce
 def test_killed_driver_and_killed_server_and_a_new_partition_change_nothing(scene: Scene, tmp_path: Path) -> None:
     topic = f"{PREFIX}/snapshot-killed"
     path = f"{topic.replace('://', '/')}/partitions"
-    admin(scene, "PUT", path, 1)
+    Admin(scene.server).put(path, 1)
     chance = random.Random(7)
     keep(scene, topic)
     produce(scene, topic, chance, "first", 300)
     options = arguments(scene, topic, tmp_path, "--subscription", "killed", "--merge", "delta")
     with JobProcess("snapshot_table", [*options, "--trigger", "100 milliseconds", "--max-messages", "60"]) as victim:
         victim.until_batch(1)
-        admin(scene, "POST", path, 3)
+        Admin(scene.server).post(path, 3)
         produce(scene, topic, chance, "second")
         scene.server.kill()
         victim.kill()
