@@ -6,6 +6,8 @@ RUNNABLE := $(VENV)/.runnable
 STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
+SPARK := tests/spark compat_tests/spark
+BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help install run check lint types unit test compat bench proto clean sim soak spark spark-rounds
@@ -42,10 +44,13 @@ unit: $(STAMP)
 
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
-	$(BIN)/pytest -q -m "not long"
+	@failed=0; set -x; \
+	$(BIN)/pytest -q $(SPARK:%=--ignore=%) || failed=1; \
+	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
+	exit $$failed
 
 spark: $(STAMP)  ## all tests of Spark, the long ones too (a quarter of an hour)
-	$(BIN)/pytest -q tests/spark compat_tests/spark $(ARGS)
+	$(BIN)/pytest -q $(BESIDE) $(SPARK) $(ARGS)
 
 $(CLIENT_STAMP):
 	$(PYTHON) -m venv .venv-client

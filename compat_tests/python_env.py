@@ -6,6 +6,7 @@ reason on a user's machine and fail where CI=true.
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -18,12 +19,17 @@ from compat_tests.maven_jars import unavailable
 INSTALL_SECONDS = 600
 
 
-def python_with(name: str, requirements: Sequence[str], version: str | None = None) -> Path:
-    """The interpreter of an environment that holds `requirements`. `version`: as `3.11`, default the running one."""
+def python_with(
+    name: str, requirements: Sequence[str], version: str | None = None, linked: Sequence[str] = ()
+) -> Path:
+    """The interpreter of an environment that holds `requirements`. `version`: as `3.11`, default the running one.
+
+    `linked`: large packages that are linked from the running environment, without what they depend on.
+    """
     interpreter = sys.executable if version in (None, running_version()) else shutil.which(f"python{version}")
     if interpreter is None:
         unavailable(f"needs python{version} for {name}")
-    digest = hashlib.sha256("\n".join([interpreter, *requirements]).encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\n".join([interpreter, *requirements, "linked:", *linked]).encode()).hexdigest()[:12]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / f"{name}-{digest}"
@@ -31,6 +37,9 @@ def python_with(name: str, requirements: Sequence[str], version: str | None = No
         fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs install once
         if not (folder / "complete").exists():
             _install(folder, name, interpreter, requirements)
+            for package in linked:
+                _link(folder, package)
+            (folder / "complete").touch()
     return folder / "bin" / "python"
 
 
@@ -56,4 +65,11 @@ def _install(folder: Path, name: str, interpreter: str, requirements: Sequence[s
             unavailable(f"the packages of {name} did not come within {INSTALL_SECONDS} s")
         if done.returncode != 0:
             unavailable(f"the packages of {name} cannot be installed: {done.stderr[-500:]}")
-    (folder / "complete").touch()
+
+
+def _link(folder: Path, package: str) -> None:
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise ImportError(f"the running environment has no package {package}")
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / package).symlink_to(found.submodule_search_locations[0])

@@ -71,12 +71,12 @@ def test_the_data_source_and_a_submitted_job_work_from_a_wheel(site: Path, tmp_p
     path = run([sys.executable, "-m", "magnetar", "spark", "--path", "lake_ingest"], work, environment).strip()
     assert Path(path) == site / "magnetar" / "spark" / "jobs" / "lake_ingest.py"
     with Server(tmp_path / "server") as server, ThreadPoolExecutor() as both:
-        python = python_with("magnetar-spark", requirements())
+        python = python_with("magnetar-spark", requirements(), linked=("pyspark", "py4j"))
         environment |= {"PYSPARK_PYTHON": str(python), "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
         produce(server, tmp_path)
         program = both.submit(run, [str(python), "program.py", server.broker_url], work, environment)
         options = ["--service-url", server.broker_url, "--topic", "submitted", "--path", "table", "--checkpoint", "ck"]
-        submit = [str(python.with_name("spark-submit")), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+        submit = [str(spark_folder(python) / "bin" / "spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
         said = run([*submit, path, *options, "--progress", "json"], work, environment)
         program.result()
     outcome = json.loads(said.strip().splitlines()[-1])
@@ -92,10 +92,15 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
+def spark_folder(python: Path) -> Path:
+    (folder,) = python.parents[1].glob("lib/python*/site-packages/pyspark")
+    return folder
+
+
 def requirements() -> list[str]:
-    """What `pip install magnetar[spark]` brings to the data source."""
+    """What `pip install magnetar[spark]` brings to the data source, but pyspark, which is linked."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extra = project["optional-dependencies"]["spark"]
     needed = {"cramjam", "orjson", "protobuf", "google-crc32c"}
     core = [each for each in project["dependencies"] if re.split(r"[<>=;]", each)[0] in needed]
-    return [*core, *(("pyspark==4.1.1" if each.startswith("pyspark") else each) for each in extra)]
+    return [*core, *(each for each in extra if not each.startswith("pyspark"))]
