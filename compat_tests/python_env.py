@@ -19,9 +19,7 @@ from compat_tests.maven_jars import unavailable
 INSTALL_SECONDS = 600
 
 
-def python_with(
-    name: str, requirements: Sequence[str], version: str | None = None, linked: Sequence[str] = ()
-) -> Path:
+def python_with(name: str, requirements: Sequence[str], version: str | None = None, linked: Sequence[str] = ()) -> Path:
     """The interpreter of an environment that holds `requirements`. `version`: as `3.11`, default the running one.
 
     `linked`: large packages that are linked from the running environment, without what they depend on.

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pulsar
 import pytest
 
 from compat_tests.harness import Server
+from compat_tests.python.rest import Admin
+from compat_tests.python.support import contents
 from compat_tests.spark.published import Driver, newer
 
 SETTINGS = {"brokerDeleteInactiveTopicsEnabled": "false"}
@@ -47,6 +48,7 @@ class Scene:
         self.server = server
         self.client = client
         self.driver = driver
+        self.admin = Admin(server)
         prepare(driver, server)
 
     def run(self, code: str) -> Any:
@@ -62,20 +64,12 @@ class Scene:
         producer.close()
         return topic
 
-    def create_partitions(self, topic: str, count: int, method: str = "PUT") -> None:
-        """POST: to so many, of a topic that has fewer."""
-        path = topic.replace("://", "/", 1)
-        request = Request(f"{self.server.web_url}/admin/v2/{path}/partitions", b"%d" % count, method=method)
-        request.add_header("Content-Type", "application/json")
-        urlopen(request, timeout=10).close()
+    def partitions(self, topic: str) -> str:
+        """Where their number is read and set."""
+        return f"{topic.replace('://', '/', 1)}/partitions"
 
     def contents(self, topic: str) -> list[Any]:
-        reader = self.client.create_reader(topic, pulsar.MessageId.earliest)
-        messages = []
-        while reader.has_message_available():
-            messages.append(reader.read_next(10_000))
-        reader.close()
-        return messages
+        return contents(self.client, topic)
 
 
 def prepare(driver: Driver, server: Server) -> None:

@@ -36,7 +36,7 @@ EVENT_TIME_MS = 1_600_000_020_000
 def topic(scene: Scene) -> str:
     """Two partitions with batches and single messages, keys, event times and properties."""
     name = "persistent://public/default/jobs"
-    scene.create_partitions(name, 2)
+    scene.admin.put(scene.partitions(name), 2)
     for batching in (True, False):
         producer = scene.client.create_producer(name, batching_enabled=batching, batching_max_publish_delay_ms=50)
         for number in range(60):

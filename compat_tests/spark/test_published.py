@@ -60,7 +60,7 @@ def test_offsets_given_as_ids_bound_a_read(scene: Scene) -> None:
 
 def partitioned(scene: Scene, name: str, partitions: int, count: int) -> str:
     topic = f"persistent://public/default/{name}"
-    scene.create_partitions(topic, partitions)
+    scene.admin.put(scene.partitions(topic), partitions)
     return scene.topic(name, count, batching_max_messages=2)
 
 
@@ -95,7 +95,7 @@ def signed(message_id: pulsar.MessageId) -> list[int]:
 def test_a_stream_takes_in_partitions_that_are_added(scene: Scene, tmp_path: Path) -> None:
     topic = partitioned(scene, "grown", 2, 40)
     scene.run(f"query = start(read_stream(topic='{topic}'), '{tmp_path}'); query.processAllAvailable()")
-    scene.create_partitions(topic, 4, method="POST")
+    scene.admin.post(scene.partitions(topic), 4)
     scene.topic("grown", 80)
     scene.run("query.processAllAvailable(); query.stop()")
     found = scene.run(f"result = texts(session.read.parquet('{tmp_path}/table'))")

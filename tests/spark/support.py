@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from compat_tests.harness import Server
+from compat_tests.python.rest import Admin
 from compat_tests.python.support import contents
 from spark.source import PulsarDataSource
 
@@ -60,6 +61,7 @@ class Scene:
         self.session = session
         self.server = server
         self.client = client
+        self.admin = Admin(server)
 
     def options(self, topic: str, **more: object) -> dict[str, str]:
         given = {"service.url": self.server.broker_url, "admin.url": self.server.web_url, "topic": topic}

@@ -4,12 +4,12 @@ import os
 import socket
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from compat_tests.harness import Server
+from compat_tests.python.rest import Admin
 from server.main import main
 
 WITHOUT_PYSPARK = (
@@ -58,8 +58,7 @@ def test_an_admin_interface_that_does_not_answer_is_one_sentence(capsys: pytest.
 @pytest.mark.process
 def test_a_machine_without_java_is_told_what_is_missing(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
-        topic = f"{server.web_url}/admin/v2/persistent/public/default/t"
-        urllib.request.urlopen(urllib.request.Request(topic, method="PUT"), timeout=10).close()
+        Admin(server).put("persistent/public/default/t")
         place = ["--service-url", server.broker_url, "--topic", "t", "--path", "p", "--checkpoint", "c"]
         environment = {"PATH": os.defpath, "JAVA_HOME": str(tmp_path)}
         command = [sys.executable, "-m", "magnetar", "spark", "lake_ingest", *place]

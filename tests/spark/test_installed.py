@@ -76,7 +76,7 @@ def test_the_data_source_and_a_submitted_job_work_from_a_wheel(site: Path, tmp_p
         produce(server, tmp_path)
         program = both.submit(run, [str(python), "program.py", server.broker_url], work, environment)
         options = ["--service-url", server.broker_url, "--topic", "submitted", "--path", "table", "--checkpoint", "ck"]
-        submit = [str(spark_folder(python) / "bin" / "spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+        submit = [str(spark_submit(python)), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
         said = run([*submit, path, *options, "--progress", "json"], work, environment)
         program.result()
     outcome = json.loads(said.strip().splitlines()[-1])
@@ -92,9 +92,9 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-def spark_folder(python: Path) -> Path:
-    (folder,) = python.parents[1].glob("lib/python*/site-packages/pyspark")
-    return folder
+def spark_submit(python: Path) -> Path:
+    (program,) = python.parents[1].glob("lib/python*/site-packages/pyspark/bin/spark-submit")
+    return program
 
 
 def requirements() -> list[str]:

@@ -13,8 +13,6 @@ from pulsar.schema import AvroSchema, Integer, JsonSchema, Record, String
 from compat_tests.harness import Server
 from compat_tests.spark.job_process import JobProcess
 from spark.jobs.replay import main
-from spark.source.admin import Admin
-from spark.source.connection import Login
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -50,12 +48,8 @@ def position(message_id: pulsar.MessageId) -> str:
     return f"{message_id.ledger_id()}:{message_id.entry_id()}"
 
 
-def admin(scene: Scene, method: str, path: str, body: object = None) -> Any:
-    return Admin(scene.server.web_url, Login()).call(method, path, body)
-
-
 def partitioned(scene: Scene, name: str, count: int) -> str:
-    admin(scene, "PUT", f"persistent/public/default/{name}/partitions", count)
+    scene.admin.put(f"persistent/public/default/{name}/partitions", count)
     return f"{PREFIX}/{name}"
 
 
@@ -220,9 +214,9 @@ def test_a_trimmed_begin_is_named_or_passed_over(scene: Scene, capsys: pytest.Ca
     topic, target = f"{PREFIX}/trimmed", f"{PREFIX}/trimmed-out"
     producer = scene.client.create_producer(topic, batching_enabled=False)
     ids = [producer.send(b"%d" % number) for number in range(5)]
-    admin(scene, "PUT", "persistent/public/default/trimmed/unload")
+    scene.admin.put("persistent/public/default/trimmed/unload")
     ids += [producer.send(b"%d" % number) for number in range(5, 10)]
-    admin(scene, "POST", "persistent/public/default/trimmed/trim")
+    scene.admin.post("persistent/public/default/trimmed/trim")
     assert len(scene.contents(topic)) == 5
     options = ["--topic", topic, "--to-topic", target, "--from", position(ids[2])]
     code, _, err = attempt(scene, capsys, *options)
@@ -343,7 +337,7 @@ def test_killed_with_the_server_too_a_run_ends_as_an_undisturbed_one(scene: Scen
             job.kill()
         copied = len(own.contents(target))
         assert 0 < copied < 3000
-        admin(own, "POST", "persistent/public/default/kill-in/partitions", 3)
+        own.admin.post("persistent/public/default/kill-in/partitions", 3)
         own.client.close()  # it would notice the new partition after a minute
         own.client = pulsar.Client(server.broker_url, logger=logger)
         send(own, topic, range(3000, 3300))

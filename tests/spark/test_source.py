@@ -129,11 +129,8 @@ def test_a_stream_is_capped_restarted_and_acknowledged(scene: Scene, tmp_path: P
 
 
 def backlog(scene: Scene, topic: str, subscription: str) -> int:
-    from urllib.request import urlopen
-
-    path = topic.replace("://", "/")
-    with urlopen(f"{scene.server.web_url}/admin/v2/{path}/stats", timeout=10) as answer:
-        return int(json.load(answer)["subscriptions"][subscription]["msgBacklog"])
+    stats = scene.admin.get(f"{topic.replace('://', '/')}/stats")
+    return int(stats["subscriptions"][subscription]["msgBacklog"])
 
 
 def test_the_server_may_be_killed_under_a_stream(scene: Scene, tmp_path: Path) -> None:

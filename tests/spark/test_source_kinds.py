@@ -3,7 +3,6 @@
 import io
 import json
 import secrets
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,6 @@ from tests.spark.support import Scene, run_until
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 PREFIX = "persistent://public/default"
-
-
-def rest(scene: Scene, method: str, path: str, body: object = None) -> None:
-    request = urllib.request.Request(
-        f"{scene.server.web_url}/admin/v2/{path}", json.dumps(body).encode(), method=method
-    )
-    request.add_header("Content-Type", "application/json")
-    urllib.request.urlopen(request, timeout=10).close()
 
 
 class Inner(pulsar.schema.Record):  # type: ignore[misc]
@@ -71,7 +62,7 @@ def test_a_value_written_with_an_older_schema_is_read_with_the_newest(scene: Sce
     fields = [{"name": "name", "type": ["null", "string"]}, {"name": "n", "type": "int", "default": 7}]
     newer = {"type": "record", "name": "Older", "namespace": "t", "fields": fields}
     body = {"type": "AVRO", "schema": json.dumps(newer), "properties": {}}
-    rest(scene, "POST", f"schemas/public/default/{topic.rpartition('/')[2]}/schema", body)
+    scene.admin.post(f"schemas/public/default/{topic.rpartition('/')[2]}/schema", body)
     assert [(row.name, row.n) for row in scene.read(topic).collect()] == [("old", 7)]
 
 
@@ -101,7 +92,7 @@ def test_key_value_pairs_have_two_columns(scene: Scene) -> None:
         "kv.encoding.type": "INLINE",
     }  # fmt: skip
     body = {"type": "KEY_VALUE", "schema": json.dumps({"key": "", "value": record}), "properties": properties}
-    rest(scene, "POST", f"schemas/public/default/{local}/schema", body)
+    scene.admin.post(f"schemas/public/default/{local}/schema", body)
     producer = scene.client.create_producer(f"{PREFIX}/{local}", schema=pulsar.schema.BytesSchema())
     parsed = fastavro.parse_schema(record)
     for number in range(5):
@@ -127,7 +118,7 @@ def test_topics_of_different_schemas_are_refused_by_name_or_read_as_bytes(scene:
 
 def test_a_partition_added_in_mid_run_is_read_from_its_begin(scene: Scene, tmp_path: Path) -> None:
     topic = f"{PREFIX}/growing"
-    rest(scene, "PUT", "persistent/public/default/growing/partitions", 2)
+    scene.admin.put("persistent/public/default/growing/partitions", 2)
 
     def produce(first: int) -> None:
         producer = scene.client.create_producer(topic)
@@ -139,7 +130,7 @@ def test_a_partition_added_in_mid_run_is_read_from_its_begin(scene: Scene, tmp_p
     produce(0)
     query = scene.to_parquet(scene.read_stream(topic, predefinedSubscription="grow"), tmp_path)
     run_until(query, lambda: sum(step["numInputRows"] for step in query.recentProgress) >= 60)
-    rest(scene, "POST", "persistent/public/default/growing/partitions", 4)
+    scene.admin.post("persistent/public/default/growing/partitions", 4)
     for partition in range(2, 4):
         scene.client.create_producer(f"{topic}-partition-{partition}").send(b"%d" % (60 + partition))
     run_until(query, lambda: sum(step["numInputRows"] for step in query.recentProgress) >= 62)
@@ -155,7 +146,7 @@ def test_keyed_rows_go_where_javas_clients_put_their_keys(scene: Scene) -> None:
     assert {key: java_string_hash(key) for key in known} == known
     assert java_string_hash(b"polygenelubricants") == 0  # Java's is the smallest int: the sign is cut off
     topic = f"{PREFIX}/routed"
-    rest(scene, "PUT", "persistent/public/default/routed/partitions", 4)
+    scene.admin.put("persistent/public/default/routed/partitions", 4)
     keys = [f"key-{number}" for number in range(40)]
     frame = scene.session.createDataFrame([(key, key.encode()) for key in keys], "__key string, value binary")
     frame.write.format("pulsar").options(**scene.options(topic)).mode("append").save()

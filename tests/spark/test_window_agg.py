@@ -4,7 +4,6 @@ import itertools
 import json
 import random
 import re
-import urllib.request
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +33,7 @@ from tests.spark.support import Scene
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 PREFIX = "persistent://public/default"
+PATH = "persistent/public/default"
 BASE = 1_600_000_020_000
 MINUTE = 60_000
 END = 1500
@@ -112,17 +112,6 @@ def from_topic(messages: list[Any]) -> dict[Window, tuple[int, float, float]]:
 
 def iso(text: str) -> int:
     return ms(datetime.fromisoformat(text))
-
-
-def rest(scene: Scene, method: str, path: str, body: object = None) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        f"{scene.server.web_url}/admin/v2/persistent/public/default/{path}", data, method=method
-    )
-    request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
 
 
 def forget(checkpoint: Path, batch: int) -> None:
@@ -248,8 +237,8 @@ def iso_text(time: int) -> str:
 
 
 def compacted(scene: Scene, topic: str) -> dict[str, bytes]:
-    rest(scene, "PUT", f"{topic}/compaction")
-    wait_until(lambda: rest(scene, "GET", f"{topic}/compaction")["status"] == "SUCCESS", "compaction")
+    scene.admin.put(f"{PATH}/{topic}/compaction")
+    wait_until(lambda: scene.admin.get(f"{PATH}/{topic}/compaction")["status"] == "SUCCESS", "compaction")
     reader = scene.client.create_reader(f"{PREFIX}/{topic}", pulsar.MessageId.earliest, is_read_compacted=True)
     found: dict[str, bytes] = {}
     while reader.has_message_available():
@@ -326,9 +315,9 @@ def test_messages_that_the_broker_deleted_are_named_or_left_out(
     produce(scene, topic, some_readings(1, 100, 0))
     outcome(given, capsys)
     produce(scene, topic, some_readings(2, 100, 100))
-    rest(scene, "PUT", "trimmed/unload")
+    scene.admin.put(f"{PATH}/trimmed/unload")
     produce(scene, topic, [Reading("k", BASE + END * 1000, 1.0)])
-    rest(scene, "DELETE", "trimmed/truncate")
+    scene.admin.delete(f"{PATH}/trimmed/truncate")
     assert len(scene.contents(topic)) == 1
     assert main(given) == 1
     assert re.search(r"ledger \d+ is gone: .* failOnDataLoss=false goes on", capsys.readouterr().err)
@@ -342,7 +331,7 @@ def test_a_killed_driver_a_killed_server_and_a_new_partition_change_nothing(
     """Disorder is smaller than the watermark and late rows are hours late: batches may be cut anywhere. The killed job
     has two cores, the last run has one."""
     topic, out = f"{PREFIX}/killed", f"{PREFIX}/killed-out"
-    rest(scene, "PUT", "killed/partitions", 1)
+    scene.admin.put(f"{PATH}/killed/partitions", 1)
     more = [*AGGREGATES, "--window", "1 minute", "--watermark", "10 minutes"]
     calm = arguments(scene, topic, tmp_path / "calm", *more)
     given = arguments(scene, topic, tmp_path, *more, "--out-topic", out, "--subscription", "killed")
@@ -350,7 +339,7 @@ def test_a_killed_driver_a_killed_server_and_a_new_partition_change_nothing(
     outcome(calm, capsys)
     with JobProcess("window_agg", [*given, "--trigger", "100 milliseconds", "--max-messages", "100"]) as victim:
         victim.until_batch(2)
-        rest(scene, "POST", "killed/partitions", 2)
+        scene.admin.post(f"{PATH}/killed/partitions", 2)
         produce(scene, topic, some_readings(2, 500, 300))
         victim.until_batch(3)
         scene.server.kill()
