@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from metadata.errors import NoNodeError, NotEmptyError
+
 
 class Stat(NamedTuple):
     """What ZooKeeper's Stat says of a record; times are milliseconds since the epoch."""
@@ -142,3 +144,17 @@ class MetadataStore(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Ends the session: ephemeral records of this store go away. Idempotent."""
+
+
+async def delete_empty_parents(store: MetadataStore, path: str, root: str) -> None:
+    """Deletes the parents of `path` below `root` that hold nothing; whoever creates beside us makes them again
+    (`make_parents`)."""
+    parent = path.rpartition("/")[0]
+    while len(parent) > len(root):
+        try:
+            await store.delete(parent)
+        except NotEmptyError:
+            return
+        except NoNodeError:
+            pass
+        parent = parent.rpartition("/")[0]

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from server.schema.strategies import STRATEGY_NAMES
+
 MAX_INT = 2**31 - 1
 """Java's Integer.MAX_VALUE."""
 MAX_LONG = 10**18 - 1
@@ -222,18 +224,7 @@ POLICIES = (
     switch("dispatchThrottlingRateRelativeToPublishRate"),
     whole("subscribeThrottlingRatePerConsumer", 0, MAX_INT),
     whole("subscribeRatePeriodPerConsumerInSecond", 1, MAX_INT, "seconds"),
-    choice(
-        "schemaCompatibilityStrategy",
-        "UNDEFINED",
-        "ALWAYS_INCOMPATIBLE",
-        "ALWAYS_COMPATIBLE",
-        "BACKWARD",
-        "FORWARD",
-        "FULL",
-        "BACKWARD_TRANSITIVE",
-        "FORWARD_TRANSITIVE",
-        "FULL_TRANSITIVE",
-    ),
+    choice("schemaCompatibilityStrategy", *STRATEGY_NAMES),
     switch("isAllowAutoUpdateSchemaEnabled"),
     switch("isSchemaValidationEnforced"),
 )

@@ -10,23 +10,13 @@ from typing import Any
 from server.admin import bodies
 from server.admin.bodies import LONG_MAX
 from server.policies.values import UNLIMITED, BacklogAction, InactiveTopicDeleteMode
+from server.schema.strategies import STRATEGY_NAMES
 from server.topics.settings import ALL_SUBSCRIPTION_TYPES
 from server.web.calls import Refusal
 
 Read = Callable[[Any], Any]
 Check = Callable[[Any], None]
 
-SCHEMA_STRATEGIES = (
-    "UNDEFINED",
-    "ALWAYS_INCOMPATIBLE",
-    "ALWAYS_COMPATIBLE",
-    "BACKWARD",
-    "FORWARD",
-    "FULL",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD_TRANSITIVE",
-    "FULL_TRANSITIVE",
-)
 AUTO_UPDATE_STRATEGIES = (
     "AutoUpdateDisabled",
     "Backward",
@@ -51,7 +41,7 @@ def true_or_given(value: Any) -> bool:
 
 
 def strategy(value: Any) -> str | None:
-    return None if value is None else bodies.one_of(value, SCHEMA_STRATEGIES)
+    return None if value is None else bodies.one_of(value, STRATEGY_NAMES)
 
 
 def auto_update_strategy(value: Any) -> str | None:

@@ -16,8 +16,8 @@ from server.admin.paths import topic_of
 from server.schema.key_value import key_value_of_json, key_value_to_json
 from server.schema.registry import SchemaRegistry
 from server.schema.storage import SchemaStorageFault
+from server.schema.strategies import CompatibilityStrategy
 from server.schema.types import (
-    CompatibilityStrategy,
     InvalidSchema,
     Schema,
     SchemaConflict,

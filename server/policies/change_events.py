@@ -22,7 +22,8 @@ from pulsar_proto.names import TopicName
 from server.policies import events
 from server.policies.event_schema import EVENT_SCHEMA, EVENT_SCHEMA_TEXT, SCHEMA_PROPERTIES, policy_names
 from server.policies.topic_policies import TopicPolicies, TopicPoliciesChange
-from server.schema.types import CompatibilityStrategy, Schema, SchemaType, StoredSchema
+from server.schema.strategies import CompatibilityStrategy
+from server.schema.types import Schema, SchemaType, StoredSchema
 from server.topics.faults import storage_faults_told
 from storage.ledger.errors import LedgerError
 from storage.managed.append_queue import AddResult

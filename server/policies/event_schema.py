@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from server.schema.strategies import STRATEGY_NAMES
+
 EVENTS: Final = "org.apache.pulsar.common.events"
 DATA: Final = "org.apache.pulsar.common.policies.data"
 IMPL: Final = f"{DATA}.impl"
@@ -143,18 +145,7 @@ _PERSISTENCE = _record(
     },
 )
 
-_STRATEGY = _enum(
-    "SchemaCompatibilityStrategy",
-    "UNDEFINED",
-    "ALWAYS_INCOMPATIBLE",
-    "ALWAYS_COMPATIBLE",
-    "BACKWARD",
-    "FORWARD",
-    "FULL",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD_TRANSITIVE",
-    "FULL_TRANSITIVE",
-)
+_STRATEGY = _enum("SchemaCompatibilityStrategy", *STRATEGY_NAMES)
 
 _SUB_TYPE = _enum(
     "SubType",

@@ -10,9 +10,9 @@ from server.schema.avro_resolution import Steps, TooCostly, can_read
 from server.schema.avro_schema import AvroParseError, AvroSchema, parse_avro, pretty, same_schema
 from server.schema.key_value import split_key_value
 from server.schema.protobuf_native import root_message_name
+from server.schema.strategies import CompatibilityStrategy
 from server.schema.types import (
     AVRO_BASED,
-    CompatibilityStrategy,
     InvalidSchema,
     Schema,
     SchemaConflict,

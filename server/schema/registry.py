@@ -20,7 +20,8 @@ from pulsar_proto.pb import managed_ledger_pb2 as records
 from server.schema import compatibility
 from server.schema.metrics import SchemaCounters
 from server.schema.storage import Locator, SchemaRaceLost, SchemaStorage, SchemaStorageFault
-from server.schema.types import CompatibilityStrategy, Schema, SchemaConflict, SchemaFault, SchemaType, StoredSchema
+from server.schema.strategies import CompatibilityStrategy
+from server.schema.types import Schema, SchemaConflict, SchemaFault, SchemaType, StoredSchema
 from server.schema.validation import validate
 
 log = logging.getLogger(__name__)

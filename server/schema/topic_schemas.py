@@ -14,8 +14,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import EffectivePolicies
 from server.schema.registry import SchemaRegistry
 from server.schema.storage import SchemaStorageFault
+from server.schema.strategies import CompatibilityStrategy
 from server.schema.types import (
-    CompatibilityStrategy,
     InvalidSchema,
     Schema,
     SchemaConflict,

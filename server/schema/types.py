@@ -1,12 +1,11 @@
-"""What a schema is: its type, its definition, its properties; and the strategies by which versions follow each other.
-
-Sources: SchemaType, SchemaData, SchemaCompatibilityStrategy; facts 1.4 (CommandSchema), 6.4.
+"""What a schema is: its type, its definition, its properties. Sources: SchemaType, SchemaData; facts 1.4
+(CommandSchema), 6.4.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import Protocol
 
 from pulsar_proto.pb import managed_ledger_pb2 as records
@@ -51,24 +50,6 @@ _NAMES = {"BYTES": SchemaType.NONE, "KEYVALUE": SchemaType.KEY_VALUE} | {each.na
 
 STORED_EXTERNAL = 22
 """The one stored number that is not the wire's plus one (facts 6.4)."""
-
-
-class CompatibilityStrategy(Enum):
-    """What a new version must be able to do with the data of older ones. UNDEFINED: what the broker's default says."""
-
-    UNDEFINED = "UNDEFINED"
-    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
-    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
-    BACKWARD = "BACKWARD"
-    FORWARD = "FORWARD"
-    FULL = "FULL"
-    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
-    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
-    FULL_TRANSITIVE = "FULL_TRANSITIVE"
-
-    @property
-    def is_transitive(self) -> bool:
-        return self.value.endswith("_TRANSITIVE")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError, NotEmptyError
-from metadata.store import CancelWatch, MetadataStore
+from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from metadata.store import CancelWatch, MetadataStore, delete_empty_parents
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ledger_record import LEDGERS_ROOT, LedgerMetadata, ledger_path
 from storage.ledger.errors import LedgerExists, MetadataDamaged, MetadataFault, MetadataVersion, NoSuchLedger
@@ -133,16 +133,4 @@ class LedgerMetadataDriver:
                 await self._store.delete(path)
             except NoNodeError:
                 return
-            await self._prune(path)
-
-    async def _prune(self, path: str) -> None:
-        """Removes empty parents below the root; whoever creates beside us makes them again (`make_parents`)."""
-        parent = path.rpartition("/")[0]
-        while len(parent) > len(self._root):
-            try:
-                await self._store.delete(parent)
-            except NotEmptyError:
-                return
-            except NoNodeError:
-                pass
-            parent = parent.rpartition("/")[0]
+            await delete_empty_parents(self._store, path, self._root)

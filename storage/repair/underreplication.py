@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from random import Random
 from typing import NamedTuple
 
-from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError, NotEmptyError
-from metadata.store import CancelWatch, MetadataStore, WatchCallback
+from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from metadata.store import CancelWatch, MetadataStore, WatchCallback, delete_empty_parents
 from pulsar_proto import underreplication_record as records
 from pulsar_proto.underreplication_record import Mark
 from storage.repair.undo import created_or_undone
@@ -105,15 +105,7 @@ class Underreplication:
             await self._store.delete(path, mark_version)
         except (BadVersionError, NoNodeError):
             return
-        parent = path.rpartition("/")[0]
-        while len(parent) > len(records.LEDGERS):
-            try:
-                await self._store.delete(parent)
-            except NotEmptyError:
-                return
-            except NoNodeError:
-                pass
-            parent = parent.rpartition("/")[0]
+        await delete_empty_parents(self._store, path, records.LEDGERS)
 
     # Locks
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, TypeVar
 
+from tests.storage.ledger import virtual_loop
 from tests.storage.ledger.virtual_loop import VirtualLoop
 
 T = TypeVar("T")
@@ -37,18 +38,7 @@ class SimLoop(VirtualLoop):
 
 
 def run(rng: Random, program: Coroutine[Any, Any, T]) -> T:
-    """Runs to the end in virtual time; tasks that are left are cancelled."""
+    """As `virtual_loop.run`; what a loop has to say of errors nobody asked for is not printed."""
     loop = SimLoop(rng)
     loop.set_exception_handler(lambda _, context: None)
-    try:
-        asyncio.set_event_loop(loop)
-        try:
-            return loop.run_until_complete(program)
-        finally:
-            left = asyncio.all_tasks(loop)
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+    return virtual_loop.run(program, loop)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -25,6 +24,7 @@ from tests.metadata.zookeeper_events import until
 from tests.metadata.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper_server import ZooKeeperServer, running
 from tests.storage.bookie.helpers import add
+from tests.storage.bookie.small_disk import SmallDisk, small_disk
 
 pytestmark = pytest.mark.process
 
@@ -314,30 +314,10 @@ async def test_nothing_is_deleted_because_of_another_cluster_in_this_ones_place(
         assert app.bookie.ledger_ids() == {1}
 
 
-class SmallDisk:
-    """A small tmpfs over the bookie's folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._filler = folder / "filler"
-
-    def fill(self) -> None:
-        with open(self._filler, "ab") as file:
-            status = os.statvfs(self._filler)
-            os.posix_fallocate(file.fileno(), 0, int(status.f_bavail * status.f_frsize * 0.95))
-
-    def empty(self) -> None:
-        self._filler.unlink()
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(tmp_path)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("may not mount a tmpfs here")
-    try:
-        yield SmallDisk(tmp_path)
-    finally:
-        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+    with small_disk(tmp_path, 64) as made:
+        yield made
 
 
 FULL_AT = {"diskUsageThreshold": "0.9", "diskUsageLwmThreshold": "0.8"}
@@ -346,7 +326,7 @@ FULL_AT = {"diskUsageThreshold": "0.9", "diskUsageLwmThreshold": "0.8"}
 async def test_a_full_disk_turns_the_bookie_read_only_and_room_turns_it_back(disk: SmallDisk, cluster: Cluster) -> None:
     async with cluster.started(**FULL_AT) as app:
         assert await add(app.bookie, 1, range(5)) == BookieRc.EOK
-        disk.fill()
+        disk.fill(leave_bytes=3 << 20)
         await cluster.until_listed([], ["b1"])
         assert app.bookie.mode is Mode.READ_ONLY
         assert await add(app.bookie, 1, range(5, 6)) == BookieRc.EREADONLY
@@ -357,5 +337,5 @@ async def test_a_full_disk_turns_the_bookie_read_only_and_room_turns_it_back(dis
 
 async def test_without_a_read_only_mode_a_full_disk_ends_the_bookie(disk: SmallDisk, cluster: Cluster) -> None:
     async with cluster.started(**FULL_AT, readOnlyModeEnabled="false") as app:
-        disk.fill()
+        disk.fill(leave_bytes=3 << 20)
         assert "readOnlyModeEnabled=false" in await asyncio.wait_for(app.failed(), WAIT_SECONDS)

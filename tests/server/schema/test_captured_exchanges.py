@@ -13,7 +13,8 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import managed_ledger_pb2 as records
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import EffectivePolicies
-from server.schema.types import CompatibilityStrategy, schema_of_record
+from server.schema.strategies import CompatibilityStrategy
+from server.schema.types import schema_of_record
 from tests.pulsar_proto.vectors import load, unhex
 from tests.server.fakes import make_broker
 from tests.server.handler_scene import connected

@@ -9,9 +9,7 @@ from google.protobuf import descriptor_pb2 as descriptors
 
 from server.schema.compatibility import check_consumer, check_next_version, version_of
 from server.schema.key_value import join_key_value, key_value_of_json, key_value_to_json, split_key_value
-from server.schema.types import (
-    CompatibilityStrategy as Strategy,
-)
+from server.schema.strategies import CompatibilityStrategy as Strategy
 from server.schema.types import (
     InvalidSchema,
     Schema,

@@ -14,8 +14,8 @@ from pulsar_proto.pb import managed_ledger_pb2 as records
 from server.schema import compatibility
 from server.schema.registry import NO_VERSION, SchemaRegistry
 from server.schema.storage import SchemaRaceLost, SchemaStorage, SchemaStorageFault
+from server.schema.strategies import CompatibilityStrategy
 from server.schema.types import (
-    CompatibilityStrategy,
     InvalidSchema,
     Schema,
     SchemaConflict,

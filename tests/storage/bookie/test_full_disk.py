@@ -1,8 +1,6 @@
-"""A disk that is really full: a small tmpfs, filled and emptied by the test. Needs root to mount it."""
+"""A bookie on a disk that is really full."""
 
 import asyncio
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from pulsar_proto.bookie_wire import AddFlags, BookieRc
 from storage.bookie.disks import Mode
 from storage.bookie.service import Bookie
 from tests.storage.bookie.helpers import add, entries_of, read_all, running, start_add, writable
+from tests.storage.bookie.small_disk import SmallDisk, small_disk
 
 pytestmark = pytest.mark.process
 
@@ -24,30 +23,10 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class SmallDisk:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._filler = folder / "filler"
-
-    def fill(self, leave_bytes: int = 0) -> None:
-        status = os.statvfs(self.folder)
-        free = status.f_bavail * status.f_frsize - leave_bytes
-        with open(self._filler, "ab") as file:
-            os.posix_fallocate(file.fileno(), file.tell(), max(free, 1))
-
-    def empty(self) -> None:
-        self._filler.unlink()
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(tmp_path)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("may not mount a tmpfs here")
-    try:
-        yield SmallDisk(tmp_path)
-    finally:
-        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+    with small_disk(tmp_path, 24) as made:
+        yield made
 
 
 async def add_until_refused(bookie: Bookie) -> tuple[int, BookieRc]:

@@ -41,9 +41,9 @@ class VirtualLoop(base_events.BaseEventLoop):
         """No other thread wakes this loop."""
 
 
-def run(program: Coroutine[Any, Any, T]) -> T:
-    """Runs to the end in virtual time; tasks that are left are cancelled."""
-    loop = VirtualLoop()
+def run(program: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:
+    """Runs to the end in virtual time, on a new loop unless one is given; tasks that are left are cancelled."""
+    loop = loop or VirtualLoop()
     try:
         asyncio.set_event_loop(loop)
         try:

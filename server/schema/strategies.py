@@ -1,0 +1,24 @@
+"""The strategies by which versions of a schema follow each other. Source: SchemaCompatibilityStrategy."""
+
+from enum import Enum
+
+
+class CompatibilityStrategy(Enum):
+    """What a new version must be able to do with the data of older ones. UNDEFINED: what the broker's default says."""
+
+    UNDEFINED = "UNDEFINED"
+    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
+    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
+    BACKWARD = "BACKWARD"
+    FORWARD = "FORWARD"
+    FULL = "FULL"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @property
+    def is_transitive(self) -> bool:
+        return self.value.endswith("_TRANSITIVE")
+
+
+STRATEGY_NAMES = tuple(each.value for each in CompatibilityStrategy)

@@ -1,0 +1,36 @@
+"""A disk that is really full: a small tmpfs, filled and emptied by the test. Needs root to mount it."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+class SmallDisk:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._filler = folder / "filler"
+
+    def fill(self, leave_bytes: int = 0) -> None:
+        status = os.statvfs(self.folder)
+        free = status.f_bavail * status.f_frsize - leave_bytes
+        with open(self._filler, "ab") as file:
+            os.posix_fallocate(file.fileno(), file.tell(), max(free, 1))
+
+    def empty(self) -> None:
+        self._filler.unlink()
+
+
+@contextmanager
+def small_disk(folder: Path, mebibytes: int) -> Iterator[SmallDisk]:
+    """Over a folder that is there. Skips the test where it may not mount."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("may not mount a tmpfs here")
+    try:
+        yield SmallDisk(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
