@@ -32,7 +32,7 @@ class Snapshot(Protocol):
         """The rows; None when there is no table yet."""
 
     def deleted(self) -> DataFrame | None:
-        """The deleted keys, in the columns REMEMBERED."""
+        """The keys whose delete is done, in the columns REMEMBERED."""
 
     def apply(self, changes: DataFrame) -> None:
         """Changes of different keys, each younger than what the table knows of its key."""
@@ -62,6 +62,14 @@ def rows_of(changes: DataFrame) -> DataFrame:
 
 def keys_of(changes: DataFrame) -> DataFrame:
     return changes.where(DELETED).select(*(name for name in REMEMBERED if name in changes.columns))
+
+
+def taken_out(deleted: DataFrame | None, live: DataFrame | None) -> DataFrame | None:
+    """Of the remembered keys those that have no row any more. A kill between the transactions of the two tables leaves
+    a key in both: its delete has to be done when it comes again, so it does not count as known."""
+    if deleted is None or live is None:
+        return deleted
+    return deleted.join(live.select(KEY), KEY, "left_anti")
 
 
 class ParquetVersions:
@@ -131,7 +139,7 @@ class DeltaSnapshot:
         return self._read(self._path)
 
     def deleted(self) -> DataFrame | None:
-        return self._read(f"{self._path}_deleted")
+        return taken_out(self._read(f"{self._path}_deleted"), self.live())
 
     def _read(self, path: str) -> DataFrame | None:
         import deltalake
@@ -193,7 +201,7 @@ class IcebergSnapshot:
         return self._read(self._name)
 
     def deleted(self) -> DataFrame | None:
-        return self._read(f"{self._name}_deleted")
+        return taken_out(self._read(f"{self._name}_deleted"), self.live())
 
     def _read(self, name: str) -> DataFrame | None:
         from spark.jobs.tables.iceberg import data_files

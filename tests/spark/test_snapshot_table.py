@@ -27,6 +27,11 @@ PREFIX = "persistent://public/default"
 KINDS = ["parquet-overwrite", "delta", "iceberg"]
 Capture = pytest.CaptureFixture[str]
 Rows = dict[str, dict[str, Any]]
+COLUMNS = (
+    "key string, value string, __topic string, __messageId binary, __publishTime timestamp, "
+    "_deleted boolean, _lsn string, _reason string"
+)
+"""Of changes, but for their position."""
 
 
 def arguments(scene: Scene, topic: str, folder: Path, *more: str) -> list[str]:
@@ -258,6 +263,37 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
     assert latest_in_topic(scene, topic).items() <= {key: bytes(row["value"]) for key, row in rows.items()}.items()
 
 
+@pytest.mark.parametrize("kind", [pytest.param("delta"), pytest.param("iceberg", marks=pytest.mark.long)])
+def test_a_delete_is_done_although_the_job_was_killed_between_its_two_tables(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    job = SnapshotJob(snapshot(scene, tmp_path, kind), Namespace(order="ledger"), Checkpoint("none"), Outcome("test"))
+
+    def batch(key: str, entry: int, *, deleted: bool) -> None:
+        message_id = pb.MessageIdData(ledgerId=9, entryId=entry).SerializeToString()
+        when = datetime.fromtimestamp(1_700_000_000 + entry, UTC)
+        rows = [(key, f"v{entry}", "p", message_id, when, deleted, "", None)]
+        frame = scene.session.createDataFrame(rows, COLUMNS).withColumn("_position", position("__messageId"))
+        job._snapshot.apply(stored(job._winners(frame), job._arguments))
+
+    merge = type(job._snapshot)._merge  # type: ignore[attr-defined]
+
+    def killed_at_the_rows(self: Snapshot, name: str, *more: Any, **named: Any) -> None:
+        if not name.endswith("_deleted"):
+            raise KeyboardInterrupt
+        merge(self, name, *more, **named)
+
+    batch("a", 0, deleted=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(job._snapshot), "_merge", killed_at_the_rows)
+        with pytest.raises(KeyboardInterrupt):
+            batch("a", 1, deleted=True)
+    batch("a", 1, deleted=True)
+    assert rows_in(scene, tmp_path, kind) == {}
+    batch("a", 0, deleted=False)  # comes again, and brings nothing back
+    assert rows_in(scene, tmp_path, kind) == {}
+
+
 @pytest.mark.long
 def test_any_order_of_batches_and_any_repetition_gives_the_same_table(scene: Scene, tmp_path: Path) -> None:
     chance = random.Random(6)
@@ -268,8 +304,6 @@ def test_any_order_of_batches_and_any_repetition_gives_the_same_table(scene: Sce
         message_id = pb.MessageIdData(ledgerId=9, entryId=number).SerializeToString()
         when = datetime.fromtimestamp(1_700_000_000 + number, UTC)
         messages.append((key, f"v{number}", topic, message_id, when, chance.random() < 0.3, "", None))
-    columns = "key string, value string, __topic string, __messageId binary, __publishTime timestamp, "
-    columns += "_deleted boolean, _lsn string, _reason string"
     expected: dict[str, str] = {}
     for key, value, *_, deleted, _, _ in messages:
         expected.pop(key, None) if deleted else expected.update({key: value})
@@ -279,7 +313,7 @@ def test_any_order_of_batches_and_any_repetition_gives_the_same_table(scene: Sce
         cut = chance.randrange(10, 50)
         again = chance.sample(messages, 60)
         for batch in (again[:cut], again[cut:], chance.sample(messages, 20)):
-            frame = scene.session.createDataFrame(batch, columns).withColumn("_position", position("__messageId"))
+            frame = scene.session.createDataFrame(batch, COLUMNS).withColumn("_position", position("__messageId"))
             winners = job._winners(frame).persist()
             job._snapshot.apply(stored(winners, job._arguments))
             winners.unpersist()
