@@ -237,6 +237,7 @@ def run_query(
     outcome: Outcome,
 ) -> None:
     """A job's streaming query, to its end or Ctrl-C; its last batch is acknowledged. Raises the query's error."""
+    Checkpoint(arguments.checkpoint).sweep()
     query = (
         frame.writeStream.foreachBatch(batch)
         .option("checkpointLocation", arguments.checkpoint)

@@ -149,11 +149,41 @@ def test_a_poison_record_is_parked_and_the_rest_goes_on(scene: Scene, tmp_path: 
     assert sorted(table_of("parquet", tmp_path)["level"].to_pylist()) == list(range(10))
 
 
+def test_each_topic_of_a_shared_table_keeps_its_parked_messages(
+    scene: Scene, tmp_path: Path, capsys: Capture
+) -> None:
+    table = ["--format", "delta", "--path", f"file://{tmp_path}/table", "--check", "table"]
+    for name in ("one", "two"):
+        topic = f"{PREFIX}/shared-{name}"
+        producer = scene.client.create_producer(topic, schema=JsonSchema(First))
+        raw = scene.client.create_producer(topic, schema=BytesSchema())
+        producer.send(First(level=1))
+        raw.send(name.encode())
+        producer.send(First(level=2))
+        said = run(scene, topic, tmp_path, capsys, *table, "--checkpoint", str(tmp_path / name))
+    assert (said["details"]["ids looked at"], said["problems"]) == (6, [])
+    parked = scene.session.read.parquet(f"{tmp_path}/table_parked").collect()
+    assert {bytes(each["__corrupt"]) for each in parked} == {b"one", b"two"}
+
+
 def test_an_empty_topic_gives_no_table_and_no_error(scene: Scene, tmp_path: Path, capsys: Capture) -> None:
     topic = f"{PREFIX}/lake-empty"
     scene.client.create_producer(topic).close()
     said = run(scene, topic, tmp_path, capsys)
     assert (said["read"], said["details"]["rows in the table"], said["problems"]) == (0, 0, [])
+
+
+def test_a_kill_in_the_moment_in_which_the_first_batch_is_written_down_stops_no_later_run(
+    scene: Scene, tmp_path: Path, capsys: Capture
+) -> None:
+    topic = f"{PREFIX}/lake-first-record"
+    keep(scene, topic)
+    produce(scene, topic, 5)
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    for left in (".0.84c0d5c2.tmp", "..0.84c0d5c2.tmp.crc"):  # Spark names a record when it is whole
+        (offsets / left).write_text("v1")
+    assert run(scene, topic, tmp_path, capsys)["written"] == 5
 
 
 @pytest.mark.long
