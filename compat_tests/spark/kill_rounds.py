@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import pulsar
 
 from compat_tests.harness import Server
+from compat_tests.python.rest import Admin
 from compat_tests.python.support import contents
 from compat_tests.spark.job_process import JobProcess
 
@@ -44,8 +45,17 @@ EARLY_KILLS = 0.2
 WORK_SECONDS = 8.0
 """A kill comes so long after the job began to work, at most."""
 ATTEMPTS_MAX = 5
-SETTINGS = {"brokerDeduplicationEnabled": "true", "brokerDeleteInactiveTopicsEnabled": "false"}
-"""A topic that nobody subscribed to would be gone after a minute: a round takes longer."""
+SETTINGS = {
+    "brokerDeduplicationEnabled": "true",
+    "brokerDeleteInactiveTopicsEnabled": "false",
+    "defaultRetentionTimeInMinutes": "-1",
+    "defaultRetentionSizeInMB": "-1",
+}
+"""A topic that nobody subscribed to would be gone after a minute: a round takes longer. Without retention, what nobody
+subscribed to is deleted with its ledger when the server comes back, before the job or the judge read it."""
+NO_RETENTION = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+EntryId = tuple[int, int, int, int]
+"""Partition, ledger, entry, batch index."""
 
 
 @dataclass
@@ -57,6 +67,7 @@ class Scene:
     chance: random.Random
     folder: Path
     topic: str
+    _seen: dict[str, dict[EntryId, Any]] = field(default_factory=dict)
 
     def place(self) -> list[str]:
         return ["--service-url", self.server.broker_url, "--admin-url", self.server.web_url]
@@ -66,14 +77,31 @@ class Scene:
         with JobProcess(job, [*self.place(), *arguments]) as process:
             return process.result()
 
+    def maybe_trimmed(self, subscription: str) -> None:
+        """In half of the rounds what the subscription passed is deleted with its ledger, from before the first message
+        on. Then `contents` has to be called whenever messages were written."""
+        if self.chance.random() < 0.5:
+            self.client.subscribe(self.topic, subscription, initial_position=pulsar.InitialPosition.Earliest).close()
+            Admin(self.server).post(_admin_path(self.topic, "retention"), NO_RETENTION)
+
     def contents(self, topic: str) -> list[Any]:
-        """All messages, partition after partition, read by the official client."""
-        return contents(self.client, topic)
+        """All messages, partition after partition, read by the official client, now or in an earlier call."""
+        seen = self._seen.setdefault(topic, {})
+        seen.update((entry_id(each.message_id()), each) for each in contents(self.client, topic))
+        return [seen[each] for each in sorted(seen)]
+
+
+def entry_id(message_id: pulsar.MessageId) -> EntryId:
+    return message_id.partition(), message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()
 
 
 def partitions_of(topic: str) -> str:
     """Where the admin interface has the number of its partitions."""
-    return f"{topic.replace('://', '/', 1)}/partitions"
+    return _admin_path(topic, "partitions")
+
+
+def _admin_path(topic: str, what: str) -> str:
+    return f"{topic.replace('://', '/', 1)}/{what}"
 
 
 class Rounds(Protocol):

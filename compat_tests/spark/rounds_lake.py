@@ -13,7 +13,7 @@ import pyarrow.dataset as pds
 from pyiceberg.catalog.sql import SqlCatalog
 
 from compat_tests.python.rest import Admin
-from compat_tests.spark.kill_rounds import Scene, partitions_of
+from compat_tests.spark.kill_rounds import Scene, entry_id, partitions_of
 
 MESSAGES, LATER = 2000, 500
 KEYS = 50
@@ -32,6 +32,7 @@ class Rounds:
         if self._format != "iceberg" and scene.chance.random() < 0.5:
             self._options.append("--compact-files")
         Admin(scene.server).put(partitions_of(scene.topic), self._partitions)
+        scene.maybe_trimmed("lake")
         self._sent = 0
         self._send(MESSAGES)
 
@@ -47,6 +48,7 @@ class Rounds:
         producer.flush()
         producer.close()
         self._sent += count
+        self._scene.contents(self._scene.topic)
 
     def arguments(self) -> list[str]:
         folder = self._scene.folder
@@ -69,9 +71,11 @@ class Rounds:
         self._send(LATER)
 
     def judge(self, outcome: dict[str, Any]) -> list[str]:
-        expected = {_id(each.message_id()): zlib.crc32(each.data()) for each in self._scene.contents(self._scene.topic)}
+        expected = {
+            entry_id(each.message_id()): zlib.crc32(each.data()) for each in self._scene.contents(self._scene.topic)
+        }
         table = _table(self._format, self._scene.folder / "table")
-        ids = [_id(pulsar.MessageId.deserialize(each)) for each in table["__messageId"].to_pylist()]
+        ids = [entry_id(pulsar.MessageId.deserialize(each)) for each in table["__messageId"].to_pylist()]
         found = dict(zip(ids, (zlib.crc32(value) for value in table["value"].to_pylist()), strict=True))
         complaints = []
         if len(expected) != self._sent:
@@ -85,10 +89,6 @@ class Rounds:
         if any(expected.get(each, crc) != crc for each, crc in found.items()):
             complaints.append("a row differs from its message")
         return [*complaints, *outcome["problems"]]
-
-
-def _id(message_id: pulsar.MessageId) -> tuple[int, int, int, int]:
-    return message_id.partition(), message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()
 
 
 def _table(kind: str, place: Path) -> pa.Table:

@@ -27,6 +27,7 @@ class Rounds:
         self._merge = scene.chance.choice(["parquet-overwrite", "delta", "iceberg"])
         self._partitions = scene.chance.randint(1, 3)
         Admin(scene.server).put(partitions_of(scene.topic), self._partitions)
+        scene.maybe_trimmed("snapshot")
         self._sent = 0
         self._send(MESSAGES)
 
@@ -39,6 +40,7 @@ class Rounds:
         producer.flush()
         producer.close()
         self._sent += count
+        self._scene.contents(self._scene.topic)
 
     def arguments(self) -> list[str]:
         folder = self._scene.folder

@@ -30,6 +30,7 @@ class Rounds:
     def prepare(self, scene: Scene) -> None:
         self._scene = scene
         self._out, self._late = f"{scene.topic}-out", f"{scene.topic}-late"
+        scene.maybe_trimmed("windows")
         self._produce(500)
 
     def arguments(self) -> list[str]:
@@ -54,6 +55,7 @@ class Rounds:
         producer.flush()
         producer.close()
         self._count += count
+        self._scene.contents(self._scene.topic)
 
     def judge(self, outcome: dict[str, Any]) -> list[str]:
         read = readings(self._scene.contents(self._scene.topic))
