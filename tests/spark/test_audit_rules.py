@@ -68,6 +68,23 @@ def test_a_backlog_may_lie_between_two_looks() -> None:
         assert len(check_topic(before, stats, after)) == problems
 
 
+@given(st.lists(st.sampled_from(["publish", "acknowledge"]), max_size=30), st.data())
+def test_a_topic_in_use_fails_no_check(steps: list[str], data: st.DataObject) -> None:
+    states: list[tuple[int, set[int]]] = [(3, {1})]
+    for step in steps:
+        published, acknowledged = states[-1]
+        waiting = sorted(set(range(published)) - acknowledged)
+        if step == "publish":
+            states.append((published + 1, acknowledged))
+        elif waiting:
+            states.append((published, acknowledged | {data.draw(st.sampled_from(waiting))}))
+    first, middle, last = (internal_of([1, count - 1], acknowledged) for count, acknowledged in (
+        states[at] for at in sorted(data.draw(st.lists(st.integers(0, len(states) - 1), min_size=3, max_size=3)))
+    ))  # fmt: skip
+    stats = {"subscriptions": {"s": {"msgBacklog": middle[1]}}}
+    assert check_topic(first[0], stats, last[0]) == []
+
+
 def test_ledgers_and_ranges_that_do_not_fit_are_named() -> None:
     internal, backlog = internal_of([5, 5], {0, 3})
     stats = {"subscriptions": {"s": {"msgBacklog": backlog}}}
