@@ -5,6 +5,7 @@ unions become a struct member0, member1, … of which one is set (facts 4). Recu
 """
 
 import base64
+import datetime
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -54,6 +55,14 @@ def _millis(value: int) -> int:
     return int(value) * 1000
 
 
+def _time_millis(value: datetime.time) -> int:
+    return _time_micros(value) // 1000
+
+
+def _time_micros(value: datetime.time) -> int:
+    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+
+
 _SIMPLE: Mapping[str, Field] = {
     "null": Field(NullType(), nullable=True),
     "boolean": Field(BooleanType()),
@@ -70,6 +79,8 @@ _LOGICAL: Mapping[str, Field] = {
     "timestamp-micros": Field(TimestampType(), from_json=int),
     "local-timestamp-millis": Field(TimestampNTZType(), from_json=_millis),
     "local-timestamp-micros": Field(TimestampNTZType(), from_json=int),
+    "time-millis": Field(IntegerType(), from_avro=_time_millis),
+    "time-micros": Field(LongType(), from_avro=_time_micros),
     "uuid": Field(StringType(), from_avro=str),
 }
 _WIDER = ({"int", "long"}, {"float", "double"})
@@ -84,11 +95,21 @@ def record_field(definition: bytes) -> Field:
     return _field(parsed, {}, ())
 
 
+def with_nulls(kind: DataType) -> DataType:
+    """The same, null anywhere: no reader of JSON makes sure that a value has what its schema wants, and Spark fails
+    where a null is that cannot be."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(field.name, with_nulls(field.dataType), True) for field in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(with_nulls(kind.elementType), True)
+    return MapType(kind.keyType, with_nulls(kind.valueType), True) if isinstance(kind, MapType) else kind
+
+
 def _field(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> Field:
     if isinstance(schema, list):
         return _union(schema, named, inside)
     if isinstance(schema, str):
-        schema = {"type": schema} if schema in _SIMPLE else named.get(schema, schema)
+        schema = {"type": schema} if schema in _SIMPLE else _known(schema, named) or schema
     if not isinstance(schema, dict):
         raise UnsupportedSchema(f"type {schema!r} is unknown")
     kind: Any = schema.get("type")
@@ -111,8 +132,9 @@ def _field(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> Field
     logical = _LOGICAL.get(schema.get("logicalType", ""))
     if logical is not None:
         return logical
-    if kind in named:
-        return _field(named[kind], named, inside)
+    known = _known(kind, named)
+    if known is not None:
+        return _field(known, named, inside)
     if kind not in _SIMPLE:
         raise UnsupportedSchema(f"type {kind!r} is unknown")
     return _SIMPLE[kind]
@@ -120,9 +142,14 @@ def _field(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> Field
 
 def _remember(schema: dict[str, Any], named: dict[str, Any]) -> None:
     name = schema["name"]
-    named[name] = schema
+    named[name] = named[name.rpartition(".")[2]] = schema
     if schema.get("namespace"):
         named[f"{schema['namespace']}.{name}"] = schema
+
+
+def _known(name: str, named: dict[str, Any]) -> Any:
+    """By its full name or, as a type without a namespace has that of the record around it, by its last part."""
+    return named.get(name) or named.get(name.rpartition(".")[2])
 
 
 def _decimal(schema: dict[str, Any]) -> Field:
@@ -188,6 +215,19 @@ def _union(schemas: list[Any], named: dict[str, Any], inside: tuple[str, ...]) -
     return Field(kind, nullable, _choose(members, "from_json"), _choose(members, "from_avro"))
 
 
+_PYTHON_OF_AVRO: tuple[tuple[type[DataType], tuple[type, ...]], ...] = (
+    (TimestampType, (datetime.datetime,)),
+    (TimestampNTZType, (datetime.datetime,)),
+    (DateType, (datetime.date,)),
+    (DecimalType, (Decimal,)),
+)
+_PYTHON_OF_JSON: tuple[tuple[type[DataType], tuple[type, ...]], ...] = (
+    (TimestampType, (int,)),
+    (TimestampNTZType, (int,)),
+    (DateType, (int,)),
+    (DecimalType, (int, float, str)),
+    (BinaryType, (str,)),
+)
 _PYTHON_OF: tuple[tuple[type[DataType], tuple[type, ...]], ...] = (
     (BooleanType, (bool,)),
     (StringType, (str, uuid.UUID)),
@@ -203,9 +243,12 @@ _PYTHON_OF: tuple[tuple[type[DataType], tuple[type, ...]], ...] = (
 
 
 def _choose(members: list[Field], encoding: str) -> Convert:
+    """The first member that takes a value has it."""
+    table = (_PYTHON_OF_JSON if encoding == "from_json" else _PYTHON_OF_AVRO) + _PYTHON_OF
+    kinds_of = [next(python for spark, python in table if isinstance(member.type, spark)) for member in members]
+
     def convert(value: Any) -> dict[str, Any]:
-        for index, member in enumerate(members):
-            kinds = next((python for spark, python in _PYTHON_OF if isinstance(member.type, spark)), (object,))
+        for index, (member, kinds) in enumerate(zip(members, kinds_of, strict=True)):
             if isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds):
                 step = getattr(member, encoding)
                 return {f"member{index}": value if step is None else step(value)}

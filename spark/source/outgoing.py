@@ -103,6 +103,7 @@ class Outgoing:
         self._as_json = existing is not None and existing.type == pb.Schema.Json
         if self._is_record:
             self._record = StructType(self._value_fields)
+            self._dicts = _dicts_of(self._record)
             definition = avro_definition(self._record)
             self._avro = fastavro.parse_schema(orjson.loads(orjson.dumps(definition)))
             kind = pb.Schema.Json if self._as_json else pb.Schema.Avro
@@ -142,8 +143,12 @@ class Outgoing:
             encode = self._encode
             return [None if value is None else encode(value) for value in batch.column(names[0]).to_pylist()]
         rows = batch.select(names).to_pylist()
+        if self._dicts is not None:
+            rows = [self._dicts(row) for row in rows]
         if self._as_json:
-            return [orjson.dumps(plain(row)) for row in rows]
+            assert self.schema is not None
+            definition = orjson.loads(self.schema.schema_data) if b"-micros" in self.schema.schema_data else None
+            return [orjson.dumps(plain(row, definition)) for row in rows]
         return [_to_avro(self._avro, row) for row in rows]
 
 
@@ -185,7 +190,7 @@ def _primitive(field: StructField) -> tuple[pb.Schema | None, Encode]:
         return pb.Schema(name=name, type=number, schema_data=b""), struct.Struct(code).pack
     if kind is TimestampType:
         schema = pb.Schema(name="Timestamp", type=pb.Schema.Timestamp, schema_data=b"")
-        return schema, lambda value: int(value.timestamp() * 1000).to_bytes(8, "big", signed=True)
+        return schema, lambda value: (_micros(value) // 1000).to_bytes(8, "big", signed=True)
     raise BadColumns(f"column {field.name} of type {field.dataType.simpleString()} cannot be a value of its own")
 
 
@@ -224,16 +229,74 @@ def _to_avro(schema: Any, row: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def plain(value: Any) -> Any:
-    """What orjson writes: timestamps become milliseconds, bytes base64, decimals numbers."""
+def _dicts_of(kind: DataType) -> Callable[[Any], Any] | None:
+    """Arrow gives maps as lists of pairs; how a value of the type gets dicts instead. None: it holds no map."""
+    if isinstance(kind, MapType):
+        of_value = _dicts_of(kind.valueType) or _same
+        return lambda pairs: None if pairs is None else {name: of_value(item) for name, item in pairs}
+    if isinstance(kind, ArrayType):
+        of_item = _dicts_of(kind.elementType)
+        return of_item and (lambda items: None if items is None else [of_item(item) for item in items])
+    if not isinstance(kind, StructType):
+        return None
+    steps = [(field.name, step) for field in kind.fields if (step := _dicts_of(field.dataType)) is not None]
+    return (
+        (lambda row: None if row is None else row | {name: step(row[name]) for name, step in steps}) if steps else None
+    )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+def _micros(value: datetime.datetime) -> int:
+    """Since the epoch; a time without a zone is taken as it stands, wherever the executor is."""
+    return ((value if value.tzinfo else value.replace(tzinfo=datetime.UTC)) - _EPOCH) // _MICROSECOND
+
+
+def plain(value: Any, definition: Any = None) -> Any:
+    """What orjson writes: timestamps become milliseconds, bytes base64, decimals numbers, or text where no float is
+    the same number. `definition`: Avro's of the value, if some of its timestamps are in microseconds."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        fields = _definitions(definition)
+        return {key: plain(item, fields(key)) for key, item in value.items()}
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        inside = _part(definition).get("items")
+        return [plain(item, inside) for item in value]
     if isinstance(value, datetime.datetime):
-        return round(value.timestamp() * 1000)
+        in_micros = str(_part(definition).get("logicalType")).endswith("-micros")
+        return _micros(value) if in_micros else _micros(value) // 1000
     if isinstance(value, datetime.date):
         return (value - datetime.date(1970, 1, 1)).days
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return float(value) if isinstance(value, decimal.Decimal) else value
+    if isinstance(value, decimal.Decimal):
+        return float(value) if decimal.Decimal(repr(float(value))) == value else str(value)
+    return value
+
+
+def _part(definition: Any) -> dict[str, Any]:
+    """The definition itself, out of its union with null; empty where it is a name or nothing."""
+    if isinstance(definition, list):
+        definition = next((each for each in definition if each != "null"), None)
+    if isinstance(definition, dict) and isinstance(definition.get("type"), dict | list):
+        return _part(definition["type"])
+    return definition if isinstance(definition, dict) else {}
+
+
+def _definitions(definition: Any) -> Callable[[str], Any]:
+    """Of a record's fields or a map's values, by name."""
+    if definition is None:
+        return _nothing
+    part = _part(definition)
+    if "values" in part:
+        return lambda name: part["values"]
+    return {field["name"]: field["type"] for field in part.get("fields", ())}.get
+
+
+def _nothing(name: str) -> None:
+    return None

@@ -63,10 +63,15 @@ def _fixed(dtype: str, arrow: pa.DataType) -> Decoder:
 
 def _scaled(multiply: int, divide: int, arrow: pa.DataType, storage: pa.DataType) -> Decoder:
     """A long that is an arrow time after scaling."""
+    most = min((2 ** (storage.bit_width - 1) - 1) * divide, 2**63 - 1) // multiply
 
     def decode(values: Values) -> tuple[pa.Array, Bad]:
         numbers, mask, bad = _numbers(values, ">i8")
-        native = numbers.astype(np.int64) * multiply // divide
+        native = numbers.astype(np.int64)
+        beyond = ~mask & ((native < -most) | (native > most))
+        if beyond.any():  # one such value must not stop everybody's queries
+            bad, mask = sorted([*bad, *np.flatnonzero(beyond).tolist()]), mask | beyond
+        native = np.where(mask, 0, native) * multiply // divide
         return pa.array(native, mask=mask).cast(storage).cast(arrow), bad
 
     return decode

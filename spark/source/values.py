@@ -18,9 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
+from pulsar_proto.errors import AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault, PulsarError
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.arrow_types import arrow_type
-from spark.source.avro_types import UnsupportedSchema, record_field
+from spark.source.avro_types import UnsupportedSchema, record_field, with_nulls
+from spark.source.client import PASSING_ERRORS
 from spark.source.primitives import NO_SCHEMA, PRIMITIVES
 from spark.source.row_columns import RowColumns
 
@@ -29,6 +31,10 @@ VersionLookup = Callable[[bytes], pb.Schema | None]
 
 
 Versions = Sequence[bytes] | None
+
+
+NOT_THE_VERSIONS_FAULT = (*PASSING_ERRORS, AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault)
+"""When a version is looked up; other refusals make its values bad: anybody can send a version that never was."""
 
 
 class Mode(StrEnum):
@@ -72,19 +78,24 @@ class RecordCodec:
 
     def __init__(self, schema: pb.Schema, lookup: VersionLookup) -> None:
         field = record_field(schema.schema_data)
+        self._is_json = schema.type == pb.Schema.Json
         if not isinstance(field.type, StructType):
             raise UnsupportedSchema(f"a schema of {field.type.simpleString()} at its root")
-        self.type: DataType = field.type
-        self._arrow = arrow_type(field.type)
-        self._is_json = schema.type == pb.Schema.Json
+        self.type: DataType = with_nulls(field.type) if self._is_json else field.type
+        self._arrow = arrow_type(self.type)
         self._convert = field.from_json if self._is_json else field.from_avro
         self._newest = None if self._is_json else fastavro.parse_schema(orjson.loads(schema.schema_data))
         self._lookup = lookup
         self._writers: dict[bytes, Any] = {}
+        self._definitions: dict[bytes, bytes | None] = {}
+        """By schema version; None: the topic's newest, empty: the broker refuses to tell, so the value is bad."""
 
     def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
         bad: list[int] = []
         records: list[dict[str, Any] | None] = []
+        if versions and not self._is_json:
+            for version in set(versions):
+                self._find_writer(version)
         for row, value in enumerate(values.to_pylist()):
             record = None
             if value is not None:
@@ -107,10 +118,22 @@ class RecordCodec:
             raise ValueError("not a record")
         return record if self._convert is None else self._convert(record)
 
+    def _find_writer(self, version: bytes) -> None:
+        """Raises what passes: a broker that does not answer makes no value bad."""
+        if version and version not in self._definitions:
+            try:
+                schema = self._lookup(version)
+            except PulsarError as error:
+                if isinstance(error, NOT_THE_VERSIONS_FAULT):
+                    raise
+                self._definitions[version] = b""
+            else:
+                self._definitions[version] = None if schema is None else schema.schema_data
+
     def _writer(self, version: bytes) -> Any:
         if version not in self._writers:
-            schema = self._lookup(version) if version else None
-            parsed = self._newest if schema is None else fastavro.parse_schema(orjson.loads(schema.schema_data))
+            definition = self._definitions.get(version)
+            parsed = self._newest if definition is None else fastavro.parse_schema(orjson.loads(definition))
             self._writers[version] = parsed
         return self._writers[version]
 

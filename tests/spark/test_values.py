@@ -1,0 +1,187 @@
+"""Values both ways: what rows become in a message and back, and what a message may hold without stopping a query."""
+
+import datetime
+import io
+import json
+import struct
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pulsar_proto.errors import ServiceNotReady, UnknownFault
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source.connection import Disconnected
+from spark.source.outgoing import Outgoing, avro_definition
+from spark.source.primitives import PRIMITIVES
+from spark.source.row_columns import columns_of
+from spark.source.rows import Rows
+from spark.source.values import RecordCodec, ValueColumns
+
+TOPIC = "persistent://public/default/t"
+UTC = datetime.UTC
+
+
+@pytest.fixture
+def far_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def schema_of(kind: int, definition: object) -> pb.Schema:
+    return pb.Schema(name="", type=pb.Schema.Type.ValueType(kind), schema_data=json.dumps(definition).encode())
+
+
+def rows_of(*values: bytes | None, version: bytes = b"") -> Rows:
+    rows = Rows()
+    rows.values = list(values)
+    count = len(values)
+    rows.keys, rows.event_times, rows.properties = [None] * count, [None] * count, [None] * count
+    rows.publish_times, rows.schema_versions = [1] * count, [version] * count
+    return rows
+
+
+MAP_OF_MAPS = MapType(StringType(), MapType(StringType(), LongType()))
+MAPS = StructType(
+    [
+        StructField("id", LongType()),
+        StructField("map", MapType(StringType(), LongType())),
+        StructField("maps", ArrayType(MapType(StringType(), StringType()))),
+        StructField("inner", StructType([StructField("deep", MAP_OF_MAPS)])),
+        StructField("exact", DecimalType(20, 5)),
+        StructField("instant", TimestampType()),
+        StructField("local", TimestampNTZType()),
+        StructField("day", DateType()),
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [pb.Schema.Avro, pb.Schema.Json])
+def test_maps_decimals_and_times_are_read_as_they_were_written(kind: int, far_away: None) -> None:
+    row = {
+        "id": 1,
+        "map": [("a", 1), ("b", None)],
+        "maps": [[("x", "y")], None],
+        "inner": {"deep": [("k", [("l", 2)])]},
+        "exact": Decimal("123456789012345.12345"),
+        "instant": datetime.datetime(2020, 9, 13, 12, 26, 40, 123456, UTC),
+        "local": datetime.datetime(2020, 9, 13, 12, 26, 40, 123456),
+        "day": datetime.date(1969, 12, 31),
+    }
+    nothing = dict.fromkeys(row)
+    existing = None if kind == pb.Schema.Avro else schema_of(kind, avro_definition(MAPS))
+    outgoing = Outgoing(MAPS, TOPIC, existing)
+    long, text = pa.int64(), pa.string()
+    arrow = pa.struct(
+        [
+            ("id", long),
+            ("map", pa.map_(text, long)),
+            ("maps", pa.list_(pa.map_(text, text))),
+            ("inner", pa.struct([("deep", pa.map_(text, pa.map_(text, long)))])),
+            ("exact", pa.decimal128(20, 5)),
+            ("instant", pa.timestamp("us", tz="UTC")),
+            ("local", pa.timestamp("us")),
+            ("day", pa.date32()),
+        ]
+    )
+    batch = pa.RecordBatch.from_struct_array(pa.array([row, nothing], arrow))
+    values = [message.value for message in outgoing.messages(batch)]
+    assert outgoing.schema is not None
+    columns = ValueColumns(outgoing.schema, lambda version: None).columns(columns_of(rows_of(*values)))
+    assert {name: column.to_pylist() for name, column in columns.items()} == {name: [row[name], None] for name in row}
+
+
+def test_instants_keep_their_milliseconds() -> None:
+    columns = StructType([StructField("value", TimestampType())])
+    milliseconds = [*range(-2_000, 2_000), *range(2_000, 5_000), 253_402_300_799_999]
+    array = pa.array([number * 1000 for number in milliseconds]).view(pa.timestamp("us", tz="UTC"))
+    sent = Outgoing(columns, TOPIC, None).messages(pa.RecordBatch.from_arrays([array], names=["value"]))
+    assert [struct.unpack(">q", message.value or b"")[0] for message in sent] == milliseconds
+
+
+@pytest.mark.parametrize("kind", [pb.Schema.Date, pb.Schema.LocalDate, pb.Schema.Timestamp, pb.Schema.Time])
+def test_a_time_that_spark_cannot_hold_is_one_bad_value(kind: int) -> None:
+    far = [struct.pack(">q", number) for number in (2**63 - 1, -(2**63), 0)]
+    column, bad = PRIMITIVES[kind][1](pa.array([*far, None], pa.binary()))
+    assert bad == [0, 1]
+    assert [value is None for value in column.to_pylist()] == [True, True, False, True]
+
+
+def record(*fields: tuple[str, object]) -> dict[str, object]:
+    each = [{"name": name, "type": kind} for name, kind in fields]
+    return {"type": "record", "name": "R", "namespace": "a.b", "fields": each}
+
+
+def avro(definition: Any, value: object) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(definition), value)
+    return buffer.getvalue()
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
+
+
+@pytest.mark.parametrize(
+    ("definition", "value", "expected"),
+    [
+        (record(("t", {"type": "int", "logicalType": "time-millis"})), {"t": datetime.time(1, 2, 3)}, {"t": 3_723_000}),
+        (record(("t", {"type": "long", "logicalType": "time-micros"})), {"t": datetime.time(0, 0, 1)}, {"t": 10**6}),
+        (record(("x", ENUM), ("y", ["null", "a.b.E"])), {"x": "A", "y": "B"}, {"x": "A", "y": "B"}),
+        (record(("t", [MILLIS, "string"])), {"t": "x"}, {"t": {"member0": None, "member1": "x"}}),
+        (record(("t", [MONEY, "string"])), {"t": "x"}, {"t": {"member0": None, "member1": "x"}}),
+        (record(("t", ["string", MONEY])), {"t": Decimal("1.5")}, {"t": {"member0": None, "member1": Decimal("1.5")}}),
+    ],
+)  # fmt: skip
+def test_avro_types_that_java_clients_write(definition: Any, value: object, expected: object) -> None:
+    codec = RecordCodec(schema_of(pb.Schema.Avro, definition), lambda version: None)
+    column, bad = codec.decode(pa.array([avro(definition, value)], pa.binary()), None)
+    assert (column.to_pylist(), bad) == ([expected], [])
+
+
+def test_json_may_lack_what_its_schema_wants_at_any_depth() -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": "n", "type": "int"}]}
+    arrays, maps = {"type": "array", "items": "string"}, {"type": "map", "values": inner}
+    schema = schema_of(pb.Schema.Json, record(("in", inner), ("a", arrays), ("m", maps)))
+    kind = RecordCodec(schema, lambda version: None).type
+    assert isinstance(kind, StructType)
+    assert "false" not in kind.json()  # neither nullable, containsNull nor valueContainsNull
+    assert kind.simpleString() == "struct<in:struct<n:int>,a:array<string>,m:map<string,struct<n:int>>>"
+
+
+def failing(error: Exception) -> Callable[[bytes], pb.Schema | None]:
+    def lookup(version: bytes) -> pb.Schema | None:
+        raise error
+
+    return lookup
+
+
+def test_a_schema_that_cannot_be_asked_for_now_makes_no_value_null() -> None:
+    definition = record(("n", "int"))
+    rows = columns_of(rows_of(avro(definition, {"n": 1}), version=b"\0\0\0\1"))
+    schema = schema_of(pb.Schema.Avro, definition)
+    for error in (Disconnected("gone"), ServiceNotReady("not yet"), OSError("no token file")):
+        with pytest.raises(type(error)):
+            ValueColumns(schema, failing(error)).columns(rows)
+    refused = ValueColumns(schema, failing(UnknownFault("no such version"))).columns(rows)
+    assert refused["n"].to_pylist() == [None]  # a version that never was must not stop everybody's queries
