@@ -137,7 +137,7 @@ def _lsn(envelope: StructType) -> Column:
 
     file = F.col("_change.source.file").cast("string") if "file" in there else F.lit(None).cast("string")
     mysql = F.concat(F.lpad(F.regexp_extract(file, r"(\d+)$", 1), 12, "0"), part("pos", 20))
-    server = F.concat(part("commit_lsn", 32), part("change_lsn", 32))
+    server = F.concat(part("commit_lsn", 32), F.coalesce(part("change_lsn", 32), F.lit("")))  # a snapshot has the first
     lsn = F.coalesce(part("lsn", 20), mysql, server, part("scn", 20))
     return F.when(F.col("_tombstone"), F.lit("")).otherwise(lsn)  # it follows its delete, which has one
 

@@ -29,6 +29,10 @@ MESSAGE_KEY = (
     else "if(encode(decode(__key, 'UTF-8'), 'UTF-8') = __key, string(__key), base64(__key))"  # pyspark 3
 )
 INTERNAL = (MESSAGE, CORRUPT, "__broken")
+TIME_OF = "try_add(cast((\n{}\n) as timestamp), interval '0' second)"
+"""Of an expression: null where it fails. timestamp_millis and others do for large numbers, also without ANSI mode."""
+YEARS_MS = (-62_135_596_800_000, 253_402_300_800_000)
+"""The years that Spark's timestamps are made for; beyond them arithmetic may overflow."""
 TIMES = (TimestampType, TimestampNTZType, DateType, StringType)
 
 
@@ -79,7 +83,7 @@ class RowRules:
         """MESSAGE, KEY, TIME, REASON and the parts that the aggregates need, one row a message."""
         wide = self._wide(frame)
         wide.sparkSession.conf.set("spark.sql.ansi.enabled", "false")
-        key, time = F.expr(self._key).cast("string"), F.expr(self._time).cast("timestamp")
+        key, time = F.expr(self._key).cast("string"), F.expr(TIME_OF.format(self._time))
         reason = self._reason(wide.columns, time)
         parts = windows.measured(wide, self._shape)
         return wide.select(MESSAGE, key.alias(KEY), time.alias(TIME), reason.alias(REASON), *parts)
@@ -89,6 +93,8 @@ class RowRules:
         if self._max_future_ms is not None:
             ahead = F.unix_millis(time) - F.unix_millis(F.col(PUBLISH_TIME)) > self._max_future_ms
             reason = F.when(ahead, F.lit("its event time is too far ahead of its publish time (--max-future)"))
+        outside = (time < windows.moment(YEARS_MS[0])) | (time >= windows.moment(YEARS_MS[1]))
+        reason = F.when(outside, F.lit("its event time is not in the years 1 to 9999")).otherwise(reason)
         reason = F.when(time.isNull(), F.lit("it has no event time")).otherwise(reason)
         if CORRUPT in columns:
             broken = F.col(CORRUPT).isNotNull()

@@ -14,6 +14,7 @@ from pulsar.schema import BytesSchema, Integer, JsonSchema, Record, String
 from compat_tests.python.rest import Admin
 from compat_tests.spark.job_process import JobProcess
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.jobs.changes import changes
 from spark.jobs.common import Outcome
 from spark.jobs.positions import position
 from spark.jobs.snapshot_table import SnapshotJob, main, stored
@@ -183,6 +184,19 @@ def test_debezium_changes_insert_update_and_delete(scene: Scene, tmp_path: Path,
     run(scene, topic, tmp_path, capsys, *options)
     names = {key: row["name"] for key, row in rows_in(scene, tmp_path).items()}
     assert names == {"1": "older, and came late", "2": "older than its delete", "4": "n4"}
+
+
+def test_rows_of_sql_servers_snapshot_come_before_its_changes(scene: Scene) -> None:
+    places = [("r", "00000025:00000d98:00a2", None), ("c", "00000027:00000758:0005", "00000027:00000758:0003")]
+    rows = [
+        (b"1", json.dumps({"op": op, "after": {"id": 1}, "source": {"commit_lsn": commit, "change_lsn": change}}), b"")
+        for op, commit, change in places
+    ]
+    frame = scene.session.createDataFrame(rows, "__key binary, value string, __messageId binary")
+    how = Namespace(format="debezium", order="lsn", json_schema="id long", key="id")
+    first, second = changes(frame, how).select("_lsn", "_reason").collect()
+    assert (first["_reason"], second["_reason"]) == (None, None)
+    assert first["_lsn"] < second["_lsn"]
 
 
 def test_debezium_of_a_key_value_topic_needs_no_schema(scene: Scene, tmp_path: Path, capsys: Capture) -> None:

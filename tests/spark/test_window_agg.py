@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 import re
+from argparse import Namespace
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,7 @@ from compat_tests.spark.window_reference import (
 )
 from spark.jobs import windows
 from spark.jobs.window_agg import main
+from spark.jobs.window_rows import RowRules
 from spark.jobs.window_state import STATES_KEPT
 from tests.spark.support import Scene
 
@@ -362,6 +364,18 @@ def test_a_killed_driver_a_killed_server_and_a_new_partition_change_nothing(
     assert said["details"]["late, all runs"] == len(late)
     assert len(list((tmp_path / "ck" / "magnetar-windows").iterdir())) == STATES_KEPT
     assert scene.session.read.parquet(f"{tmp_path}/ck/late").count() == len(late)
+
+
+def test_a_number_that_is_no_time_is_parked_and_stops_nobody(scene: Scene) -> None:
+    times = [-1, 0, 2**63 - 1, -(2**63), 10**15]  # the last one: in the year 33658
+    rows = [(b"k", None, datetime.fromtimestamp(0, UTC), b'{"at": %d}' % each) for each in times]
+    columns = "__key binary, __eventTime timestamp, __publishTime timestamp, value binary"
+    frame = scene.session.newSession().createDataFrame(rows, columns)
+    how = Namespace(json_schema="at long", key="__key", event_time="timestamp_millis(at)", max_future="")
+    rules = RowRules(frame, how, windows.Shape(MINUTE, MINUTE, 0, ()))
+    found = rules.rows(frame).selectExpr("__message.value", "__reason").collect()
+    beyond = "its event time is not in the years 1 to 9999"
+    assert [row["__reason"] for row in found] == [None, None, "it has no event time", "it has no event time", beyond]
 
 
 def test_aggregates_are_parsed_or_refused_by_name() -> None:
