@@ -21,6 +21,8 @@ from spark.source.outgoing import Message
 PRODUCER_ID = 1
 PENDING_MAX = 500
 """Batches without a receipt: then the producer waits."""
+PENDING_BYTES_MAX = 64 * 1024 * 1024
+"""Likewise; one message may be larger."""
 BATCH_BYTES = 128 * 1024
 BUSY_SECONDS = 20.0
 """How long a killed task's connection may take to be noticed by the broker."""
@@ -53,6 +55,7 @@ class Producer:
         self._schema_version = b""
         self.name = name
         self._pending: deque[tuple[int, int, bytes]] = deque()
+        self._pending_bytes = 0
         self._batch: list[tuple[int, Message]] = []
         self._batch_bytes = 0
         self.last_sequence_id = -1
@@ -73,6 +76,8 @@ class Producer:
             self.skipped += 1
             return
         size = 64 + len(message.value or b"") + len(message.key or b"")
+        for name, value in message.properties:
+            size += len(name) + len(value)
         if self._batch and self._batch_bytes + size > BATCH_BYTES:
             self._send_batch()
         self._batch.append((sequence_id, message))
@@ -96,6 +101,7 @@ class Producer:
             raise SendFailed(f"{self.topic}: a message of {len(payload)} bytes exceeds the broker's {size_max}")
         frame = send_frame(command, payload)
         self._pending.append((command.sequence_id, batch[-1][0], frame))
+        self._pending_bytes += len(frame)
         try:
             self._connection.send(frame)
         except Disconnected:
@@ -129,9 +135,9 @@ class Producer:
         return build_payload(metadata, body), command
 
     def _await_receipts(self, at_most: int) -> None:
-        """Until no more than so many batches are without one."""
+        """Until no more than so many batches are without one, nor many bytes."""
         deadline = time.monotonic() + self._settings.send_timeout_seconds
-        while len(self._pending) > at_most:
+        while len(self._pending) > at_most or self._pending_bytes > PENDING_BYTES_MAX:
             before = len(self._pending)
             try:
                 self._receive(deadline)
@@ -161,7 +167,10 @@ class Producer:
     def _receipt(self, sequence_id: int) -> None:
         """Receipts come in order; one that is older belongs to a connection before."""
         if self._pending and self._pending[0][0] == sequence_id:
-            self._pending.popleft()
+            self._settled()
+
+    def _settled(self) -> None:
+        self._pending_bytes -= len(self._pending.popleft()[2])
 
     def _reconnect(self) -> None:
         self.close()
@@ -171,6 +180,7 @@ class Producer:
             raise SendFailed(f"{self.topic}: {error}") from error
 
     def _connect(self) -> None:
+        self.close()  # one that broke while the last attempt sent again
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             connection = self._client.own_connection(self.topic)
@@ -188,7 +198,7 @@ class Producer:
         self._connection = connection
         if self._name:
             while self._pending and self._pending[0][1] <= self.last_sequence_id:
-                self._pending.popleft()
+                self._settled()
         for _, _, frame in self._pending:
             connection.send(frame)
 

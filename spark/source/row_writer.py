@@ -40,8 +40,8 @@ def write_rows(
     assert context is not None, "only tasks of Spark write"
     name, batch_id = options.producer_name, 0
     if streaming:
-        batch_id = int(context.getLocalProperty(BATCH_ID_PROPERTY) or 0)
-        name = name or f"spark-{context.getLocalProperty(QUERY_ID_PROPERTY) or ''}"
+        batch_id = int(_property(context, BATCH_ID_PROPERTY))
+        name = name or f"spark-{_property(context, QUERY_ID_PROPERTY)}"
     producer_name = f"{name}-{context.partitionId()}" if name else ""
     client = Client(options.place.service_url, options.place.login)
     try:
@@ -55,6 +55,14 @@ def write_rows(
         return writer.finish()
     finally:
         client.close()
+
+
+def _property(context: TaskContext, name: str) -> str:
+    """Raises SendFailed: with a guess instead, rows would be taken for repeated ones."""
+    value = context.getLocalProperty(name)
+    if not value:
+        raise SendFailed(f"Spark does not say which batch it writes: its task has no property {name}")
+    return value
 
 
 class Pace:
