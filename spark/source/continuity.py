@@ -41,6 +41,10 @@ class Continuity:
         after = self._wanted.after
         return Bound(after.ledger, after.entry) if after.ledger >= 0 and after.entry >= 0 else None
 
+    @property
+    def is_sparse(self) -> bool:
+        return self._sparse
+
     def entry(self, ledger: int, entry: int) -> None:
         """An entry has come."""
         last = self._last
@@ -75,6 +79,10 @@ class Continuity:
                 self._report(f"after {after} came {ledger}:{entry}")
         elif not self._protected or entry != 0:
             self._report(f"ledger {after.ledger} is gone: after {after} came {ledger}:{entry}")
+
+    def absent(self) -> None:
+        """The topic is not there."""
+        self._report(f"it does not exist any more, {self._wanted.upto} was to be read")
 
     def finished(self, reached: bool) -> None:
         """The range ends. `reached`: its last entry, or one behind it, has come."""

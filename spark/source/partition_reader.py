@@ -98,6 +98,10 @@ class PartitionReader:
 
         return self._client.persist(ask)
 
+    def is_at_end(self) -> bool:
+        """Whether the topic, as this reader sees it, has nothing behind what was read."""
+        return self.last_and_mark_delete()[0][:2] <= self._after[:2]
+
     def seek_time(self, milliseconds: int) -> None:
         """Moves to the first message that was published at or after a time."""
 

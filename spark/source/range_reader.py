@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from pulsar_proto.errors import TopicNotFound
 from spark.source.batch_walk import Unusual
 from spark.source.block_decoder import BlockDecoder
 from spark.source.columns import BatchBuilder
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 BATCH_ROWS = 10_000
 BATCH_BYTES = 3 * 1024 * 1024
 """A record batch goes to the JVM when it holds so many rows, or values of so many bytes."""
+COMPACTED_LOOK_SECONDS = 1.0
+"""After such a silence a reader of a compacted view asks where the view ends."""
 ODD_SHARE = 8
 """When more than one entry of so many is odd, all of a block are read one by one."""
 
@@ -69,22 +72,43 @@ class RangeReader:
         self._fast = BlockDecoder(partition, self._wanted, with_ids=builder.wants_ids)
         self._pieces: list[RowColumns] = []
         self._reached = False
+        self._chunks_until = 0.0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Raises DataLoss and CorruptEntry when losses are to be errors; else they are logged."""
         try:
             while not self._is_finished():
-                block = self._reader.read_block(time.monotonic() + self._timeout)
+                block = self._next_block()
                 if block is None:
                     break
                 self._take(block)
                 if self._is_full():
                     yield self._flush()
+        except TopicNotFound:
+            self._continuity.absent()
         finally:
             self._reader.close()
         if self._pieces:
             yield self._flush()
         self._finish()
+
+    def _next_block(self) -> EntryBlock | None:
+        """None: nothing came in time. The rest of chunked messages gets as much time in all, as other messages may
+        come behind the range for ever."""
+        now = time.monotonic()
+        if not self._reached:
+            return self._first_of(now + self._timeout)
+        self._chunks_until = self._chunks_until or now + self._timeout
+        return None if now >= self._chunks_until else self._reader.read_block(self._chunks_until)
+
+    def _first_of(self, deadline: float) -> EntryBlock | None:
+        """A compacted view may end before the range does: a tombstone that was its end is in no view."""
+        while self._continuity.is_sparse:
+            look_at = min(deadline, time.monotonic() + COMPACTED_LOOK_SECONDS)
+            block = self._reader.read_block(look_at)
+            if block is not None or look_at == deadline or self._reader.is_at_end():
+                return block
+        return self._reader.read_block(deadline)
 
     def _is_finished(self) -> bool:
         return self._reached and not self._plain.has_unfinished_chunks

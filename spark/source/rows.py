@@ -185,6 +185,7 @@ class RowDecoder:
             self.skipped_chunks += known is None
             return
         if metadata.chunk_id > len(known.parts):
+            del self._chunks[metadata.uuid]
             raise CorruptEntry(f"{self._topic}: chunk {len(known.parts)} of message {metadata.uuid} is missing")
         known.parts.append(body)
         if len(known.parts) < metadata.num_chunks_from_msg:

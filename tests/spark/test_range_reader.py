@@ -1,0 +1,90 @@
+"""How long a task reads, and what ends it: chunks that never come, views that end early, topics that are gone."""
+
+import time
+
+import numpy as np
+import pytest
+
+from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.payload import build_payload
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source.continuity import Continuity, DataLoss
+from spark.source.entry_block import CorruptEntry, EntryBlock
+from spark.source.message_id import BEFORE_ALL
+from spark.source.range_reader import RangeReader, Task
+from tests.spark.test_block_decoder import LEDGER, TOPIC, Played, builder, ordinary_payload, sent_block
+
+TASK = Task(TOPIC, str(BEFORE_ALL), f"{LEDGER}:3")
+
+
+def chunk(number: int, name: str = "u") -> bytes:
+    meta = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, uuid=name)
+    meta.num_chunks_from_msg, meta.total_chunk_msg_size, meta.chunk_id = 3, 9, number
+    return build_payload(meta, b"abc")
+
+
+def rows(reader: Played, *, sparse: bool = False, seconds: float = 0.2, strict: bool = True) -> int:
+    continuity = Continuity(TOPIC, TASK.wanted, protected=False, sparse=sparse)
+    made = RangeReader(
+        reader, TASK, builder(), continuity, poll_timeout_seconds=seconds, fail_on_data_loss=strict
+    ).batches()
+    return sum(batch.num_rows for batch in made)
+
+
+class Busy(Played):
+    """Other messages come behind the range, without end."""
+
+    def read_block(self, deadline: float) -> EntryBlock | None:
+        assert time.monotonic() < self.until, "reads for ever"
+        return super().read_block(deadline) or sent_block([ordinary_payload(9)] * 6).pick(np.array([4, 5]))
+
+    until = 0.0
+
+
+def test_a_chunked_message_that_never_ends_is_given_up_although_others_come() -> None:
+    busy = Busy([sent_block([ordinary_payload(0), chunk(0), ordinary_payload(2), ordinary_payload(3)])])
+    busy.until = time.monotonic() + 20
+    assert rows(busy) == 3
+
+
+def test_the_rest_of_a_chunked_message_is_read_behind_the_range() -> None:
+    first = [ordinary_payload(0), chunk(0), ordinary_payload(2), ordinary_payload(3)]
+    later = [ordinary_payload(4), chunk(1), ordinary_payload(6), chunk(2)]
+    whole = sent_block([*first, *later])
+    assert rows(Played([whole.pick(part) for part in (whole.entries[:4], whole.entries[4:])]), seconds=20) == 4
+
+
+def test_a_chunked_message_with_a_hole_is_not_waited_for() -> None:
+    holed = [chunk(0), chunk(2), ordinary_payload(2), ordinary_payload(3)]
+    with pytest.raises(CorruptEntry, match="chunk 1 of message u is missing"):
+        rows(Played([sent_block(holed)]))
+    busy = Busy([sent_block(holed)])
+    busy.until = time.monotonic() + 20
+    assert rows(busy, seconds=1000, strict=False) == 2
+
+
+class Compacted(Played):
+    """Its end is before the range's, which was a tombstone."""
+
+    def read_block(self, deadline: float) -> EntryBlock | None:
+        block = super().read_block(deadline)
+        assert block is not None or deadline < time.monotonic() + 100, "waits for what never comes"
+        return block
+
+    def is_at_end(self) -> bool:
+        return not self.blocks
+
+
+def test_a_compacted_view_that_ends_before_the_range_is_not_waited_for() -> None:
+    assert rows(Compacted([sent_block([ordinary_payload(n) for n in range(3)])]), sparse=True, seconds=1000) == 3
+
+
+class Deleted(Played):
+    def read_block(self, deadline: float) -> EntryBlock | None:
+        raise TopicNotFound("no such topic")
+
+
+def test_a_topic_that_was_deleted_since_it_was_planned_is_a_loss() -> None:
+    with pytest.raises(DataLoss, match=f"{TOPIC}: it does not exist any more, {LEDGER}:3 was to be read"):
+        rows(Deleted([]))
+    assert rows(Deleted([]), strict=False) == 0
