@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.client import Client
 from spark.source.columns import METADATA_FIELDS, RAW_FIELDS, BatchBuilder
@@ -133,11 +134,12 @@ class _Reading:
             client.close()
 
 
-def _tasks(planner: Planner, wanted: Mapping[str, Range]) -> list[InputPartition]:
+def _tasks(planner: Planner, wanted: Mapping[str, Range], *, repeatable: bool) -> list[InputPartition]:
+    """`repeatable`: the same for the same ranges, whenever they are planned, as a sink goes by tasks' numbers."""
     busy = {name: each for name, each in wanted.items() if not each.is_empty}
     tasks: list[InputPartition] = []
     for name, each in busy.items():
-        parts = planner.tasks(name, each, len(busy))
+        parts = planner.tasks(name, each, len(busy), repeatable=repeatable)
         tasks += [Task(name, str(part.after), str(part.upto)) for part in parts]
     return tasks
 
@@ -152,7 +154,9 @@ class PulsarReader(_Reading, DataSourceReader):
         planner = Planner(self.options)
         try:
             names = planner.partitions()
-            return _tasks(planner, {name: Range(planner.start(name), planner.end(name)) for name in names})
+            planner.check_ids(names)
+            wanted = {name: Range(planner.start(name), planner.end(name)) for name in names}
+            return _tasks(planner, wanted, repeatable=False)
         finally:
             planner.close()
 
@@ -183,14 +187,15 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802, Spark's name
         names = self._planner.partitions()
-        self._protect(names)
+        self._planner.check_ids(names)
+        self._protect(names, latest=self.options.starting == LATEST)
         self._known = {name: self._planner.start(name) for name in names}
         return bounds_to_json(self._known)
 
-    def _protect(self, names: Sequence[str]) -> None:
+    def _protect(self, names: Sequence[str], *, latest: bool) -> None:
         if self._subscription is not None:
             for name in names:
-                self._subscription.mark_delete(name, latest=self.options.starting == LATEST)
+                self._subscription.mark_delete(name, latest=latest)
 
     def latestOffset(  # noqa: N802, Spark's name
         self, start: Mapping[str, str] | None = None, limit: object = None
@@ -202,16 +207,24 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         planner = self._planner
         names = planner.partitions()
         planner.gone(sorted(set(self._known) - set(names)))
-        new = [name for name in names if name not in self._known]
-        self._protect(new)
         wanted = {}
         for name in names:
-            known = self._known.get(name)
-            after = planner.start(name, is_new=bool(self._known)) if known is None else known
-            wanted[name] = Range(after, self._last(name, after))
+            try:
+                wanted[name] = self._what_came(name)
+            except TopicNotFound:  # since it was listed
+                planner.gone([name])
         ends = planner.capped(wanted)
         self._known = {**self._known, **ends}
         return bounds_to_json(self._known)
+
+    def _what_came(self, name: str) -> Range:
+        """Raises TopicNotFound."""
+        after = self._known.get(name)
+        if after is None:  # all of a partition that comes later is new
+            is_new = bool(self._known)
+            self._protect([name], latest=not is_new and self.options.starting == LATEST)
+            after = self._planner.start(name, is_new=is_new)
+        return Range(after, self._last(name, after))
 
     def _last(self, name: str, after: Bound) -> Bound:
         """Never before `after`: nothing new. Raises DataLoss when the topic ends before what was read already."""
@@ -229,7 +242,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
             self._known = dict(upto)
         if after != upto:
             self._unacknowledged = upto
-        return _tasks(self._planner, {name: Range(after.get(name, BEFORE_ALL), bound) for name, bound in upto.items()})
+        wanted = {name: Range(after.get(name, BEFORE_ALL), bound) for name, bound in upto.items()}
+        return _tasks(self._planner, wanted, repeatable=True)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self.read_task(partition)
@@ -242,7 +256,10 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         done, self._unacknowledged = self._unacknowledged, {}
         if self._subscription is not None:
             for name, bound in done.items():
-                self._subscription.acknowledge(name, bound)
+                try:
+                    self._subscription.acknowledge(name, bound)
+                except TopicNotFound:  # deleted, and its subscription too; whether that is an error is said elsewhere
+                    self._subscription.forget(name)
 
     def stop(self) -> None:
         if "_subscription" in self.__dict__ and self._subscription is not None:

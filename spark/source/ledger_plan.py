@@ -111,6 +111,16 @@ def split(runs: Sequence[LedgerRun], wanted: Range, pieces: int, bytes_max: int 
     return [Range(after, upto) for after, upto in pairwise(borders) if after < upto]
 
 
+def first_mean(sizes: Sequence[int], count_max: int, bytes_max: int) -> float:
+    """Of the first `count_max` sizes or `bytes_max` bytes, whichever is less, however many more came; 0 of none."""
+    total = count = 0
+    for size in sizes[:count_max]:
+        total, count = total + size, count + 1
+        if total >= bytes_max:
+            break
+    return total / count if count else 0.0
+
+
 def one_ledger(wanted: Range) -> list[LedgerRun]:
     """What is known without the admin interface: the entries of a range that lies in one ledger."""
     after, upto = wanted.after, wanted.upto

@@ -5,23 +5,30 @@ Pure arithmetic lives in `ledger_plan`; this asks the broker what that needs.
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.admin import Admin
+from spark.source.admin import Admin, AdminError
 from spark.source.client import Client
 from spark.source.continuity import DataLoss
-from spark.source.ledger_plan import LedgerRun, Range, one_ledger, runs_of, split, take
+from spark.source.ledger_plan import LedgerRun, Range, clip, first_mean, one_ledger, runs_of, split, take
 from spark.source.message_id import BEFORE_ALL, Bound
-from spark.source.options import EARLIEST, LATEST, Edge, ReadOptions
+from spark.source.options import EARLIEST, LATEST, BadOption, Edge, ReadOptions
 from spark.source.partition_reader import PartitionReader, ReaderSettings
 
 LATEST_TIME, EARLIEST_TIME = -1, -2
 TOPIC_WAIT_SECONDS = 5.0
+LATEST_LEDGER = 2**63 - 1
+"""MessageId.latest, as the published connector's offsets have it."""
 SAMPLE_SECONDS = 10.0
+SAMPLE_ENTRIES, SAMPLE_BYTES = 16, 4 * 1024 * 1024
+ENTRY_BYTES_MAX = 5 * 1024 * 1024
+"""As brokers are set up: where so large entries would not fill a task, sizes are not looked at."""
+NOT_FOUND = 404
 
 Times = int | Mapping[str, int]
 
@@ -53,7 +60,11 @@ class Planner:
         """Full names of all partitions, sorted."""
         names: list[str] = []
         for topic in self.topics():
-            names += self._partitions_of(topic)
+            try:
+                names += self._partitions_of(topic)
+            except TopicNotFound:
+                if not self._options.pattern:
+                    raise  # one that a pattern found may be deleted since
         return sorted(names)
 
     def _partitions_of(self, topic: str) -> list[str]:
@@ -61,7 +72,7 @@ class Planner:
             try:
                 return self.client.persist(lambda: self.client.partitions(topic))
             except TopicNotFound:
-                if not self._options.wait_for_topics:
+                if self._options.pattern or not self._options.wait_for_topics:
                     raise TopicNotFound(f"topic {topic} does not exist") from None
                 time.sleep(TOPIC_WAIT_SECONDS)
 
@@ -109,7 +120,16 @@ class Planner:
             return self.last(name)
         assert not isinstance(options.starting, str)
         given = options.starting.get(name)
+        if given is not None and given.ledger == LATEST_LEDGER:
+            return self.last(name)
         return BEFORE_ALL if given is None else given.before()
+
+    def check_ids(self, names: list[str]) -> None:
+        """Raises BadOption where ids are given for a partitioned topic as a whole: they would go unnoticed."""
+        for option, edge in (("startingOffsets", self._options.starting), ("endingOffsets", self._options.ending)):
+            for name in () if isinstance(edge, str) else edge:
+                if name not in names and (parts := [each for each in names if TopicName.parse(each).base.full == name]):
+                    raise BadOption(f"option {option}: {name} has partitions, give the ids of {', '.join(parts)}")
 
     def end(self, name: str) -> Bound:
         """The last message of a batch query."""
@@ -119,7 +139,8 @@ class Planner:
         last = self.last(name)
         if isinstance(options.ending, str):
             return last
-        return options.ending.get(name, last)
+        given = options.ending.get(name, last)
+        return last if given.ledger == LATEST_LEDGER else given
 
     def _at_time(self, name: str, times: Times, missing: Edge) -> Bound:
         """The cut before the first message published at or after the time."""
@@ -144,7 +165,12 @@ class Planner:
         """What is known of the entries in a range."""
         if self._admin is None:
             return one_ledger(wanted)
-        return runs_of(self._admin.internal_stats(name))
+        try:
+            return runs_of(self._admin.internal_stats(name))
+        except AdminError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return one_ledger(wanted)  # deleted since: that is for the tasks to find, and to say
 
     def capped(self, wanted: Mapping[str, Range]) -> dict[str, Bound]:
         """Ends within the trigger's limits, shared out evenly over the partitions that have something to read."""
@@ -171,8 +197,9 @@ class Planner:
             reader.close()
         return 1 if block is None else block.pick(np.zeros(1, np.int64)).message_count()
 
-    def tasks(self, name: str, wanted: Range, partitions: int) -> list[Range]:
-        """How one partition's range is split; `partitions`: how many partitions share `minPartitions`."""
+    def tasks(self, name: str, wanted: Range, partitions: int, *, repeatable: bool) -> list[Range]:
+        """How one partition's range is split; `partitions`: how many partitions share `minPartitions`. `repeatable`:
+        by nothing that changes while a ledger grows, as the average size of its entries does."""
         if wanted.is_empty:
             return []
         options = self._options
@@ -180,10 +207,36 @@ class Planner:
         if options.read_compacted or (self._admin is None and pieces < 2):
             return [wanted]
         bytes_max = options.max_bytes_per_partition or None
-        return split(self.ledgers(name, wanted), wanted, max(1, pieces), bytes_max)
+        runs = self.ledgers(name, wanted)
+        if repeatable and bytes_max:
+            entries = sum(run.entries for run in clip(runs, wanted))
+            size = self._first_size(name, wanted) if entries * ENTRY_BYTES_MAX > bytes_max else 0.0
+            runs = [replace(run, entry_bytes=size) for run in runs]
+        return split(runs, wanted, max(1, pieces), bytes_max)
+
+    def _first_size(self, name: str, wanted: Range) -> float:
+        """Bytes of an entry, as the mean of the range's first ones; 0 when they do not come."""
+        reader = PartitionReader(self.client, name, wanted.after, replace(self._settings, permits=SAMPLE_ENTRIES))
+        sizes: list[int] = []
+        deadline = time.monotonic() + SAMPLE_SECONDS
+        try:
+            while len(sizes) < SAMPLE_ENTRIES and sum(sizes) < SAMPLE_BYTES:
+                block = reader.read_block(deadline)
+                if block is None:
+                    break
+                sizes += (block.stops - block.starts).tolist()
+                if block.place(-1) >= wanted.upto[:2]:
+                    break
+        except TopicNotFound:
+            return 0.0
+        finally:
+            reader.close()
+        return first_mean(sizes, SAMPLE_ENTRIES, SAMPLE_BYTES)
 
     def gone(self, names: list[str]) -> None:
         """Partitions that a checkpoint knows and the broker does not. Raises DataLoss."""
+        for name in names:
+            self.forget(name)
         if names and self._options.fail_on_data_loss:
             raise DataLoss(
                 f"{', '.join(names)} no longer exist; failOnDataLoss=false goes on without what they held unread"

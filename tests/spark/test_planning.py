@@ -1,0 +1,123 @@
+"""What the driver plans: the data source's own objects, asked as Spark's processes ask them, on a real server."""
+
+import json
+from typing import Any
+
+import pulsar
+import pytest
+
+from spark.source import PulsarDataSource
+from spark.source.continuity import DataLoss
+from spark.source.data_source import PulsarStreamReader
+from spark.source.options import BadOption
+from tests.spark.support import Scene
+from tests.spark.test_source import backlog, produce
+
+pytestmark = [pytest.mark.process]
+
+PREFIX = "persistent://public/default"
+
+
+def stream(scene: Scene, topic: str, **options: object) -> PulsarStreamReader:
+    source = PulsarDataSource(scene.options(topic, **options))
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, PulsarStreamReader)
+    return reader
+
+
+def pattern_stream(scene: Scene, pattern: str, **options: object) -> PulsarStreamReader:
+    given = scene.options("", topicsPattern=f"{PREFIX}/{pattern}", **options)
+    del given["topic"]
+    source = PulsarDataSource(given)
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, PulsarStreamReader)
+    return reader
+
+
+def values(reader: PulsarStreamReader, tasks: Any) -> list[int]:
+    return [int(value) for task in tasks for batch in reader.read(task) for value in batch.column("value").to_pylist()]
+
+
+def test_a_repeated_batch_has_the_same_tasks_after_its_ledger_grew(scene: Scene) -> None:
+    """A sink numbers its rows by task: other tasks would lose rows and write others twice."""
+    topic = f"{PREFIX}/repeated"
+    produce(scene, topic, 100, batching_enabled=False)
+    reader = stream(scene, topic, startingOffsets="earliest", maxBytesPerPartition=1000)
+    start, end = reader.initialOffset(), reader.latestOffset()
+    tasks = reader.partitions(start, end)
+    assert len(tasks) > 2
+    assert values(reader, tasks) == list(range(100))
+    producer = scene.client.create_producer(topic, batching_enabled=False)
+    for _ in range(20):
+        producer.send(bytes(50_000))
+    again = stream(scene, topic, startingOffsets="earliest", maxBytesPerPartition=1000)
+    assert again.partitions(start, end) == tasks
+    reader.stop()
+    again.stop()
+
+
+def test_a_topic_that_comes_later_is_kept_from_its_begin(scene: Scene) -> None:
+    first, later = f"{PREFIX}/kept-a", f"{PREFIX}/kept-b"
+    produce(scene, first, 1)
+    reader = pattern_stream(scene, "kept-.*", startingOffsets="latest", predefinedSubscription="job")
+    reader.initialOffset()
+    reader.latestOffset()
+    produce(scene, later, 1)
+    assert sorted(reader.latestOffset()) == [first, later]
+    assert (backlog(scene, first, "job"), backlog(scene, later, "job")) == (0, 1)
+    reader.stop()
+
+
+def test_a_topic_deleted_under_a_stream_is_named_or_passed_over(scene: Scene) -> None:
+    for name in ("a", "b"):
+        produce(scene, f"{PREFIX}/passed-{name}", 3, batching_enabled=False)
+    gone = f"{PREFIX}/passed-b"
+
+    given = {"startingOffsets": "earliest", "predefinedSubscription": "job"}
+    lenient = pattern_stream(scene, "passed-.*", failOnDataLoss="false", **given)
+    strict = pattern_stream(scene, "passed-.*", failOnDataLoss="true", **given)
+    begin, end = lenient.initialOffset(), lenient.latestOffset()
+    strict.partitions(begin, end)
+    tasks = lenient.partitions(begin, end)  # from now on it is to be acknowledged
+    scene.admin.delete("persistent/public/default/passed-b?force=true")
+    assert values(lenient, tasks) == [0, 1, 2]
+    assert values(lenient, lenient.partitions(begin, end)) == [0, 1, 2]  # planned again after a restart
+    assert lenient.latestOffset() == end
+    assert backlog(scene, f"{PREFIX}/passed-a", "job") == 0
+    with pytest.raises(DataLoss, match=f"{gone}: it does not exist any more"):
+        values(strict, tasks)
+    with pytest.raises(DataLoss, match=f"{gone} no longer exist"):
+        strict.latestOffset()
+    lenient.stop()
+    strict.stop()
+
+
+def test_ids_of_a_partitioned_topic_are_given_by_partition(scene: Scene) -> None:
+    topic = f"{PREFIX}/by-partition"
+    scene.admin.put("persistent/public/default/by-partition/partitions", 2)
+    ids = json.dumps({topic: "1:2"})
+    reader = stream(scene, topic, startingOffsets=ids)
+    with pytest.raises(BadOption, match=r"by-partition has partitions, give the ids of .*-partition-0, .*-partition-1"):
+        reader.initialOffset()
+    reader.stop()
+    source = PulsarDataSource(scene.options(topic, endingOffsets=ids))
+    with pytest.raises(BadOption, match="option endingOffsets"):
+        source.reader(source.schema()).partitions()
+
+
+def test_the_id_named_latest_is_the_end_of_now(scene: Scene) -> None:
+    topic = f"{PREFIX}/named-latest"
+    produce(scene, topic, 3, batching_enabled=False)
+    signed = [byte - 256 if byte > 127 else byte for byte in pulsar.MessageId.latest.serialize()]
+    ids = json.dumps({topic: signed})
+    reader = stream(scene, topic, startingOffsets=ids)
+    start = reader.initialOffset()
+    produce(scene, topic, 2, first=3, batching_enabled=False)
+    assert values(reader, reader.partitions(start, reader.latestOffset())) == [3, 4]
+    reader.stop()
+    source = PulsarDataSource(scene.options(topic, endingOffsets=ids))
+    batch = source.reader(source.schema())
+    rows = [
+        value for task in batch.partitions() for part in batch.read(task) for value in part.column("value").to_pylist()
+    ]
+    assert rows == [b"0", b"1", b"2", b"3", b"4"]
