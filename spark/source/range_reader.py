@@ -10,9 +10,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.batch_walk import Unusual
 from spark.source.block_decoder import BlockDecoder
 from spark.source.columns import BatchBuilder
+from spark.source.compression import UNCOMPRESSED_BYTES_MAX
 from spark.source.continuity import Continuity
 from spark.source.entry_block import CorruptEntry, EntryBlock
 from spark.source.ledger_plan import Range
@@ -30,6 +32,9 @@ BATCH_BYTES = 3 * 1024 * 1024
 """A record batch goes to the JVM when it holds so many rows, or values of so many bytes."""
 COMPACTED_LOOK_SECONDS = 1.0
 """After such a silence a reader of a compacted view asks where the view ends."""
+PORTION_BYTES = 64 * 1024 * 1024
+"""So much is decompressed at once, and at most one entry more."""
+_UNCOMPRESSED_SIZE = pb.MessageMetadata.DESCRIPTOR.fields_by_name["uncompressed_size"].number
 ODD_SHARE = 8
 """When more than one entry of so many is odd, all of a block are read one by one."""
 
@@ -45,6 +50,19 @@ class Task(InputPartition):
     @property
     def wanted(self) -> Range:
         return Range(Bound.parse(self.after), Bound.parse(self.upto))
+
+
+def portions(block: EntryBlock) -> list[EntryBlock]:
+    """The block, or parts of it where its entries claim to hold much: who may write to a topic must not take the
+    memory of those who read it."""
+    sizes = block.metadata.number(_UNCOMPRESSED_SIZE)
+    if sizes is None:
+        return [block]
+    sizes = sizes.clip(0, UNCOMPRESSED_BYTES_MAX)
+    if sizes.sum() <= PORTION_BYTES:
+        return [block]
+    borders = np.flatnonzero(np.diff(np.cumsum(sizes) // PORTION_BYTES)) + 1
+    return [block.pick(part) for part in np.split(np.arange(len(block)), borders)]
 
 
 class RangeReader:
@@ -81,9 +99,10 @@ class RangeReader:
                 block = self._next_block()
                 if block is None:
                     break
-                self._take(block)
-                if self._is_full():
-                    yield self._flush()
+                for portion in portions(block):
+                    self._take(portion)
+                    if self._is_full():
+                        yield self._flush()
         except TopicNotFound:
             self._continuity.absent()
         finally:

@@ -1,7 +1,7 @@
 """What the driver plans: the data source's own objects, asked as Spark's processes ask them, on a real server."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pulsar
 import pytest
@@ -117,7 +117,4 @@ def test_the_id_named_latest_is_the_end_of_now(scene: Scene) -> None:
     reader.stop()
     source = PulsarDataSource(scene.options(topic, endingOffsets=ids))
     batch = source.reader(source.schema())
-    rows = [
-        value for task in batch.partitions() for part in batch.read(task) for value in part.column("value").to_pylist()
-    ]
-    assert rows == [b"0", b"1", b"2", b"3", b"4"]
+    assert values(cast(Any, batch), batch.partitions()) == [0, 1, 2, 3, 4]

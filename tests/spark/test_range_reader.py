@@ -8,6 +8,8 @@ import pytest
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source import range_reader
+from spark.source.compression import compress
 from spark.source.continuity import Continuity, DataLoss
 from spark.source.entry_block import CorruptEntry, EntryBlock
 from spark.source.message_id import BEFORE_ALL
@@ -77,6 +79,23 @@ class Compacted(Played):
 
 def test_a_compacted_view_that_ends_before_the_range_is_not_waited_for() -> None:
     assert rows(Compacted([sent_block([ordinary_payload(n) for n in range(3)])]), sparse=True, seconds=1000) == 3
+
+
+def packed(size: int) -> bytes:
+    meta = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, uncompressed_size=size)
+    meta.compression = pb.ZSTD
+    return build_payload(meta, compress(bytes(size), pb.ZSTD))
+
+
+def test_entries_that_unpack_to_much_are_unpacked_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_reader, "PORTION_BYTES", 4 << 20)
+    task = Task(TOPIC, str(BEFORE_ALL), f"{LEDGER}:39")
+    continuity = Continuity(TOPIC, task.wanted, protected=False, sparse=False)
+    played = Played([sent_block([packed(1 << 20)] * 40)])
+    made = RangeReader(played, task, builder(), continuity, poll_timeout_seconds=1, fail_on_data_loss=True).batches()
+    counts = [batch.num_rows for batch in made]
+    assert sum(counts) == 40
+    assert max(counts) <= 5
 
 
 class Deleted(Played):
