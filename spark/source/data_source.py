@@ -222,6 +222,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         after = self._known.get(name)
         if after is None:  # all of a partition that comes later is new
             is_new = bool(self._known)
+            if is_new:
+                self._planner.check_schema(name, self._schema)
             self._protect([name], latest=not is_new and self.options.starting == LATEST)
             after = self._planner.start(name, is_new=is_new)
         return Range(after, self._last(name, after))

@@ -94,6 +94,15 @@ class Planner:
             kept = kept or (topic, schema)
         return kept[1] if kept else None
 
+    def check_schema(self, name: str, known: bytes | None) -> None:
+        """Of a topic that came while a query runs, which began with `known`. Raises ValueError when its schema is
+        neither that nor what the other topics have by now: its values would all be bad."""
+        if self._options.different_schemas:
+            return
+        found = self.client.persist(lambda: self.client.schema(name))
+        if found is not None and _content(found) != _content(None if known is None else pb.Schema.FromString(known)):
+            self.schema()
+
     def last(self, name: str) -> Bound:
         """The partition's last entry; BEFORE_ALL when it is empty."""
         return self._reader(name).last_and_mark_delete()[0]

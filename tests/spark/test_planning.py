@@ -18,6 +18,10 @@ pytestmark = [pytest.mark.process]
 PREFIX = "persistent://public/default"
 
 
+class Shape(pulsar.schema.Record):  # type: ignore[misc]
+    n = pulsar.schema.Integer()
+
+
 def stream(scene: Scene, topic: str, **options: object) -> PulsarStreamReader:
     source = PulsarDataSource(scene.options(topic, **options))
     reader = source.streamReader(source.schema())
@@ -65,6 +69,20 @@ def test_a_topic_that_comes_later_is_kept_from_its_begin(scene: Scene) -> None:
     produce(scene, later, 1)
     assert sorted(reader.latestOffset()) == [first, later]
     assert (backlog(scene, first, "job"), backlog(scene, later, "job")) == (0, 1)
+    reader.stop()
+
+
+def test_a_topic_that_comes_later_with_another_schema_is_refused(scene: Scene) -> None:
+    """Its values would not fit, and become nulls."""
+    first, later = f"{PREFIX}/shaped-a", f"{PREFIX}/shaped-b"
+    scene.client.create_producer(first, schema=pulsar.schema.StringSchema()).send("a")
+    reader = pattern_stream(scene, "shaped-.*", startingOffsets="earliest")
+    reader.initialOffset()
+    scene.client.create_producer(f"{first}2", schema=pulsar.schema.StringSchema()).send("a")
+    assert sorted(reader.latestOffset()) == [first, f"{first}2"]
+    scene.client.create_producer(later, schema=pulsar.schema.JsonSchema(Shape)).send(Shape(n=1))
+    with pytest.raises(ValueError, match=r"shaped-a and .*shaped-b have different schemas"):
+        reader.latestOffset()
     reader.stop()
 
 
