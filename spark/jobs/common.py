@@ -38,6 +38,7 @@ SPEAK_THEMSELVES = ("replay", "audit")
 OURS = ("spark.", "magnetar.", "pulsar_proto.", "ValueError")
 RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Loss|Option|Value|NotFound): ")
 """The last line of a Python traceback."""
+INTERRUPTED = "interrupted; the same command goes on from here"
 AUTH_OPTIONS = {
     "auth_params": "pulsar.client.authParams",
     "tls_trust_certs": "pulsar.client.tlsTrustCertsFilePath",
@@ -236,7 +237,8 @@ def run_query(
     ends: Mapping[str, Bound],
     outcome: Outcome,
 ) -> None:
-    """A job's streaming query, to its end or Ctrl-C; its last batch is acknowledged. Raises the query's error."""
+    """A job's streaming query, to its end or Ctrl-C, a problem unless the run was to be endless; its last batch is
+    acknowledged. Raises the query's error."""
     Checkpoint(arguments.checkpoint).sweep()
     query = (
         frame.writeStream.foreachBatch(batch)
@@ -250,6 +252,8 @@ def run_query(
         check_reached(arguments, ends, outcome)
     except KeyboardInterrupt:
         query.stop()
+        if arguments.trigger == AVAILABLE_NOW:
+            outcome.problems.append(INTERRUPTED)
     finally:
         outcome.read += progress.read
     acknowledge_committed(arguments)

@@ -8,12 +8,13 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
 from spark.jobs.common import (
+    INTERRUPTED,
     JobFailed,
     Outcome,
     add_source,
@@ -101,7 +102,8 @@ def run(argv: Sequence[str]) -> int:
     check_columns(table.schema(spark), shape(frame).schema, evolve=arguments.schema == "evolve")
     ingest = Ingest(spark, table, shape, arguments, checkpoint, outcome)
     run_query(frame, ingest.batch, arguments, ends, outcome)
-    if ends and outcome.read != outcome.written + outcome.skipped + outcome.parked:
+    unknown = not ends or INTERRUPTED in outcome.problems  # what a batch that was interrupted read
+    if not unknown and outcome.read != outcome.written + outcome.skipped + outcome.parked:
         outcome.problems.append(f"read {outcome.read}, but wrote {outcome.written} and parked {outcome.parked}")
     if arguments.check != "none" and not arguments.drop_metadata:
         ingest.check_ids()
@@ -168,7 +170,8 @@ class Ingest:
         parked = bad.count()
         if parked:
             kept = [CORRUPT, *(name for name in METADATA_TYPES if name in bad.columns)]
-            folder = f"{self._parked_to}/ingest_batch={number:08d}"
+            # another checkpoint's batches, of another topic in the same table, have the same numbers
+            folder = f"{self._parked_to}/query={self._checkpoint.query_id()}/ingest_batch={number:08d}"
             bad.select(*kept).write.mode("overwrite").parquet(folder)
             self._parked.append(folder)
             self._outcome.details["parked in"] = self._parked_to
@@ -193,17 +196,27 @@ class Ingest:
         self._outcome.details["files in the table"] = len(files)
         self._outcome.details["rows in the table"] = self._spark.read.parquet(*files).count() if files else 0
 
+    def _parked_ids(self, folders: list[str]) -> DataFrame | None:
+        """Of all that is in the folders, which may be anywhere that Spark can read."""
+        if not folders:
+            return None
+        try:
+            found = self._spark.read.option("recursiveFileLookup", "true").parquet(*folders)
+        except AnalysisException:  # nothing was parked yet
+            return None
+        return found.select(TOPIC, MESSAGE_ID).distinct()  # some may be left from a table before
+
     def check_ids(self) -> None:
         """No message is there twice, none is missing between two others."""
         problems = self._outcome.problems
         new = sorted(set(self._table.files()) - self._files_before)
         everything = not self._files_before
-        parked = [str(Path(self._parked_to) / "*")] if everything and Path(self._parked_to).exists() else self._parked
         if not new:
             return
         rows = self._spark.read.parquet(*new).select(TOPIC, MESSAGE_ID)
-        if parked:
-            rows = rows.unionByName(self._spark.read.parquet(*parked).select(TOPIC, MESSAGE_ID))
+        parked = self._parked_ids([self._parked_to] if everything else self._parked)
+        if parked is not None:
+            rows = rows.unionByName(parked)
         ids = look_at(rows, cut=self._arguments.starting not in (EARLIEST, LATEST) or not everything)
         self._outcome.details["ids looked at"] = ids.rows
         if ids.twice:

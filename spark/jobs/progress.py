@@ -1,10 +1,13 @@
 """What a job says on stderr while it runs: lines for people, one that changes on a terminal, JSON for programs."""
 
 import json
+import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -52,6 +55,42 @@ class Teller:
         print(f"{ERASE_LINE if self._is_terminal else ''}{line}", file=sys.stderr, flush=True)
 
 
+class CtrlC:
+    """In its block Ctrl-C is noted in `pressed`, and a thread calls `stop` until the block ends; the second one raises
+    KeyboardInterrupt. Spark's own handler asks Java in the middle of another answer, and both calls are broken."""
+
+    def __init__(self, stop: Callable[[], object] | None = None) -> None:
+        self.pressed = False
+        self._stop = stop
+        self._before: Any = None
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        """Raises KeyboardInterrupt in place of an error after Ctrl-C: a terminal's goes to Spark's workers too."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+        self._ended.set()
+        if self.pressed and kind is not None and issubclass(kind, Exception):
+            raise KeyboardInterrupt
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+        if self._stop is not None:
+            threading.Thread(target=self._stop_all, args=(self._stop,), daemon=True).start()
+
+    def _stop_all(self, stop: Callable[[], object]) -> None:
+        stop()
+        while not self._ended.wait(LOOK_SECONDS):  # what was about to begin
+            stop()
+
+
 class Progress:
     """Tells what a query does, and counts what it read (`read`)."""
 
@@ -62,15 +101,18 @@ class Progress:
         self._is_idle = False
 
     def watch(self, query: "StreamingQuery") -> None:
-        """Until the query ends. Raises its error."""
-        try:
-            while query.isActive:
-                query.awaitTermination(LOOK_SECONDS)
+        """Until the query ends. Raises its error, or KeyboardInterrupt after Ctrl-C."""
+        with CtrlC() as ctrl_c:
+            try:
+                while query.isActive and not ctrl_c.pressed:
+                    query.awaitTermination(LOOK_SECONDS)
+                    self._tell(query)
                 self._tell(query)
-            self._tell(query)
-        finally:
-            self._teller.clear()
+            finally:
+                self._teller.clear()
         self._teller.state("ended", batches=len(self._told), rows=self.read)
+        if ctrl_c.pressed:
+            raise KeyboardInterrupt
         error = query.exception()
         if error is not None:
             raise error

@@ -20,9 +20,9 @@ from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import LongType
 
 from pulsar_proto.names import TopicName
-from spark.jobs.common import JobFailed, Outcome, finish, guarded, parser, place_options, session
+from spark.jobs.common import INTERRUPTED, JobFailed, Outcome, finish, guarded, parser, place_options, session
 from spark.jobs.precheck import check_place
-from spark.jobs.progress import Teller
+from spark.jobs.progress import CtrlC, Teller
 from spark.jobs.replay_check import RUN_ID, SOURCE_ID, SOURCE_TOPIC, compare, without_repeats
 from spark.jobs.replay_copies import RESULT, Writer
 from spark.jobs.replay_range import Extent, Ranges
@@ -127,9 +127,11 @@ def run(argv: Sequence[str]) -> int:
         busy = {name: each for name, each in extent.ranges.items() if not each.is_empty}
         outcome.details["range"] = {name: f"after {each.after} to {each.upto}" for name, each in busy.items()}
         if busy:  # or there is nothing that Spark would have to be started for
-            Replay(session(arguments, "replay"), arguments, run_id, outcome).run(ranges, extent)
+            spark = session(arguments, "replay")
+            with CtrlC(spark.sparkContext.cancelAllJobs):
+                Replay(spark, arguments, run_id, outcome).run(ranges, extent)
     except KeyboardInterrupt:
-        outcome.problems.append("interrupted; the same command goes on from here")
+        outcome.problems.append(INTERRUPTED)
     finally:
         ranges.close()
     return finish(outcome, began, arguments.progress)
@@ -168,6 +170,13 @@ class Replay:
         if totals.chosen:
             self._check(extent, totals)
         if arguments.dlq_of and not outcome.problems:
+            self._acknowledge(ranges, extent)
+
+    def _acknowledge(self, ranges: Ranges, extent: Extent) -> None:
+        """Unless a filter passed some over: they would never be looked at again."""
+        if self._outcome.skipped:
+            self._outcome.details["not dealt with"] = f"{self._outcome.skipped} passed over by --filter: all are kept"
+        else:
             ranges.acknowledge(extent)
 
     def _copy(self, ranges: Ranges, extent: Extent) -> Totals:

@@ -17,6 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from compat_tests.python.rest import Admin
 from compat_tests.spark.job_process import JobProcess
+from spark.jobs.common import JobFailed
 from spark.jobs.lake_ingest import main
 from spark.jobs.tables.parquet import INTENT_FILE, MERGED, REPLACED, ParquetTable
 from tests.spark.support import Scene
@@ -149,9 +150,7 @@ def test_a_poison_record_is_parked_and_the_rest_goes_on(scene: Scene, tmp_path: 
     assert sorted(table_of("parquet", tmp_path)["level"].to_pylist()) == list(range(10))
 
 
-def test_each_topic_of_a_shared_table_keeps_its_parked_messages(
-    scene: Scene, tmp_path: Path, capsys: Capture
-) -> None:
+def test_each_topic_of_a_shared_table_keeps_its_parked_messages(scene: Scene, tmp_path: Path, capsys: Capture) -> None:
     table = ["--format", "delta", "--path", f"file://{tmp_path}/table", "--check", "table"]
     for name in ("one", "two"):
         topic = f"{PREFIX}/shared-{name}"
@@ -164,6 +163,12 @@ def test_each_topic_of_a_shared_table_keeps_its_parked_messages(
     assert (said["details"]["ids looked at"], said["problems"]) == (6, [])
     parked = scene.session.read.parquet(f"{tmp_path}/table_parked").collect()
     assert {bytes(each["__corrupt"]) for each in parked} == {b"one", b"two"}
+
+
+def test_a_column_that_readers_would_take_for_the_batches_is_refused(scene: Scene, tmp_path: Path) -> None:
+    frame = scene.session.createDataFrame([(1, 2)], "n int, ingest_batch int")
+    with pytest.raises(JobFailed, match="folders are called ingest_batch, and so is a column"):
+        ParquetTable(tmp_path, by="").write(frame, "query", 0)
 
 
 def test_an_empty_topic_gives_no_table_and_no_error(scene: Scene, tmp_path: Path, capsys: Capture) -> None:

@@ -2,14 +2,16 @@
 
 import io
 import json
+import signal
 import sys
+import threading
 from typing import Any
 
 import pytest
 
 from spark.jobs.common import told
 from spark.jobs.connector import NO_JAR_SENTENCE
-from spark.jobs.progress import ERASE_LINE, Progress, Teller
+from spark.jobs.progress import ERASE_LINE, CtrlC, Progress, Teller
 
 
 class Query:
@@ -88,6 +90,33 @@ def test_a_terminal_has_a_line_that_the_next_one_replaces(monkeypatch: pytest.Mo
 def test_the_error_of_a_query_is_raised() -> None:
     with pytest.raises(RuntimeError, match="broken"):
         watch("none", Query([], error=RuntimeError("broken")))
+
+
+def test_ctrl_c_ends_a_query_between_two_calls_and_hides_what_it_broke() -> None:
+    class Interrupted(Query):
+        def awaitTermination(self, seconds: float) -> None:  # noqa: N802
+            super().awaitTermination(seconds)
+            signal.raise_signal(signal.SIGINT)  # no KeyboardInterrupt here: the call would be torn
+            raise RuntimeError("a worker crashed")
+
+    before = signal.getsignal(signal.SIGINT)
+    progress = Progress(Teller("none", "job"))
+    with pytest.raises(KeyboardInterrupt):
+        progress.watch(Interrupted([step(0, 5)], [], error=RuntimeError("broken")))  # type: ignore[arg-type]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_stops_what_runs_from_another_thread() -> None:
+    stopped = threading.Event()
+
+    def cancelled() -> None:
+        with CtrlC(stopped.set):
+            signal.raise_signal(signal.SIGINT)
+            assert stopped.wait(30)
+            raise RuntimeError("Spark's job was cancelled")
+
+    with pytest.raises(KeyboardInterrupt):
+        cancelled()
 
 
 @pytest.mark.parametrize(

@@ -294,6 +294,8 @@ def test_dead_letters_of_partitions_go_back_to_their_partition(
     there = {message.data(): message.topic_name() for message in scene.contents(topic)}
     assert len(set(there.values())) == 2
     reject_all(scene, topic, "billing", 6)
+    said = run(scene, capsys, "--dlq-of", "bills:billing", "--filter", "string(__key) = 'none'")
+    assert (said["read"], said["skipped"]) == (6, 6)  # they stay, for another run
     said = run(scene, capsys, "--dlq-of", "bills:billing")
     assert (said["read"], said["written"]) == (6, 6)
     copies = [message for message in scene.contents(topic) if "src_mid" in message.properties()]

@@ -57,7 +57,10 @@ class ParquetTable:
         return sum(int(pq.read_metadata(path).num_rows) for path in _files(finished))
 
     def _own(self, app: str, columns: StructType) -> None:
-        """Raises JobFailed when the folder belongs to another checkpoint: its batches have the same numbers."""
+        """Raises JobFailed when the folder belongs to another checkpoint: its batches have the same numbers; or when
+        readers would take a column for the batch's number, which is the folders' name."""
+        if BATCH in map(str.lower, columns.names):
+            raise JobFailed(f"a Parquet table's folders are called {BATCH}, and so is a column: use delta or iceberg")
         owner = self._owner()
         if owner and owner["query"] != app:
             raise JobFailed(f"{self._folder} was written with another checkpoint; use that one, or another folder")
