@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     ByteType,
+    CharType,
     DataType,
     DateType,
     DecimalType,
@@ -34,6 +35,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VarcharType,
 )
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -98,6 +100,7 @@ class Outgoing:
         ]
         if not self._value_fields:
             raise BadColumns("there is no column besides the metadata columns: nothing to write")
+        _check_metadata(columns)
         self._event_micros = _check_event_time(columns)
         self._is_record = len(self._value_fields) > 1 or isinstance(self._value_fields[0].dataType, StructType)
         self._as_json = existing is not None and existing.type == pb.Schema.Json
@@ -150,6 +153,21 @@ class Outgoing:
             definition = orjson.loads(self.schema.schema_data) if b"-micros" in self.schema.schema_data else None
             return [orjson.dumps(plain(row, definition)) for row in rows]
         return [_to_avro(self._avro, row) for row in rows]
+
+
+_TEXT = StringType | VarcharType | CharType
+
+
+def _check_metadata(columns: StructType) -> None:
+    for field in columns.fields:
+        kind = field.dataType
+        fits, expected = {
+            KEY: (isinstance(kind, BinaryType | _TEXT), "string or binary"),
+            TOPIC: (isinstance(kind, _TEXT), "string"),
+            PROPERTIES: (kind.simpleString() == "map<string,string>", "map<string,string>"),
+        }.get(field.name, (True, ""))
+        if not fits:
+            raise BadColumns(f"column {field.name} is {kind.simpleString()}: expected {expected}")
 
 
 def _check_event_time(columns: StructType) -> bool:

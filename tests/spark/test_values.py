@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
+    DataType,
     DateType,
     DecimalType,
     LongType,
@@ -28,7 +29,7 @@ from pyspark.sql.types import (
 from pulsar_proto.errors import ServiceNotReady, UnknownFault
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.connection import Disconnected
-from spark.source.outgoing import Outgoing, avro_definition
+from spark.source.outgoing import BadColumns, Outgoing, avro_definition
 from spark.source.primitives import PRIMITIVES
 from spark.source.row_columns import columns_of
 from spark.source.rows import Rows
@@ -108,6 +109,21 @@ def test_maps_decimals_and_times_are_read_as_they_were_written(kind: int, far_aw
     assert outgoing.schema is not None
     columns = ValueColumns(outgoing.schema, lambda version: None).columns(columns_of(rows_of(*values)))
     assert {name: column.to_pylist() for name, column in columns.items()} == {name: [row[name], None] for name in row}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("__key", LongType(), "__key is bigint: expected string or binary"),
+        ("__topic", DateType(), "__topic is date: expected string"),
+        ("__messageProperties", StringType(), "__messageProperties is string: expected map<string,string>"),
+        ("__eventTime", StringType(), "__eventTime is string: expected timestamp"),
+    ],
+)
+def test_a_metadata_column_of_another_type_is_named(name: str, kind: DataType, expected: str) -> None:
+    columns = StructType([StructField("value", StringType()), StructField(name, kind)])
+    with pytest.raises(BadColumns, match=expected):
+        Outgoing(columns, TOPIC, None)
 
 
 def test_instants_keep_their_milliseconds() -> None:
