@@ -144,10 +144,12 @@ class DeltaSnapshot:
     def _read(self, path: str) -> DataFrame | None:
         import deltalake
 
+        from spark.jobs.tables.delta import data_files
+
         if not deltalake.DeltaTable.is_deltatable(path):
             return None
         table = deltalake.DeltaTable(path)
-        files = table.file_uris()
+        files = data_files(table, path)
         if files:
             return self._spark.read.option("mergeSchema", "true").parquet(*files)
         columns = spark_schema(self._spark, pa.schema(table.schema().to_arrow()), self._staging)

@@ -19,6 +19,7 @@ from compat_tests.python.rest import Admin
 from compat_tests.spark.job_process import JobProcess
 from spark.jobs.common import JobFailed
 from spark.jobs.lake_ingest import main
+from spark.jobs.tables.delta import DeltaTable
 from spark.jobs.tables.parquet import INTENT_FILE, MERGED, REPLACED, ParquetTable
 from tests.spark.support import Scene
 
@@ -163,6 +164,14 @@ def test_each_topic_of_a_shared_table_keeps_its_parked_messages(scene: Scene, tm
     assert (said["details"]["ids looked at"], said["problems"]) == (6, [])
     parked = scene.session.read.parquet(f"{tmp_path}/table_parked").collect()
     assert {bytes(each["__corrupt"]) for each in parked} == {b"one", b"two"}
+
+
+@pytest.mark.parametrize("kind", ["{}", "file://{}"])
+def test_files_of_a_delta_table_are_found_under_any_name(tmp_path: Path, kind: str) -> None:
+    path = kind.format(tmp_path / "with a space and ü")
+    deltalake.write_deltalake(path, pa.table({"n": [1]}))
+    (found,) = DeltaTable(path, by="", staging=tmp_path).files()
+    assert Path(found.removeprefix("file://")).is_file()
 
 
 def test_a_column_that_readers_would_take_for_the_batches_is_refused(scene: Scene, tmp_path: Path) -> None:

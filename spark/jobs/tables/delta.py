@@ -1,6 +1,7 @@
 """Delta tables by deltalake: the query's id and the batch's number are a transaction of Delta's own (`txnAppId`)."""
 
 from pathlib import Path
+from urllib.parse import unquote
 
 import deltalake
 import pyarrow as pa
@@ -45,7 +46,7 @@ class DeltaTable:
 
     def files(self) -> list[str]:
         found = self._existing()
-        return [] if found is None else found.file_uris()
+        return [] if found is None else data_files(found, self._path)
 
     def compact(self, spark: SparkSession) -> int:
         """What is replaced stays for readers of older versions as long as the table says (a week)."""
@@ -55,3 +56,9 @@ class DeltaTable:
         removed = int(found.optimize.compact()["numFilesRemoved"])
         found.vacuum(dry_run=False)
         return removed
+
+
+def data_files(table: deltalake.DeltaTable, path: str) -> list[str]:
+    """As Spark takes them: deltalake gives URLs also without a scheme, a space in them is `%20`."""
+    is_local = "://" not in path or path.startswith("file:")
+    return [unquote(each) if is_local else each for each in table.file_uris()]
