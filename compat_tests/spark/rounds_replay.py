@@ -25,10 +25,11 @@ class Rounds:
         self._target = f"{scene.topic}-copies"
         for topic in (scene.topic, self._target):
             Admin(scene.server).put(partitions_of(topic), scene.chance.randint(1, 3))
+        batch = scene.chance.randint(1, 20)
         self._producer = scene.client.create_producer(
             scene.topic,
-            batching_enabled=True,
-            batching_max_messages=scene.chance.randint(1, 20),
+            batching_enabled=batch > 1,  # the client refuses batches of 1
+            batching_max_messages=max(2, batch),
             block_if_queue_full=True,
         )
         self._send(range(MESSAGES))
