@@ -118,7 +118,7 @@ def run(argv: Sequence[str]) -> int:
     outcome = Outcome("replay")
     run_id = arguments.run_id or run_id_of(arguments)
     outcome.details["run id"] = run_id
-    sentence = f"run {run_id}; the same command, or --run-id {run_id}, goes on with it"
+    sentence = f"run {run_id}; the same command, or --run-id {run_id}, goes on with it where the target deduplicates"
     Teller(arguments.progress, outcome.job).state("run", sentence, run_id=run_id)
     check_place(place_options(arguments), tell=arguments.progress == "text")
     ranges = Ranges(place_options(arguments), arguments)
