@@ -17,6 +17,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.jobs.alone import hold, let_go
 from spark.jobs.connector import NO_JAR, NO_JAR_SENTENCE, check_versions, connector_options, end_java
 from spark.jobs.older import complete
 from spark.jobs.precheck import check_place, check_topics
@@ -194,6 +195,7 @@ def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> Da
         raise JobFailed("--max-messages and --max-bytes need --trigger with an interval")
     if arguments.source == "connector":
         given = connector_options(given)
+    hold(Checkpoint(arguments.checkpoint).folder)
     return made.readStream.format("pulsar").options(**given).load()
 
 
@@ -296,6 +298,8 @@ def guarded(job: str, run: Any, argv: Sequence[str]) -> int:
             raise
         print(f"magnetar spark {job}: {told(error)}", file=sys.stderr)
         return 1
+    finally:
+        let_go()
     return code
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import StructType
 
+from spark.jobs.alone import hold
 from spark.jobs.changes import DELETED, KEY, LSN, POSITION, READ_OPTIONS, REASON, changes, latest, younger
 from spark.jobs.common import (
     Outcome,
@@ -31,6 +32,7 @@ from spark.jobs.connector import connector_options
 from spark.jobs.positions import digits, position
 from spark.jobs.snapshots import Snapshot, open_snapshot
 from spark.jobs.tables import check_columns
+from spark.jobs.tables.rules import local_folder
 from spark.source.checkpoint import Checkpoint
 from spark.source.columns import MESSAGE_ID, METADATA_TYPES, PROPERTIES, TOPIC
 from spark.source.columns import VALUE as RAW_VALUE
@@ -92,6 +94,8 @@ def run(argv: Sequence[str]) -> int:
     ends = ends_now(arguments)
     frame = stream(spark, arguments, **(READ_OPTIONS if arguments.source == "python" else {}))
     checkpoint = Checkpoint(arguments.checkpoint)
+    if "://" not in arguments.path or arguments.path.startswith("file:"):
+        hold(local_folder(arguments.path))  # what a run knows of the table has to stay true until it has written
     staging = checkpoint.folder / "staged"
     snapshot = open_snapshot(spark, arguments.merge, arguments.path, arguments.table, staging=staging)
     job = SnapshotJob(snapshot, arguments, checkpoint, outcome)
