@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.jobs.alone import hold, let_go
 from spark.jobs.connector import NO_JAR, NO_JAR_SENTENCE, check_versions, connector_options, end_java
 from spark.jobs.older import complete
-from spark.jobs.precheck import check_place, check_topics
+from spark.jobs.precheck import check_checkpoint, check_place, check_topics
 from spark.jobs.progress import Progress, Teller
 from spark.source.checkpoint import Checkpoint, acknowledge
 from spark.source.message_id import BEFORE_ALL, Bound
@@ -135,7 +135,8 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
     check_versions(source, pyspark.__version__, needs)
     check_place(place_options(arguments), tell=arguments.progress == "text")
     if hasattr(arguments, "pattern"):
-        check_topics(source_options(arguments))
+        check_topics(source_options(arguments), endless=arguments.trigger != AVAILABLE_NOW)
+        check_checkpoint(source_options(arguments), Checkpoint(arguments.checkpoint))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"magnetar-{job}")
     if SparkSession.getActiveSession() is None and "SPARK_ENV_LOADED" not in os.environ:

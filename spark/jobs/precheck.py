@@ -5,10 +5,12 @@ import time
 from collections.abc import Mapping
 
 from pulsar_proto.errors import PulsarError, TopicNotFound
+from pulsar_proto.names import TopicName
 from spark.source.admin import Admin, AdminError
-from spark.source.client import Client
+from spark.source.checkpoint import Checkpoint
+from spark.source.client import Client, topic_pattern
 from spark.source.connection import Disconnected
-from spark.source.options import Options, Place, place_of, read_options
+from spark.source.options import BadOption, Options, Place, place_of, read_options
 from spark.source.planner import Planner
 
 PATIENCE_SECONDS = 10.0
@@ -56,15 +58,34 @@ def _ask(place: Place) -> None:
                 raise
 
 
-def check_topics(given: Mapping[str, str]) -> None:
-    """The topics exist and may be read. Raises PulsarError (TopicNotFound, AuthorizationError) or BadOption."""
+def check_topics(given: Mapping[str, str], *, endless: bool = False) -> None:
+    """The topics exist and may be read. Raises PulsarError (TopicNotFound, AuthorizationError) or BadOption. `endless`:
+    what a pattern takes in may come later."""
+    asked = given.get("topic") or given.get("topics") or given.get("topicsPattern")
     planner = Planner(read_options(given, streaming=True))
     try:
-        planner.partitions()
+        names = planner.partitions()
     except TopicNotFound:
         raise
     except PulsarError as error:
-        asked = given.get("topic") or given.get("topics") or given.get("topicsPattern")
         raise type(error)(f"{asked}: {error}") from error
     finally:
         planner.close()
+    if not names and not endless:
+        raise TopicNotFound(f"no topic matches {asked!r}; names are as persistent://public/default/orders")
+
+
+def check_checkpoint(given: Mapping[str, str], checkpoint: Checkpoint) -> None:
+    """The query that the checkpoint belongs to reads these topics: another's would lose its place. Raises BadOption."""
+    options = read_options(given, streaming=True)
+    if options.pattern:
+        is_asked = topic_pattern(options.pattern)
+    else:
+        asked = {TopicName.parse(topic).base for topic in options.topics}
+        is_asked = asked.__contains__
+    others = sorted({base.full for name in checkpoint.planned() if not is_asked(base := TopicName.parse(name).base)})
+    if others:
+        raise BadOption(
+            f"checkpoint {checkpoint.folder} is of a query that reads {', '.join(others)}: "
+            "give each query a checkpoint of its own"
+        )

@@ -41,7 +41,14 @@ class Checkpoint:
 
     def committed(self) -> dict[str, Bound]:
         """By partition, the last message of the last committed batch, over all pulsar sources of the query."""
-        batch = self.committed_batch()
+        return self._bounds(self.committed_batch())
+
+    def planned(self) -> dict[str, Bound]:
+        """The same of the last batch that was planned, which a restart does first."""
+        batches = (int(path.name) for path in (self.folder / "offsets").glob("*") if path.name.isdigit())
+        return self._bounds(max(batches, default=-1))
+
+    def _bounds(self, batch: int) -> dict[str, Bound]:
         if batch < 0:
             return {}
         bounds: dict[str, Bound] = {}

@@ -19,6 +19,17 @@ RETRY_LONGEST_SECONDS = 2.0
 PASSING_ERRORS = (Disconnected, ServiceNotReady, TooManyRequests)
 
 
+def topic_pattern(pattern: str) -> Callable[[TopicName], bool]:
+    """See `Client.topics_matching`."""
+    expression, namespace = re.compile(pattern), namespace_of_pattern(pattern)
+
+    def matches(name: TopicName) -> bool:
+        texts = [name.full, name.full.partition("://")[2], *([] if "/" in pattern else [name.local_name])]
+        return name.namespace == namespace and any(expression.fullmatch(text) for text in texts)
+
+    return matches
+
+
 class Client:
     """One connection to the service URL and one to each owner. Everything is tried again until `login.timeout_seconds`
     have passed: a broker that restarts is not an error yet."""
@@ -114,20 +125,15 @@ class Client:
         return [name.partition(index).full for index in range(count)] if count else [name.full]
 
     def topics_matching(self, pattern: str) -> list[str]:
-        """Base topics whose full name, or name without domain, matches all of `pattern`; system topics never do."""
-        expression = re.compile(pattern)
+        """Base topics whose full name, or name without domain, matches all of `pattern`; system topics never do. One
+        without "/" is of the default namespace, where it may match the local name."""
+        matches = topic_pattern(pattern)
         namespace = namespace_of_pattern(pattern)
         request = pb.CommandGetTopicsOfNamespace(namespace=namespace, mode=pb.CommandGetTopicsOfNamespace.PERSISTENT)
         command = _command("GET_TOPICS_OF_NAMESPACE", getTopicsOfNamespace=request)
         answer = self.service().request(command, "getTopicsOfNamespace").getTopicsOfNamespaceResponse
         names = {TopicName.parse(topic).base for topic in answer.topics}
-        found = [
-            name.full
-            for name in names
-            if not name.local_name.startswith("__")
-            and (expression.fullmatch(name.full) or expression.fullmatch(name.full.partition("://")[2]))
-        ]
-        return sorted(found)
+        return sorted(name.full for name in names if not name.local_name.startswith("__") and matches(name))
 
     def schema(self, topic: str, version: bytes | None = None) -> pb.Schema | None:
         """The topic's newest schema or the given version; None where it has none."""

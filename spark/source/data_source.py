@@ -240,6 +240,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         after, upto = bounds_from_json(start), bounds_from_json(end)
+        if lost := sorted(set(after) - set(upto)):
+            self._planner.gone(lost, "or the checkpoint is of another query")
         if not self._known:
             self._known = dict(upto)
         if after != upto:

@@ -242,14 +242,14 @@ class Planner:
             reader.close()
         return first_mean(sizes, SAMPLE_ENTRIES, SAMPLE_BYTES)
 
-    def gone(self, names: list[str]) -> None:
-        """Partitions that a checkpoint knows and the broker does not. Raises DataLoss."""
+    def gone(self, names: list[str], otherwise: str = "") -> None:
+        """Partitions that a checkpoint knows and the broker does not. Raises DataLoss. `otherwise`: what else it may
+        be."""
         for name in names:
             self.forget(name)
         if names and self._options.fail_on_data_loss:
-            raise DataLoss(
-                f"{', '.join(names)} no longer exist; failOnDataLoss=false goes on without what they held unread"
-            )
+            why = " ".join(["no longer exist", otherwise]).strip()
+            raise DataLoss(f"{', '.join(names)} {why}; failOnDataLoss=false goes on without what they held unread")
 
 
 def _content(schema: pb.Schema | None) -> tuple[object, ...] | None:

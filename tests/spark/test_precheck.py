@@ -4,13 +4,18 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from compat_tests.harness import Server
 from compat_tests.security_site import Site, running_site
+from pulsar_proto.names import TopicName
 from spark.jobs import common, precheck
 from spark.jobs.connector import check_versions, connector_options
 from spark.jobs.lake_ingest import main
+from spark.source.checkpoint import Checkpoint
+from spark.source.client import topic_pattern
 from spark.source.options import BadOption
 
 TOPIC = "persistent://public/default/t"
@@ -71,6 +76,48 @@ def test_a_topic_that_is_not_there_and_a_wrong_admin_url(site: Site, capsys: pyt
     assert said == f"topic {site.topic('nowhere')} does not exist"
     said = sentence(capsys, site.server.broker_url, *root, "--admin-url", "127.0.0.1:8080")
     assert said == "admin.url '127.0.0.1:8080': expected http://host:port or https://host:port"
+
+
+def checkpoint_of(folder: Path, *topics: str) -> Checkpoint:
+    """As Spark leaves it when it planned a first batch."""
+    (folder / "offsets").mkdir(parents=True)
+    offsets = json.dumps(dict.fromkeys(topics, "5:3"))
+    (folder / "offsets" / "0").write_text(f"v1\n{{}}\n{offsets}")
+    return Checkpoint(str(folder))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"topic": "t"},
+        {"topics": f"t, {TOPIC}2"},
+        {"topic": f"{TOPIC}-partition-1"},
+        {"topicsPattern": f"{TOPIC}.*"},
+        {"topicsPattern": "t"},
+    ],
+)
+def test_a_checkpoint_of_other_topics_is_refused(asked: dict[str, str], tmp_path: Path) -> None:
+    given = {"service.url": "pulsar://127.0.0.1:1", **asked}
+    precheck.check_checkpoint(given, Checkpoint(str(tmp_path / "none")))
+    precheck.check_checkpoint(given, checkpoint_of(tmp_path / "right", f"{TOPIC}-partition-1"))
+    with pytest.raises(BadOption, match=r"wrong is of a query that reads persistent://public/default/other: give each"):
+        precheck.check_checkpoint(given, checkpoint_of(tmp_path / "wrong", TOPIC, TOPIC.replace("/t", "/other")))
+
+
+def test_a_pattern_without_a_namespace_is_of_local_names() -> None:
+    short, long = TopicName.parse("orders"), TopicName.parse("a/b/orders")
+    assert [topic_pattern("ord.*")(each) for each in (short, long)] == [True, False]
+    assert [topic_pattern("a/b/.*")(each) for each in (short, long)] == [False, True]
+    assert topic_pattern("persistent://a/b/o[a-z]*")(long)
+
+
+@pytest.mark.process
+def test_a_pattern_that_takes_no_topic_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Server(tmp_path) as server:
+        place = ["--service-url", server.broker_url, "--pattern", "ord.*", "--path", "p", "--checkpoint", "c"]
+        assert main(place) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith("no topic matches 'ord.*'; names are as persistent://public/default/orders")
 
 
 @pytest.mark.parametrize(

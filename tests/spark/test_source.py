@@ -146,6 +146,22 @@ def test_the_server_may_be_killed_under_a_stream(scene: Scene, tmp_path: Path) -
     assert values(scene.table(tmp_path)) == list(range(400))
 
 
+def test_a_checkpoint_of_another_topic_is_no_licence_to_read_on(scene: Scene, tmp_path: Path) -> None:
+    """Spark tells the source where the checkpoint is only after it asked how far to read."""
+    for name in ("first-of-two", "second-of-two"):
+        produce(scene, f"persistent://public/default/{name}", 10)
+    for name, refused in (("first-of-two", False), ("second-of-two", True)):
+        frame = scene.read_stream(f"persistent://public/default/{name}").writeStream.format("parquet")
+        frame = frame.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        query = frame.start(str(tmp_path / "table"))
+        if refused:
+            with pytest.raises(StreamingQueryException, match="first-of-two no longer exist"):
+                query.awaitTermination(60)
+        else:
+            assert query.awaitTermination(60)
+    assert scene.table(tmp_path).count() == 10
+
+
 def test_a_deleted_topic_is_data_loss_that_is_named(scene: Scene, tmp_path: Path) -> None:
     topic = "persistent://public/default/deleted"
     produce(scene, topic, 10, batching_enabled=False)

@@ -13,8 +13,8 @@ from storage.ledger.errors import LedgerFenced
 from storage.repair.checker import LedgerChecker
 from storage.repair.rules import Next
 from storage.repair.worker import ReplicationWorker
-from tests.storage.ledger.virtual_loop import run
 from tests.storage.repair.repair_scene import RepairScene, append, until_true
+from tests.storage.repair.virtual_loop import run
 
 
 def scene(program: Callable[[RepairScene], Awaitable[None]], bookies: int = 5, **settings: float) -> None:

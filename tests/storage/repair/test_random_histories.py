@@ -17,8 +17,8 @@ from storage.ledger.errors import LedgerError
 from storage.ledger.handle import WriteHandle
 from storage.ledger.quorum import write_set
 from storage.repair.auto_recovery import AutoRecovery
-from tests.storage.ledger.virtual_loop import run
 from tests.storage.repair.repair_scene import RepairScene, append
+from tests.storage.repair.virtual_loop import run
 
 SEEDS = range(20)
 STEPS = 25
