@@ -40,6 +40,7 @@ from pyspark.sql.types import (
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.columns import EVENT_TIME, KEY, MESSAGE_ID, PROPERTIES, PUBLISH_TIME, TOPIC
+from spark.source.json_fit import misfit, never_null
 
 RECORD_NAME = "topLevelRecord"
 IGNORED = (MESSAGE_ID, PUBLISH_TIME)
@@ -111,10 +112,20 @@ class Outgoing:
             self._avro = fastavro.parse_schema(orjson.loads(orjson.dumps(definition)))
             kind = pb.Schema.Json if self._as_json else pb.Schema.Avro
             self.schema: pb.Schema | None = pb.Schema(name="", type=kind, schema_data=orjson.dumps(definition))
+            self._never_null: list[str] = []
             if self._as_json:
                 self.schema = existing
+                self._fit(definition)
         else:
             self.schema, self._encode = _primitive(self._value_fields[0])
+
+    def _fit(self, definition: dict[str, Any]) -> None:
+        """Raises BadColumns when the rows are none of the topic's JSON schema."""
+        assert self.schema is not None
+        topic = orjson.loads(self.schema.schema_data)
+        if said := misfit(definition, topic):
+            raise BadColumns(said)
+        self._never_null = never_null(definition, topic)
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[Message]:
         """One a row, in order."""
@@ -150,6 +161,9 @@ class Outgoing:
             rows = [self._dicts(row) for row in rows]
         if self._as_json:
             assert self.schema is not None
+            for name in self._never_null:
+                if batch.column(name).null_count:
+                    raise BadColumns(f"column {name} is null in a row; the topic's JSON schema allows no null")
             definition = orjson.loads(self.schema.schema_data) if b"-micros" in self.schema.schema_data else None
             return [orjson.dumps(plain(row, definition)) for row in rows]
         return [_to_avro(self._avro, row) for row in rows]

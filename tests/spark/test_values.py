@@ -3,6 +3,7 @@
 import datetime
 import io
 import json
+import re
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +15,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
+    BooleanType,
     DataType,
     DateType,
     DecimalType,
+    DoubleType,
     LongType,
     MapType,
     StringType,
@@ -201,3 +205,62 @@ def test_a_schema_that_cannot_be_asked_for_now_makes_no_value_null() -> None:
             ValueColumns(schema, failing(error)).columns(rows)
     refused = ValueColumns(schema, failing(UnknownFault("no such version"))).columns(rows)
     assert refused["n"].to_pylist() == [None]  # a version that never was must not stop everybody's queries
+
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "txt", "type": ["null", "string"]},
+        {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
+        {"name": "kind", "type": "string", "default": "plain"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ("id long, txt string", ""),
+        ("id double, at timestamp, kind string", ""),
+        ("id decimal(5,2), txt binary", ""),
+        ("idd long, txt string", "column idd is not in the topic's JSON schema, which has id, txt, at, kind"),
+        ("id string, txt string", "column id is text; in the topic's JSON schema it is a number"),
+        ("id long, at boolean", "column at is a boolean; in the topic's JSON schema it is a number"),
+        ("txt string, at timestamp", "there is no column id, which the topic's JSON schema needs"),
+    ],
+)
+def test_columns_that_do_not_fit_a_json_schema_are_named(columns: str, complaint: str) -> None:
+    record = StructType([StructField(*parts) for parts in _fields(columns)])
+    if not complaint:
+        assert Outgoing(record, TOPIC, schema_of(pb.Schema.Json, ORDER)).schema
+        return
+    with pytest.raises(BadColumns, match=complaint):
+        Outgoing(record, TOPIC, schema_of(pb.Schema.Json, ORDER))
+
+
+def _fields(columns: str) -> Iterator[tuple[str, DataType]]:
+    for column in re.split(r", (?=\w+ )", columns):
+        name, kind = column.split(" ", 1)
+        yield name, NAMED_TYPES[kind]
+
+
+NAMED_TYPES: dict[str, DataType] = {
+    "long": LongType(),
+    "string": StringType(),
+    "double": DoubleType(),
+    "timestamp": TimestampType(),
+    "boolean": BooleanType(),
+    "binary": BinaryType(),
+    "decimal(5,2)": DecimalType(5, 2),
+}
+
+
+def test_a_null_where_a_json_schema_allows_none_is_an_error_and_elsewhere_it_is_written() -> None:
+    record = StructType([StructField("id", LongType()), StructField("txt", StringType())])
+    outgoing = Outgoing(record, TOPIC, schema_of(pb.Schema.Json, ORDER))
+    right = pa.RecordBatch.from_pylist([{"id": 1, "txt": None}])
+    assert [message.value for message in outgoing.messages(right)] == [b'{"id":1,"txt":null}']
+    with pytest.raises(BadColumns, match="column id is null in a row"):
+        list(outgoing.messages(pa.RecordBatch.from_pylist([{"id": 1, "txt": "a"}, {"id": None, "txt": "b"}])))
