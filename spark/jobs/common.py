@@ -28,6 +28,12 @@ from spark.source.options import LATEST, Options, place_of, read_options
 from spark.source.planner import Planner
 
 AVAILABLE_NOW = "available-now"
+INTERVAL = re.compile(r"(interval\s+)?(\d+\s*(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE)
+JOB_OPTIONS = {
+    "failOnDataLoss=false": "--fail-on-data-loss false",
+    "option startingOffsets": "--starting",
+    "ption predefinedSubscription": "ption --subscription",
+}
 AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 """Without it Spark 4.1 runs one batch with sources of Python's: after a kill only the one that was under way."""
 PACKAGES_WITH_SENTENCES = ("pyspark.", "py4j.", "pulsar_proto.", f"{__package__.removesuffix('.jobs')}.")
@@ -107,7 +113,10 @@ def add_source(made: argparse.ArgumentParser, *, starting: str = "earliest") -> 
     topics.add_argument("--pattern", metavar="RE", help="all whose full name matches")
     made.add_argument("--starting", default=starting, help=f"earliest, latest or a JSON map; default {starting}")
     made.add_argument(
-        "--subscription", default="", metavar="NAME", help="keeps what is unread, acknowledged as it goes"
+        "--subscription",
+        default="",
+        metavar="NAME",
+        help="keeps what is unread; what is read is acknowledged, and may be deleted",
     )
     made.add_argument("--fail-on-data-loss", choices=["true", "false"], default="true")
 
@@ -133,6 +142,8 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
     is said before Java starts. `needs`: see `check_versions`. Raises what `precheck` raises."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
+    if hasattr(arguments, "trigger"):
+        check_stream(arguments)
     check_place(place_options(arguments), tell=arguments.progress == "text")
     if hasattr(arguments, "pattern"):
         check_topics(source_options(arguments), endless=arguments.trigger != AVAILABLE_NOW)
@@ -184,6 +195,16 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
     return given
 
 
+def check_stream(arguments: argparse.Namespace) -> None:
+    """Raises JobFailed for limits and intervals that no query takes."""
+    if arguments.trigger == AVAILABLE_NOW:
+        if arguments.max_messages or arguments.max_bytes:
+            # Spark 4.1 plans an available-now run with one question: a limit would end it
+            raise JobFailed("--max-messages and --max-bytes need --trigger with an interval")
+    elif not INTERVAL.fullmatch(arguments.trigger):
+        raise JobFailed(f"--trigger {arguments.trigger}: expected {AVAILABLE_NOW}, or an interval as '10 seconds'")
+
+
 def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> DataFrame:
     given = source_options(arguments) | more
     if arguments.trigger != AVAILABLE_NOW:
@@ -191,9 +212,6 @@ def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> Da
             given["maxOffsetsPerTrigger"] = str(arguments.max_messages)
         if arguments.max_bytes:
             given["maxBytesPerTrigger"] = str(arguments.max_bytes)
-    elif arguments.max_messages or arguments.max_bytes:
-        # Spark 4.1 plans an available-now run with one question: a limit would end it
-        raise JobFailed("--max-messages and --max-bytes need --trigger with an interval")
     if arguments.source == "connector":
         given = connector_options(given)
     hold(Checkpoint(arguments.checkpoint).folder)
@@ -292,16 +310,23 @@ def guarded(job: str, run: Any, argv: Sequence[str]) -> int:
     try:
         code = leave(run(argv))
     except (JobFailed, ValueError, OSError) as error:
-        print(f"magnetar spark {job}: {error}", file=sys.stderr)
+        print(f"magnetar spark {job}: {in_job_options(str(error))}", file=sys.stderr)
         return 1
     except Exception as error:
         if not type(error).__module__.startswith(PACKAGES_WITH_SENTENCES):
             raise
-        print(f"magnetar spark {job}: {told(error)}", file=sys.stderr)
+        print(f"magnetar spark {job}: {in_job_options(told(error))}", file=sys.stderr)
         return 1
     finally:
         let_go()
     return code
+
+
+def in_job_options(sentence: str) -> str:
+    """The data source's option names as the job's own."""
+    for option, ours in JOB_OPTIONS.items():
+        sentence = sentence.replace(option, ours)
+    return sentence
 
 
 def told(error: Exception) -> str:

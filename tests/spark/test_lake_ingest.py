@@ -244,7 +244,7 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
     Admin(scene.server).post(f"{path}/trim")
     refused = run(scene, topic, tmp_path, capsys, code=1)["error"]
     assert "is gone" in refused
-    assert "failOnDataLoss=false goes on" in refused
+    assert "--fail-on-data-loss false goes on" in refused
     said = run(scene, topic, tmp_path, capsys, "--fail-on-data-loss", "false", "--check", "table")
     present.close()
     assert (said["written"], said["details"]["rows in the table"], said["problems"]) == (5, 15, [])

@@ -78,6 +78,26 @@ def test_a_topic_that_is_not_there_and_a_wrong_admin_url(site: Site, capsys: pyt
     assert said == "admin.url '127.0.0.1:8080': expected http://host:port or https://host:port"
 
 
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (["--trigger", "soon"], "--trigger soon: expected available-now, or an interval as '10 seconds'"),
+        (["--max-messages", "10"], "--max-messages and --max-bytes need --trigger with an interval"),
+    ],
+)
+def test_limits_and_intervals_that_no_query_takes(
+    more: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sentence(capsys, "pulsar://127.0.0.1:1", *more) == complaint
+
+
+@pytest.mark.process
+def test_a_start_that_is_none_is_named_by_the_jobs_option(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    root = ["--auth-params", f"token:{site.token('admin')}"]
+    said = sentence(capsys, site.server.broker_url, *root, "--starting", "early")
+    assert said.startswith("--starting: not JSON")
+
+
 def checkpoint_of(folder: Path, *topics: str) -> Checkpoint:
     """As Spark leaves it when it planned a first batch."""
     (folder / "offsets").mkdir(parents=True)

@@ -322,7 +322,7 @@ def test_messages_that_the_broker_deleted_are_named_or_left_out(
     scene.admin.delete(f"{PATH}/trimmed/truncate")
     assert len(scene.contents(topic)) == 1
     assert main(given) == 1
-    assert re.search(r"ledger \d+ is gone: .* failOnDataLoss=false goes on", capsys.readouterr().err)
+    assert re.search(r"ledger \d+ is gone: .* --fail-on-data-loss false goes on", capsys.readouterr().err)
     assert outcome([*given, "--fail-on-data-loss", "false"], capsys)["details"]["on time, all runs"] == 101
 
 
