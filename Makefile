@@ -49,7 +49,7 @@ test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's soft
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
-spark: $(STAMP)  ## all tests of Spark, the long ones too (a quarter of an hour)
+spark: $(STAMP)  ## all tests of Spark, the long ones too (ten minutes)
 	$(BIN)/pytest -q $(BESIDE) $(SPARK) $(ARGS)
 
 $(CLIENT_STAMP):

@@ -32,7 +32,7 @@ from spark.jobs.connector import connector_options
 from spark.jobs.positions import digits, position
 from spark.jobs.snapshots import Snapshot, open_snapshot
 from spark.jobs.tables import check_columns
-from spark.jobs.tables.rules import local_folder
+from spark.jobs.tables.rules import is_local, local_folder
 from spark.source.checkpoint import Checkpoint
 from spark.source.columns import MESSAGE_ID, METADATA_TYPES, PROPERTIES, TOPIC
 from spark.source.columns import VALUE as RAW_VALUE
@@ -94,7 +94,7 @@ def run(argv: Sequence[str]) -> int:
     ends = ends_now(arguments)
     frame = stream(spark, arguments, **(READ_OPTIONS if arguments.source == "python" else {}))
     checkpoint = Checkpoint(arguments.checkpoint)
-    if "://" not in arguments.path or arguments.path.startswith("file:"):
+    if is_local(arguments.path):
         hold(local_folder(arguments.path))  # what a run knows of the table has to stay true until it has written
     staging = checkpoint.folder / "staged"
     snapshot = open_snapshot(spark, arguments.merge, arguments.path, arguments.table, staging=staging)

@@ -30,14 +30,13 @@ class Checkpoint:
     def sweep(self) -> None:
         """Removes the nameless record that a kill leaves in the moment in which the first batch is written down: Spark
         4.1 begins no query where such a file is (SPARK-53103). Once a batch has its record nothing is touched."""
-        offsets = self.folder / "offsets"
-        if not any(path.name.isdigit() for path in offsets.glob("*")):
-            for unfinished in offsets.glob(".*.tmp*"):
+        if self._newest("offsets") < 0:
+            for unfinished in (self.folder / "offsets").glob(".*.tmp*"):
                 unfinished.unlink(missing_ok=True)
 
     def committed_batch(self) -> int:
         """-1: none."""
-        return max((int(path.name) for path in (self.folder / "commits").glob("*") if path.name.isdigit()), default=-1)
+        return self._newest("commits")
 
     def committed(self) -> dict[str, Bound]:
         """By partition, the last message of the last committed batch, over all pulsar sources of the query."""
@@ -45,8 +44,11 @@ class Checkpoint:
 
     def planned(self) -> dict[str, Bound]:
         """The same of the last batch that was planned, which a restart does first."""
-        batches = (int(path.name) for path in (self.folder / "offsets").glob("*") if path.name.isdigit())
-        return self._bounds(max(batches, default=-1))
+        return self._bounds(self._newest("offsets"))
+
+    def _newest(self, log: str) -> int:
+        """The last batch with a record; -1: none."""
+        return max((int(path.name) for path in (self.folder / log).glob("*") if path.name.isdigit()), default=-1)
 
     def _bounds(self, batch: int) -> dict[str, Bound]:
         if batch < 0:

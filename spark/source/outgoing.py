@@ -113,6 +113,7 @@ class Outgoing:
             kind = pb.Schema.Json if self._as_json else pb.Schema.Avro
             self.schema: pb.Schema | None = pb.Schema(name="", type=kind, schema_data=orjson.dumps(definition))
             self._never_null: list[str] = []
+            self._in_micros: dict[str, Any] | None = None
             if self._as_json:
                 self.schema = existing
                 self._fit(definition)
@@ -120,12 +121,14 @@ class Outgoing:
             self.schema, self._encode = _primitive(self._value_fields[0])
 
     def _fit(self, definition: dict[str, Any]) -> None:
-        """Raises BadColumns when the rows are none of the topic's JSON schema."""
+        """What the topic's JSON schema asks of rows. Raises BadColumns when these are none of it."""
         assert self.schema is not None
         topic = orjson.loads(self.schema.schema_data)
         if said := misfit(definition, topic):
             raise BadColumns(said)
         self._never_null = never_null(definition, topic)
+        if b"-micros" in self.schema.schema_data:
+            self._in_micros = topic
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[Message]:
         """One a row, in order."""
@@ -160,12 +163,10 @@ class Outgoing:
         if self._dicts is not None:
             rows = [self._dicts(row) for row in rows]
         if self._as_json:
-            assert self.schema is not None
             for name in self._never_null:
                 if batch.column(name).null_count:
                     raise BadColumns(f"column {name} is null in a row; the topic's JSON schema allows no null")
-            definition = orjson.loads(self.schema.schema_data) if b"-micros" in self.schema.schema_data else None
-            return [orjson.dumps(plain(row, definition)) for row in rows]
+            return [orjson.dumps(plain(row, self._in_micros)) for row in rows]
         return [_to_avro(self._avro, row) for row in rows]
 
 

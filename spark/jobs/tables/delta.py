@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from spark.jobs.tables.rules import check_partitioning, spark_schema, staged, streamed
+from spark.jobs.tables.rules import check_partitioning, is_local, spark_schema, staged, streamed
 
 
 class DeltaTable:
@@ -60,5 +60,5 @@ class DeltaTable:
 
 def data_files(table: deltalake.DeltaTable, path: str) -> list[str]:
     """As Spark takes them: deltalake gives URLs also without a scheme, a space in them is `%20`."""
-    is_local = "://" not in path or path.startswith("file:")
-    return [unquote(each) if is_local else each for each in table.file_uris()]
+    files = table.file_uris()
+    return [unquote(each) for each in files] if is_local(path) else files

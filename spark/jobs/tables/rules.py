@@ -56,6 +56,11 @@ def open_table(spark: SparkSession, kind: str, path: str, name: str, *, by: str,
     return ParquetTable(local_folder(path), by=by)
 
 
+def is_local(path: str) -> bool:
+    """A path or a `file:` URL; a colon may be in a path."""
+    return "://" not in path or path.startswith("file:")
+
+
 def local_folder(path: str) -> Path:
     """Raises JobFailed for what cannot be renamed in one step."""
     parts = urlsplit(path)
