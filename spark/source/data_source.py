@@ -34,6 +34,7 @@ from spark.source.range_reader import RangeReader, Task
 from spark.source.row_writer import write_rows
 from spark.source.subscription import NamedSubscription
 from spark.source.values import ValueColumns
+from spark.source.worker_relief import relieve_worker
 
 
 class PulsarDataSource(DataSource):
@@ -52,6 +53,7 @@ class PulsarDataSource(DataSource):
             values = ValueColumns(planner.schema(), lambda version: None, options.bad_values)
         finally:
             planner.close()
+            relieve_worker()
         return StructType([*values.fields, *METADATA_FIELDS, *(RAW_FIELDS if options.raw_columns else [])])
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -132,6 +134,7 @@ class _Reading:
             ).batches()
         finally:
             client.close()
+            relieve_worker()
 
 
 def _tasks(planner: Planner, wanted: Mapping[str, Range], *, repeatable: bool) -> list[InputPartition]:
@@ -159,6 +162,7 @@ class PulsarReader(_Reading, DataSourceReader):
             return _tasks(planner, wanted, repeatable=False)
         finally:
             planner.close()
+            relieve_worker()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self.read_task(partition)

@@ -14,6 +14,7 @@ from spark.source.client import Client
 from spark.source.options import WriteOptions
 from spark.source.outgoing import Message, Outgoing
 from spark.source.producer import Producer, ProducerSettings, SendFailed
+from spark.source.worker_relief import relieve_worker
 
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
@@ -55,6 +56,7 @@ def write_rows(
         return writer.finish()
     finally:
         client.close()
+        relieve_worker()
 
 
 def _property(context: TaskContext, name: str) -> str:
