@@ -18,10 +18,11 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.jobs.alone import hold, let_go
-from spark.jobs.connector import NO_JAR, NO_JAR_SENTENCE, check_versions, connector_options, end_java
+from spark.jobs.connector import check_versions, connector_options, end_java
 from spark.jobs.older import complete
 from spark.jobs.precheck import check_checkpoint, check_place, check_topics
 from spark.jobs.progress import Progress, Teller
+from spark.jobs.sentences import in_job_options, told
 from spark.source.checkpoint import Checkpoint, acknowledge
 from spark.source.message_id import BEFORE_ALL, Bound
 from spark.source.options import LATEST, Options, place_of, read_options
@@ -29,22 +30,12 @@ from spark.source.planner import Planner
 
 AVAILABLE_NOW = "available-now"
 INTERVAL = re.compile(r"(interval\s+)?(\d+\s*(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE)
-JOB_OPTIONS = {
-    "failOnDataLoss=false": "--fail-on-data-loss false",
-    "option startingOffsets": "--starting",
-    "ption predefinedSubscription": "ption --subscription",
-}
 AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 """Without it Spark 4.1 runs one batch with sources of Python's: after a kill only the one that was under way."""
-PACKAGES_WITH_SENTENCES = ("pyspark.", "py4j.", "pulsar_proto.", f"{__package__.removesuffix('.jobs')}.")
-"""Whose errors are told by one line; others are faults of the program and keep their traceback."""
 CONNECTOR_SETTING = "spark.magnetar.connector"
 """Of a session in which a job reads through the connector."""
 SPEAK_THEMSELVES = ("replay", "audit")
 """Jobs that ask brokers and the admin interface for what no connector gives: `--source connector` is refused."""
-OURS = ("spark.", "magnetar.", "pulsar_proto.", "ValueError")
-RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Loss|Option|Value|NotFound): ")
-"""The last line of a Python traceback."""
 INTERRUPTED = "interrupted; the same command goes on from here"
 AUTH_OPTIONS = {
     "auth_params": "pulsar.client.authParams",
@@ -85,7 +76,11 @@ def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser
     made.add_argument("--progress", choices=["text", "json", "none"], default="text", help="on stderr; default text")
     made.add_argument("--master", default="local[*]", help="Spark's master when not run by spark-submit")
     made.add_argument(
-        "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the Spark session"
+        "--spark-conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the Spark session; spark.log.level=ERROR shows the stacks of its errors",
     )
     if job in SPEAK_THEMSELVES:
         made.add_argument(
@@ -153,7 +148,7 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
     if SparkSession.getActiveSession() is None and "SPARK_ENV_LOADED" not in os.environ:
         builder = builder.master(arguments.master)
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-        builder = builder.config("spark.log.level", "ERROR").config("spark.driver.memory", "1g")
+        builder = builder.config("spark.log.level", "FATAL").config("spark.driver.memory", "1g")
         # streaming queries do not adapt their shuffles: Spark's 200 tasks take far longer than a small batch
         builder = builder.config("spark.sql.shuffle.partitions", str(os.cpu_count() or 1))
     builder = builder.config("spark.sql.session.timeZone", "UTC").config(AVAILABLE_NOW_SETTING, "true")
@@ -306,38 +301,15 @@ def leave(code: int) -> int:
 
 
 def guarded(job: str, run: Any, argv: Sequence[str]) -> int:
-    """Runs a job's body; faults become one sentence. Spark's own errors keep their first line only."""
+    """Runs a job's body; faults become one sentence."""
     try:
         code = leave(run(argv))
-    except (JobFailed, ValueError, OSError) as error:
-        print(f"magnetar spark {job}: {in_job_options(str(error))}", file=sys.stderr)
-        return 1
     except Exception as error:
-        if not type(error).__module__.startswith(PACKAGES_WITH_SENTENCES):
+        said = str(error) if isinstance(error, (JobFailed, ValueError, OSError)) else told(error)
+        if said is None:
             raise
-        print(f"magnetar spark {job}: {in_job_options(told(error))}", file=sys.stderr)
+        print(f"magnetar spark {job}: {in_job_options(said)}", file=sys.stderr)
         return 1
     finally:
         let_go()
     return code
-
-
-def in_job_options(sentence: str) -> str:
-    """The data source's option names as the job's own."""
-    for option, ours in JOB_OPTIONS.items():
-        sentence = sentence.replace(option, ours)
-    return sentence
-
-
-def told(error: Exception) -> str:
-    """The line of a Spark error that says what happened: of a Python traceback inside it the one with the error, of
-    ours if there are several; else the first."""
-    text = str(error)
-    if "JAVA_GATEWAY_EXITED" in text or "Java gateway process exited" in text:
-        return "Spark could not start Java: is Java 17 or newer installed, or JAVA_HOME wrong?"
-    if NO_JAR.search(text):
-        return NO_JAR_SENTENCE
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("An error occurred while")]
-    inner = [line for line in lines if RAISED.match(line)] if "Traceback (most recent" in text else []
-    ours = [line for line in inner or lines if line.startswith(OURS)]
-    return (ours or inner or lines or [type(error).__name__])[0].removeprefix(": ")

@@ -1,6 +1,7 @@
 """`magnetar spark lake_ingest` as a user runs it: killed, restarted, checked against the official client."""
 
 import json
+import random
 import shutil
 import zlib
 from collections.abc import Callable
@@ -20,8 +21,10 @@ from compat_tests.spark.job_process import JobProcess
 from spark.jobs.common import JobFailed
 from spark.jobs.lake_ingest import main
 from spark.jobs.tables.delta import DeltaTable
+from spark.jobs.tables.iceberg import open_catalog
 from spark.jobs.tables.parquet import INTENT_FILE, MERGED, REPLACED, ParquetTable
 from tests.spark.support import Scene
+from tests.storage.bookie.small_disk import small_disk
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -198,6 +201,35 @@ def test_a_kill_in_the_moment_in_which_the_first_batch_is_written_down_stops_no_
     for left in (".0.84c0d5c2.tmp", "..0.84c0d5c2.tmp.crc"):  # Spark names a record when it is whole
         (offsets / left).write_text("v1")
     assert run(scene, topic, tmp_path, capsys)["written"] == 5
+
+
+def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_when_there_is_room(
+    scene: Scene, tmp_path: Path, capsys: Capture
+) -> None:
+    topic = f"{PREFIX}/lake-full"
+    keep(scene, topic)
+    values = [bytes([number]) + random.Random(number).randbytes(100_000) for number in range(20)]
+    producer = scene.client.create_producer(topic)
+    for value in values:
+        producer.send(value)
+    producer.close()
+    (tmp_path / "disk").mkdir()
+    with small_disk(tmp_path / "disk", 4) as disk:
+        options = ["--path", str(disk.folder / "table")]
+        disk.fill()
+        said = run(scene, topic, tmp_path, capsys, *options, code=1)["error"]
+        assert said.endswith("No space left on device")
+        assert said.startswith("magnetar spark lake_ingest: ")
+        disk.empty()
+        assert run(scene, topic, tmp_path, capsys, *options)["written"] == 20
+        table = pds.dataset(str(disk.folder / "table"), partitioning="hive").to_table()
+    assert table["value"].to_pylist() == values
+
+
+def test_a_damaged_catalog_is_named(tmp_path: Path) -> None:
+    (tmp_path / "catalog.db").write_bytes(b"no database" * 100)
+    with pytest.raises(JobFailed, match=r"/catalog\.db: file is not a database"):
+        open_catalog(tmp_path)
 
 
 @pytest.mark.long

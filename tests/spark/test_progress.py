@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from spark.jobs.common import told
-from spark.jobs.connector import NO_JAR_SENTENCE
 from spark.jobs.progress import ERASE_LINE, CtrlC, Progress, Teller
 
 
@@ -117,27 +115,3 @@ def test_ctrl_c_stops_what_runs_from_another_thread() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         cancelled()
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("one\n  at some.Java.line", "one"),
-        ("Failed to find data source: pulsar. Please find packages at", NO_JAR_SENTENCE),
-        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: pulsar. Make sure", NO_JAR_SENTENCE),
-        ("An error occurred while calling o55.load.\n: java.lang.Exception: no\n\tat x", "java.lang.Exception: no"),
-        (
-            "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n    raise\n"
-            "TypeError: wrong\n\n\tat java",
-            "TypeError: wrong",
-        ),
-        (
-            "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n    raise\n"
-            "KeyError: 1\nspark.source.continuity.DataLoss: gone\n",
-            "spark.source.continuity.DataLoss: gone",
-        ),
-        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Spark could not start Java: is Java 17"),
-    ],
-)
-def test_an_error_is_told_by_the_line_that_says_what_happened(text: str, sentence: str) -> None:
-    assert told(Exception(text)).startswith(sentence)

@@ -11,6 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table as PyIcebergTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+from sqlalchemy.exc import DBAPIError
 
 from spark.jobs.common import JobFailed
 from spark.jobs.tables.rules import check_partitioning, spark_schema, staged, streamed
@@ -20,8 +21,13 @@ SLICE_BYTES = 256 * 1024 * 1024
 
 
 def open_catalog(folder: Path) -> SqlCatalog:
+    """Raises JobFailed with the catalog's name when it cannot be written or is damaged."""
     folder.mkdir(parents=True, exist_ok=True)
-    return SqlCatalog("magnetar", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+    file = folder / "catalog.db"
+    try:
+        return SqlCatalog("magnetar", uri=f"sqlite:///{file}", warehouse=f"file://{folder}")
+    except DBAPIError as error:
+        raise JobFailed(f"{file}: {error.orig}") from error
 
 
 class IcebergTable:
