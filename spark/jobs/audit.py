@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark.jobs.audit_count import count_messages, oldest_unacknowledged_ms
 from spark.jobs.audit_rules import HOUR_MS, UNKNOWN, Row, by_base_topic, by_tenant, check_topic, is_orphan, rows_of
-from spark.jobs.common import Outcome, finish, guarded, parser, place_options
+from spark.jobs.common import JobFailed, Outcome, finish, guarded, parser, place_options
 from spark.jobs.progress import Teller
-from spark.source.admin import PASSING, Admin, AdminError, topic_path
+from spark.source.admin import NOT_FOUND, PASSING, Admin, AdminError, topic_path
 from spark.source.options import Options, place_of
 
 CHECK_ATTEMPTS = 3
@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
 
 def options() -> argparse.ArgumentParser:
     made = parser("audit", "Says what topics hold and which subscriptions are behind.", EXAMPLES)
-    made.add_argument("--namespaces", default="", metavar="T/N,…", help="default: all")
+    made.add_argument("--namespaces", default="", metavar="T/N,…", help="a tenant alone: all of its; default: all")
     made.add_argument("--sink", default="", metavar="DIR", help="a Parquet file of each look, for later")
     made.add_argument("--interval", type=float, default=0, metavar="SECONDS", help="look again and again; default once")
     made.add_argument("--count-messages", action="store_true", help="read all of them, and compare; starts Spark")
@@ -127,23 +127,41 @@ class Audit:
 
     def rows(self) -> Iterator[Row]:
         for namespace in self._namespaces():
-            self.non_persistent += len(self._admin.call("GET", f"non-persistent/{namespace}") or [])
-            for topic in sorted(self._admin.call("GET", f"persistent/{namespace}") or []):
+            self.non_persistent += len(self._listed(f"non-persistent/{namespace}"))
+            for topic in sorted(self._listed(f"persistent/{namespace}")):
                 try:
                     stats, internal = self._checked(topic)
                 except AdminError as error:
-                    if error.status != 404:  # deleted meanwhile
+                    if error.status != NOT_FOUND:  # deleted meanwhile
                         raise
                     continue
                 self._outcome.read += 1
                 yield from rows_of(topic, stats, internal, self.now, self._arguments.older_than)
 
     def _namespaces(self) -> list[str]:
+        """Those that were named, all of tenants that were named, or all there are."""
         given = [name.strip() for name in self._arguments.namespaces.split(",") if name.strip()]
-        if given:
-            return given
-        tenants = self._admin.call("GET", "tenants") or []
-        return [name for tenant in tenants for name in self._admin.call("GET", f"namespaces/{tenant}") or []]
+        found: list[str] = []
+        for name in given or self._listed("tenants"):
+            if name.count("/") > 1:
+                raise JobFailed(
+                    f"--namespaces {name}: expected TENANT/NAMESPACE, or a TENANT for all of its namespaces"
+                )
+            kind = "persistent" if "/" in name else "namespaces"
+            listed = self._listed(f"{kind}/{quote(name)}", is_named=bool(given))
+            found += [name] if "/" in name else listed
+        return found
+
+    def _listed(self, path: str, *, is_named: bool = False) -> list[str]:
+        """Nothing where it was deleted meanwhile. Raises JobFailed when it `is_named` on the command line."""
+        try:
+            return list(self._admin.call("GET", path) or [])
+        except AdminError as error:
+            if error.status != NOT_FOUND:
+                raise
+            if is_named:
+                raise JobFailed(f"--namespaces: {unquote(path.partition('/')[2])} does not exist") from error
+            return []
 
     def _checked(self, topic: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """`stats` and `internalStats`; what is still wrong after some looks is a problem."""

@@ -12,6 +12,7 @@ from pulsar_proto.names import TopicName
 from spark.source.connection import Login
 
 RETRY_SECONDS = 0.5
+NOT_FOUND = 404
 PASSING = (0, 502, 503, 504)
 
 

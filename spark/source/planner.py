@@ -12,7 +12,7 @@ import numpy as np
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.admin import Admin, AdminError
+from spark.source.admin import NOT_FOUND, Admin, AdminError
 from spark.source.client import Client
 from spark.source.continuity import DataLoss
 from spark.source.ledger_plan import LedgerRun, Range, clip, first_mean, one_ledger, runs_of, split, take
@@ -28,7 +28,6 @@ SAMPLE_SECONDS = 10.0
 SAMPLE_ENTRIES, SAMPLE_BYTES = 16, 4 * 1024 * 1024
 ENTRY_BYTES_MAX = 5 * 1024 * 1024
 """As brokers are set up: where so large entries would not fill a task, sizes are not looked at."""
-NOT_FOUND = 404
 
 Times = int | Mapping[str, int]
 

@@ -92,6 +92,26 @@ def test_every_subscription_is_a_row_with_its_backlog(
     assert bill["bytes_out"] == rows[CONNECTED]["bytes_out"] > USED_BYTES
 
 
+def test_a_tenant_alone_means_all_of_its_namespaces(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    one, whole = (run(server, capsys, "--namespaces", name)[1] for name in ("public/default", "public"))
+    assert whole["details"]["topics"] == one["details"]["topics"] != []
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("public/nowhere", "--namespaces: public/nowhere does not exist"),
+        ("no one", "--namespaces: no one does not exist"),
+        ("public/default/x", "--namespaces public/default/x: expected TENANT/NAMESPACE, or a TENANT for all of its"),
+    ],
+)
+def test_what_is_no_namespace_is_named(
+    server: Server, capsys: pytest.CaptureFixture[str], given: str, sentence: str
+) -> None:
+    assert main(arguments(server, "--namespaces", given)) == 1
+    assert f"magnetar spark audit: {sentence}" in capsys.readouterr().err
+
+
 def test_partitions_are_summed_and_their_skew_is_named(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = run(server, capsys, "--max-skew", "1.5")
     (parted,) = [each for each in said["details"]["topics"] if each["topic"] == PARTITIONED]
