@@ -136,6 +136,10 @@ RULES_WITHOUT_IO = (
     "spark/source/values.py",
     "spark/source/columns.py",
     "spark/source/outgoing.py",
+    "spark/source/avro_definition.py",
+    "spark/source/value_encoders.py",
+    "spark/source/json_fit.py",
+    "spark/source/json_values.py",
 )
 SEEDED_RANDOM = "random.Random"
 """Rules may name the type of the generator that they are given."""

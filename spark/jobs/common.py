@@ -141,8 +141,9 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
         check_stream(arguments)
     check_place(place_options(arguments), tell=arguments.progress == "text")
     if hasattr(arguments, "pattern"):
-        check_topics(source_options(arguments), endless=arguments.trigger != AVAILABLE_NOW)
-        check_checkpoint(source_options(arguments), Checkpoint(arguments.checkpoint))
+        given = source_options(arguments)
+        check_topics(given, endless=arguments.trigger != AVAILABLE_NOW)
+        check_checkpoint(given, Checkpoint(arguments.checkpoint))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"magnetar-{job}")
     if SparkSession.getActiveSession() is None and "SPARK_ENV_LOADED" not in os.environ:

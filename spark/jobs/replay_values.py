@@ -14,7 +14,7 @@ import fastavro
 import orjson
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.outgoing import plain
+from spark.source.json_values import plain
 
 Encode = Callable[[Mapping[str, Any]], bytes]
 """A row's value columns, by name, to a value. Raises BadRow."""

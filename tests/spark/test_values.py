@@ -32,8 +32,9 @@ from pyspark.sql.types import (
 
 from pulsar_proto.errors import ServiceNotReady, UnknownFault
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from spark.source.avro_definition import BadColumns, avro_definition
 from spark.source.connection import Disconnected
-from spark.source.outgoing import BadColumns, Outgoing, avro_definition
+from spark.source.outgoing import Outgoing
 from spark.source.primitives import PRIMITIVES
 from spark.source.row_columns import columns_of
 from spark.source.rows import Rows

@@ -1,0 +1,72 @@
+"""The Avro definition of a query's columns, which is also how Pulsar describes JSON."""
+
+from typing import Any
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+RECORD_NAME = "topLevelRecord"
+_AVRO: dict[type[DataType], Any] = {
+    BooleanType: "boolean",
+    ByteType: "int",
+    ShortType: "int",
+    IntegerType: "int",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    StringType: "string",
+    BinaryType: "bytes",
+    DateType: {"type": "int", "logicalType": "date"},
+    TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+
+
+class BadColumns(ValueError):
+    """The query's columns cannot be written; the text names the column."""
+
+
+def avro_definition(record: StructType, name: str = RECORD_NAME) -> dict[str, Any]:
+    """An Avro record with `[T, "null"]` unions for nullable fields, as Spark's Avro writer names things."""
+    fields = []
+    for field in record.fields:
+        kind = _avro_type(field.dataType, f"{name}.{field.name}")
+        fields.append({"name": field.name, "type": [kind, "null"] if field.nullable else kind})
+    simple, _, namespace = name[::-1].partition(".")
+    definition = {"type": "record", "name": simple[::-1], "fields": fields}
+    return {**definition, "namespace": namespace[::-1]} if namespace else definition
+
+
+def _avro_type(kind: DataType, name: str) -> Any:
+    if isinstance(kind, StructType):
+        return avro_definition(kind, name)
+    if isinstance(kind, ArrayType):
+        item = _avro_type(kind.elementType, name)
+        return {"type": "array", "items": [item, "null"] if kind.containsNull else item}
+    if isinstance(kind, MapType):
+        if not isinstance(kind.keyType, StringType):
+            raise BadColumns(f"{name}: maps need string keys")
+        item = _avro_type(kind.valueType, name)
+        return {"type": "map", "values": [item, "null"] if kind.valueContainsNull else item}
+    if isinstance(kind, DecimalType):
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    if type(kind) not in _AVRO:
+        raise BadColumns(f"{name} of type {kind.simpleString()} has no Avro type")
+    return _AVRO[type(kind)]
