@@ -1,6 +1,7 @@
 """Iceberg tables by pyiceberg, with a catalog in a file beside the data. The last batch of each query is a property of
 the table, committed with the batch; it also stands in its snapshots, for people."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,6 +16,8 @@ from sqlalchemy.exc import DBAPIError
 
 from spark.jobs.common import JobFailed
 from spark.jobs.tables.rules import check_partitioning, spark_schema, staged, streamed
+
+warnings.filterwarnings("ignore", "Delete operation did not match any records")  # new keys replace none
 
 SLICE_BYTES = 256 * 1024 * 1024
 """So much of a batch is in the driver's memory at a time."""
