@@ -25,7 +25,7 @@ def _forget_spark_archives() -> None:
     stay: these may be replaced while a worker lives."""
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter) and _is_of_spark(importer.archive):
-            del sys.path_importer_cache[path]
+            sys.path_importer_cache.pop(path, None)
 
 
 @cache
