@@ -261,6 +261,10 @@ def seek_command(consumer: Consumer, **fields: Any) -> pb.CommandSeek:
     return pb.CommandSeek(consumer_id=consumer.consumer_id, request_id=1, **fields)
 
 
+def bodies(cnx: FakeConnection) -> list[bytes]:
+    return [message.body for message in cnx.messages]
+
+
 async def settle(turns: int = 30) -> None:
     """Enough loop turns for everything in memory to come to rest."""
     for _ in range(turns):

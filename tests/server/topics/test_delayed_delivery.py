@@ -9,7 +9,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.dispatch.delay_index import DelayIndex
 from server.policies.effective import EffectivePolicies
-from tests.server.topics.scene import FakeConnection, Scene, ack, in_virtual_time, pass_time, payload, settle
+from tests.server.topics.scene import FakeConnection, Scene, ack, bodies, in_virtual_time, pass_time, payload, settle
 
 OBEDIENT = pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
 
@@ -30,10 +30,6 @@ def publish(scene: Scene, *messages: tuple[bytes, int]) -> None:
         ]
     )
     scene.topic._appended()
-
-
-def bodies(cnx: FakeConnection) -> list[bytes]:
-    return [each.body for each in cnx.messages]
 
 
 @OBEDIENT

@@ -14,7 +14,7 @@ from server.topics.consumer import Consumer
 from server.topics.non_persistent.topic import NonPersistentTopic
 from server.topics.producer import Producer
 from server.topics.settings import TopicSettings
-from tests.server.topics.scene import FakeConnection, in_virtual_time, payload, publish
+from tests.server.topics.scene import FakeConnection, bodies, in_virtual_time, payload, publish
 
 NAME = TopicName.parse("non-persistent://public/default/t")
 
@@ -51,10 +51,6 @@ class Scene:
         if permits:
             consumer.flow(permits)
         return consumer
-
-
-def bodies(cnx: FakeConnection) -> list[bytes]:
-    return [message.body for message in cnx.messages]
 
 
 @in_virtual_time

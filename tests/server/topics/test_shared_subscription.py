@@ -14,6 +14,7 @@ from tests.server.topics.scene import (
     FakeConnection,
     Scene,
     ack,
+    bodies,
     payload,
     payloads,
     publish,
@@ -21,10 +22,6 @@ from tests.server.topics.scene import (
     settle,
     subscription_of,
 )
-
-
-def bodies(cnx: FakeConnection) -> list[bytes]:
-    return [message.body for message in cnx.messages]
 
 
 def numbers(count: int) -> list[bytes]:

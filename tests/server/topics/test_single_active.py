@@ -12,6 +12,7 @@ from tests.server.topics.scene import (
     FakeConnection,
     Scene,
     ack,
+    bodies,
     in_virtual_time,
     pass_time,
     payload,
@@ -21,10 +22,6 @@ from tests.server.topics.scene import (
     settle,
     subscription_of,
 )
-
-
-def bodies(cnx: FakeConnection) -> list[bytes]:
-    return [message.body for message in cnx.messages]
 
 
 async def test_new_messages_go_out_as_they_are_confirmed() -> None:

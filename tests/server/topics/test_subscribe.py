@@ -22,6 +22,7 @@ from tests.server.topics.scene import (
     FakeConnection,
     Scene,
     ack,
+    bodies,
     in_virtual_time,
     pass_time,
     payload,
@@ -33,10 +34,6 @@ from tests.server.topics.scene import (
 )
 
 LATEST_INITIAL = pb.CommandSubscribe.Latest
-
-
-def bodies(cnx: FakeConnection) -> list[bytes]:
-    return [message.body for message in cnx.messages]
 
 
 def message_id(ledger_id: int, entry_id: int, batch_index: int | None = None) -> pb.MessageIdData:

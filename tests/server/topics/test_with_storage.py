@@ -30,7 +30,7 @@ from storage.ledger.client import BookKeeper
 from storage.ledger.listing import list_ledgers
 from storage.managed.config import ManagedLedgerConfig
 from storage.managed.factory import ManagedLedgerFactory
-from tests.server.topics.scene import FakeConnection, ack, publish, redeliver, subscription_of
+from tests.server.topics.scene import FakeConnection, ack, bodies, publish, redeliver, subscription_of
 
 NAME = TopicName.parse("persistent://public/default/t")
 SMALL_LEDGERS = ManagedLedgerConfig(
@@ -122,10 +122,6 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(20):
         for _ in iter(lambda: bool(condition()), True):
             await asyncio.sleep(0)
-
-
-def bodies(cnx: FakeConnection) -> list[bytes]:
-    return [message.body for message in cnx.messages]
 
 
 def numbers(first: int, end: int) -> list[bytes]:

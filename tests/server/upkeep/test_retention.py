@@ -11,8 +11,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics import backlog
 from server.topics.deduplication import DEDUP_CURSOR
 from server.topics.stats import now_ms
-from tests.server.topics.scene import FakeConnection, publish
-from tests.server.topics.test_with_storage import NAME, Process, bodies, numbers, process, until
+from tests.server.topics.scene import FakeConnection, bodies, publish
+from tests.server.topics.test_with_storage import NAME, Process, numbers, process, until
 
 
 async def with_policies(**policies: Any) -> MemoryStore:
