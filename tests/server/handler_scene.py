@@ -1,7 +1,9 @@
-"""Connections that have a producer or consumer already, for the tests of handlers."""
+"""Connections that have a producer or consumer already, what clients say on them, and a clock to set."""
 
 from typing import Any
 
+from pulsar_proto.commands import send_frame
+from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import FakeConsumer, FakeProducer, Peer, command, make_broker
 
@@ -9,8 +11,24 @@ TOPIC = "persistent://public/default/t"
 Type = pb.BaseCommand
 
 
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def metadata(**values: Any) -> pb.MessageMetadata:
     return pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, **values)
+
+
+def payload(body: bytes = b"hello") -> bytes:
+    return build_payload(metadata(), body)
+
+
+def send(producer_id: int, sequence_id: int, body: bytes = b"hello") -> bytes:
+    return send_frame(pb.CommandSend(producer_id=producer_id, sequence_id=sequence_id), payload(body))
 
 
 def producer(producer_id: int = 1, request_id: int = 1, topic: str = TOPIC, **values: Any) -> pb.BaseCommand:
