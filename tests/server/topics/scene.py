@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, ParamSpec, cast
 
 from pulsar_proto.commands import parse_command
 from pulsar_proto.framing import FrameReader
-from pulsar_proto.ids import Position, signed64
+from pulsar_proto.ids import Position, signed64, unsigned64
 from pulsar_proto.names import TopicName
 from pulsar_proto.payload import build_payload, parse_metadata
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -20,6 +20,8 @@ from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.storage.ledger.virtual_loop import run
 
 P = ParamSpec("P")
+
+LATEST_INITIAL = pb.CommandSubscribe.Latest
 
 
 class Received(NamedTuple):
@@ -255,6 +257,10 @@ def redeliver(consumer: Consumer, positions: Iterable[Position] = (), epoch: int
             consumer_epoch=epoch,
         )
     )
+
+
+def message_id(ledger_id: int, entry_id: int, batch_index: int | None = None) -> pb.MessageIdData:
+    return pb.MessageIdData(ledgerId=unsigned64(ledger_id), entryId=unsigned64(entry_id), batch_index=batch_index)
 
 
 def seek_command(consumer: Consumer, **fields: Any) -> pb.CommandSeek:

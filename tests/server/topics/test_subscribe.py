@@ -1,4 +1,4 @@
-"""SUBSCRIBE's rules (facts 5.1), readers, and what is done with a whole subscription."""
+"""SUBSCRIBE's rules (facts 5.1), readers, and how a subscription ends."""
 
 import asyncio
 from typing import Any, cast
@@ -14,30 +14,19 @@ from pulsar_proto.errors import (
     ServiceNotReady,
     SubscriptionNotFound,
 )
-from pulsar_proto.ids import EARLIEST, LATEST, Position, unsigned64
+from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from storage.managed.errors import CursorFault
 from storage.managed.errors import MetadataFault as StoreFault
 from tests.server.topics.scene import (
+    LATEST_INITIAL,
     FakeConnection,
     Scene,
-    ack,
     bodies,
-    in_virtual_time,
-    pass_time,
+    message_id,
     payload,
     payloads,
-    publish,
-    seek_command,
-    settle,
     subscription_of,
 )
-
-LATEST_INITIAL = pb.CommandSubscribe.Latest
-
-
-def message_id(ledger_id: int, entry_id: int, batch_index: int | None = None) -> pb.MessageIdData:
-    return pb.MessageIdData(ledgerId=unsigned64(ledger_id), entryId=unsigned64(entry_id), batch_index=batch_index)
 
 
 @pytest.mark.parametrize(
@@ -295,213 +284,3 @@ async def test_nobody_subscribes_to_what_is_being_deleted() -> None:
     with pytest.raises(ServiceNotReady, match="Subscription is fenced"):
         await scene.consumer(FakeConnection())
     await leaving
-
-
-# --- seek
-
-
-async def test_seek_disconnects_and_moves_to_the_message() -> None:
-    scene, cnx = Scene(), FakeConnection()
-    scene.ledger.append_now(payloads(b"a", b"b", b"c"))
-    consumer = await scene.consumer(cnx)
-    consumer.flow(10)
-    ack(consumer, [Position(10, 2)], cumulative=True)
-    await consumer.seek(seek_command(consumer, message_id=message_id(10, 1)))
-    assert cnx.kinds[-1] == "CLOSE_CONSUMER"
-    assert consumer.is_closed
-    cnx.forget()
-    (await scene.consumer(cnx)).flow(10)
-    assert bodies(cnx) == [b"b", b"c"]
-
-
-@pytest.mark.parametrize(
-    ("target", "expected"),
-    [
-        (message_id(-1, -1), [b"a", b"b", b"c"]),
-        (message_id(2**63 - 1, 2**63 - 1), []),
-        (message_id(10, 50), [b"c"]),
-        (message_id(5, 0), [b"a", b"b", b"c"]),
-        (message_id(10, 0, batch_index=0), [b"a", b"b", b"c"]),
-    ],
-)
-async def test_seek_reaches_the_ends_and_the_next_existing_message(
-    target: pb.MessageIdData, expected: list[bytes]
-) -> None:
-    scene, cnx = Scene(), FakeConnection()
-    scene.ledger.append_now(payloads(b"a", b"b"))
-    scene.ledger.roll_now()
-    scene.ledger.append_now(payloads(b"c"))
-    consumer = await scene.consumer(cnx)
-    await consumer.seek(seek_command(consumer, message_id=target))
-    (await scene.consumer(cnx)).flow(10)
-    await settle()
-    assert bodies(cnx) == expected
-
-
-async def test_seek_into_a_batch_leaves_the_named_indexes() -> None:
-    scene, cnx = Scene(), FakeConnection()
-    scene.ledger.append_now([payload(b"batch", batch=4)])
-    consumer = await scene.consumer(cnx)
-    target = pb.MessageIdData(ledgerId=10, entryId=0, ack_set=[0b1100])
-    await consumer.seek(seek_command(consumer, message_id=target))
-    (await scene.consumer(cnx)).flow(10)
-    assert [message.ack_set for message in cnx.messages] == [(0b1100,)]
-
-
-@pytest.mark.parametrize(("time_ms", "expected"), [(0, [b"1", b"2", b"3"]), (25, [b"3"]), (20, [b"2", b"3"]), (31, [])])
-async def test_seek_by_time_finds_the_first_message_published_then_or_later(
-    time_ms: int, expected: list[bytes]
-) -> None:
-    scene, cnx = Scene(), FakeConnection()
-    scene.ledger.append_now([payload(b"%d" % n, publish_time=10 * n) for n in (1, 2, 3)])
-    consumer = await scene.consumer(cnx)
-    await consumer.seek(seek_command(consumer, message_publish_time=time_ms))
-    (await scene.consumer(cnx)).flow(10)
-    assert bodies(cnx) == expected
-
-
-async def test_a_second_seek_is_refused_and_a_subscriber_waits() -> None:
-    scene, cnx = Scene(), FakeConnection()
-    scene.ledger.append_now(payloads(b"a", b"b"))
-    consumer = await scene.consumer(cnx)
-    scene.ledger.stores["s"].gate = asyncio.Event()
-    seeking = asyncio.ensure_future(consumer.seek(seek_command(consumer, message_id=message_id(10, 1))))
-    await settle()
-    with pytest.raises(ConsumerBusy, match="Failed to fence subscription"):
-        await subscription_of(consumer).reset(EARLIEST)
-    coming = asyncio.ensure_future(scene.consumer(cnx))
-    await settle()
-    assert not coming.done()
-    scene.ledger.stores["s"].gate.set()
-    await seeking
-    (await coming).flow(10)
-    assert bodies(cnx) == [b"b"]
-
-
-async def test_a_failed_seek_is_told_and_consumers_may_come_back() -> None:
-    scene, cnx = Scene(), FakeConnection()
-    consumer = await scene.consumer(cnx)
-    scene.ledger.stores["s"].failure = CursorFault("t", "disk full")
-    with pytest.raises(PulsarError, match="disk full"):
-        await consumer.seek(seek_command(consumer, message_id=message_id(-1, -1)))
-    await scene.consumer(cnx)
-
-
-@in_virtual_time
-async def test_a_reader_s_cursor_survives_its_seek_but_not_its_absence() -> None:
-    scene, cnx = Scene(), FakeConnection()
-    scene.ledger.append_now(payloads(b"a", b"b"))
-    reader = await scene.consumer(cnx, durable=False, subscription="r")
-    await reader.seek(seek_command(reader, message_id=message_id(10, 1)))
-    again = await scene.consumer(cnx, durable=False, subscription="r")
-    again.flow(10)
-    assert bodies(cnx) == [b"b"]
-    await again.seek(seek_command(again, message_id=message_id(10, 1)))
-    await pass_time(61)
-    assert scene.topic.subscriptions == {}
-
-
-# --- the last message, and the end
-
-
-async def test_the_last_message_id_has_a_batch_index_only_for_batches() -> None:
-    scene, cnx = Scene("persistent://public/default/t-partition-3"), FakeConnection()
-    consumer = await scene.consumer(cnx)
-    mark_delete = consumer.subscription.cursor.mark_delete
-    assert await consumer.last_message_id() == (EARLIEST, 3, -1, mark_delete)
-    scene.ledger.append_now(payloads(b"a"))
-    assert await consumer.last_message_id() == (Position(10, 0), 3, -1, mark_delete)
-    scene.ledger.append_now([payload(b"b", batch=1)])
-    assert await consumer.last_message_id() == (Position(10, 1), 3, 0, mark_delete)
-    scene.ledger.cached_from = LATEST
-    scene.ledger.append_now([payload(b"c", batch=9)])
-    assert await consumer.last_message_id() == (Position(10, 2), 3, 8, mark_delete)
-    scene.ledger.append_now([b"damaged"])
-    assert await consumer.last_message_id() == (Position(10, 3), 3, -1, mark_delete)
-
-
-async def test_a_topic_whose_messages_are_all_deleted_has_no_last_message() -> None:
-    scene = Scene()
-    consumer = await scene.consumer(FakeConnection())
-    scene.ledger.append_now(payloads(b"a"))
-    scene.ledger.roll_now()
-    scene.ledger.trim_now(10)
-    assert (await consumer.last_message_id())[0] == EARLIEST
-
-
-async def test_the_end_is_told_once_after_the_acknowledgement_that_empties_the_subscription() -> None:
-    scene, cnx, done = Scene(), FakeConnection(), FakeConnection()
-    publish(await scene.producer(FakeConnection()), [b"a"])
-    await settle()
-    consumer = await scene.consumer(cnx)
-    await scene.consumer(done, subscription="done", initialPosition=LATEST_INITIAL)
-    consumer.flow(10)
-    await scene.topic.terminate()
-    assert done.kinds == ["REACHED_END_OF_TOPIC"]
-    assert "REACHED_END_OF_TOPIC" not in cnx.kinds
-    ack(consumer, [Position(10, 0)])
-    ack(consumer, [Position(10, 0)], cumulative=True)
-    assert cnx.kinds.count("REACHED_END_OF_TOPIC") == 1
-    late = FakeConnection()
-    await scene.consumer(late, subscription="late", initialPosition=LATEST_INITIAL)
-    await settle()
-    assert late.kinds == ["REACHED_END_OF_TOPIC"]
-
-
-# --- acknowledgements that want an answer
-
-
-async def test_an_acknowledgement_with_a_request_id_ends_when_it_is_durable() -> None:
-    scene = Scene()
-    scene.ledger.append_now(payloads(b"a"))
-    consumer = await scene.consumer(FakeConnection())
-    consumer.flow(1)
-    store = scene.ledger.stores["s"]
-    store.gate = asyncio.Event()
-    assert ack(consumer, [Position(10, 0)]) is None
-    durable = asyncio.ensure_future(ack(consumer, [Position(10, 0)], request_id=7))
-    await settle()
-    assert not durable.done()
-    store.gate.set()
-    await durable
-    assert store.stored[-1] == Position(10, 0)
-
-
-async def test_an_acknowledgement_that_cannot_be_stored_is_told() -> None:
-    scene = Scene()
-    scene.ledger.append_now(payloads(b"a"))
-    consumer = await scene.consumer(FakeConnection())
-    scene.ledger.stores["s"].failure = CursorFault("t", "disk full")
-    with pytest.raises(PulsarError, match="disk full"):
-        await ack(consumer, [Position(10, 0)], request_id=7)
-
-
-async def test_transactions_are_refused() -> None:
-    scene = Scene()
-    consumer = await scene.consumer(FakeConnection())
-    with pytest.raises(NotAllowed, match="Transactions are not enabled"):
-        consumer.ack(pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, txnid_most_bits=0))
-
-
-async def test_a_cumulative_acknowledgement_ends_within_a_batch() -> None:
-    scene, cnx = Scene(), FakeConnection()
-    scene.ledger.append_now([payload(b"a"), payload(b"batch", batch=4)])
-    consumer = await scene.consumer(cnx)
-    consumer.flow(10)
-    ack(consumer, [Position(10, 1)], cumulative=True, ack_set=[0b1100])
-    assert consumer.subscription.cursor.mark_delete == Position(10, 0)
-    consumer.close()
-    cnx.forget()
-    (await scene.consumer(cnx)).flow(10)
-    assert [(message.body, message.ack_set) for message in cnx.messages] == [(b"batch", (0b1100,))]
-
-
-async def test_without_batch_index_acknowledgement_it_ends_before_the_batch() -> None:
-    scene, cnx = Scene(acknowledgment_at_batch_index_level_enabled=False), FakeConnection()
-    scene.ledger.append_now([payload(b"a"), payload(b"batch", batch=4)])
-    consumer = await scene.consumer(cnx)
-    ack(consumer, [Position(10, 1)], cumulative=True, ack_set=[0b1100])
-    assert consumer.subscription.cursor.mark_delete == Position(10, 0)
-    assert subscription_of(consumer).cursor.ack_set_of(10, 1) is None
-    ack(consumer, [Position(10, 1)], cumulative=True, ack_set=[0])
-    assert consumer.subscription.cursor.mark_delete == Position(10, 1)
