@@ -1,0 +1,19 @@
+"""What tests of Shared subscriptions share: messages to tell apart, consumers, and their dispatcher."""
+
+from server.topics.consumer import Consumer
+from server.topics.shared_dispatcher import SharedDispatcher
+from tests.server.topics.scene import FakeConnection, Scene, payloads, subscription_of
+
+
+def numbers(count: int) -> list[bytes]:
+    return payloads(*(b"%d" % number for number in range(count)))
+
+
+def dispatcher_of(consumer: Consumer) -> SharedDispatcher:
+    dispatcher = subscription_of(consumer).dispatcher
+    assert isinstance(dispatcher, SharedDispatcher)
+    return dispatcher
+
+
+async def shared(scene: Scene, cnx: FakeConnection, **fields: object) -> Consumer:
+    return await scene.consumer(cnx, "Shared", **fields)
