@@ -1,10 +1,12 @@
-"""Helpers of these tests: a clock, and the shortest ways to append, read and settle."""
+"""Helpers of these tests: a clock, the shortest ways to append, read and settle, and what is stored of a cursor."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from metadata.paths import cursor_path
 from pulsar_proto.ids import EARLIEST, Position
+from pulsar_proto.pb import managed_ledger_pb2 as pb
 from storage.managed.append_queue import AddResult
 from storage.managed.config import ManagedLedgerConfig
 from storage.managed.factory import ManagedLedgerFactory
@@ -24,6 +26,8 @@ CONFIG = ManagedLedgerConfig(
 """Small ledgers, nothing deleted, every acknowledgement stored at once."""
 
 DELETE_AT_ONCE = replace(CONFIG, retention_time_minutes=0, retention_size_mb=0)
+LARGE = replace(CONFIG, managed_ledger_max_entries_per_ledger=1_000)
+RATE_LIMITED = replace(LARGE, managed_ledger_default_mark_delete_rate_limit=0.1)
 
 
 class Clock:
@@ -66,6 +70,15 @@ async def fill(ledger: ManagedLedger, count: int, start: int = 0) -> None:
         assert result.error is None
 
 
+async def with_entries(
+    world: World, count: int, config: ManagedLedgerConfig = LARGE, clock: Clock | None = None
+) -> ManagedLedger:
+    """Opened, with one group of `count` entries, b"0" on."""
+    ledger = await open_one(world, config, clock)
+    await append(ledger, *[b"%d" % number for number in range(count)])
+    return ledger
+
+
 async def read_all(ledger: ManagedLedger, start: Position = EARLIEST) -> list[bytes]:
     """Every payload from `start` on."""
     payloads: list[bytes] = []
@@ -93,3 +106,18 @@ async def quiet(world: World) -> None:
         await asyncio.sleep(0)
         idle = idle + 1 if world.steps.taken == taken else 0
         taken = world.steps.taken
+
+
+async def node(world: World, name: str = "s") -> pb.ManagedCursorInfo:
+    """The cursor's record in the metadata store."""
+    record = await world.store.get(cursor_path(NAME, name))
+    assert record is not None
+    return pb.ManagedCursorInfo.FromString(record.value)
+
+
+def cursor_ledger(world: World, name: str = "s") -> list[pb.PositionInfo]:
+    """The entries of the newest cursor ledger."""
+    *_, ledger = (
+        ledger for ledger in world.ledgers.values() if ledger.custom_metadata.get("pulsar/cursor") == name.encode()
+    )
+    return [pb.PositionInfo.FromString(entry[ledger.codec.payload_offset :]) for entry in ledger.entries]

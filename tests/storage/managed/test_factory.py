@@ -16,6 +16,7 @@ from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     CONFIG,
     NAME,
+    RATE_LIMITED,
     Clock,
     append,
     factory_of,
@@ -25,7 +26,6 @@ from tests.storage.managed.support import (
     read_all,
     until,
 )
-from tests.storage.managed.test_cursor import RATE_LIMITED
 
 
 async def test_the_timer_stores_what_was_acknowledged_last_and_ends_with_the_factory() -> None:
