@@ -1,4 +1,4 @@
-"""The factory's timer, and the bounds of what managed ledgers share."""
+"""The factory: opening, listing, deleting and closing, its timer, and the bounds of what managed ledgers share."""
 
 import asyncio
 
@@ -8,9 +8,10 @@ from metadata.errors import StoreClosedError
 from pulsar_proto.ids import EARLIEST, Position
 from storage.ledger.errors import LedgerRecoveryFailed, NoSuchLedger
 from storage.managed import ledger_reaper
-from storage.managed.errors import AppendFault, LedgerGone, ManagedLedgerClosed, MetadataFault
+from storage.managed.errors import AppendFault, LedgerGone, ManagedLedgerClosed, MetadataFault, NoSuchManagedLedger
 from storage.managed.factory import ManagedLedgerFactory
 from storage.managed.ledger_reaper import LedgerReaper
+from storage.managed.managed_ledger import ManagedLedger
 from storage.managed.read_handles import ReadHandles
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
@@ -44,6 +45,42 @@ async def test_the_timer_stores_what_was_acknowledged_last_and_ends_with_the_fac
     await until(lambda: not cursor.is_dirty, turns=1_000_000)
     await factory.close()
     assert factory._timer is None
+
+
+async def test_the_factory_opens_once_lists_and_deletes() -> None:
+    world = World()
+    factory = factory_of(world.session())
+    with pytest.raises(NoSuchManagedLedger):
+        await factory.open(NAME, create=False)
+    first, second = await asyncio.gather(factory.open(NAME), factory.open(NAME))
+    assert first is second
+    await factory.open(NAME + "2")
+    assert await factory.list("public/default/persistent") == [NAME, NAME + "2"]
+    assert await factory.list("public/none/persistent") == []
+    await fill(first, 6)
+    cursor = await first.open_cursor("s", EARLIEST)
+    cursor.ack([(1, 0, None)])
+    await cursor.persisted()
+    await factory.delete(NAME)
+    await factory.reaper.idle()
+    assert not world.ledgers, "data and cursor ledgers are gone"
+    assert not await factory.exists(NAME)
+    assert await factory.exists(NAME + "2")
+    with pytest.raises(NoSuchManagedLedger):
+        await factory.delete(NAME)
+    fresh = await factory.open(NAME)
+    assert fresh is not first
+    assert not fresh.cursors
+
+
+async def test_an_opening_without_create_does_not_spoil_one_with_it() -> None:
+    factory = factory_of(World().session())
+    results = await asyncio.gather(
+        factory.open(NAME, create=False), factory.open(NAME), factory.open(NAME), return_exceptions=True
+    )
+    assert isinstance(results[0], NoSuchManagedLedger)
+    assert isinstance(results[1], ManagedLedger)
+    assert results[1] is results[2]
 
 
 async def test_closing_twice_is_closing_once_and_nothing_opens_afterwards() -> None:
