@@ -1,16 +1,22 @@
-"""For the tests of the bookie's wire: a bookie in memory whose answers can be held, and a peer that sends raw bytes."""
+"""For the tests of the bookie's wire: a bookie in memory whose answers can be held, a peer that sends bytes, adds."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
+import pytest
+
+from pulsar_proto import bookie_wire as v2
 from pulsar_proto.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
 from storage.bookie.ledger_state import explicit_lac_of
 from storage.bookie.wire_limits import WireLimits
 from storage.bookie.wire_server import BookieWireServer
+from tests.storage.bookie.helpers import KEY, entries_of
 
 DEADLINE_SECONDS = 10
 TOTAL_BYTES, FREE_BYTES = 84_372_380_672 + 1, 1 << 40
+OTHER = b"o" * 20
+"""A master key that is not `KEY`."""
 
 AddDone = Callable[[Sequence[int], int], None]
 
@@ -184,6 +190,18 @@ class Peer:
 
     async def close(self) -> None:
         self.writer.close()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    made = await Served.start()
+    yield made
+    await made.server.close()
+
+
+def adds(ledger_id: int, ids: range, size: int = 0, flags: int = 0) -> bytes:
+    """The frames of v2 that add these entries."""
+    return b"".join(v2.add_request(KEY, entry, flags) for entry in entries_of(ledger_id, ids, size))
 
 
 async def until(condition: Callable[[], object]) -> None:
