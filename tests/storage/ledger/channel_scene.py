@@ -1,0 +1,43 @@
+"""For the tests of the channel over TCP: both protocols, entries, and adds whose outcome is kept."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from pulsar_proto.entry_digest import DigestType, EntryCodec, master_key
+from storage.ledger.wire_channel import WireChannel
+from storage.ledger.wire_connection import WireConfig
+from tests.storage.bookie.wire_support import until
+
+KEY = master_key(b"secret")
+LOST = -8
+"""What is told of an add whose connection ended before its answer."""
+
+V2 = WireConfig()
+V3 = WireConfig(use_v2_wire_protocol=False)
+BOTH = pytest.mark.parametrize("config", [V2, V3], ids=["v2", "v3"])
+
+
+def entries_of(ledger_id: int, ids: Sequence[int], size: int = 10) -> list[bytes]:
+    codec = EntryCodec(ledger_id, DigestType.CRC32C, b"secret")
+    return [codec.pack_run(entry_id, entry_id - 1, 0, [bytes(size)])[0] for entry_id in ids]
+
+
+class Adds:
+    """Adds to a channel, and what became of them."""
+
+    def __init__(self, channel: WireChannel) -> None:
+        self._channel = channel
+        self.calls: list[tuple[list[int], int]] = []
+
+    def add(self, ledger_id: int, ids: Sequence[int], flags: int = 0, key: bytes = KEY, size: int = 10) -> None:
+        before = len(self.calls)
+        self._channel.add_entries(ledger_id, key, ids, entries_of(ledger_id, ids, size), flags, self._done)
+        assert len(self.calls) == before, "told from inside add_entries"
+
+    def _done(self, ids: Sequence[int], rc: int) -> None:
+        self.calls.append((list(ids), rc))
+
+    async def told(self, calls: int) -> list[tuple[list[int], int]]:
+        await until(lambda: len(self.calls) >= calls)
+        return self.calls
