@@ -1,0 +1,118 @@
+"""Watches on a real ZooKeeper when the link is lost: what was missed is told, and they are armed again."""
+
+import pytest
+
+from metadata.store import EventType
+from metadata.zk_config import SessionEvent
+from metadata.zookeeper import ZooKeeperStore
+from tests.metadata.contract import Recorder
+from tests.metadata.zookeeper_events import SessionRecorder, until
+from tests.metadata.zookeeper_proxy import EXISTS, SET_WATCHES, ZkProxy, once
+
+pytestmark = pytest.mark.process
+
+CREATED, CHANGED, DELETED = EventType.CREATED, EventType.CHANGED, EventType.DELETED
+CHILDREN = EventType.CHILDREN_CHANGED
+
+
+async def test_watches_tell_what_was_missed_and_nothing_else(
+    store: ZooKeeperStore, proxy: ZkProxy, direct: ZooKeeperStore
+) -> None:
+    for name in ("same", "changed", "deleted", "parent"):
+        await direct.create(f"/{name}")
+    recorders = {name: Recorder() for name in ("same", "changed", "deleted", "parent", "born", "never")}
+    for name, recorder in recorders.items():
+        store.watch(f"/{name}", recorder)
+    below = Recorder()
+    store.watch("/parent", below, recursive=True)
+    await store.get("/same")
+    session = SessionRecorder(store)
+    proxy.refusing = True
+    proxy.cut()
+    await session.until(SessionEvent.DISCONNECTED)
+    await direct.put("/changed", b"1")
+    await direct.delete("/deleted")
+    await direct.create("/parent/child")
+    await direct.create("/born")
+    proxy.refusing = False
+    await recorders["changed"].until((CHANGED, "/changed"))
+    await recorders["deleted"].until((DELETED, "/deleted"))
+    await recorders["parent"].until((CHILDREN, "/parent"))
+    await recorders["born"].until((CREATED, "/born"))
+    await below.until((CHANGED, "/parent"))
+    await direct.put("/same", b"1")
+    await direct.put("/parent/child", b"1")
+    await recorders["same"].until((CHANGED, "/same"))
+    await below.until((CHANGED, "/parent"), (CHANGED, "/parent/child"))
+
+
+async def test_a_link_lost_while_watches_are_armed_is_repaired(
+    store: ZooKeeperStore, proxy: ZkProxy, direct: ZooKeeperStore
+) -> None:
+    events, session = Recorder(), SessionRecorder(store)
+    await store.create("/a")
+    store.watch("/a", events)
+    await store.get("/a")
+    proxy.swallow = once(lambda opcode, answer: opcode == SET_WATCHES)
+    proxy.cut()
+    await session.until(SessionEvent.CONNECTED, since=3)
+    await direct.put("/a", b"1")
+    await events.until((CHANGED, "/a"))
+
+
+async def test_what_was_missed_is_told_though_the_next_link_is_lost_as_well(
+    store: ZooKeeperStore, proxy: ZkProxy, direct: ZooKeeperStore
+) -> None:
+    events, below, session = Recorder(), Recorder(), SessionRecorder(store)
+    await store.create("/a")
+    store.watch("/a", events)
+    store.watch("/a", below, recursive=True)
+    await store.get("/a")
+    proxy.refusing = True
+    proxy.cut()
+    await session.until(SessionEvent.DISCONNECTED)
+    await direct.put("/a", b"1")
+    proxy.swallow = once(lambda opcode, answer: opcode == EXISTS)
+    proxy.refusing = False
+    await session.until(SessionEvent.CONNECTED, since=3)
+    await events.until((CHANGED, "/a"))
+    await below.until((CHANGED, "/a"))
+
+
+async def test_more_watches_than_fit_in_a_request_are_armed_again(
+    store: ZooKeeperStore, proxy: ZkProxy, direct: ZooKeeperStore
+) -> None:
+    events, session = Recorder(), SessionRecorder(store)
+    for number in range(12_000):
+        store.watch(f"/{'long-name-' * 9}{number}", events)
+    store.watch("/last", events)
+    await store.get("/")
+    proxy.requests.clear()
+    proxy.cut()
+    await session.until(SessionEvent.CONNECTED)
+    await store.get("/")
+    armed = [request for request in proxy.requests if int.from_bytes(request[4:8]) == SET_WATCHES]
+    assert len(armed) > 8
+    assert max(map(len, armed)) < 140_000
+    before = len(events.events)
+    await direct.create("/last")
+    await until(lambda: len(events.events) > before)
+    assert events.events[-1] == (CREATED, "/last")
+
+
+async def test_a_cancelled_watch_is_taken_off_the_server(store: ZooKeeperStore, proxy: ZkProxy) -> None:
+    session = SessionRecorder(store)
+    events = Recorder()
+    cancel = store.watch("/a", events)
+    also = store.watch("/a", events, recursive=True)
+    cancel()
+    await store.create("/a")
+    await events.until((CREATED, "/a"))
+    also()
+    await store.put("/a", b"")
+    proxy.requests.clear()
+    proxy.cut()
+    await session.until(SessionEvent.CONNECTED)
+    await store.put("/a", b"")
+    assert all(int.from_bytes(request[4:8]) != SET_WATCHES for request in proxy.requests)
+    await events.until((CREATED, "/a"))
