@@ -1,10 +1,10 @@
 """The metadata contract: versioned, watched, ephemeral records in a tree.
 
-Every implementation (memory, embedded, ZooKeeper) passes the same suite, `tests/metadata/contract.py`. Semantics are
-ZooKeeper's, because the records must mean the same to a Java broker or bookie: a version starts at 0 and grows by one
-with every put; a parent must exist before its child; a record with children cannot be deleted. Two differences make
-callers simpler: `create(..., make_parents=True)` makes missing (persistent, empty) parents, and a watch stays armed
-until it is cancelled.
+Every implementation (memory, embedded, ZooKeeper) passes the same suite, `tests/metadata/record_contract.py` and
+`watch_contract.py`. Semantics are ZooKeeper's, because the records must mean the same to a Java broker or bookie: a
+version starts at 0 and grows by one with every put; a parent must exist before its child; a record with children cannot
+be deleted. Two differences make callers simpler: `create(..., make_parents=True)` makes missing (persistent, empty)
+parents, and a watch stays armed until it is cancelled.
 
 All calls are made on the event loop's thread. A returned awaitable that completed without error means that the change
 is durable; reads and watches never see one that is not. Changes that are asked for in one turn of the loop happen in

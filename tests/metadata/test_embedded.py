@@ -7,10 +7,11 @@ import pytest
 
 from metadata.embedded import EmbeddedStore
 from metadata.store import MetadataStore
-from tests.metadata.contract import MetadataContract
+from tests.metadata.record_contract import RecordContract
+from tests.metadata.watch_contract import WatchContract
 
 
-class TestEmbeddedStore(MetadataContract):
+class TestEmbeddedStore(RecordContract, WatchContract):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
         store = await EmbeddedStore.open(tmp_path / "metadata.sqlite")
@@ -18,7 +19,7 @@ class TestEmbeddedStore(MetadataContract):
         await store.close()
 
 
-class TestEmbeddedStoreReopened(MetadataContract):
+class TestEmbeddedStoreReopened(RecordContract, WatchContract):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
         self.path = tmp_path / "metadata.sqlite"

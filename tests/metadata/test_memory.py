@@ -7,10 +7,12 @@ import pytest
 from metadata.errors import StoreOverloadedError
 from metadata.memory import MemoryStore
 from metadata.store import EventType
-from tests.metadata.contract import MetadataContract, Recorder
+from tests.metadata.record_contract import RecordContract
+from tests.metadata.recorder import Recorder
+from tests.metadata.watch_contract import WatchContract
 
 
-class TestMemoryStore(MetadataContract):
+class TestMemoryStore(RecordContract, WatchContract):
     @pytest.fixture
     async def store(self) -> MemoryStore:
         return MemoryStore()

@@ -11,7 +11,8 @@ from metadata.cluster_init import initialize_cluster
 from metadata.sequence import LedgerIdGenerator
 from metadata.store import MetadataStore
 from metadata.zookeeper import ZooKeeperStore
-from tests.metadata.contract import MetadataContract
+from tests.metadata.record_contract import RecordContract
+from tests.metadata.watch_contract import WatchContract
 from tests.metadata.zookeeper_proxy import WRITES, ZkProxy
 from tests.metadata.zookeeper_server import ZooKeeperServer, running
 
@@ -26,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
         yield one
 
 
-class TestZooKeeperStore(MetadataContract):
+class TestZooKeeperStore(RecordContract, WatchContract):
     @pytest.fixture
     async def store(self, server: ZooKeeperServer) -> AsyncIterator[ZooKeeperStore]:
         store = await ZooKeeperStore.open(f"{server.address}/direct/{next(numbers)}", session_timeout_ms=10_000)
@@ -34,7 +35,7 @@ class TestZooKeeperStore(MetadataContract):
         await store.close()
 
 
-class TestZooKeeperStoreThroughACuttingProxy(MetadataContract):
+class TestZooKeeperStoreThroughACuttingProxy(RecordContract, WatchContract):
     """Answers come in pieces; the connection is cut where the suite settles."""
 
     @pytest.fixture
@@ -52,7 +53,7 @@ class TestZooKeeperStoreThroughACuttingProxy(MetadataContract):
         return store
 
 
-class TestZooKeeperStoreWithAnswersLost(MetadataContract):
+class TestZooKeeperStoreWithAnswersLost(RecordContract, WatchContract):
     """The answer to every third write is swallowed and the connection cut: each call still ends as it should.
 
     Left out: watches (a reconnect tells more than the suite expects), and what cannot be told afterwards, which is

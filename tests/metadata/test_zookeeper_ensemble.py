@@ -10,7 +10,7 @@ import pytest
 
 from metadata.zk_config import SessionEvent
 from metadata.zookeeper import ZooKeeperStore
-from tests.metadata.contract import Recorder
+from tests.metadata.recorder import Recorder
 from tests.metadata.zookeeper_events import SessionRecorder, until
 from tests.metadata.zookeeper_load import WORKERS, Writers
 from tests.metadata.zookeeper_server import ZooKeeperServer, ensemble

@@ -9,7 +9,7 @@ from metadata.errors import OutcomeUnknownError, StoreUnavailableError, StoreWri
 from metadata.store import EventType
 from metadata.zk_config import SessionEvent
 from metadata.zookeeper import ZooKeeperStore
-from tests.metadata.contract import Recorder
+from tests.metadata.recorder import Recorder
 from tests.metadata.zookeeper_events import SessionRecorder, end_session, until
 from tests.metadata.zookeeper_proxy import AUTH, SET_WATCHES, WRITES, ZkProxy, once
 from tests.metadata.zookeeper_scene import SESSION_MS

@@ -5,7 +5,7 @@ import pytest
 from metadata.store import EventType
 from metadata.zk_config import SessionEvent
 from metadata.zookeeper import ZooKeeperStore
-from tests.metadata.contract import Recorder
+from tests.metadata.recorder import Recorder
 from tests.metadata.zookeeper_events import SessionRecorder, until
 from tests.metadata.zookeeper_proxy import EXISTS, SET_WATCHES, ZkProxy, once
 

@@ -1,0 +1,27 @@
+"""For the tests of watches: what one of them heard."""
+
+import asyncio
+
+from metadata.store import Event, EventType
+
+DEADLINE_SECONDS = 5.0
+
+
+class Recorder:
+    """A watch callback that keeps the events and can be awaited."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._grew = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        self._grew.set()
+
+    async def until(self, *expected: tuple[EventType, str]) -> None:
+        """Returns when exactly these events have come, in this order."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while len(self.events) < len(expected):
+                self._grew.clear()
+                await self._grew.wait()
+        assert [tuple(event) for event in self.events] == list(expected)
