@@ -178,6 +178,7 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
         super().__init__(schema, given, streaming=True)
         self._known: dict[str, Bound] = {}
+        self._begin: dict[str, Bound] = {}
         self._unacknowledged: dict[str, Bound] = {}
 
     @cached_property
@@ -193,8 +194,9 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         names = self._planner.partitions()
         self._planner.check_ids(names)
         self._protect(names, latest=self.options.starting == LATEST)
-        self._known = {name: self._planner.start(name) for name in names}
-        return bounds_to_json(self._known)
+        self._begin = {name: self._planner.start(name) for name in names}
+        self._known = dict(self._begin)
+        return bounds_to_json(self._begin)
 
     def _protect(self, names: Sequence[str], *, latest: bool) -> None:
         if self._subscription is not None:
@@ -243,11 +245,12 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         return max(last, after)
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        """The tasks of a batch. A query's first one is repeated from where the query would begin now: partitions that
+        came since are in its start, and not in its end."""
         after, upto = bounds_from_json(start), bounds_from_json(end)
-        if lost := sorted(set(after) - set(upto)):
+        if after != self._begin and (lost := sorted(set(after) - set(upto))):
             self._planner.gone(lost, "or the checkpoint is of another query")
-        if not self._known:
-            self._known = dict(upto)
+        self._known |= upto
         if after != upto:
             self._unacknowledged = upto
         wanted = {name: Range(after.get(name, BEFORE_ALL), bound) for name, bound in upto.items()}

@@ -110,6 +110,28 @@ def test_a_topic_deleted_under_a_stream_is_named_or_passed_over(scene: Scene) ->
     strict.stop()
 
 
+def test_a_first_batch_that_is_repeated_after_partitions_came_leaves_them_to_the_next(scene: Scene) -> None:
+    topic = f"{PREFIX}/first-repeated"
+    path = "persistent/public/default/first-repeated/partitions"
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 2}
+    scene.admin.put(path, 1)
+    produce(scene, topic, 4, batching_enabled=False)
+    killed = stream(scene, topic, **options)
+    killed.initialOffset()
+    end = killed.latestOffset()
+    killed.stop()
+    scene.admin.post(path, 2)
+    produce(scene, f"{topic}-partition-1", 2, first=4, batching_enabled=False)
+    again = stream(scene, topic, **options)
+    assert values(again, again.partitions(again.initialOffset(), end)) == [0, 1]
+    found = []
+    for _ in range(2):
+        start, end = end, again.latestOffset()
+        found += values(again, again.partitions(start, end))
+    assert sorted(found) == [2, 3, 4, 5]
+    again.stop()
+
+
 def test_ids_of_a_partitioned_topic_are_given_by_partition(scene: Scene) -> None:
     topic = f"{PREFIX}/by-partition"
     scene.admin.put("persistent/public/default/by-partition/partitions", 2)
