@@ -15,7 +15,6 @@ TEST_PACKAGES = ("tests", "compat_tests")
 GENERATED = re.compile(r"_pb2(_grpc)?\.pyi?$")
 
 FILE_LINES_MAX = 400
-TEST_FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 VIRTUAL_LOOP = "virtual_loop.py"
 """Tests beside such a file run on its loop, where a sleep costs no time."""
@@ -229,10 +228,9 @@ def test_rules_do_no_io() -> None:
 def test_files_have_one_responsibility_s_length() -> None:
     violations = []
     for path in sources():
-        limit = TEST_FILE_LINES_MAX if is_test(path) else FILE_LINES_MAX
         lines = len(path.read_text().splitlines())
-        if lines > limit:
-            violations.append(f"{name_of(path)}: {lines} lines, at most {limit}; split it by responsibility")
+        if lines > FILE_LINES_MAX:
+            violations.append(f"{name_of(path)}: {lines} lines, at most {FILE_LINES_MAX}; split it by responsibility")
     report(violations)
 
 

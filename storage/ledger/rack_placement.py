@@ -7,7 +7,8 @@ Source: RackawareEnsemblePlacementPolicyImpl of BookKeeper 4.17, BookieRackAffin
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import combinations, product
 from random import Random
 
 from storage.ledger.errors import NotEnoughBookies
@@ -77,7 +78,7 @@ class RackAwareBookies:
     def _fill(
         self,
         seats: list[str | None],
-        wanted: Iterable[int],
+        wanted: Sequence[int],
         write_quorum: int,
         avoid: Collection[str],
         excluded: set[str],
@@ -93,19 +94,56 @@ class RackAwareBookies:
             best = min(candidates, key=lambda bookie: (bookie in avoid, closeness(self._rack_of(bookie), racks)))
             candidates.remove(best)
             seats[index] = best
+        self._mend(seats, wanted, write_quorum, [bookie for bookie in candidates if bookie not in avoid])
+
+    def _mend(self, seats: list[str | None], wanted: Sequence[int], write_quorum: int, spare: Collection[str]) -> None:
+        """The best for each seat in turn may leave the last ones side by side in a rack: bookies change places, or make
+        room for a spare one, as long as that helps."""
+        missing = self._missing_racks(seats, write_quorum)
+        if len({self._rack_of(bookie) for bookie in (*seats, *spare) if bookie is not None}) < 2:
+            return
+        while missing:
+            for changed in self._exchanges(seats, wanted, spare):
+                if (left := self._missing_racks(changed, write_quorum)) < missing:
+                    missing, seats[:] = left, changed
+                    break
+            else:
+                return
+
+    def _exchanges(
+        self, seats: Sequence[str | None], wanted: Sequence[int], spare: Collection[str]
+    ) -> Iterator[list[str | None]]:
+        for one, other in combinations(wanted, 2):
+            changed = list(seats)
+            changed[one], changed[other] = changed[other], changed[one]
+            yield changed
+        left = {self._rack_of(bookie): bookie for bookie in spare if bookie not in seats}
+        for index, bookie in product(wanted, left.values()):
+            yield [*seats[:index], bookie, *seats[index + 1 :]]
+
+    def _missing_racks(self, seats: Sequence[str | None], write_quorum: int) -> int:
+        """How many racks the write quorums lack, in all."""
+        least = min(self._min_racks, write_quorum)
+        racks = [bookie and self._rack_of(bookie) for bookie in seats]
+        return sum(max(0, least - len(window)) for window in quorums(racks, write_quorum))
 
     def _checked(self, seats: Sequence[str | None], write_quorum: int) -> Members:
         members = tuple(bookie for bookie in seats if bookie is not None)
         if self._enforce:
             least = min(self._min_racks, write_quorum)
-            racks = [self._rack_of(bookie) for bookie in members]
-            for start in range(len(racks)):
-                window = {racks[(start + i) % len(racks)] for i in range(write_quorum)}
+            for window in quorums([self._rack_of(bookie) for bookie in members], write_quorum):
                 if len(window) < least:
                     raise NotEnoughBookies(
                         f"{', '.join(members)}: a write quorum in {len(window)} racks, {least} are demanded"
                     )
         return members
+
+
+def quorums(racks: Sequence[str | None], write_quorum: int) -> Iterator[set[str]]:
+    """The racks of each write quorum; None: a seat that is empty."""
+    for start in range(len(racks)):
+        window = (racks[(start + step) % len(racks)] for step in range(write_quorum))
+        yield {rack for rack in window if rack is not None}
 
 
 def neighbours(index: int, ensemble_size: int, write_quorum: int) -> set[int]:

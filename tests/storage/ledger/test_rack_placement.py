@@ -42,6 +42,14 @@ def test_each_write_quorum_spans_at_least_two_racks(seed: int, size: int, data: 
         assert len(set(window)) >= min(2, write_quorum)
 
 
+@pytest.mark.parametrize("size", [10, 11, 12])
+def test_racks_stay_apart_when_nearly_every_bookie_is_needed(size: int) -> None:
+    for seed in range(200):
+        members = placement(RACKS, seed, enforce=True).choose(size, 2, avoid=())
+        assert len(set(members)) == size
+        assert all(len(set(window)) == 2 for window in windows(members, 2))
+
+
 @given(seed=st.integers(0, 1 << 30))
 def test_three_copies_stand_in_three_racks(seed: int) -> None:
     assert len({RACKS[bookie] for bookie in placement(RACKS, seed).choose(3, 3, avoid=())}) == 3
