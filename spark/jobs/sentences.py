@@ -20,6 +20,8 @@ _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Loss|Option|Value|
 _CALL_TO_JAVA = "py4j."
 _CAUSED_BY = "Caused by: "
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
+_PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Z]\w*: )")
+"""Before the name of an error."""
 
 
 def in_job_options(sentence: str) -> str:
@@ -43,10 +45,12 @@ def told(error: Exception) -> str | None:
     raised = [line for line in lines if _RAISED.match(line)] if "Traceback (most recent" in text else []
     ours = [line for line in raised or lines if line.startswith(OURS)]
     if ours:
-        return ours[0]
-    if raised and not raised[0].startswith(_CALL_TO_JAVA):
-        return raised[0]
-    return _of_java(lines) or type(error).__name__
+        said = ours[0]
+    elif raised and not raised[0].startswith(_CALL_TO_JAVA):
+        said = raised[0]
+    else:
+        said = _of_java(lines) or type(error).__name__
+    return _PACKAGE.sub("", said)
 
 
 def _of_java(lines: list[str]) -> str:
@@ -58,4 +62,4 @@ def _of_java(lines: list[str]) -> str:
     causes = [cause for cause in causes if not cause.startswith(_CALL_TO_JAVA)]
     if not causes or causes[-1] in said:
         return said
-    return f"{said} Cause: {causes[-1]}"
+    return f"{said} Cause: {_PACKAGE.sub('', causes[-1])}"

@@ -17,8 +17,8 @@ Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on d
 	... 3 more
 """
 FULL_DISK_SENTENCE = (
-    "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t. "
-    "Cause: java.io.IOException: No space left on device"
+    "SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t. "
+    "Cause: IOException: No space left on device"
 )
 
 
@@ -29,11 +29,11 @@ FULL_DISK_SENTENCE = (
         ("", "PySparkException"),
         ("Failed to find data source: pulsar. Please find packages at", NO_JAR_SENTENCE),
         ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: pulsar. Make sure", NO_JAR_SENTENCE),
-        ("An error occurred while calling o55.load.\n: java.lang.Exception: no\n\tat x", "java.lang.Exception: no"),
+        ("An error occurred while calling o55.load.\n: java.lang.Exception: no\n\tat x", "Exception: no"),
         (f"{PYTHON}TypeError: wrong\n\n\tat java", "TypeError: wrong"),
         (
             f"{PYTHON}KeyError: 1\nspark.source.continuity.DataLoss: gone\n",
-            "spark.source.continuity.DataLoss: gone",
+            "DataLoss: gone",
         ),
         (f"An error occurred while calling o61.parquet.\n{FULL_DISK}", FULL_DISK_SENTENCE),
         (
@@ -43,8 +43,9 @@ FULL_DISK_SENTENCE = (
         ),
         (
             ": org.apache.hadoop.fs.FSError: java.io.IOException: full\n\tat x\nCaused by: java.io.IOException: full",
-            "org.apache.hadoop.fs.FSError: java.io.IOException: full",
+            "FSError: java.io.IOException: full",
         ),
+        (f"{PYTHON}ValueError: host a.b.Example: x is no URL", "ValueError: host a.b.Example: x is no URL"),
     ],
 )
 def test_an_error_is_told_by_what_happened(text: str, sentence: str) -> None:
