@@ -40,7 +40,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/pytest -q -m "not process and not slow" tests
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not process and not slow" tests
 
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
