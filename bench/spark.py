@@ -35,19 +35,19 @@ def spark(product: Product, sizes: Sizes) -> Figures:
         for topic, messages in counts.items():
             subscribe(server, topic, "keeps")
             publish(server, topic, messages, 1 if topic == "spark_single" else BATCH)
-        with ours(server, counts) as we, published(server) as they:
+        with magnetar_reader(server, counts) as ours, published_reader(server) as theirs:
             for kind, topic in (("batch", "spark_batched"), ("single", "spark_single")):
-                pairs = [(we(topic), they(topic)) for _ in range(1 + ROUNDS)][1:]
+                pairs = [(ours(topic), theirs(topic)) for _ in range(1 + ROUNDS)][1:]
                 our, their = (sizes.spark / median(seconds) / 1000 for seconds in zip(*pairs, strict=True))
                 figures |= {f"spark_{kind}_rate": our, f"published_{kind}_rate": their}
-                figures[f"spark_{kind}_ratio"] = median(theirs / ours for ours, theirs in pairs)
-        with ours(server, counts, "--stream") as stream:
+                figures[f"spark_{kind}_ratio"] = median(second / first for first, second in pairs)
+        with magnetar_reader(server, counts, "--stream") as stream:
             figures["spark_stream_rate"] = sizes.spark / stream("spark_batched") / 1000
     return figures
 
 
 @contextmanager
-def ours(server: Server, counts: Mapping[str, int], *more: str) -> Iterator[Read]:
+def magnetar_reader(server: Server, counts: Mapping[str, int], *more: str) -> Iterator[Read]:
     """A process with a session, which has read a small topic."""
     place = ["--service-url", server.broker_url, "--admin-url", server.web_url]
     settings = [f"--setting={name}={value}" for name, value in SETTINGS.items()]
@@ -71,7 +71,7 @@ def ours(server: Server, counts: Mapping[str, int], *more: str) -> Iterator[Read
 
 
 @contextmanager
-def published(server: Server) -> Iterator[Read]:
+def published_reader(server: Server) -> Iterator[Read]:
     """A session like ours with the published connector, which has read the same."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-spark-") as folder,

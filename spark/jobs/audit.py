@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -122,13 +122,14 @@ class Audit:
         self._admin = admin
         self._arguments = arguments
         self._outcome = outcome
+        self._given = [name.strip() for name in arguments.namespaces.split(",") if name.strip()]
         self.now = int(time.time() * 1000)
         self.non_persistent = 0
 
     def rows(self) -> Iterator[Row]:
         for namespace in self._namespaces():
-            self.non_persistent += len(self._listed(f"non-persistent/{namespace}"))
-            for topic in sorted(self._listed(f"persistent/{namespace}")):
+            self.non_persistent += len(self._listed("non-persistent", namespace))
+            for topic in sorted(self._listed("persistent", namespace)):
                 try:
                     stats, internal = self._checked(topic)
                 except AdminError as error:
@@ -140,27 +141,25 @@ class Audit:
 
     def _namespaces(self) -> list[str]:
         """Those that were named, all of tenants that were named, or all there are."""
-        given = [name.strip() for name in self._arguments.namespaces.split(",") if name.strip()]
         found: list[str] = []
-        for name in given or self._listed("tenants"):
+        for name in self._given or self._admin.call("GET", "tenants") or []:
             if name.count("/") > 1:
                 raise JobFailed(
                     f"--namespaces {name}: expected TENANT/NAMESPACE, or a TENANT for all of its namespaces"
                 )
-            kind = "persistent" if "/" in name else "namespaces"
-            listed = self._listed(f"{kind}/{quote(name)}", is_named=bool(given))
-            found += [name] if "/" in name else listed
+            found += [name] if "/" in name else self._listed("namespaces", name)
         return found
 
-    def _listed(self, path: str, *, is_named: bool = False) -> list[str]:
-        """Nothing where it was deleted meanwhile. Raises JobFailed when it `is_named` on the command line."""
+    def _listed(self, kind: str, name: str) -> list[str]:
+        """What a tenant or namespace has; nothing where it was deleted meanwhile. Raises JobFailed when it was named on
+        the command line."""
         try:
-            return list(self._admin.call("GET", path) or [])
+            return list(self._admin.call("GET", f"{kind}/{quote(name)}") or [])
         except AdminError as error:
             if error.status != NOT_FOUND:
                 raise
-            if is_named:
-                raise JobFailed(f"--namespaces: {unquote(path.partition('/')[2])} does not exist") from error
+            if name in self._given:
+                raise JobFailed(f"--namespaces: {name} does not exist") from error
             return []
 
     def _checked(self, topic: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -227,7 +226,7 @@ class Audit:
                     self._admin.call("DELETE", f"{topic_path(row.topic)}/subscription/{name}")
                     removed += 1
                 except AdminError as error:
-                    if error.status not in (404, 412):
+                    if error.status not in (NOT_FOUND, 412):
                         raise
         return removed
 
@@ -235,7 +234,7 @@ class Audit:
         try:
             stats, internal = self._stats(row.topic), self._admin.internal_stats(row.topic)
         except AdminError as error:
-            if error.status != 404:
+            if error.status != NOT_FOUND:
                 raise
             return False
         now = int(time.time() * 1000)

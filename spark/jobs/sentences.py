@@ -4,17 +4,17 @@ import re
 
 from spark.jobs.connector import NO_JAR, NO_JAR_SENTENCE
 
-JOB_OPTIONS = {
+_JOB_OPTIONS = {
     "failOnDataLoss=false": "--fail-on-data-loss false",
     "option startingOffsets": "--starting",
     "ption predefinedSubscription": "ption --subscription",
 }
-PACKAGES_WITH_SENTENCES = (
+_PACKAGES_WITH_SENTENCES = (
     f"{__package__.removesuffix('.jobs')}.", "pulsar_proto.", "pyspark.", "py4j.", "pyiceberg.", "sqlalchemy.",
     "_internal.",  # what deltalake's native part calls itself
 )  # fmt: skip
 """Whose errors are told by one line; others are faults of the program and keep their traceback."""
-OURS = ("spark.", "magnetar.", "pulsar_proto.", "ValueError")
+_OURS = ("spark.", "magnetar.", "pulsar_proto.", "ValueError")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Loss|Option|Value|NotFound): ")
 """The last line of a Python traceback."""
 _CALL_TO_JAVA = "py4j."
@@ -26,7 +26,7 @@ _PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Z]\w*: )")
 
 def in_job_options(sentence: str) -> str:
     """The data source's option names as the job's own."""
-    for option, ours in JOB_OPTIONS.items():
+    for option, ours in _JOB_OPTIONS.items():
         sentence = sentence.replace(option, ours)
     return sentence
 
@@ -34,7 +34,7 @@ def in_job_options(sentence: str) -> str:
 def told(error: Exception) -> str | None:
     """Of a Python traceback inside a Spark error the line with the error, of ours if there are several; of a Java one
     what failed and the innermost cause; else the first line. None: a fault of the program."""
-    if not f"{type(error).__module__}.".startswith(PACKAGES_WITH_SENTENCES):
+    if not f"{type(error).__module__}.".startswith(_PACKAGES_WITH_SENTENCES):
         return None
     text = str(error)
     if "JAVA_GATEWAY_EXITED" in text or "Java gateway process exited" in text:
@@ -43,7 +43,7 @@ def told(error: Exception) -> str | None:
         return NO_JAR_SENTENCE
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("An error occurred while")]
     raised = [line for line in lines if _RAISED.match(line)] if "Traceback (most recent" in text else []
-    ours = [line for line in raised or lines if line.startswith(OURS)]
+    ours = [line for line in raised or lines if line.startswith(_OURS)]
     if ours:
         said = ours[0]
     elif raised and not raised[0].startswith(_CALL_TO_JAVA):

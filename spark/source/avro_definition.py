@@ -49,9 +49,9 @@ def avro_definition(record: StructType, name: str = RECORD_NAME) -> dict[str, An
     for field in record.fields:
         kind = _avro_type(field.dataType, f"{name}.{field.name}")
         fields.append({"name": field.name, "type": [kind, "null"] if field.nullable else kind})
-    simple, _, namespace = name[::-1].partition(".")
-    definition = {"type": "record", "name": simple[::-1], "fields": fields}
-    return {**definition, "namespace": namespace[::-1]} if namespace else definition
+    namespace, _, simple = name.rpartition(".")
+    definition = {"type": "record", "name": simple, "fields": fields}
+    return {**definition, "namespace": namespace} if namespace else definition
 
 
 def _avro_type(kind: DataType, name: str) -> Any:

@@ -100,12 +100,12 @@ class RackAwareBookies:
         """The best for each seat in turn may leave the last ones side by side in a rack: bookies change places, or make
         room for a spare one, as long as that helps."""
         missing = self._missing_racks(seats, write_quorum)
-        if len({self._rack_of(bookie) for bookie in (*seats, *spare) if bookie is not None}) < 2:
+        if missing and len({self._rack_of(bookie) for bookie in (*seats, *spare) if bookie is not None}) < 2:
             return
         while missing:
             for changed in self._exchanges(seats, wanted, spare):
-                if (left := self._missing_racks(changed, write_quorum)) < missing:
-                    missing, seats[:] = left, changed
+                if (fewer := self._missing_racks(changed, write_quorum)) < missing:
+                    missing, seats[:] = fewer, changed
                     break
             else:
                 return

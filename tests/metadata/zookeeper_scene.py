@@ -14,7 +14,7 @@ SESSION_MS = 3000
 numbers = count(1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     with running(tmp_path_factory.mktemp("faults")) as one:
         yield one
