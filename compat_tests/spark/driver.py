@@ -18,10 +18,8 @@ os.dup2(2, 1)  # whatever Java prints is no answer
 
 from pyspark.sql import SparkSession  # noqa: E402
 
-# Four attempts, as on a cluster: the connector's client 2.4.2 gives an answer to GET_SCHEMA back to its pool while the
-# reader may still need it, and now and then decodes by an empty schema (PulsarDecoder, ClientCnx.sendGetSchema).
 builder = (
-    SparkSession.builder.master("local[2,4]")
+    SparkSession.builder.master("local[2]")
     .config("spark.jars", sys.argv[1])
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2")

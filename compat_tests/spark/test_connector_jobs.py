@@ -84,7 +84,7 @@ def microseconds(field: pa.Field) -> pa.Field:
 def submit(scene: Scene, topic: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Spark's own launcher, with the connector's jar, as docs/spark/CONNECTORS.md says."""
     bin_folder = environment().parent
-    command: list[str | Path] = [bin_folder / "spark-submit", "--master", "local[2,4]", "--jars", connector_jar()]
+    command: list[str | Path] = [bin_folder / "spark-submit", "--master", "local[2]", "--jars", connector_jar()]
     command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"]
     command += [ROOT / "spark" / "jobs" / "lake_ingest.py", "--source", "connector", *place(scene, topic, folder)]
     variables = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "PYSPARK_PYTHON")}

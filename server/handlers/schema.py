@@ -3,6 +3,7 @@
 Source: ServerCnx.handleGetSchema, handleGetOrCreateSchema.
 """
 
+import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 VERSION_BYTES = 8
 """What counts of a version; clients before 2.4 sent 64 bytes that begin with it."""
 
+FIRST_VERSION_THAT_KEEPS_ANSWERS = 16
+"""Java clients before 2.8 put a schema's answer back into its pool as soon as it has come (PulsarDecoder). A thread
+that asked and was interrupted before it listens for the answer finds an empty schema then, and keeps it: apache/pulsar
+issue 8429, and what the published Spark connector, 2.4.2, met in one answer of 700."""
+ANSWER_DELAY_S = 0.05
+"""For those clients: they ask once for each version of a schema."""
+
 
 def get_schema(cnx: "Connection", command: pb.CommandGetSchema) -> Coroutine[Any, Any, None]:
     """The newest version, or the one that is asked for. What was deleted is not found."""
@@ -35,6 +43,7 @@ def get_schema(cnx: "Connection", command: pb.CommandGetSchema) -> Coroutine[Any
 
 
 async def _get_schema(cnx: "Connection", command: pb.CommandGetSchema, name: TopicName, version: int | None) -> None:
+    await _let_it_listen(cnx)
     registry = cnx.broker.service.schemas.registry
     try:
         stored = await (
@@ -62,6 +71,7 @@ def get_or_create_schema(cnx: "Connection", command: pb.CommandGetOrCreateSchema
 
 
 async def _get_or_create_schema(cnx: "Connection", command: pb.CommandGetOrCreateSchema, name: TopicName) -> None:
+    await _let_it_listen(cnx)
     service = cnx.broker.service
     try:
         topic = await service.get_topic(name, create=False)
@@ -77,6 +87,11 @@ def refuse_get_or_create_schema(
     return _create_frame(
         pb.CommandGetOrCreateSchemaResponse(request_id=command.request_id, error_code=code, error_message=text)
     )
+
+
+async def _let_it_listen(cnx: "Connection") -> None:
+    if cnx.protocol_version < FIRST_VERSION_THAT_KEEPS_ANSWERS:
+        await asyncio.sleep(ANSWER_DELAY_S)
 
 
 def _get_frame(answer: pb.CommandGetSchemaResponse) -> bytes:

@@ -166,11 +166,12 @@ class _Parser:
             namespace = tree["namespace"]
         if "." in name:
             namespace, _, name = name.rpartition(".")
-        for part in [name, *(namespace.split(".") if namespace else [])]:
-            _check_name(part)
+        _check_name(name)  # namespaces are free, as in Java: a nested class's, of Avro 1.8, ends in "$"
         if not namespace and name in PRIMITIVES:
             raise AvroParseError(f"Schemas may not be named after primitives: {name}")
         aliases = tuple(_full(alias, namespace or None) for alias in _aliases(tree))
+        for alias in aliases:
+            _check_name(alias.rpartition(".")[2])
         keys = _ENUM_KEYS if kind is Kind.ENUM else _SCHEMA_KEYS
         schema = AvroSchema(kind, name, namespace or None, _doc(tree), aliases=aliases, props=_props(tree, keys))
         if schema.full_name in self._names:

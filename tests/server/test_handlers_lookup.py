@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.handlers.schema import ANSWER_DELAY_S, FIRST_VERSION_THAT_KEEPS_ANSWERS
 from server.topics.settings import TopicSettings
-from tests.server.fakes import command, make_broker, settle
+from tests.server.fakes import Peer, command, make_broker, settle
 from tests.server.handler_scene import TOPIC, connected, producing
 
 
@@ -180,6 +181,23 @@ class TestSchemasAndTheRest:
             pb.TopicNotFound,
             "Topic not found or no-schema persistent://public/default/schem",
         )
+
+    @pytest.mark.parametrize(
+        ("kind", "body"), [("GET_SCHEMA", "getSchema"), ("GET_OR_CREATE_SCHEMA", "getOrCreateSchema")]
+    )
+    async def test_a_client_that_may_lose_a_quick_answer_gets_it_later(self, kind: str, body: str) -> None:
+        """Java before 2.8: see the handler."""
+        peer = Peer(make_broker()).connect(version=FIRST_VERSION_THAT_KEEPS_ANSWERS - 1)
+        await peer.answers()
+        schema = {"schema": pb.Schema(name="s", schema_data=b"", type=pb.Schema.String)} if "Create" in body else {}
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        peer.say(command(kind, body, request_id=26, topic="persistent://public/default/schem", **schema))
+        async with asyncio.timeout(10):
+            while not (answers := await peer.answers()):
+                pass
+        assert loop.time() - asked >= ANSWER_DELAY_S
+        assert getattr(answers[0], f"{body}Response").request_id == 26
 
     async def test_an_empty_schema_version(self) -> None:
         peer = await connected()

@@ -51,6 +51,23 @@ def test_what_is_no_schema_is_said_to_be_none(text: str) -> None:
         parse_avro(text)
 
 
+@pytest.mark.parametrize(
+    ("names", "full_name"),
+    [
+        ('"name": "P", "namespace": "Outer$"', "Outer$.P"),
+        ('"name": "Outer$.P"', "Outer$.P"),
+        ('"name": "P", "namespace": "a..b"', "a..b.P"),
+        ('"name": "P", "aliases": ["Outer$.Q"]', "P"),
+        ('"name": "P$"', None),
+        ('"name": "P", "aliases": ["Q$"]', None),
+    ],
+)
+def test_only_what_follows_the_last_dot_has_to_be_a_name(names: str, full_name: str | None) -> None:
+    """As avro 1.11.4 has it, by experiment: Avro 1.8 gave nested classes a namespace that ends in a dollar."""
+    found = parsed(f'{{"type": "record", {names}, "fields": []}}')
+    assert (found and found.full_name) == full_name
+
+
 def test_bytes_that_are_no_text_are_no_schema() -> None:
     with pytest.raises(AvroParseError):
         parse_avro(b"\xff\xfe\x00")
