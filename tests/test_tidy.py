@@ -225,6 +225,17 @@ def test_rules_do_no_io() -> None:
     report(violations)
 
 
+def test_tests_share_by_scenes_and_never_import_each_other() -> None:
+    report(
+        [
+            f"{name_of(path)}:{line}: imports {module}; move what both need to a module beside it"
+            for path in sources()
+            for line, module in imports_of(path)
+            if module.startswith(TEST_PACKAGES) and ".test_" in module
+        ]
+    )
+
+
 def test_files_have_one_responsibility_s_length() -> None:
     violations = []
     for path in sources():

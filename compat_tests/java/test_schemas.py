@@ -7,13 +7,10 @@ import pulsar
 import pytest
 
 from compat_tests.harness import Server
+from compat_tests.java.client_jars import CLIENT
 from compat_tests.maven_jars import class_path, need_java
-from compat_tests.python.test_compaction import compact
+from compat_tests.python.compaction import compact
 
-CLIENT = (
-    ("org.apache.pulsar", "pulsar-client", "4.0.7"),
-    ("com.google.protobuf", "protobuf-java", "3.25.5"),
-)
 PROGRAM = Path(__file__).parent / "Schemas.java"
 DEADLINE_SECONDS = 120
 

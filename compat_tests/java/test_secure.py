@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.certificates import Authority
-from compat_tests.java.test_schemas import CLIENT
+from compat_tests.java.client_jars import CLIENT
 from compat_tests.maven_jars import class_path, need_java
 from compat_tests.security_site import running_site
 

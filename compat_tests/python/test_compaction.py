@@ -12,23 +12,7 @@ import pytest
 
 from compat_tests.conftest import ClientFactory, ServerFactory
 from compat_tests.harness import Server, wait_until
-
-
-def url_of(server: Server, topic: str) -> str:
-    return f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/compaction"
-
-
-def status(server: Server, topic: str) -> dict[str, str]:
-    with urllib.request.urlopen(url_of(server, topic), timeout=10) as answer:
-        found: dict[str, str] = json.load(answer)
-        return found
-
-
-def compact(server: Server, topic: str) -> None:
-    """Returns when it is done."""
-    urllib.request.urlopen(urllib.request.Request(url_of(server, topic), method="PUT"), timeout=10).close()
-    wait_until(lambda: status(server, topic)["status"] != "RUNNING", "the compaction ends")
-    assert status(server, topic) == {"status": "SUCCESS", "lastError": ""}
+from compat_tests.python.compaction import compact, status, url_of
 
 
 def read_all(client: pulsar.Client, topic: str, compacted: bool = True) -> list[tuple[str, bytes, str]]:

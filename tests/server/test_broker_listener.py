@@ -9,43 +9,17 @@ from typing import Any
 import pytest
 import uvloop
 
-from pulsar_proto.commands import parse_command, send_frame, simple_frame
+from pulsar_proto.commands import send_frame
 from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server import broker_listener as listener_module
 from server.broker_context import BrokerContext
 from server.broker_listener import BrokerListener
 from tests.server.fakes import command, make_broker, until
+from tests.server.wire_client import Client
 
 TOPIC = "persistent://public/default/t"
 DEADLINE = 10
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    @classmethod
-    async def connect(cls, port: int) -> "Client":
-        client = cls(*await asyncio.open_connection("127.0.0.1", port))
-        client.say(command("CONNECT", "connect", client_version="test", protocol_version=20))
-        assert (await client.answer()).type == pb.BaseCommand.CONNECTED
-        return client
-
-    def say(self, made: pb.BaseCommand) -> None:
-        self.writer.write(simple_frame(made))
-
-    async def answer(self) -> pb.BaseCommand:
-        total, size = struct.unpack(">II", await self.reader.readexactly(8))
-        rest = await self.reader.readexactly(total - 4)
-        return parse_command(rest[:size])
-
-    async def at_end(self) -> bool:
-        try:
-            return await self.reader.read(1) == b""
-        except ConnectionResetError:
-            return True
 
 
 def run(loop_factory: Any, work: Coroutine[Any, Any, None]) -> None:

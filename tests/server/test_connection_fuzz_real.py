@@ -17,7 +17,7 @@ from pulsar_proto.commands import parse_command, send_frame, simple_frame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.app import Standalone, StandaloneOptions
 from tests.server.fakes import command
-from tests.server.test_connection_fuzz import CONNECT, FRAMES, PAYLOAD, SENSIBLE
+from tests.server.frame_strategies import CONNECT, FRAMES, PAYLOAD, SENSIBLE
 
 PING = simple_frame(command("PING", "ping"))
 SECONDS_MAX = 20

@@ -12,7 +12,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.app import Standalone, StandaloneOptions
 from server.topic_list import change_between, hash_of
 from tests.server.fakes import command
-from tests.server.test_broker_listener import Client
+from tests.server.wire_client import Client
 
 ORDERS = "persistent://public/default/orders"
 PATTERN = "persistent://public/default/orders.*"

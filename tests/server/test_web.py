@@ -27,7 +27,7 @@ from server.web.listener import WebListener
 from server.web.needs import EVERYBODY
 from server.web.router import Router
 from tests.server.fakes import FakeService, command, make_broker, until
-from tests.server.test_broker_listener import Client
+from tests.server.wire_client import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "rest_reads.json").read_text())

@@ -108,3 +108,16 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         client.close()
         server.assert_no_errors()
     next(sessions, None)
+
+
+def produce(scene: Scene, topic: str, count: int, first: int = 0, **options: Any) -> None:
+    producer = scene.client.create_producer(topic, **options)
+    for number in range(first, first + count):
+        producer.send_async(b"%d" % number, None)
+    producer.flush()
+    producer.close()
+
+
+def backlog(scene: Scene, topic: str, subscription: str) -> int:
+    stats = scene.admin.get(f"{topic.replace('://', '/')}/stats")
+    return int(stats["subscriptions"][subscription]["msgBacklog"])

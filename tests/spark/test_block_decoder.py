@@ -8,31 +8,25 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import StructType
 
-from pulsar_proto.commands import ping_frame
 from pulsar_proto.ids import unsigned64
 from pulsar_proto.payload import build_batch, build_broker_entry_metadata, build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.batch_walk import Unusual
 from spark.source.block_decoder import BlockDecoder
-from spark.source.columns import METADATA_FIELDS, RAW_FIELDS, BatchBuilder
 from spark.source.compression import compress
 from spark.source.continuity import Continuity
-from spark.source.entry_block import CorruptEntry, EntryBlock, block_of
+from spark.source.entry_block import CorruptEntry, EntryBlock
 from spark.source.inbox import Inbox
 from spark.source.ledger_plan import Range
 from spark.source.message_id import BEFORE_ALL, Bound
-from spark.source.partition_reader import PartitionReader
 from spark.source.range_reader import RangeReader, Task
 from spark.source.row_columns import columns_of
 from spark.source.rows import RowDecoder, Rows
-from spark.source.values import ValueColumns
 from spark.source.wire_scan import PADDING, Buffer, scan, varint_bytes, varints
-from tests.spark.test_rows import single, singles
+from tests.spark.sent_blocks import LEDGER, TOPIC, Played, builder, message_frame, ordinary_payload, put, sent_block
+from tests.spark.single_messages import single, singles
 
-LEDGER = 2**40 + 5
-TOPIC = "persistent://public/default/t-partition-3"
 EVERYTHING = Range(BEFORE_ALL, Bound(2**62, 0))
 
 headers = st.fixed_dictionaries(
@@ -95,50 +89,6 @@ def payloads(draw: st.DrawFn) -> bytes:
     elif oddity == "cut off":
         payload = payload[: draw(st.integers(1, len(payload)))]
     return payload
-
-
-def message_frame(entry: int, payload: bytes) -> bytes:
-    message_id = pb.MessageIdData(ledgerId=unsigned64(LEDGER), entryId=entry, partition=-1)
-    message = pb.CommandMessage(consumer_id=1, message_id=message_id)
-    command = pb.BaseCommand(type=pb.BaseCommand.MESSAGE, message=message).SerializeToString()
-    size = len(command) + 4 + len(payload)
-    return size.to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + payload
-
-
-def sent_block(sent: Sequence[bytes]) -> EntryBlock:
-    inbox = Inbox(1 << 23)
-    for entry, payload in enumerate(sent):
-        put(inbox, message_frame(entry, payload) + ping_frame())
-    block, commands = block_of(*inbox.take())
-    assert block is not None
-    assert len(commands) == len(sent)
-    return block
-
-
-def put(inbox: Inbox, data: bytes) -> None:
-    while data:
-        room = inbox.room()
-        part, data = data[: len(room)], data[len(room) :]
-        room[: len(part)] = part
-        inbox.received(len(part))
-
-
-class Played(PartitionReader):
-    """Gives the blocks that it was given."""
-
-    def __init__(self, blocks: list[EntryBlock]) -> None:
-        self.blocks = blocks
-
-    def read_block(self, deadline: float) -> EntryBlock | None:
-        return self.blocks.pop(0) if self.blocks else None
-
-    def close(self) -> None:
-        pass
-
-
-def builder() -> BatchBuilder:
-    values = ValueColumns(None, lambda version: None)
-    return BatchBuilder(StructType([*values.fields, *METADATA_FIELDS, *RAW_FIELDS]), values, TOPIC)
 
 
 def read(blocks: list[EntryBlock], wanted: Range) -> list[dict[str, Any]]:
@@ -205,12 +155,6 @@ def test_what_a_block_does_not_call_odd_or_unusual_is_what_protobuf_reads(sent: 
     entries = ordinary.entries.tolist()
     kept = [sent[entry] for entry in entries]
     assert [row["value"] for row in rows] == [row["value"] for row in read_plainly(kept, EVERYTHING)]
-
-
-def ordinary_payload(number: int, **fields: Any) -> bytes:
-    meta = pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=1_700_000_000_000 + number, **fields)
-    meta.properties.add(key="n", value=str(number))
-    return build_payload(meta, b"%d" % number)
 
 
 def test_the_ordinary_is_never_left_to_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ from spark.source import PulsarDataSource
 from spark.source.continuity import DataLoss
 from spark.source.data_source import PulsarStreamReader
 from spark.source.options import BadOption
-from tests.spark.support import Scene
-from tests.spark.test_source import backlog, produce
+from tests.spark.support import Scene, backlog, produce
 
 pytestmark = [pytest.mark.process]
 

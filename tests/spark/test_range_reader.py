@@ -14,7 +14,7 @@ from spark.source.continuity import Continuity, DataLoss
 from spark.source.entry_block import CorruptEntry, EntryBlock
 from spark.source.message_id import BEFORE_ALL
 from spark.source.range_reader import RangeReader, Task
-from tests.spark.test_block_decoder import LEDGER, TOPIC, Played, builder, ordinary_payload, sent_block
+from tests.spark.sent_blocks import LEDGER, TOPIC, Played, builder, ordinary_payload, sent_block
 
 TASK = Task(TOPIC, str(BEFORE_ALL), f"{LEDGER}:3")
 

@@ -10,17 +10,9 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
-from tests.spark.support import Scene, run_until
+from tests.spark.support import Scene, backlog, produce, run_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-
-
-def produce(scene: Scene, topic: str, count: int, first: int = 0, **options: Any) -> None:
-    producer = scene.client.create_producer(topic, **options)
-    for number in range(first, first + count):
-        producer.send_async(b"%d" % number, None)
-    producer.flush()
-    producer.close()
 
 
 def values(rows: Any) -> list[int]:
@@ -126,11 +118,6 @@ def test_a_stream_is_capped_restarted_and_acknowledged(scene: Scene, tmp_path: P
     run_until(again, lambda: backlog(scene, topic, "job") == 0)
     again.stop()
     assert values(scene.table(tmp_path)) == list(range(200))
-
-
-def backlog(scene: Scene, topic: str, subscription: str) -> int:
-    stats = scene.admin.get(f"{topic.replace('://', '/')}/stats")
-    return int(stats["subscriptions"][subscription]["msgBacklog"])
 
 
 def test_the_server_may_be_killed_under_a_stream(scene: Scene, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from server.app import Standalone, StandaloneOptions
 from server.web import app as web_app
 from server.web.needs import Scope
 from tests.server.fakes import command
-from tests.server.test_broker_listener import Client
+from tests.server.wire_client import Client
 
 
 class Admin:

@@ -15,7 +15,7 @@ from server.web.calls import NO_CONTENT, Call, Refusal
 from server.web.router import Router
 from storage.ledger.listing import list_ledgers
 from tests.server.compaction.messages import Sent, single
-from tests.server.topics.test_with_storage import NAME, Process, process
+from tests.server.topics.storage_scene import NAME, Process, process
 from tests.storage.managed.support import append
 
 CURSOR_PATH = f"/admin/v2/persistent/{NAME.namespace}/{NAME.local_name}/subscription/{COMPACTION_CURSOR}"

@@ -13,7 +13,7 @@ from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.app import Standalone, StandaloneOptions
 from tests.server.fakes import command
-from tests.server.test_broker_listener import Client
+from tests.server.wire_client import Client
 
 EVENTS = "persistent/public/default/__change_events"
 

@@ -294,3 +294,24 @@ async def pass_time(seconds: float) -> None:
     loop.call_later(seconds, passed.set_result, None)
     await passed
     await settle()
+
+
+class Throttled(FakeConnection):
+    """Keeps who throttles it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.throttles: set[object] = set()
+
+    def throttle_reading(self, key: object) -> None:
+        self.throttles.add(key)
+
+    def release_reading(self, key: object) -> None:
+        self.throttles.discard(key)
+
+
+def message(sequence_id: int, name: str = "p", chunk: tuple[int, int] | None = None, **fields: Any) -> bytes:
+    metadata = pb.MessageMetadata(producer_name=name, sequence_id=sequence_id, publish_time=1, **fields)
+    if chunk is not None:
+        metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg = "u", *chunk
+    return build_payload(metadata, b"m")

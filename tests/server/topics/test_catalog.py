@@ -14,8 +14,8 @@ from server.topics import partitioned as partitioned_module
 from server.topics.broker_service import TopicBusy
 from server.topics.deletion import delete_partitioned
 from server.topics.partitioned import PartitionedTopic, PartitionedTopics
+from tests.server.topics.broker_scene import Broker, make_broker, producer_on
 from tests.server.topics.scene import FakeConnection
-from tests.server.topics.test_broker_service import Broker, make_broker, producer_on
 
 NAME = TopicName.parse("persistent://public/default/t")
 PATH = paths.partitioned_topic_path("public/default", "persistent", "t")

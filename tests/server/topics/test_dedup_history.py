@@ -11,8 +11,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.producer import Producer
 from storage.managed.errors import AppendFault
 from tests.server.topics.fake_managed_ledger import HEADER
-from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, pass_time, settle
-from tests.server.topics.test_deduplication import message
+from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, message, pass_time, settle
 
 STEPS = st.one_of(
     st.tuples(st.just("send"), st.integers(0, 4), st.integers(1, 4)),

@@ -7,22 +7,14 @@ import pytest
 
 from pulsar_proto.errors import MetadataFault, NotAllowed
 from pulsar_proto.ids import EARLIEST, Position
-from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import of_broker
 from server.topics.deduplication import CANNOT_TELL, DEDUP_CURSOR
 from server.topics.producer import Producer
 from storage.managed.errors import AppendFault, CursorFault
-from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, settle
+from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, message, settle
 
 DUPLICATE = Position(-1, -1)
-
-
-def message(sequence_id: int, name: str = "p", chunk: tuple[int, int] | None = None, **fields: Any) -> bytes:
-    metadata = pb.MessageMetadata(producer_name=name, sequence_id=sequence_id, publish_time=1, **fields)
-    if chunk is not None:
-        metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg = "u", *chunk
-    return build_payload(metadata, b"m")
 
 
 def send(producer: Producer, *sequence_ids: int, chunk: tuple[int, int] | None = None) -> None:

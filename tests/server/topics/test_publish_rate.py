@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from server.policies.effective import of_broker
 from server.policies.values import PublishRate
 from server.topics.token_bucket import BURST_SECONDS, TokenBucket
-from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, pass_time, publish, settle
+from tests.server.topics.scene import Scene, Throttled, in_virtual_time, pass_time, publish, settle
 
 
 @given(st.integers(1, 1_000), st.lists(st.tuples(st.integers(0, 50), st.integers(1, 300)), max_size=30))
@@ -31,20 +31,6 @@ def test_a_bucket_saves_up_no_more_than_a_burst() -> None:
     assert bucket.wait_seconds(100.0) == 0
     bucket.take(5, 100.0)
     assert bucket.wait_seconds(100.0) == 0.5
-
-
-class Throttled(FakeConnection):
-    """Keeps who throttles it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.throttles: set[object] = set()
-
-    def throttle_reading(self, key: object) -> None:
-        self.throttles.add(key)
-
-    def release_reading(self, key: object) -> None:
-        self.throttles.discard(key)
 
 
 def limited(rate: PublishRate) -> Scene:

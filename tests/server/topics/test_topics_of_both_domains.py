@@ -13,9 +13,8 @@ from server.topics.base_topic import BaseTopic
 from server.topics.broker_service import TopicBusy
 from server.topics.non_persistent.topic import NonPersistentTopic
 from server.topics.producer import Producer
-from tests.server.topics.scene import FakeConnection, payload, settle
-from tests.server.topics.test_broker_service import NAME, Broker, make_broker
-from tests.server.topics.test_publish_rate import Throttled
+from tests.server.topics.broker_scene import NAME, Broker, make_broker
+from tests.server.topics.scene import FakeConnection, Throttled, payload, settle
 
 NON_PERSISTENT = TopicName.parse("non-persistent://public/default/t")
 

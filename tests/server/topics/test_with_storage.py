@@ -1,131 +1,15 @@
 """Topics on the real managed ledger, ledger client and bookie."""
 
-import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from metadata import paths
 from metadata.memory import MemoryStore
-from metadata.sequence import LedgerIdGenerator
-from pulsar_proto.bookie_wire import BookieRc
 from pulsar_proto.errors import QuotaExceeded
 from pulsar_proto.ids import Position
-from pulsar_proto.names import TopicName
-from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.broker_service import BrokerService
-from server.topics.consumer import Consumer
-from server.topics.producer import Producer
-from server.topics.settings import TopicSettings
-from server.topics.topic import Topic
-from storage.bookie.config import BookieConfig
-from storage.bookie.service import Bookie
-from storage.ledger.bookie_channel import AddDone
-from storage.ledger.client import BookKeeper
-from storage.ledger.listing import list_ledgers
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.factory import ManagedLedgerFactory
 from tests.server.topics.scene import FakeConnection, ack, bodies, publish, redeliver, subscription_of
-
-NAME = TopicName.parse("persistent://public/default/t")
-SMALL_LEDGERS = ManagedLedgerConfig(
-    managed_ledger_max_entries_per_ledger=50,
-    managed_ledger_min_ledger_rollover_time_minutes=0,
-    managed_ledger_default_mark_delete_rate_limit=0,
-)
-
-
-class Disk:
-    """The bookie, or what remains of it when its disk is full: reads work, adds do not."""
-
-    def __init__(self, bookie: Bookie) -> None:
-        self._bookie = bookie
-        self.is_full = False
-
-    def add_entries(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        entry_ids: Sequence[int],
-        entries: Sequence[bytes],
-        flags: int,
-        done: AddDone,
-    ) -> None:
-        if self.is_full:
-            asyncio.get_running_loop().call_soon(done, entry_ids, BookieRc.EREADONLY)
-        else:
-            self._bookie.add_entries(ledger_id, master_key, entry_ids, entries, flags, done)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._bookie, name)
-
-
-class Process:
-    """What a broker is made of. It ends without closing anything of a topic."""
-
-    def __init__(self, service: BrokerService, disk: Disk) -> None:
-        self.service = service
-        self.disk = disk
-        self._ids = iter(range(1_000_000))
-
-    async def topic(self) -> Topic:
-        return await self.service.get_topic(NAME, create=True)
-
-    async def producer(self, cnx: FakeConnection) -> Producer:
-        command = pb.CommandProducer(topic=NAME.full, producer_id=next(self._ids), request_id=1)
-        return await (await self.topic()).add_producer(cnx, command)
-
-    async def consumer(self, cnx: FakeConnection, sub_type: str) -> Consumer:
-        command = pb.CommandSubscribe(
-            topic=NAME.full,
-            subscription="s",
-            subType=pb.CommandSubscribe.SubType.Value(sub_type),
-            consumer_id=next(self._ids),
-            request_id=1,
-            initialPosition=pb.CommandSubscribe.Earliest,
-        )
-        return await (await self.topic()).subscribe(cnx, command)
-
-
-@asynccontextmanager
-async def process(folder: Path, store: MemoryStore) -> AsyncIterator[Process]:
-    bookie = await Bookie.open(
-        BookieConfig(journal_directories=(str(folder / "journal"),), ledger_directories=(str(folder / "ledgers"),)),
-        bookie_id="bookie",
-        list_ledgers=partial(list_ledgers, store),
-    )
-    disk = Disk(bookie)
-    bookkeeper = BookKeeper(
-        store,
-        {"bookie": disk}.__getitem__,
-        bookies=lambda: [] if disk.is_full else ["bookie"],
-        next_ledger_id=LedgerIdGenerator(store).next_id,
-        rng=random.Random(1),
-    )
-    if await store.exists(paths.policies_path(NAME.namespace)) is None:
-        await store.create(paths.policies_path(NAME.namespace), make_parents=True)
-    factory = ManagedLedgerFactory(store, bookkeeper, SMALL_LEDGERS, clock_ms=lambda: 1_000, tick_seconds=None)
-    try:
-        yield Process(BrokerService(factory, store, TopicSettings()), disk)
-    finally:
-        await bookkeeper.close()
-        await bookie.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """For what threads and disks do."""
-    async with asyncio.timeout(20):
-        for _ in iter(lambda: bool(condition()), True):
-            await asyncio.sleep(0)
-
-
-def numbers(first: int, end: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, end)]
+from tests.server.topics.storage_scene import NAME, numbers, process, until
 
 
 async def test_messages_reach_a_consumer_as_they_come_and_again_after_the_process_died(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from server.topics import backlog
 from server.topics.deduplication import DEDUP_CURSOR
 from server.topics.stats import now_ms
 from tests.server.topics.scene import FakeConnection, bodies, publish
-from tests.server.topics.test_with_storage import NAME, Process, numbers, process, until
+from tests.server.topics.storage_scene import NAME, Process, numbers, process, until
 
 
 async def with_policies(**policies: Any) -> MemoryStore:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.bookie.config import BookieConfig
+from storage.bookie.cookie import BookieDirectories
 from storage.bookie.service import Bookie
 
 KEY = b"k" * 20
@@ -105,3 +106,7 @@ def flip_byte(path: Path, offset: int) -> None:
         file.seek(offset)
         file.write(bytes([byte[0] ^ 0x5A]))
         os.fsync(file.fileno())
+
+
+def folders(folder: Path, bookie_id: str = "b1", instance_id: str = "i1", **values: Any) -> BookieDirectories:
+    return BookieDirectories(config_in(folder, **values), bookie_id, instance_id)

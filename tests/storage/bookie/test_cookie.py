@@ -9,13 +9,9 @@ from typing import Any
 
 import pytest
 
-from storage.bookie.cookie import BookieDirectories, Cookie, parse_cookie
+from storage.bookie.cookie import Cookie, parse_cookie
 from storage.bookie.errors import DirectoryInUse, DirectoryMismatch
-from tests.storage.bookie.helpers import config_in
-
-
-def folders(folder: Path, bookie_id: str = "b1", instance_id: str = "i1", **values: Any) -> BookieDirectories:
-    return BookieDirectories(config_in(folder, **values), bookie_id, instance_id)
+from tests.storage.bookie.helpers import folders
 
 
 def two(folder: Path) -> dict[str, Any]:

@@ -2,80 +2,15 @@
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 
-from storage.bookie.journal import Committed, Group, Journal
-from storage.bookie.journal_format import ControlRecord, JournalPosition, ledger_key_record
+from storage.bookie.journal_format import ControlRecord, ledger_key_record
 from storage.bookie.journal_replay import JournalReplay, journal_path, list_journals
-from storage.bookie.old_journals import OldJournals
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import entries_of
-
-FRESH = JournalPosition(1, 0, 1)
-
-
-def group(first: int, count: int, size: int = 20, tag: object = None) -> Group:
-    entries = entries_of(1, range(first, first + count), size)
-    lengths = list(map(len, entries))
-    return entries, lengths, sum(lengths), (), tag
-
-
-class Opened:
-    def __init__(
-        self,
-        folder: Path,
-        faults: Faults,
-        start: JournalPosition,
-        max_file: int,
-        max_batch: int,
-        old: OldJournals | None = None,
-    ) -> None:
-        self.results: SimpleQueue[Committed] = SimpleQueue()
-        self.journal = Journal(
-            str(folder),
-            start,
-            self.results.put,
-            max_file_bytes=max_file,
-            max_batch_bytes=max_batch,
-            open_file=faults.open,
-            old=old,
-        )
-
-    def next(self) -> Committed:
-        return self.results.get(timeout=20)
-
-    def commit(self, *groups: Group) -> Committed:
-        for one in groups:
-            self.journal.submit(one)
-        return self.next()
-
-
-@contextmanager
-def journal_in(
-    folder: Path,
-    faults: Faults | None = None,
-    *,
-    start: JournalPosition = FRESH,
-    max_file: int = 1 << 20,
-    max_batch: int = 1 << 20,
-) -> Iterator[Opened]:
-    opened = Opened(folder, faults or Faults(), start, max_file, max_batch)
-    try:
-        yield opened
-    finally:
-        opened.journal.close()
-
-
-def replayed(folder: Path) -> tuple[list[bytes], JournalPosition]:
-    entries: list[bytes] = []
-    replay = JournalReplay(str(folder), None, lambda controls, found: entries.extend(found))
-    replay.run()
-    return entries, replay.end
+from tests.storage.bookie.journal_scene import group, journal_in, replayed
 
 
 def test_committed_groups_are_in_the_file_in_order(tmp_path: Path) -> None:

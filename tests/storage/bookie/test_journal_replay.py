@@ -10,7 +10,7 @@ from storage.bookie.errors import JournalDamaged, JournalMissing, MarkDamaged
 from storage.bookie.journal_format import FILE_HEADER_SIZE, JournalPosition, Salt, encode_batch
 from storage.bookie.journal_replay import JournalReplay, journal_path, list_journals
 from tests.storage.bookie.helpers import entries_of, entry_of, flip_byte
-from tests.storage.bookie.test_journal import group, journal_in
+from tests.storage.bookie.journal_scene import group, journal_in
 
 
 class Written:

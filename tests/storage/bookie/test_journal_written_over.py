@@ -29,7 +29,7 @@ from storage.bookie.journal_format import (
 from storage.bookie.journal_replay import JournalReplay, journal_path
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import entry_of
-from tests.storage.bookie.test_journal import Opened, group
+from tests.storage.bookie.journal_scene import Opened, group
 
 SECTOR = 512
 FORMER_ID, LIVE_ID = 3, 9

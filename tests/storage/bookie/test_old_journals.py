@@ -15,7 +15,7 @@ from storage.bookie.journal_replay import journal_path, list_journals
 from storage.bookie.old_journals import SPARES_MAX, OldJournals
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import add, entries_of, read_all, running
-from tests.storage.bookie.test_journal import FRESH, Opened, group, replayed
+from tests.storage.bookie.journal_scene import FRESH, Opened, group, replayed
 
 HEADER = file_header(9, 100, 5)
 

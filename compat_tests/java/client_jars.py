@@ -1,0 +1,6 @@
+"""The Java client that the tests here run."""
+
+CLIENT = (
+    ("org.apache.pulsar", "pulsar-client", "4.0.7"),
+    ("com.google.protobuf", "protobuf-java", "3.25.5"),
+)

@@ -1,0 +1,35 @@
+"""A client that speaks bare commands over a real socket."""
+
+import asyncio
+import struct
+
+from pulsar_proto.commands import parse_command, simple_frame
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from tests.server.fakes import command
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, port: int) -> "Client":
+        client = cls(*await asyncio.open_connection("127.0.0.1", port))
+        client.say(command("CONNECT", "connect", client_version="test", protocol_version=20))
+        assert (await client.answer()).type == pb.BaseCommand.CONNECTED
+        return client
+
+    def say(self, made: pb.BaseCommand) -> None:
+        self.writer.write(simple_frame(made))
+
+    async def answer(self) -> pb.BaseCommand:
+        total, size = struct.unpack(">II", await self.reader.readexactly(8))
+        rest = await self.reader.readexactly(total - 4)
+        return parse_command(rest[:size])
+
+    async def at_end(self) -> bool:
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionResetError:
+            return True
