@@ -15,7 +15,7 @@ import pytest
 
 from compat_tests.harness import Server, default_product
 
-OPERATION_TIMEOUT_SECONDS = 10
+OPERATION_TIMEOUT_SECONDS = 30
 
 SETTINGS = {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
 

@@ -23,7 +23,9 @@ from typing import IO, Protocol, Self
 
 PEER_LIB_VARIABLE = "MAGNETAR_PEER_LIB"
 START_TIMEOUT_SECONDS = 120.0
-STOP_TIMEOUT_SECONDS = 30.0
+STOP_TIMEOUT_SECONDS = 60.0
+WAIT_SECONDS = 60.0
+"""What must come has this long, since a busy machine may stall for seconds; what is waited for comes much sooner."""
 LOG_TAIL_LINES = 40
 POLL_SECONDS = 0.01
 
@@ -318,7 +320,7 @@ def free_port() -> int:
         return port
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float = WAIT_SECONDS) -> None:
     """Polls a condition. Raises TimeoutError that says what did not happen."""
     deadline = time.monotonic() + timeout_seconds
     while not condition():

@@ -68,7 +68,7 @@ def tokens(*arguments: str) -> str:
 
 def answer_of(request: urllib.request.Request, context: ssl.SSLContext | None = None) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(request, timeout=15, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

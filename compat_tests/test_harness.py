@@ -24,7 +24,7 @@ def test_a_server_keeps_its_ports_over_restarts(own_server: Server) -> None:
     own_server.start()
     assert (own_server.broker_url, own_server.web_url) == (before.broker_url, before.web_url)
     assert own_server.pid != before.pid
-    with urllib.request.urlopen(f"{own_server.web_url}/admin/v2/brokers/health", timeout=10) as answer:
+    with urllib.request.urlopen(f"{own_server.web_url}/admin/v2/brokers/health", timeout=60) as answer:
         assert answer.status == 200
 
 

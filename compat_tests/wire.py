@@ -42,7 +42,7 @@ MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 FRAME_PADDING_BYTES = 10 * 1024
 CHECKSUM_MAGIC = b"\x0e\x01"
 PROTOCOL_VERSION = 20
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 60.0
 
 Field = tuple[int, "int | bytes | str | list[Field]"]
 Message = dict[int, list[int | bytes]]

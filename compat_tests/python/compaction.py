@@ -12,13 +12,13 @@ def url_of(server: Server, topic: str) -> str:
 
 
 def status(server: Server, topic: str) -> dict[str, str]:
-    with urllib.request.urlopen(url_of(server, topic), timeout=10) as answer:
+    with urllib.request.urlopen(url_of(server, topic), timeout=60) as answer:
         found: dict[str, str] = json.load(answer)
         return found
 
 
 def compact(server: Server, topic: str) -> None:
     """Returns when it is done."""
-    urllib.request.urlopen(urllib.request.Request(url_of(server, topic), method="PUT"), timeout=10).close()
+    urllib.request.urlopen(urllib.request.Request(url_of(server, topic), method="PUT"), timeout=60).close()
     wait_until(lambda: status(server, topic)["status"] != "RUNNING", "the compaction ends")
     assert status(server, topic) == {"status": "SUCCESS", "lastError": ""}

@@ -30,13 +30,14 @@ from compat_tests.python.receipts import (
 )
 
 SETTINGS = {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
-ACKS_PERSISTED_WITHIN_SECONDS = 2.0
+ACKS_PERSISTED_WITHIN_SECONDS = 3.0
 """While acks keep coming, one flush a second; the rest is the client's grouping and queues of a machine under load."""
 
-LOAD_SECONDS = (0.3, 2.5)
+LOAD_SECONDS = (0.3, 4.5)
+"""From the moment on that each producer has a receipt."""
 KILL_DURING_START_ODDS = 0.3
-STEP_TIMEOUT_SECONDS = 30.0
-RECEIVE_TIMEOUT_MS = 30_000
+STEP_TIMEOUT_SECONDS = 60.0
+RECEIVE_TIMEOUT_MS = 60_000
 PENDING_MAX = 300
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -104,11 +105,14 @@ class CrashRounds:
             writing = clients.enter_context(new_client(self.server))
             with new_client(self.server) as reading:
                 handles = self._start_load(load, writing, reading)
+                wait_until(
+                    lambda: all(each.receipts for each in load.producers.values()), "a receipt for each producer"
+                )
                 time.sleep(self._random.uniform(*LOAD_SECONDS))
                 killed_at = time.monotonic()
                 self.server.kill()
                 load.ended.set()
-                wait_until(lambda: not any(each.is_connected() for each in handles), "the clients notice", 10)
+                wait_until(lambda: not any(each.is_connected() for each in handles), "the clients notice")
             for record in load.producers.values():
                 record.receipted_before_crash = len(record.receipts)
             if not survive:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pulsar
 
-RECEIVE_TIMEOUT_MS = 10_000
+RECEIVE_TIMEOUT_MS = 60_000
+"""For what must come; a busy machine may stall for seconds."""
 SILENCE_MS = 300
 """How long a queue must stay empty to count as empty: what should not come is caught with good odds only."""
 
@@ -94,6 +95,6 @@ def contents(client: pulsar.Client, topic: str) -> list[Any]:
     for partition in client.get_topic_partitions(topic):
         reader = client.create_reader(partition, pulsar.MessageId.earliest)
         while reader.has_message_available():
-            messages.append(reader.read_next(10_000))
+            messages.append(reader.read_next(60_000))
         reader.close()
     return messages

@@ -13,7 +13,7 @@ from compat_tests.python.support import bodies, read_bodies, receive_bodies, sen
 EARLIEST = pulsar.InitialPosition.Earliest
 TOPICS = 8
 MESSAGES = 200
-RECONNECT_TIMEOUT_SECONDS = 30.0
+RECONNECT_TIMEOUT_SECONDS = 60.0
 
 
 def test_many_producers_and_consumers_on_one_connection(client: pulsar.Client, topic: str) -> None:

@@ -25,7 +25,7 @@ def send_numbered(producer: pulsar.Producer, first: int, last: int) -> None:
         producer.send_async(f"m-{number}".encode(), settle(future), sequence_id=number)
     producer.flush()
     for future in futures:
-        future.result(10)
+        future.result(60)
 
 
 @pytest.mark.parametrize("entries_interval", ["1000", "3"], ids=["replayed", "from-snapshots"])
@@ -111,7 +111,7 @@ def test_what_the_client_itself_sends_again_is_stored_once(
             proxy.cut()
             for futures in answers:
                 for future in futures:
-                    future.result(20)
+                    future.result(60)
         assert proxy.lost_bytes > 0
     assert stored(server, topic) == 180 if deduplicated else stored(server, topic) > 180
     if deduplicated:
@@ -131,6 +131,6 @@ def send_some(producer: pulsar.Producer, first: int, last: int) -> "list[Future[
 
 def stored(server: Server, topic: str) -> int:
     """Messages that the broker took, by its own count."""
-    with urllib.request.urlopen(f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/stats", timeout=10) as answer:
+    with urllib.request.urlopen(f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/stats", timeout=60) as answer:
         count: int = json.loads(answer.read())["msgInCounter"]
     return count

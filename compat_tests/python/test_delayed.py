@@ -3,14 +3,13 @@
 import contextlib
 import datetime
 import time
-from typing import Any
 
 import pulsar
 import pytest
 
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import Server
-from compat_tests.python.support import assert_silent, receive_bodies
+from compat_tests.python.support import assert_silent, receive, receive_bodies
 
 KINDS = pytest.mark.parametrize(
     "kind", [pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared], ids=lambda kind: kind.name
@@ -22,10 +21,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def send_delayed(producer: Any, body: bytes, seconds: float) -> None:
-    producer.send(body, deliver_after=datetime.timedelta(seconds=seconds))
-
-
 @KINDS
 def test_messages_come_in_the_order_of_their_times(
     client: pulsar.Client, topic: str, kind: pulsar.ConsumerType
@@ -33,10 +28,11 @@ def test_messages_come_in_the_order_of_their_times(
     consumer = client.subscribe(topic, "s", kind)
     producer = client.create_producer(topic)
     began = now_ms()
-    for body, delay_ms in ((b"third", 900), (b"first", 0), (b"second", 500)):
-        producer.send(body, deliver_at=began + delay_ms)
-    for body, delay_ms in ((b"first", 0), (b"second", 500), (b"third", 900)):
-        message = consumer.receive(5_000)
+    for body, delay_ms in ((b"third", 3_000), (b"first", 0), (b"second", 1_500)):
+        producer.send_async(body, None, deliver_at=began + delay_ms)
+    producer.flush()
+    for body, delay_ms in ((b"first", 0), (b"second", 1_500), (b"third", 3_000)):
+        message = consumer.receive(60_000)
         assert message.data() == body
         assert now_ms() >= began + delay_ms, "too early"
         consumer.acknowledge(message)
@@ -49,19 +45,25 @@ def test_each_subscription_and_who_comes_back_gets_them(
 ) -> None:
     consumers = [client.subscribe(topic, name, kind) for name in ("one", "two")]
     producer = client.create_producer(topic)
+    due_ms = now_ms() + 1_500
     for number in range(20):
-        send_delayed(producer, b"%d" % number, 0.8)
+        producer.send_async(b"%d" % number, None, deliver_at=due_ms)
+    producer.flush()
     consumers[0].close()
     consumers[0] = client.subscribe(topic, "one", kind)
-    assert_silent(consumers[0])
     for consumer in consumers:
-        assert sorted(receive_bodies(consumer, 20)) == sorted(b"%d" % number for number in range(20))
+        messages = receive(consumer, 1)
+        assert now_ms() >= due_ms, "too early"
+        messages += receive(consumer, 19)
+        assert sorted(message.data() for message in messages) == sorted(b"%d" % number for number in range(20))
+        for message in messages:
+            consumer.acknowledge(message)
         assert_silent(consumer)
 
 
 def test_an_exclusive_consumer_does_not_wait(client: pulsar.Client, topic: str) -> None:
     consumer = client.subscribe(topic, "s")
-    send_delayed(client.create_producer(topic), b"at once", 60)
+    client.create_producer(topic).send(b"at once", deliver_after=datetime.timedelta(seconds=600))
     assert receive_bodies(consumer, 1) == [b"at once"]
 
 
@@ -73,10 +75,10 @@ def test_delays_outlive_a_kill(
     consumer = client.subscribe(topic, "s", kind)
     producer = client.create_producer(topic)
     began = now_ms()
-    due_ms = began + 3_000
-    producer.send(b"far", deliver_at=began + 3_600_000)
+    due_ms = began + 4_000
+    producer.send_async(b"far", None, deliver_at=began + 3_600_000)
     for number in range(10):
-        producer.send(b"%d" % number, deliver_at=due_ms)
+        producer.send_async(b"%d" % number, None, deliver_at=due_ms)
     producer.send(b"now")
     assert receive_bodies(consumer, 1) == [b"now"]
     own_server.kill()
@@ -87,7 +89,7 @@ def test_delays_outlive_a_kill(
     consumer = client.subscribe(topic, "s", kind)
     got: set[bytes] = set()
     while len(got) < 10:
-        message = consumer.receive(10_000)
+        message = consumer.receive(60_000)
         if message.data() != b"now":  # its ack may not have been stored before the kill
             assert now_ms() >= due_ms
             got.add(message.data())

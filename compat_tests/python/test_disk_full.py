@@ -19,6 +19,7 @@ MEGABYTE = 1 << 20
 DISK_MB = 128
 FILLER_MB = 72
 SEND_TIMEOUT_MS = 3000
+REFUSAL_SECONDS = 10.0
 RECOVERY_SECONDS = 60.0
 REASONS = ("disk", "space", "read-only", "readonly", "storage")
 
@@ -66,7 +67,7 @@ def test_a_full_disk_stops_producing_only_and_only_while_it_is_full(
     server.kill()
     server.start()
     reader = make_client(server.broker_url).create_reader(topic, pulsar.MessageId.earliest)
-    stored = [reader.read_next(10_000).data() for _ in range(100 + len(receipted))]
+    stored = [reader.read_next(60_000).data() for _ in range(100 + len(receipted))]
     assert stored == bodies(100) + receipted
 
 
@@ -90,16 +91,16 @@ def assert_refusal_says_why(port: int, topic: str) -> None:
     def refused() -> bool:
         with contextlib.suppress(wire.ClosedError, TimeoutError), wire.WireClient(port) as client:
             client.send(wire.PRODUCER, [(1, topic), (2, 1), (3, 1)])
-            kind, message, _ = client.receive()
+            kind, message, _ = client.receive(REFUSAL_SECONDS)
             if kind == wire.PRODUCER_SUCCESS:
                 client.socket.sendall(wire.send_frame(1, 0, bytes(MEGABYTE // 2)))
-                kind, message, _ = client.receive()
+                kind, message, _ = client.receive(REFUSAL_SECONDS)
             if kind in (wire.ERROR, wire.SEND_ERROR):
                 reasons.append(wire.text(message, 3 if kind == wire.ERROR else 4).lower())
         return any(word in reason for reason in reasons for word in REASONS)
 
     try:
-        wait_until(refused, "a refusal", 15)
+        wait_until(refused, "a refusal")
     except TimeoutError:
         raise AssertionError(f"no refusal names the disk: {reasons}") from None
 

@@ -11,7 +11,7 @@ import pytest
 from compat_tests.harness import Server, wait_until
 from compat_tests.python.support import bodies, receive_bodies, send_all
 
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS = 60
 
 
 def get(url: str) -> tuple[int, str]:

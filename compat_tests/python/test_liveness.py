@@ -1,9 +1,9 @@
 """Peers that hang: noticed by keep-alive, replaced when somebody wants their place, and never a burden on others."""
 
-import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pulsar
@@ -15,7 +15,7 @@ from compat_tests.harness import Server
 from compat_tests.python.support import bodies, receive_bodies, send_all
 from compat_tests.wire import WireClient
 
-KEEP_ALIVE_SECONDS = 1
+KEEP_ALIVE_SECONDS = 2
 LIVENESS_TIMEOUT_MS = 500
 BODY_BYTES = 10_000
 GROWTH_MB_MAX = 160
@@ -35,27 +35,21 @@ def impatient(make_server: ServerFactory) -> Server:
 
 
 def test_a_peer_that_does_not_answer_pings_is_dropped_and_one_that_does_is_kept(impatient: Server) -> None:
-    with WireClient(impatient.broker_port) as deaf, WireClient(impatient.broker_port) as lively:
-        answering = threading.Thread(target=answer_pings, args=(lively, 5 * KEEP_ALIVE_SECONDS))
-        answering.start()
+    port = impatient.broker_port
+    with WireClient(port) as deaf, WireClient(port) as lively, ThreadPoolExecutor() as pool:
+        answer = pool.submit(lively.expect, wire.PONG)  # and it answers pings until that comes
         deaf.answers_pings = False
         began = time.monotonic()
-        deaf.expect_closed(timeout_seconds=5 * KEEP_ALIVE_SECONDS)
+        deaf.expect_closed()
         assert time.monotonic() - began > 0.5 * KEEP_ALIVE_SECONDS
-        answering.join()
         lively.send(wire.PING, [])
-        lively.expect(wire.PONG)
-
-
-def answer_pings(peer: WireClient, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        peer.receive(timeout_seconds=seconds)
+        answer.result()
 
 
 def test_a_peer_that_never_begins_is_dropped(impatient: Server) -> None:
     with WireClient(impatient.broker_port, handshake=False) as silent:
         silent.answers_pings = False
-        silent.expect_closed(timeout_seconds=5 * KEEP_ALIVE_SECONDS)
+        silent.expect_closed()
 
 
 def test_a_hanging_consumer_and_producer_give_way(
@@ -98,9 +92,9 @@ def test_a_consumer_that_does_not_read_holds_up_nobody(server: Server, client: p
                 producer.flush()
         producer.flush()
         for _ in range(count):
-            consumer.acknowledge(consumer.receive(10_000))
+            consumer.acknowledge(consumer.receive(60_000))
     again = client.subscribe(topic, "stuck")
-    assert again.receive(10_000).data() == body
+    assert again.receive(60_000).data() == body
 
 
 def test_a_producer_that_does_not_read_its_receipts_gets_them_later(

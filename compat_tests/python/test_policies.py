@@ -92,11 +92,12 @@ def test_subscriptions_may_have_to_be_made_by_hand(
     server: Server, make_client: ClientFactory, admin: Admin, own_topic: str
 ) -> None:
     path = rest_path(own_topic)
-    client = make_client(server.broker_url, operation_timeout_seconds=1)  # it asks again until then
+    client = make_client(server.broker_url)
     client.create_producer(own_topic).send(b"x")
     admin.post(f"{path}/autoSubscriptionCreation", {"allowAutoSubscriptionCreation": False})
+    impatient = make_client(server.broker_url, operation_timeout_seconds=1)  # it asks again until then
     with pytest.raises(pulsar.PulsarException):
-        client.subscribe(own_topic, "s")
+        impatient.subscribe(own_topic, "s")
     admin.put(f"{path}/subscription/s", {"ledgerId": -1, "entryId": -1})
     assert receive_bodies(client.subscribe(own_topic, "s"), 1) == [b"x"]
 

@@ -56,7 +56,7 @@ def test_everything_a_message_carries_arrives(
         event_timestamp=1_234_567_890_123,
         sequence_id=41,
     )
-    message = consumer.receive(10_000)
+    message = consumer.receive(60_000)
     assert message.data() == b"body"
     assert message.properties() == {"a": "1", "ü": "ö"}
     assert (message.partition_key(), message.ordering_key()) == ("key", "order")

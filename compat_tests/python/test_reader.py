@@ -50,7 +50,7 @@ def test_the_latest_message_itself_when_inclusive(client: pulsar.Client, topic: 
 def test_from_a_message_id(client: pulsar.Client, topic: str, batched: bool, inclusive: bool, at: int) -> None:
     send_all(client.create_producer(topic, batching_enabled=batched), bodies(20))
     everything = client.create_reader(topic, EARLIEST)
-    ids = [everything.read_next(10_000).message_id() for _ in range(20)]
+    ids = [everything.read_next(60_000).message_id() for _ in range(20)]
     reader = client.create_reader(topic, ids[at], start_message_id_inclusive=inclusive)
     expected = bodies(20)[at if inclusive else at + 1 :]
     assert read_bodies(reader, len(expected)) == expected
@@ -71,7 +71,7 @@ def test_whether_more_is_available(client: pulsar.Client, topic: str, batched: b
     send_all(producer, bodies(3))
     for _ in range(3):
         assert reader.has_message_available()
-        reader.read_next(10_000)
+        reader.read_next(60_000)
     assert not reader.has_message_available()
     producer.send(b"one more")
     assert reader.has_message_available()
@@ -82,7 +82,7 @@ def test_a_loop_over_what_is_available_reads_everything_once(client: pulsar.Clie
     reader = client.create_reader(topic, EARLIEST)
     got = []
     while reader.has_message_available():
-        got.append(reader.read_next(10_000).data())
+        got.append(reader.read_next(60_000).data())
     assert got == bodies(100)
 
 
@@ -110,7 +110,7 @@ def test_a_reader_with_a_small_queue_reads_far_behind(client: pulsar.Client, top
 def test_a_reader_seeks_to_a_message(client: pulsar.Client, topic: str, batched: bool) -> None:
     send_all(client.create_producer(topic, batching_enabled=batched), bodies(10))
     reader = client.create_reader(topic, EARLIEST)
-    ids = [reader.read_next(10_000).message_id() for _ in range(10)]
+    ids = [reader.read_next(60_000).message_id() for _ in range(10)]
     reader.seek(ids[4])
     assert read_bodies(reader, 5) == bodies(10)[5:], "a reader goes on after the message it seeks"
     reader.seek(EARLIEST)

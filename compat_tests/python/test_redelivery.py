@@ -14,6 +14,8 @@ from compat_tests.python.rest import Admin
 from compat_tests.python.support import RECEIVE_TIMEOUT_MS, assert_silent, bodies, receive, receive_bodies, send_all
 
 SHARED, KEY_SHARED = pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared
+ACKS_PERSISTED_WITHIN_SECONDS = 4.0
+"""The promise is a flush within a second of the last change; the rest is for a busy machine that stalls meanwhile."""
 MANY_AT_ONCE = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED], ids=lambda kind: kind.name)
 
 
@@ -87,7 +89,7 @@ def test_a_subscription_that_holds_too_much_gets_more_below_half(
 def test_the_broker_fills_holes_without_the_clients_help(
     make_server: ServerFactory, topic: str, make_client: ClientFactory, kind: pulsar.ConsumerType
 ) -> None:
-    server = make_server(settings={"fillAckHolesIntervalSeconds": "1"})
+    server = make_server(settings={"fillAckHolesIntervalSeconds": "3"})
     server.start()
     client = make_client(server.broker_url)
     consumer = client.subscribe(topic, "s", kind)
@@ -101,10 +103,10 @@ def test_the_broker_fills_holes_without_the_clients_help(
     assert stats_of(server, topic)["ackHolesFilledTotal"] >= 1
 
 
-def test_a_large_scattered_state_outlives_a_kill_two_seconds_after_its_last_ack(
+def test_a_large_scattered_state_outlives_a_kill_soon_after_its_last_ack(
     own_server: Server, topic: str, make_client: ClientFactory
 ) -> None:
-    """Every second of 20,000 messages."""
+    """Every second of 20,000 messages. Only acks that are a little older than the kill are promised to be stored."""
     count = 20_000
     client = make_client(own_server.broker_url)
     consumer = client.subscribe(topic, "s", SHARED, receiver_queue_size=5_000)
@@ -115,7 +117,7 @@ def test_a_large_scattered_state_outlives_a_kill_two_seconds_after_its_last_ack(
         if index % 2:
             consumer.acknowledge(message)
     wait_until(lambda: stats_of(own_server, topic)["msgBacklog"] == count // 2, "all acks came")
-    time.sleep(2)
+    time.sleep(ACKS_PERSISTED_WITHIN_SECONDS)
     own_server.kill()
     with contextlib.suppress(pulsar.NotConnected):
         client.close()

@@ -12,8 +12,8 @@ from compat_tests.harness import Server
 from compat_tests.python.support import assert_silent, bodies, position, receive, receive_bodies, send_all
 
 SHARED = pulsar.ConsumerType.Shared
-ACKS_PERSISTED_WITHIN_SECONDS = 1.5
-"""The promise is a flush within a second of the last change; the client itself groups acks for 0.1 s."""
+ACKS_PERSISTED_WITHIN_SECONDS = 3.0
+"""The promise is a flush within a second of the last change; the rest is for a busy machine that stalls meanwhile."""
 
 Restart = Callable[[Server], None]
 
@@ -96,7 +96,7 @@ def test_messages_and_their_ids_stay(
         restart(own_server)
         client = make_client(own_server.broker_url)
         reader = client.create_reader(topic, pulsar.MessageId.earliest)
-        messages = [reader.read_next(10_000) for _ in range(200)]
+        messages = [reader.read_next(60_000) for _ in range(200)]
         assert [message.data() for message in messages] == bodies(200)
         assert [position(message.message_id()) for message in messages] == [position(each) for each in ids]
         client.close()

@@ -40,7 +40,7 @@ def test_records_arrive(client: pulsar.Client, topic: str, schema: Any) -> None:
     consumer = client.subscribe(topic, "s", schema=schema(User))
     producer = client.create_producer(topic, schema=schema(User))
     producer.send(User(name="ada", age=36))
-    value = consumer.receive(10_000).value()
+    value = consumer.receive(60_000).value()
     assert (value.name, value.age) == ("ada", 36)
 
 
@@ -55,7 +55,7 @@ def test_a_compatible_schema_becomes_the_next_version_and_both_are_read(
     old.send(User(name="ada", age=36))
     new = client.create_producer(topic, schema=schema(UserWithCity))
     new.send(UserWithCity(name="bob", age=40, city="paris"))
-    names = [consumer.receive(10_000).value().name for _ in range(2)]
+    names = [consumer.receive(60_000).value().name for _ in range(2)]
     assert names == ["ada", "bob"]
 
 
@@ -90,7 +90,7 @@ def test_schemas_survive_a_kill(own_server: Server, make_client: ClientFactory, 
     producer = client.create_producer(topic, schema=AvroSchema(User))
     consumer = client.subscribe(topic, "s", schema=AvroSchema(User))
     producer.send(User(name="ada", age=36))
-    assert consumer.receive(10_000).value().age == 36
+    assert consumer.receive(60_000).value().age == 36
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ class Rest:
             f"{self._web_url}/admin/v2/{path}", data, {"Content-Type": "application/json"}, method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 text = answer.read()
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:
@@ -202,7 +202,7 @@ def test_a_namespace_says_what_may_follow(server: Server, client: pulsar.Client,
     """A namespace of its own: its policies are changed while clients are connected."""
     namespace = f"public/{topic.rpartition('/')[2].lower()}"
     request = urllib.request.Request(f"{server.web_url}/admin/v2/namespaces/{namespace}", method="PUT")
-    urllib.request.urlopen(request, timeout=10).close()
+    urllib.request.urlopen(request, timeout=60).close()
     topic = f"persistent://{namespace}/t"
     rest = Rest(server, topic)
     client.create_producer(topic, schema=AvroSchema(User))

@@ -147,9 +147,8 @@ class TestWho:
         client = make_client(site.server.broker_url, authentication=authentication, operation_timeout_seconds=2)
         with pytest.raises(pulsar.PulsarException):
             client.create_producer(site.topic("wrong"))
-        log = site.server.log_text(before)
-        assert "not authenticated by method" in log
-        assert "pass:word" not in log
+        wait_until(lambda: "not authenticated by method" in site.server.log_text(before), "the refusal is logged")
+        assert "pass:word" not in site.server.log_text(before)
 
     def test_wrong_credentials_over_http_are_401(self, site: Site) -> None:
         path = f"/admin/v2/persistent/{NAMESPACE}/t/partitions"
@@ -249,7 +248,7 @@ class TestMay:
         path = f"/admin/v2/namespaces/{NAMESPACE}/permissions/frank"
         assert site.call(path, role="carol", method="POST", body=["produce", "consume"])[0] in (200, 204)
         frank, dave = client_of("frank"), client_of("dave")
-        theirs = frank.create_producer(topic, send_timeout_millis=2_000)
+        theirs = frank.create_producer(topic, send_timeout_millis=10_000)
         consumer = frank.subscribe(topic, "frank")
         staying = dave.create_producer(topic)
         send_all(theirs, bodies(2))
@@ -279,13 +278,13 @@ class TestRefresh:
         given: list[str] = []
 
         def supply() -> str:
-            given.append(site.token("dave", 2))
+            given.append(site.token("dave", 4))
             return given[-1]
 
         before = site.server.log_size()
         client = make_client(site.server.broker_url, authentication=pulsar.AuthenticationToken(supply))
         producer = client.create_producer(site.topic("renewed"))
-        wait_until(lambda: site.server.log_text(before).count("of role dave renewed") >= 2, "two renewals", 20)
+        wait_until(lambda: site.server.log_text(before).count("of role dave renewed") >= 2, "two renewals")
         send_all(producer, bodies(3))
         log = site.server.log_text(before)
         assert "was not renewed" not in log
@@ -294,11 +293,11 @@ class TestRefresh:
         assert not any(token in log for token in given)
 
     def test_a_token_that_is_not_renewed_closes_the_connection(self, site: Site, make_client: ClientFactory) -> None:
-        token = site.token("dave", 3)
+        token = site.token("dave", 6)
         before = site.server.log_size()
         client = make_client(site.server.broker_url, authentication=pulsar.AuthenticationToken(token))
         client.create_producer(site.topic("lapsed"))
-        wait_until(lambda: "the token expired" in site.server.log_text(before), "the old token is refused", 20)
+        wait_until(lambda: "the token expired" in site.server.log_text(before), "the old token is refused")
 
 
 class TlsOnly:

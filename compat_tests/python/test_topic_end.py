@@ -17,7 +17,7 @@ def call(server: Server, method: str, path: str) -> tuple[int, Any]:
     """(status, JSON or None)."""
     request = urllib.request.Request(f"{server.web_url}/admin/v2/{path}", method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             text = answer.read()
             return answer.status, json.loads(text) if text else None
     except urllib.error.HTTPError as error:

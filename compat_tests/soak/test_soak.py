@@ -18,8 +18,8 @@ from compat_tests.soak.claims import (
 from compat_tests.soak.memory import GROWTH_MAX_MB, Memory, Sample
 from compat_tests.soak.runner import Soak
 
-LOAD_MINUTES = 0.25
-KILL_EVERY_SECONDS = (4.0, 5.0)
+LOAD_MINUTES = 0.4
+KILL_EVERY_SECONDS = (6.0, 7.0)
 FEATURES = ("kills", "acked", "refused", "seeks", "sent again", "compactions", "policies changed", "non-persistent")
 
 
@@ -69,7 +69,7 @@ def test_an_unacknowledged_message_must_come_in_the_end_and_an_acknowledged_one_
 
 
 def test_an_ack_may_be_lost_by_a_kill_soon_after_it_and_not_by_a_later_one() -> None:
-    for killed_at, expected in ((6.0, set()), (8.0, {"(10)", "(5)"})):
+    for killed_at, expected in ((6.0, set()), (9.0, {"(10)", "(5)"})):
         record = record_of(Order.NONE, 0, 1, 2)
         record.acks.individual[LOG[0].place] = 5.0
         record.deliveries.append(Delivery(killed_at + 2, LOG[0]))

@@ -239,5 +239,5 @@ assert not query.isActive
 
 SUBSCRIPTIONS = """
 from urllib.request import urlopen
-result = json.load(urlopen('{web}/admin/v2/persistent/public/default/{name}/subscriptions', timeout=10))
+result = json.load(urlopen('{web}/admin/v2/persistent/public/default/{name}/subscriptions', timeout=60))
 """

@@ -199,7 +199,7 @@ def call(server: Server, method: str, path: str, body: object = None) -> tuple[i
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{server.web_url}/admin/v2/{path}", data, headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             content = answer.read()
             return answer.status, json.loads(content) if content else None
     except urllib.error.HTTPError as error:
