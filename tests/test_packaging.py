@@ -85,4 +85,4 @@ def test_installed_server_starts_beside_a_users_own_server_package(wheel: Path, 
             assert ready["pid"] == process.pid
         finally:
             process.terminate()
-            assert process.wait(timeout=10) == 0
+            assert process.wait(timeout=60) == 0

@@ -11,9 +11,9 @@ from typing import Any
 
 from compat_tests.harness import read_line
 
-START_SECONDS = 60
-STOP_SECONDS = 10
-SESSION_MS = 2_000
+START_SECONDS = 120
+STOP_SECONDS = 60
+SESSION_MS = 4_000
 """A killed bookie's restart waits for the end of its session."""
 
 

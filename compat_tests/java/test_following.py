@@ -48,7 +48,7 @@ class JavaClient:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(60)
         self._errors.close()
 
 

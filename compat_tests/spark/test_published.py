@@ -231,7 +231,7 @@ def test_a_stopped_stream_leaves_no_subscription(scene: Scene, tmp_path: Path) -
 
 ENDED = """
 try:
-    query.awaitTermination(60)
+    query.awaitTermination(180)
 except Exception:
     pass
 assert not query.isActive

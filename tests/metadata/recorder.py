@@ -4,7 +4,7 @@ import asyncio
 
 from metadata.store import Event, EventType
 
-DEADLINE_SECONDS = 5.0
+DEADLINE_SECONDS = 60.0
 
 
 class Recorder:

@@ -81,14 +81,14 @@ async def test_nothing_is_visible_before_it_is_durable(path: Path, monkeypatch: 
 
     def slow_write(file: RecordFile, change: Change) -> None:
         entered.set()
-        assert go_on.wait(5)
+        assert go_on.wait(60)
         write(file, change)
 
     monkeypatch.setattr(RecordFile, "write", slow_write)
     events: list[object] = []
     store.watch("/", events.append, recursive=True)
     writes = [asyncio.ensure_future(store.put("/a", b"new")), asyncio.ensure_future(store.create("/b"))]
-    await asyncio.to_thread(entered.wait, 5)
+    await asyncio.to_thread(entered.wait, 60)
     record = await store.get("/a")
     assert record is not None
     assert (record.value, record.stat.version) == (b"old", 0)
@@ -144,7 +144,7 @@ async def test_threads_end_with_the_store(path: Path) -> None:
     started = set(threading.enumerate()) - before
     await store.close()
     for thread in started:
-        thread.join(5)
+        thread.join(60)
         assert not thread.is_alive()
 
 

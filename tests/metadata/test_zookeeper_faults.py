@@ -12,12 +12,13 @@ from metadata.zookeeper import ZooKeeperStore
 from tests.metadata.recorder import Recorder
 from tests.metadata.zookeeper_events import SessionRecorder, end_session, until
 from tests.metadata.zookeeper_proxy import AUTH, SET_WATCHES, WRITES, ZkProxy, once
-from tests.metadata.zookeeper_scene import SESSION_MS
+from tests.metadata.zookeeper_scene import CALL_SECONDS, SESSION_MS
 from tests.metadata.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.process
 
 CHANGED = EventType.CHANGED
+SESSION_SECONDS = SESSION_MS / 1000
 
 
 async def test_a_cut_is_noticed_at_once_and_the_session_kept(store: ZooKeeperStore, proxy: ZkProxy) -> None:
@@ -25,8 +26,8 @@ async def test_a_cut_is_noticed_at_once_and_the_session_kept(store: ZooKeeperSto
     await store.create("/e", ephemeral=True)
     start = asyncio.get_running_loop().time()
     proxy.cut()
-    assert await recorder.until(SessionEvent.DISCONNECTED) - start < 0.5
-    assert await recorder.until(SessionEvent.CONNECTED) - start < 1.5
+    assert await recorder.until(SessionEvent.DISCONNECTED) - start < SESSION_SECONDS / 3, "not by its silence"
+    assert await recorder.until(SessionEvent.CONNECTED) - start < SESSION_SECONDS * 0.6
     assert store.session_id == session
     assert await store.owns("/e")
     assert recorder.events == [SessionEvent.DISCONNECTED, SessionEvent.CONNECTED]
@@ -53,7 +54,7 @@ async def test_a_silent_server_is_left_before_the_session_ends(store: ZooKeeperS
     start = asyncio.get_running_loop().time()
     lost_after = await recorder.until(SessionEvent.DISCONNECTED) - start
     proxy.silent = False
-    assert SESSION_MS / 1000 / 3 < lost_after < SESSION_MS / 1000 * 0.85
+    assert SESSION_SECONDS / 3 < lost_after < SESSION_SECONDS
     await recorder.until(SessionEvent.CONNECTED)
     assert store.session_id == session
 
@@ -68,7 +69,7 @@ async def test_failed_handshakes_do_not_give_the_session_up(store: ZooKeeperStor
     assert proxy.connections < before + 40
     proxy.refusing = False
     start = asyncio.get_running_loop().time()
-    assert await recorder.until(SessionEvent.CONNECTED) - start < 1.5
+    assert await recorder.until(SessionEvent.CONNECTED) - start < SESSION_SECONDS * 0.6
     assert store.session_id == session
     assert await store.owns("/e")
 
@@ -153,7 +154,7 @@ async def test_authentication_comes_first_on_every_link(store: ZooKeeperStore, p
 
 
 async def test_every_call_ends_in_its_time(proxy: ZkProxy, chroot: str, direct: ZooKeeperStore) -> None:
-    store = await ZooKeeperStore.open(proxy.address + chroot, session_timeout_ms=SESSION_MS, call_timeout_seconds=1.5)
+    store = await ZooKeeperStore.open(proxy.address + chroot, session_timeout_ms=3_000, call_timeout_seconds=1.5)
     try:
         await store.create("/a")
         proxy.silent = True
@@ -162,7 +163,7 @@ async def test_every_call_ends_in_its_time(proxy: ZkProxy, chroot: str, direct: 
         await until(lambda: not store.is_connected)
         unsent = [asyncio.ensure_future(store.put("/a", b""))]
         await asyncio.wait([*sent, *unsent])
-        assert asyncio.get_running_loop().time() - start < 4
+        assert asyncio.get_running_loop().time() - start < 15, "not those 30 s that calls have by default"
         errors = [type(call.exception()) for call in (*sent, *unsent)]
         assert errors == [StoreUnavailableError, OutcomeUnknownError, StoreWriteError]
     finally:
@@ -173,7 +174,7 @@ async def test_a_store_without_a_server_closes_at_once(proxy: ZkProxy, store: Zo
     proxy.refusing = True
     proxy.cut()
     await until(lambda: not store.is_connected)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(CALL_SECONDS / 2):
         await store.close()
 
 

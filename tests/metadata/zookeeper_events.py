@@ -8,7 +8,7 @@ from metadata.zk_config import SessionEvent
 from metadata.zk_session import ZkSession
 from metadata.zookeeper import ZooKeeperStore
 
-DEADLINE_SECONDS = 15.0
+DEADLINE_SECONDS = 60.0
 
 
 class SessionRecorder:

@@ -9,7 +9,9 @@ from metadata.zookeeper import ZooKeeperStore
 from tests.metadata.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper_server import ZooKeeperServer, running
 
-SESSION_MS = 3000
+SESSION_MS = 6000
+"""Of a length that a busy machine does not stall for: no session ends unless a test wants it."""
+CALL_SECONDS = 16.0
 
 numbers = count(1)
 
@@ -44,7 +46,10 @@ async def direct(server: ZooKeeperServer, chroot: str) -> AsyncIterator[ZooKeepe
 @pytest.fixture
 async def store(proxy: ZkProxy, direct: ZooKeeperStore, chroot: str) -> AsyncIterator[ZooKeeperStore]:
     store = await ZooKeeperStore.open(
-        proxy.address + chroot, session_timeout_ms=SESSION_MS, call_timeout_seconds=8.0, auth=[("digest", b"me:secret")]
+        proxy.address + chroot,
+        session_timeout_ms=SESSION_MS,
+        call_timeout_seconds=CALL_SECONDS,
+        auth=[("digest", b"me:secret")],
     )
     yield store
     await store.close()

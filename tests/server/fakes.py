@@ -166,7 +166,7 @@ async def settle(turns: int = 20) -> None:
 
 async def until(condition: Callable[[], object]) -> None:
     """Turns the loop until the condition holds; for what real sockets do."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for _ in iter(condition, True):
             await asyncio.sleep(0)
 

@@ -19,7 +19,7 @@ from tests.server.fakes import command, make_broker, until
 from tests.server.wire_client import Client
 
 TOPIC = "persistent://public/default/t"
-DEADLINE = 10
+DEADLINE = 60
 
 
 def run(loop_factory: Any, work: Coroutine[Any, Any, None]) -> None:

@@ -20,7 +20,7 @@ from tests.server.fakes import command
 from tests.server.frame_strategies import CONNECT, FRAMES, PAYLOAD, SENSIBLE
 
 PING = simple_frame(command("PING", "ping"))
-SECONDS_MAX = 20
+SECONDS_MAX = 60
 
 SENSIBLE_FRAMES = SENSIBLE.map(simple_frame)
 SENDS = st.integers(0, 3).map(

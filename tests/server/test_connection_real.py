@@ -24,7 +24,7 @@ async def running(folder: Path) -> AsyncIterator[int]:
     server = Standalone(StandaloneOptions(data_dir=folder, broker_port=0, web_port=0))
     await server.start()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             yield int(server.broker_url.rpartition(":")[2])
     finally:
         await server.stop()

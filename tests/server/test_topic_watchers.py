@@ -43,7 +43,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     await server.start()
     try:
         async with aiohttp.ClientSession() as session:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 yield Scene(server, session)
     finally:
         await server.stop()

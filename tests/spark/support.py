@@ -86,7 +86,7 @@ class Scene:
         return contents(self.client, topic)
 
 
-def run_until(query: StreamingQuery, done: Callable[[], bool], seconds: float = 60) -> None:
+def run_until(query: StreamingQuery, done: Callable[[], bool], seconds: float = 180) -> None:
     """Waits until `done`; raises the query's error if it ends, TimeoutError in the end."""
     deadline = time.monotonic() + seconds
     while not done():

@@ -166,7 +166,7 @@ def test_looks_go_on_while_the_server_restarts_and_end_with_ctrl_c(server: Serve
         server.start()
         looks = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "Traceback" not in err
     assert looks[-1]["details"]["time"] > first["details"]["time"]

@@ -42,7 +42,7 @@ def test_without_pyspark_the_list_is_shown_and_a_job_says_what_to_install() -> N
         (["spark", "replay"], 1, "pip install 'magnetar[lake]'"),
     ):
         command = [sys.executable, "-c", WITHOUT_PYSPARK, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180)
         assert (done.returncode, text in done.stdout + done.stderr) == (code, True), done.stderr
 
 
@@ -62,7 +62,7 @@ def test_a_machine_without_java_is_told_what_is_missing(tmp_path: Path) -> None:
         place = ["--service-url", server.broker_url, "--topic", "t", "--path", "p", "--checkpoint", "c"]
         environment = {"PATH": os.defpath, "JAVA_HOME": str(tmp_path)}
         command = [sys.executable, "-m", "magnetar", "spark", "lake_ingest", *place]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, env=environment)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         1,
         "magnetar spark lake_ingest: Spark could not start Java: is Java 17 or newer installed, or JAVA_HOME wrong?",

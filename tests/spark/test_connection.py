@@ -121,7 +121,7 @@ def test_a_refreshed_token_is_read_from_its_file_again(brokers: list[Broker], tm
 def test_a_consumer_closed_by_the_broker_makes_the_connection_useless(brokers: list[Broker]) -> None:
     connection = connect(brokers, CONNECTED, success_frame(1) + close_consumer_frame(1))
     subscribe(connection)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while connection.is_alive():
         assert time.monotonic() < deadline
     connection.close()
@@ -146,5 +146,5 @@ def test_another_protocol_on_the_port_is_named(brokers: list[Broker]) -> None:
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "numpy"])
 def test_without_the_extra_an_import_says_what_to_install(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None\nfrom spark import PulsarDataSource"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=180)
     assert f"needs {missing}, which is not installed: pip install 'magnetar[spark]'" in done.stderr.splitlines()[-1]

@@ -143,9 +143,9 @@ def test_a_checkpoint_of_another_topic_is_no_licence_to_read_on(scene: Scene, tm
         query = frame.start(str(tmp_path / "table"))
         if refused:
             with pytest.raises(StreamingQueryException, match="first-of-two no longer exist"):
-                query.awaitTermination(60)
+                query.awaitTermination(180)
         else:
-            assert query.awaitTermination(60)
+            assert query.awaitTermination(180)
     assert scene.table(tmp_path).count() == 10
 
 
@@ -160,7 +160,7 @@ def test_a_deleted_topic_is_data_loss_that_is_named(scene: Scene, tmp_path: Path
     again = scene.read_stream(topic, startingOffsets=gone)
     bad = scene.to_parquet(again, tmp_path / "other")
     with pytest.raises(StreamingQueryException, match=r"ends at .*, but was read up to"):
-        bad.awaitTermination(60)
+        bad.awaitTermination(180)
 
 
 def test_write_read_round_trip_of_records_keys_and_times(scene: Scene) -> None:

@@ -96,7 +96,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         assert made.bk("initnewcluster").code == 0
         try:
             for _ in range(4):
-                made.start_bookie(zkTimeout="1000")
+                made.start_bookie(zkTimeout="3000")
             yield made
         finally:
             for bookie in made.bookies:
@@ -251,7 +251,7 @@ def test_what_killed_bookies_held_is_recovered_by_hand(place: Place) -> None:
     for ledger in ledgers:
         assert len(place.bk("readledger", "-l", str(ledger), "--json").rows) == 40
     assert place.bk("cookie_get", victim.bookie_id).code == 1
-    place.start_bookie(zkTimeout="1000")
+    place.start_bookie(zkTimeout="3000")
 
 
 def test_a_stopped_bookie_is_retired_by_auto_recovery(place: Place) -> None:
@@ -322,7 +322,7 @@ def test_files_of_a_running_bookie_are_dumped_and_checked(place: Place) -> None:
     assert (damage["file"], damage["offset"]) == (str(path), blocks[0]["offset"])
     assert [one["ledgerId"] for one in damage["lost"]] == [int(ledger)]
     assert "DAMAGE" in place.bk("entrylog", *folders).out
-    place.start_bookie(zkTimeout="1000")
+    place.start_bookie(zkTimeout="3000")
 
 
 def await_down(place: Place, bookie_id: str) -> None:
@@ -331,7 +331,7 @@ def await_down(place: Place, bookie_id: str) -> None:
     async def program(cluster: BookKeeperCluster) -> None:
         down = asyncio.Event()
         cluster.registry.on_change(down.set)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while bookie_id in cluster.registry.bookies.all:
                 await down.wait()
                 down.clear()

@@ -28,8 +28,8 @@ from tests.storage.bookie.small_disk import SmallDisk, small_disk
 
 pytestmark = pytest.mark.process
 
-SESSION_MS = 1_000
-WAIT_SECONDS = 20
+SESSION_MS = 3_000
+WAIT_SECONDS = 60
 
 numbers = count(1)
 
@@ -155,7 +155,7 @@ async def test_a_stop_without_zookeeper_is_quick_and_flushes(cluster: Cluster, s
         proxy.cut()
         began = asyncio.get_running_loop().time()
         await app.stop()
-        assert asyncio.get_running_loop().time() - began < 2
+        assert asyncio.get_running_loop().time() - began < 10, "no call waits for its time-out"
         assert app.bookie.mode is Mode.CLOSED
         assert app.bookie.stats().write_cache_bytes == 0
     await proxy.close()

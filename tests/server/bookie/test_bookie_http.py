@@ -112,7 +112,7 @@ async def test_garbage_is_collected_when_asked_for(scene: Scene) -> None:
     scene.running.bookie.on_ledgers_deleted(lambda _: deleted.set())
     assert (await scene.json("/api/v1/bookie/gc"))["is_in_force_gc"] == "false"
     assert "Triggered" in await scene.text("/api/v1/bookie/gc", method="PUT")
-    await asyncio.wait_for(deleted.wait(), 20)
+    await asyncio.wait_for(deleted.wait(), 60)
     assert await scene.metric("bookie_ledgers_count") == 0
 
 

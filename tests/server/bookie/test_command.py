@@ -69,7 +69,7 @@ async def test_sigterm_cuts_a_waiting_start_off(zookeeper: ZooKeeperServer, tmp_
     try:
         await until(lambda: "still registered by an earlier session" in bookie.log)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert process.stdout is not None
         assert process.stdout.read() == b"", "it never was ready"
     finally:

@@ -32,7 +32,7 @@ class Scene:
 
     async def compact(self) -> None:
         await self("PUT", f"{EVENTS}/compaction")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await self("GET", f"{EVENTS}/compaction"))["status"] != "SUCCESS":
                 continue
 

@@ -22,11 +22,11 @@ from tests.storage.repair.repair_scene import append
 
 pytestmark = pytest.mark.process
 
-SECONDS = 40
+SECONDS = 120
 ENTRIES = 50
 SETTINGS = {
     "autoRecoveryDaemonEnabled": "true",
-    "zkTimeout": "1000",
+    "zkTimeout": "3000",
     "openLedgerRereplicationGracePeriod": "300",
     "rwRereplicateBackoffMs": "200",
 }

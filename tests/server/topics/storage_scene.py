@@ -115,7 +115,7 @@ async def process(folder: Path, store: MemoryStore) -> AsyncIterator[Process]:
 
 async def until(condition: Callable[[], object]) -> None:
     """For what threads and disks do."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for _ in iter(lambda: bool(condition()), True):
             await asyncio.sleep(0)
 

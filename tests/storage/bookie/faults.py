@@ -53,7 +53,7 @@ class FaultyFile(DurableFile):
         return self.end
 
     def sync(self) -> None:
-        assert self.faults.gate.wait(20), "the test never opened the gate"
+        assert self.faults.gate.wait(60), "the test never opened the gate"
         self.faults.syncs += 1
         self.faults.before_sync()
         if self.faults.sync_error is not None and self.faults.hits(self.path):

@@ -81,7 +81,7 @@ async def writable(bookie: Bookie) -> None:
     """Returns when the bookie takes writes (again)."""
     changed = asyncio.Event()
     end = bookie.on_mode_change(lambda _: changed.set())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not bookie.is_writable:
             await changed.wait()
             changed.clear()

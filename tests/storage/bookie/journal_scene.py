@@ -43,7 +43,7 @@ class Opened:
         )
 
     def next(self) -> Committed:
-        return self.results.get(timeout=20)
+        return self.results.get(timeout=60)
 
     def commit(self, *groups: Group) -> Committed:
         for one in groups:

@@ -83,7 +83,7 @@ async def test_dirty_data_is_flushed_within_the_interval(tmp_path: Path) -> None
     faults = Faults()
     async with running(tmp_path, flush_interval=50, open_file=faults.open) as bookie:
         await add(bookie, 1, range(5))
-        assert await asyncio.to_thread(faults.log_synced.wait, 20)
+        assert await asyncio.to_thread(faults.log_synced.wait, 60)
 
 
 async def test_entries_are_readable_while_they_are_flushed(tmp_path: Path) -> None:

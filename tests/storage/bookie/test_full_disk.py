@@ -108,7 +108,7 @@ async def test_over_the_usage_threshold_it_turns_read_only_before_the_disk_is_fu
         changed = asyncio.Event()
         bookie.on_mode_change(lambda _: changed.set())
         disk.fill(leave_bytes=8 << 20)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await changed.wait()
         assert await add(bookie, 1, range(10, 20)) == BookieRc.EREADONLY
         disk.empty()

@@ -197,7 +197,7 @@ async def test_every_fence_answer_waits_for_the_durable_record_also_an_error(tmp
         faults.wrote.clear()
         reads = [asyncio.ensure_future(rc_of(bookie.read_entry(1, -1, ReadFlags.FENCING, KEY))) for _ in range(2)]
         syncs = faults.syncs
-        assert await asyncio.to_thread(faults.wrote.wait, 20)  # the record is written, and its sync is held back
+        assert await asyncio.to_thread(faults.wrote.wait, 60)  # the record is written, and its sync is held back
         done, _ = await asyncio.wait(reads, timeout=0.05)
         assert not done
         faults.gate.set()

@@ -36,7 +36,7 @@ async def test_the_answers_of_one_turn_leave_with_one_write(served: Served) -> N
     await until(lambda: len(served.bookie.groups) == 2)
     await peer.answer()
     served.bookie.release()
-    answers = await asyncio.wait_for(peer.reader.read(1 << 16), 10)
+    answers = await asyncio.wait_for(peer.reader.read(1 << 16), 60)
     assert len(answers) == 20 * 28
 
 

@@ -13,7 +13,7 @@ from storage.bookie.wire_limits import WireLimits
 from storage.bookie.wire_server import BookieWireServer
 from tests.storage.bookie.helpers import KEY, entries_of
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 TOTAL_BYTES, FREE_BYTES = 84_372_380_672 + 1, 1 << 40
 OTHER = b"o" * 20
 """A master key that is not `KEY`."""

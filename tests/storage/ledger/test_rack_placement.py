@@ -129,6 +129,6 @@ async def test_the_table_of_racks_follows_the_operators_record() -> None:
 
 
 async def until_rack(table: RackTable, rack: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while table.rack_of("b") != rack:  # noqa: ASYNC110 - the table tells nobody
             await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from storage.ledger.tailing import TailHandle
 from tests.storage.ledger.wire_scene import BOTH, Node, client, nodes
 
 TELLS_LAC = LedgerConfig(explicit_lac_interval_sec=0.01)
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 class Pair:

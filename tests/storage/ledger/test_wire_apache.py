@@ -110,7 +110,7 @@ async def test_apaches_client_fences_our_writer_on_our_bookie(cluster: Cluster, 
         writer = await bookkeeper.create_ledger(password=PASSWORD)
         await append(writer, payloads_of(0, 50))
         judge = cluster.judge("v2" if use_v2 else "v3", f"recover:{writer.ledger_id}")
-        output, _ = await asyncio.to_thread(judge.communicate, timeout=60)
+        output, _ = await asyncio.to_thread(judge.communicate, timeout=180)
         assert "RECOVERED 49" in output.splitlines()
         with pytest.raises(LedgerFenced):
             await append(writer, payloads_of(50, 10))
@@ -147,7 +147,7 @@ async def test_every_verb_of_the_channel_works_on_apaches_bookie(apache: list[st
             told.set()
 
         channel.add_entries(ledger_id, KEY, ids, entries[first : first + count], flags, done)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await told.wait()
         return codes
 

@@ -38,10 +38,10 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 T = TypeVar("T")
 PASSWORD = b"secret"
 ENTRIES = 120
-HEAL_SECONDS = 60
+HEAL_SECONDS = 180
 SETTINGS = {
     "allowLoopback": "true",
-    "zkTimeout": "2000",
+    "zkTimeout": "4000",
     "openLedgerRereplicationGracePeriod": "500",
     "rwRereplicateBackoffMs": "200",
     "auditorPeriodicCheckInterval": "0",
@@ -63,7 +63,7 @@ class Recovery:
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, bufsize=0
             )
         assert self.process.stdout is not None
-        line = read_line(self.process.stdout, time.monotonic() + 60)
+        line = read_line(self.process.stdout, time.monotonic() + 120)
         assert line, (folder / f"{bookie_id}.log").read_text()[-2000:]
         assert json.loads(line)["bookieId"] == bookie_id
 
@@ -321,4 +321,4 @@ def test_apaches_tool_retired_the_bookie_by_our_auditor(place: Place) -> None:
     assert bookie_id not in place.cluster.shell("listbookies", "-a").stdout
     last = place.recoveries[1].process
     last.send_signal(signal.SIGTERM)
-    assert last.wait(20) == 0
+    assert last.wait(60) == 0

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.process
 SETTINGS = AutoRecoveryConfig(
     auditor_periodic_check_interval=0, open_ledger_rereplication_grace_period=100, rw_rereplicate_backoff_ms=100
 )
-SECONDS = 20
+SECONDS = 60
 numbers = count(1)
 
 
@@ -51,7 +51,7 @@ class Bench:
             await self.direct.create(paths.bookie_path(name), ephemeral=True, make_parents=True)
         self.client = await self.connect(self.direct, "client")
         self.book = Underreplication(self.direct, now_ms=wall_clock_ms)
-        self.store = await ZooKeeperStore.open(self.proxy.address + self.chroot, session_timeout_ms=3000)
+        self.store = await ZooKeeperStore.open(self.proxy.address + self.chroot, session_timeout_ms=6000)
         self.session = SessionRecorder(self.store)
         self.recovery = AutoRecovery(await self.connect(self.store, "recovery"), SETTINGS, "r0")
         await self.recovery.start()
