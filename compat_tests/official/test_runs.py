@@ -46,7 +46,7 @@ def tests(tmp_path: Path) -> Path:
     return folder
 
 
-def run(tests: Path, names: list[str], seconds_max: float = 1.0) -> list[Outcome]:
+def run(tests: Path, names: list[str], seconds_max: float = 5.0) -> list[Outcome]:
     return FileRun(Path(sys.executable), tests, tests.parent, "pulsar_test").run(names, seconds_max)
 
 

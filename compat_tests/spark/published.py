@@ -19,8 +19,17 @@ from compat_tests.maven_jars import unavailable
 from compat_tests.python_env import python_with
 
 PYSPARK = "3.4.4"
-JOBS_NEED = ("cramjam", "fastavro", "google-crc32c", "numpy", "orjson", "pandas<3", "protobuf", "pyarrow")
-"""What `spark.jobs` imports besides pyspark."""
+JOBS_NEED = (
+    "cramjam<3",
+    "fastavro<2",
+    "google-crc32c<2",
+    "numpy<2.5",
+    "orjson<4",
+    "pandas<3",
+    "protobuf<8",
+    "pyarrow<27",
+)
+"""What `spark.jobs` imports besides pyspark, none newer than what the old pyspark was seen to work with."""
 CONNECTOR = ("io.streamnative.connectors", "pulsar-spark-connector_2.12", "3.1.1.4")
 NEWER_JARS_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_JARS"
 NEWER_PYSPARK_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_PYSPARK"
