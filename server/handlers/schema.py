@@ -13,7 +13,7 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.handlers.names import topic_name
 from server.schema.storage import SchemaStorageFault
-from server.schema.types import schema_to_command, version_bytes
+from server.schema.types import SchemaType, schema_to_command, version_bytes
 
 if TYPE_CHECKING:
     from server.connection import Connection
@@ -77,7 +77,9 @@ async def _get_or_create_schema(cnx: "Connection", command: pb.CommandGetOrCreat
         topic = await service.get_topic(name, create=False)
     except TopicNotFound as error:
         raise TopicNotFound(f"Topic not found {command.topic}") from error
-    version = await service.schemas.admit_producer(topic, command.schema)
+    # Unlike in PRODUCER, bytes are no schema here (ServerCnx.handleGetOrCreateSchema).
+    schema = None if SchemaType(command.schema.type) is SchemaType.NONE else command.schema
+    version = await service.schemas.admit_producer(topic, schema)
     cnx.write(_create_frame(pb.CommandGetOrCreateSchemaResponse(request_id=command.request_id, schema_version=version)))
 
 

@@ -63,8 +63,9 @@ class TopicSchemas:
         self.registry = registry
 
     async def admit_producer(self, topic: TopicWithSchema, schema: pb.Schema | None, user: str = "") -> bytes:
-        """The version that messages of a producer with that schema have; it is added where it is new and may be.
-        Raises IncompatibleSchema, MetadataFault."""
+        """The version that messages of a producer with that schema have; it is added where it is new and may be. One of
+        plain bytes is like any other: Go says it and asks for its version, others say none. Raises IncompatibleSchema,
+        MetadataFault."""
         definition = None if schema is None else schema_of_command(schema, user)
         if definition is None or definition.type is SchemaType.AUTO_CONSUME:
             await self._check_may_lack(topic)

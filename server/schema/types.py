@@ -105,12 +105,9 @@ def type_named(name: str) -> SchemaType:
     return found
 
 
-def schema_of_command(schema: pb.Schema, user: str = "") -> Schema | None:
-    """What a client says of its schema; None for bytes, which are no schema."""
-    schema_type = SchemaType(schema.type)
-    if schema_type is SchemaType.NONE:
-        return None
-    return Schema(schema_type, schema.schema_data, _mapping(schema.properties), user)
+def schema_of_command(schema: pb.Schema, user: str = "") -> Schema:
+    """What a client says of its schema."""
+    return Schema(SchemaType(schema.type), schema.schema_data, _mapping(schema.properties), user)
 
 
 def schema_to_command(name: str, schema: Schema) -> pb.Schema:

@@ -218,6 +218,16 @@ class TestSchemasAndTheRest:
             "Topic not found persistent://public/default/notloaded",
         )
 
+    async def test_get_or_create_schema_of_bytes_makes_none(self) -> None:
+        """Unlike PRODUCER: seen with Apache 4.0.7."""
+        peer, _ = await producing()
+        none = pb.Schema(name="s", schema_data=b"", type=getattr(pb.Schema, "None"))
+        peer.say(command("GET_OR_CREATE_SCHEMA", "getOrCreateSchema", request_id=31, topic=TOPIC, schema=none))
+        given = (await peer.answer()).getOrCreateSchemaResponse
+        assert (given.schema_version, given.HasField("error_code")) == (b"", False)
+        peer.say(command("GET_SCHEMA", "getSchema", request_id=32, topic=TOPIC))
+        assert (await peer.answer()).getSchemaResponse.error_code == pb.TopicNotFound
+
     @pytest.mark.parametrize(
         ("kind", "field", "values"),
         [

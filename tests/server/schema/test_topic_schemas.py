@@ -11,6 +11,7 @@ from server.policies.effective import EffectivePolicies
 from server.schema.registry import SchemaRegistry
 from server.schema.storage import SchemaStorage
 from server.schema.topic_schemas import SCHEMA_NEEDED, TopicSchemas
+from server.schema.types import SchemaType
 from tests.storage.managed.fake_bookkeeper import World
 
 AVRO = pb.Schema(name="s", type=pb.Schema.Avro, schema_data=b'{"type":"record","name":"A","fields":[]}')
@@ -47,9 +48,30 @@ async def test_a_producer_gets_its_schemas_version() -> None:
     scene = Scene()
     assert await scene.schemas.admit_producer(scene.topic, AVRO) == bytes(8)
     assert await scene.schemas.admit_producer(scene.topic, AVRO) == bytes(8)
-    for none in (None, BYTES, AUTO_CONSUME):
+    for none in (None, AUTO_CONSUME):
         assert await scene.schemas.admit_producer(scene.topic, none) == b""
     assert await scene.versions() == [0]
+
+
+async def test_bytes_that_are_said_are_a_schema_like_any_other() -> None:
+    """As the Go client says them, which then asks for their version; seen with Apache 4.0.7."""
+    scene = Scene()
+    assert await scene.schemas.admit_producer(scene.topic, BYTES) == bytes(8)
+    stored = await scene.registry.version(scene.topic.name.schema_id, 0)
+    assert stored is not None
+    assert stored.schema.type is SchemaType.NONE
+    await scene.schemas.admit_consumer(scene.topic, BYTES)
+    with pytest.raises(IncompatibleSchema, match="exists schema type NONE, new schema type STRING"):
+        await scene.schemas.admit_producer(scene.topic, STRING)
+    assert await scene.versions() == [0]
+
+
+async def test_said_bytes_do_not_fit_another_schema() -> None:
+    scene = Scene()
+    await scene.schemas.admit_producer(scene.topic, STRING)
+    for admit in (scene.schemas.admit_producer, scene.schemas.admit_consumer):
+        with pytest.raises(IncompatibleSchema, match="exists schema type STRING, new schema type NONE"):
+            await admit(scene.topic, BYTES)
 
 
 async def test_producers_are_refused_in_the_words_of_a_capture() -> None:
@@ -96,7 +118,7 @@ async def test_a_schema_does_not_come_to_a_topic_that_is_in_use(use: dict[str, o
         setattr(scene.topic, name, value)
     with pytest.raises(IncompatibleSchema, match=r"active topic with empty\(BYTES\) schema: new schema type AVRO"):
         await scene.schemas.admit_consumer(scene.topic, AVRO)
-    for none in (None, BYTES, AUTO_CONSUME):
+    for none in (None, AUTO_CONSUME):
         await scene.schemas.admit_consumer(scene.topic, none)
     scene.topic.policies = replace(scene.topic.policies, schema_compatibility_strategy="ALWAYS_COMPATIBLE")
     await scene.schemas.admit_consumer(scene.topic, AVRO)
