@@ -6,6 +6,7 @@ concerns more than this consumer is its subscription's.
 Sources: Consumer.sendMessages, flowPermits, individualAckNormal, redeliverUnacknowledgedMessages; facts 5.2 to 5.4.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
 
@@ -31,6 +32,9 @@ FIRST_VERSION_WITH_CHECKSUMS = 11
 FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE = 12
 FIRST_VERSION_WITH_END_OF_TOPIC = 9
 
+LISTENS_AFTER_S = 1.0
+"""Since SUBSCRIBE, a client that gives no permits: the least that Apache takes until it says who is active."""
+
 SubType = pb.CommandSubscribe.SubType
 
 
@@ -49,8 +53,10 @@ class Consumer:
     """Made by `Topic.subscribe`; every method is called on the loop's thread."""
 
     __slots__ = (
+        "_active_untold",
         "_blocked_permits",
         "_framer",
+        "_listens",
         "_unacked_max",
         "_watches_writable",
         "average",
@@ -123,6 +129,9 @@ class Consumer:
         """It asks for each message's schema, and has none of its own."""
         self._framer = MessageFramer(self.consumer_id, partition)
         self._unacked_max = unacked_max
+        self._listens = False
+        """It has its answer to SUBSCRIBE. Go drops what comes before it has looked at that, and then gives permits."""
+        self._active_untold: bool | None = None
         self._blocked_permits = 0
         self._watches_writable = False
 
@@ -146,6 +155,8 @@ class Consumer:
         if self.is_closed:
             return
         self.counters.flowed()
+        if not self._listens:
+            self._begin_to_tell()
         if self.blocked:
             self._blocked_permits += permits
         else:
@@ -298,9 +309,21 @@ class Consumer:
         log.info("%s: unblocked at %d unacknowledged messages", self, self.unacked_messages)
 
     def tell_active(self, is_active: bool) -> None:
-        """Failover: whether it is the one that gets messages."""
-        if self.cnx.protocol_version >= FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE:
+        """Failover: whether it is the one that gets messages. A new one is told once it listens."""
+        if self.cnx.protocol_version < FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE:
+            return
+        if self._listens:
             self.cnx.write(active_consumer_change_frame(self.consumer_id, is_active))
+            return
+        if self._active_untold is None:
+            asyncio.get_running_loop().call_later(LISTENS_AFTER_S, self._begin_to_tell)
+        self._active_untold = is_active
+
+    def _begin_to_tell(self) -> None:
+        self._listens = True
+        untold, self._active_untold = self._active_untold, None
+        if untold is not None and not self.is_closed:
+            self.tell_active(untold)
 
     def tell_end(self) -> None:
         """The topic is terminated and everything is acknowledged. Told once: C++ reconnects each time (facts 14)."""

@@ -81,6 +81,34 @@ async def test_the_first_consumer_is_active_at_once_and_is_told() -> None:
 
 
 @in_virtual_time
+async def test_a_new_consumer_is_told_with_its_first_permits() -> None:
+    """The Go client drops it before: it begins to listen when it has looked at the answer to SUBSCRIBE."""
+    scene, cnx, other = Scene(PARTITION), FakeConnection(), FakeConnection()
+    first = await scene.consumer(cnx, "Failover", consumer_name="a")
+    second = await scene.consumer(other, "Failover", consumer_name="b")
+    await pass_time(0.5)
+    assert cnx.kinds == other.kinds == []
+    first.flow(1)
+    second.flow(1)
+    assert (told(cnx), told(other)) == ([True], [False])
+    await pass_time(5)
+    assert (told(cnx), told(other)) == ([True], [False]), "once"
+
+
+@in_virtual_time
+async def test_a_new_consumer_without_a_queue_is_told_after_a_second() -> None:
+    """It gives permits only when it is asked for a message."""
+    scene, cnx, gone = Scene(PARTITION), FakeConnection(), FakeConnection()
+    await scene.consumer(cnx, "Failover", consumer_name="a")
+    left = await scene.consumer(gone, "Failover", consumer_name="b")
+    await settle()
+    left.close()
+    await pass_time(1.1)
+    assert told(cnx) == [True]
+    assert told(gone) == []
+
+
+@in_virtual_time
 async def test_a_newcomer_that_is_not_active_is_told_and_gets_nothing() -> None:
     scene, cnx, other = Scene(PARTITION), FakeConnection(), FakeConnection()
     first = await scene.consumer(cnx, "Failover", consumer_name="a")
