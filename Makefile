@@ -7,10 +7,11 @@ STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 SPARK := tests/spark compat_tests/spark
+CLIENTS := compat_tests/go
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim soak spark spark-rounds
+.PHONY: help install run check lint types unit test compat bench proto clean sim soak spark spark-rounds clients
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -45,12 +46,15 @@ unit: $(STAMP)
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
 	@failed=0; set -x; \
-	$(BIN)/pytest -q $(SPARK:%=--ignore=%) || failed=1; \
+	$(BIN)/pytest -q $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) || failed=1; \
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
 spark: $(STAMP)  ## all tests of Spark, the long ones too (ten minutes)
 	$(BIN)/pytest -q $(BESIDE) $(SPARK) $(ARGS)
+
+clients: $(STAMP)  ## the clients of other languages: Go (needs it; minutes to compile the first time)
+	$(BIN)/pytest -q $(CLIENTS) $(ARGS)
 
 $(CLIENT_STAMP):
 	$(PYTHON) -m venv .venv-client
