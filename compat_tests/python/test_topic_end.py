@@ -56,6 +56,20 @@ def test_a_terminated_topic_takes_no_messages_and_is_read_to_its_end(
     assert_silent(consumer)
 
 
+def test_a_terminated_topic_without_subscriptions_is_still_read_to_its_end(
+    server: Server, client: pulsar.Client, topic: str
+) -> None:
+    reading = client.create_reader(topic, pulsar.MessageId.earliest, receiver_queue_size=1)
+    send_all(client.create_producer(topic), bodies(10))
+    assert read_bodies(reading, 2) == bodies(2)
+    assert call(server, "POST", f"{path_of(topic)}/terminate")[0] == 200
+    assert read_bodies(reading, 8) == bodies(10)[2:], "who was in the middle of it"
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    assert read_bodies(reader, 10) == bodies(10), "who comes now"
+    consumer = client.subscribe(topic, "late", initial_position=pulsar.InitialPosition.Earliest)
+    assert receive_bodies(consumer, 10) == bodies(10)
+
+
 def test_a_topic_in_use_is_deleted_by_force_only_and_begins_anew(
     server: Server, client: pulsar.Client, topic: str
 ) -> None:

@@ -47,13 +47,25 @@ class Trim:
 
     ledger_ids: tuple[int, ...]
     held_by: str | None
-    """`cursor`, `retention`, `current` (the open ledger), or None when nothing is left."""
+    """`cursor`, `retention`, `current` (the open ledger), `end` (a terminated topic's last), None: nothing is left."""
 
 
-def choose_trim(config: ManagedLedgerConfig, ledgers: LedgerList, slowest: Position | None, now_ms: int) -> Trim:
+def choose_trim(
+    config: ManagedLedgerConfig,
+    ledgers: LedgerList,
+    slowest: Position | None,
+    now_ms: int,
+    *,
+    terminated: Position | None = None,
+) -> Trim:
     """Ledgers from the front that no durable cursor needs (`slowest` is the least mark-delete, None without durable
-    cursors) and that retention does not keep: older than the time, or over the size that may stay."""
+    cursors) and that retention does not keep: older than the time, or over the size that may stay.
+
+    Termination closes the last ledger, but takes nothing from who reads without a durable cursor: that ledger stays as
+    long as it would if it were open and idle (`is_due`).
+    """
     first_needed = None if slowest is None else _first_needed(ledgers, slowest)
+    final_id = None if terminated is None else terminated.ledger_id
     remaining = ledgers.size
     chosen: list[int] = []
     for info in ledgers.infos:
@@ -61,6 +73,8 @@ def choose_trim(config: ManagedLedgerConfig, ledgers: LedgerList, slowest: Posit
             return Trim(tuple(chosen), "current")
         if first_needed is not None and info.ledger_id >= first_needed:
             return Trim(tuple(chosen), "cursor")
+        if info.ledger_id == final_id and now_ms - info.closed_ms < max(IDLE_MS, config.age_min_ms):
+            return Trim(tuple(chosen), "end")
         remaining -= info.size
         expired = 0 <= config.retention_ms < now_ms - info.closed_ms or config.retention_ms == 0
         over_quota = 0 <= config.retention_bytes <= remaining

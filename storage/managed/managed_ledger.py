@@ -49,7 +49,7 @@ class ManagedLedgerStats(NamedTuple):
     ledgers: tuple[LedgerInfo, ...]
     """The current one without entries and size, as it is stored."""
     held_by: str | None
-    """What keeps the oldest ledger from being deleted: `cursor NAME`, `retention`, `current`."""
+    """What keeps the oldest ledger from being deleted: `cursor NAME`, `retention`, `current`, `end`."""
 
 
 class ManagedLedger:

@@ -46,7 +46,10 @@ class Trimmer:
 
     def choose(self) -> ledger_rules.Trim:
         """What would be deleted now, and what holds the rest."""
-        return ledger_rules.choose_trim(self.config, self._lists.ledgers, self._slowest(), self._clock_ms())
+        lists = self._lists
+        return ledger_rules.choose_trim(
+            self.config, lists.ledgers, self._slowest(), self._clock_ms(), terminated=lists.terminated
+        )
 
     def request(self) -> None:
         """Trims in the background if there is anything to trim."""

@@ -109,6 +109,15 @@ def test_what_holds_the_rest_is_said() -> None:
     assert choose_trim(CONFIG, nothing_open, None, NOW_MS) == Trim((1,), None)
 
 
+def test_the_last_ledger_of_a_terminated_topic_stays_as_long_as_an_idle_open_one() -> None:
+    def trim_after(minutes: int) -> Trim:
+        ledgers = LedgerList(LedgerInfo(n, 4, 10, NOW_MS) for n in (1, 2))
+        return choose_trim(CONFIG, ledgers, None, NOW_MS + minutes * MINUTE_MS, terminated=Position(2, 3))
+
+    assert trim_after(0) == trim_after(9) == Trim((1,), "end")
+    assert trim_after(10) == Trim((1, 2), None)
+
+
 @pytest.mark.parametrize(
     "change",
     [
