@@ -1,0 +1,150 @@
+"""The official Node client (a binding of the C++ library), every feature that it has: `produce.js`, `consume.js`, ….
+
+`MAGNETAR_NODE_CLIENT` may name a `node_modules` folder that has the client already; otherwise npm installs it once a
+user into a cache folder. Its install step fetches a binary that no package registry carries.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from compat_tests.certificates import Authority
+from compat_tests.conftest import ServerFactory
+from compat_tests.harness import Server
+from compat_tests.maven_jars import unavailable
+from compat_tests.python.rest import Admin
+from compat_tests.security_site import NAMESPACE, running_site
+
+HERE = Path(__file__).parent
+MODULES_VARIABLE = "MAGNETAR_NODE_CLIENT"
+INSTALL_SECONDS = 300
+DEADLINE_SECONDS = 300
+TOKEN_SECONDS = 4
+"""Of one that has to be renewed while it is in use."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def modules() -> Path:
+    """A `node_modules` folder from which Node loads the client."""
+    if shutil.which("node") is None:
+        unavailable("needs Node")
+    given = os.environ.get(MODULES_VARIABLE)
+    found = Path(given) if given else _installed()
+    done = _node(found, "-e", "require('pulsar-client')")
+    if done.returncode != 0:
+        unavailable(f"the Node client cannot be loaded: {done.stderr[-500:]}")
+    return found
+
+
+def _installed() -> Path:
+    if shutil.which("npm") is None:
+        unavailable("needs npm to install the Node client")
+    wanted = (HERE / "package.json").read_text()
+    version = json.loads(wanted)["dependencies"]["pulsar-client"]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / f"node-client-{version}"
+    with open(cache / "node-client.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs install once
+        if not folder.exists():
+            building = folder.with_suffix(".building")
+            shutil.rmtree(building, ignore_errors=True)
+            building.mkdir()
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(HERE / name, building)
+            command = ["npm", "ci", "--no-audit", "--no-fund"]
+            try:
+                done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+            except subprocess.TimeoutExpired:
+                unavailable(f"the Node client did not come within {INSTALL_SECONDS} s")
+            if done.returncode != 0:
+                unavailable(f"the Node client cannot be installed: {done.stderr[-500:]}")
+            building.rename(folder)
+    return folder / "node_modules"
+
+
+def _node(modules: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["node", *arguments],
+        env={**os.environ, "NODE_PATH": str(modules), **environment},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+    )
+
+
+def failures_of(done: subprocess.CompletedProcess[str], count: int) -> Mapping[str, str]:
+    """What the program says went wrong, by name; it must have said `count` names."""
+    said = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert len(said) == count, said.keys()
+    return {name: result for name, result in said.items() if result != "ok"}
+
+
+def make_keys(folder: Path) -> None:
+    """An RSA pair for messages that are encrypted from end to end."""
+    private, public = folder / "private.pem", folder / "public.pem"
+    subprocess.run(["openssl", "genrsa", "-out", str(private), "2048"], check=True, capture_output=True)
+    command = ["openssl", "rsa", "-in", str(private), "-pubout", "-out", str(public)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(("program", "count"), [("produce", 23), ("consume", 21), ("topics", 29)])
+def test_every_feature(server: Server, modules: Path, tmp_path: Path, program: str, count: int) -> None:
+    if shutil.which("openssl") is None:
+        unavailable("needs openssl")
+    make_keys(tmp_path)
+    admin = Admin(server)
+    if "public/sealed" not in admin.get("namespaces/public"):
+        admin.put("namespaces/public/sealed")
+    done = _node(modules, str(HERE / f"{program}.js"), server.broker_url, server.web_url, CHECK_KEYS=str(tmp_path))
+    assert failures_of(done, count) == {}
+
+
+def test_who_may_come_in_and_what_they_may_do(modules: Path, tmp_path: Path) -> None:
+    with running_site(tmp_path) as site:
+        (tmp_path / "other").mkdir()
+        stranger = Authority(tmp_path / "other", "stranger").issue("admin")
+        stranger.certificate.rename(tmp_path / "stranger.cert.pem")
+        stranger.key.rename(tmp_path / "stranger.key.pem")
+        tokens = {role: site.token(role) for role in ("alice", "bob", "admin")}
+        tokens |= {"brief": site.token("alice", TOKEN_SECONDS), "forged": site.token("admin")[:-6] + "AAAAAA"}
+        address = site.server.address
+        urls = [address.broker_url, address.broker_url_tls, address.web_url_tls]
+        arguments = [str(HERE / "secure.js"), *urls, str(tmp_path), NAMESPACE]
+        assert failures_of(_node(modules, *arguments, CHECK_TOKENS=json.dumps(tokens)), 14) == {}
+
+
+@pytest.mark.parametrize("batching", ["batched", "single"])
+def test_a_kill_loses_nothing_and_keeps_the_order(make_server: ServerFactory, modules: Path, batching: str) -> None:
+    server = make_server()
+    server.start()
+    process = subprocess.Popen(
+        ["node", str(HERE / "killed.js"), server.broker_url, batching],
+        env={**os.environ, "NODE_PATH": str(modules)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    late = Timer(DEADLINE_SECONDS, process.kill)
+    late.start()
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started=ok\n"
+        for _ in range(2):
+            server.kill()
+            server.start()
+        assert process.stdout.read() == "killed=ok\n"
+    finally:
+        late.cancel()
+        process.kill()
+        process.wait()
