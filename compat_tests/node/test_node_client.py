@@ -56,7 +56,7 @@ def _installed() -> Path:
     with open(cache / "node-client.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs install once
         if not folder.exists():
-            building = folder.with_suffix(".building")
+            building = cache / f"{folder.name}.building"
             shutil.rmtree(building, ignore_errors=True)
             building.mkdir()
             for name in ("package.json", "package-lock.json"):

@@ -5,7 +5,7 @@ const Pulsar = require('pulsar-client');
 
 const CHECK_MS = 60000;
 const RECEIVE_MS = 10000;
-const SILENCE_MS = 700;
+const SILENCE_MS = 1200;
 
 Pulsar.Client.setLogHandler((level, file, line, text) => {
   if (level >= Pulsar.LogLevel.WARN) process.stderr.write(`${file}:${line} ${text}\n`);
