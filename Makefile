@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 SPARK := tests/spark compat_tests/spark
-CLIENTS := compat_tests/go
+CLIENTS := compat_tests/go compat_tests/node
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
