@@ -1,0 +1,117 @@
+//! The server is killed and comes back where it was: nothing acknowledged is lost, order stays.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures::StreamExt;
+use pulsar::{OperationRetryOptions, ProducerOptions, Pulsar, SubType, TokioExecutor};
+
+use crate::producing::batches;
+use crate::support::*;
+
+const COUNT: usize = 3000;
+
+async fn patient(scene: &Scene) -> Outcome<Scene> {
+    let options = OperationRetryOptions {
+        operation_timeout: Duration::from_secs(30),
+        retry_delay: Duration::from_millis(200),
+        max_retries: Some(100),
+    };
+    let client = Pulsar::builder(&scene.url, TokioExecutor).with_operation_retry_options(options).build().await?;
+    Ok(Scene { client, ..scene.clone() })
+}
+
+async fn killed_between(scene: Scene, name: &str, options: ProducerOptions) -> Checked {
+    let scene = patient(&scene).await?;
+    let topic = topic(name);
+    let mut consumer = scene.consumer(&topic, SubType::Exclusive).await?;
+    let mut producer = scene.producer_with(&topic, options).await?;
+    send_numbered(&mut producer, "m", 50).await?;
+    same(take(&mut consumer, 50).await?, numbered("m", 0..50))?;
+    settle(&mut consumer).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    please("kill".to_owned()).await?;
+    let mut waiting = Vec::new();
+    for number in 50..100 {
+        waiting.push(producer.send_non_blocking(format!("m{number}")).await?);
+    }
+    for each in waiting {
+        each.await?;
+    }
+    same(take(&mut consumer, 50).await?, numbered("m", 50..100))
+}
+
+pub async fn killed_when_idle(scene: Scene) -> Checked {
+    killed_between(scene, "killed-idle", ProducerOptions::default()).await
+}
+
+pub async fn killed_with_batches(scene: Scene) -> Checked {
+    killed_between(scene, "killed-batches", batches(10)).await
+}
+
+/// Sends while the server is killed: the numbers that were acknowledged, and all that came, in order. A consumer is made
+/// afterwards: one that comes back while the server starts may give up for good, which is the client's weakness.
+async fn killed_meanwhile(scene: Scene, topic: &str, options: ProducerOptions) -> Outcome<(Vec<usize>, Vec<usize>)> {
+    let scene = patient(&scene).await?;
+    let mut producer = scene.producer_with(topic, options).await?;
+    scene.consumer(topic, SubType::Exclusive).await?.close().await?;
+    let sending = tokio::spawn(async move {
+        let (mut kept, mut waiting) = (Vec::new(), Vec::new());
+        for number in 0..COUNT {
+            waiting.push((number, producer.send_non_blocking(format!("m{number}")).await));
+            if number % 10 == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        for (number, each) in waiting {
+            if let Ok(receipt) = each {
+                if receipt.await.is_ok() {
+                    kept.push(number);
+                }
+            }
+        }
+        kept
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    please("kill".to_owned()).await?;
+    let kept = sending.await?;
+    ensure(kept.len() > COUNT - 100, format!("only {} of {COUNT} were acknowledged", kept.len()))?;
+    let mut consumer = scene.consumer(topic, SubType::Exclusive).await?;
+    let mut seen = Vec::new();
+    while let Ok(Some(message)) = tokio::time::timeout(Duration::from_secs(3), consumer.next()).await {
+        let message = message?;
+        seen.push(text(&message)?[1..].parse()?);
+        consumer.ack(&message).await?;
+    }
+    Ok((kept, seen))
+}
+
+fn queued() -> ProducerOptions {
+    ProducerOptions { block_queue_if_full: true, ..Default::default() }
+}
+
+/// A message whose receipt was lost is sent again, so some may come twice; what comes first keeps its order.
+pub async fn killed_while_sending(scene: Scene) -> Checked {
+    let (kept, seen) = killed_meanwhile(scene, &topic("killed-busy"), queued()).await?;
+    let mut known = HashSet::new();
+    let firsts: Vec<_> = seen.into_iter().filter(|number| known.insert(*number)).collect();
+    let lost: Vec<_> = kept.iter().filter(|number| !known.contains(number)).collect();
+    ensure(lost.is_empty(), format!("acknowledged and lost: {lost:?}"))?;
+    ensure(firsts.windows(2).all(|pair| pair[0] < pair[1]), "out of order")
+}
+
+/// With deduplication what is sent again is stored once. Acknowledgements of the last second may be lost with a kill, so
+/// the log is read anew; a subscription that acknowledges nothing keeps it.
+pub async fn killed_once(scene: Scene) -> Checked {
+    let topic = "persistent://public/rust-once/killed";
+    scene.consumer_with(topic, "keeper", SubType::Shared, earliest()).await?.close().await?;
+    let (kept, _) = killed_meanwhile(scene.clone(), topic, queued()).await?;
+    let mut reader = scene.reader(topic, earliest()).await?;
+    let mut stored = Vec::new();
+    while let Ok(Some(message)) = tokio::time::timeout(QUIET, reader.next()).await {
+        stored.push(text(&message?)?[1..].parse::<usize>()?);
+    }
+    ensure(stored.windows(2).all(|pair| pair[0] < pair[1]), "twice or out of order")?;
+    let lost: Vec<_> = kept.iter().filter(|number| stored.binary_search(number).is_err()).collect();
+    ensure(lost.is_empty(), format!("acknowledged and lost: {lost:?}"))
+}
