@@ -62,9 +62,7 @@ def protoc(folder: Path) -> str:
 
 def checked(program: Path, *arguments: str, deeds: dict[str, Deed] | None = None) -> dict[str, str]:
     """What the program says of each check; what it asks for meanwhile is done."""
-    process = subprocess.Popen(
-        [program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+    process = subprocess.Popen([program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     watchdog = threading.Timer(RUN_SECONDS, process.kill)
     watchdog.start()
     said = {}
@@ -98,10 +96,11 @@ def path_of(topic: str) -> str:
 
 def test_features(program: Path, own_server: Server) -> None:
     admin = Admin(own_server)
-    for name in ("rust-once", "rust-manual", "rust-pattern"):
+    for name in ("rust-once", "rust-manual", "rust-pattern", "rust-sealed"):
         admin.put(f"namespaces/public/{name}")
     admin.post("namespaces/public/rust-once/deduplication", True)
     admin.post("namespaces/public/rust-manual/autoTopicCreation", {"allowAutoTopicCreation": False})
+    admin.post("namespaces/public/rust-sealed/encryptionRequired", True)
     admin.put("persistent/public/default/rust-parted/partitions", 4)
 
     def compact(topic: str) -> None:
@@ -113,6 +112,7 @@ def test_features(program: Path, own_server: Server) -> None:
     deeds: dict[str, Deed] = {
         "compact": compact,
         "unload": lambda topic: admin.put(f"{path_of(topic)}/unload"),
+        "delete": lambda topic: admin.delete(f"{path_of(topic)}?force=true"),
         "terminate": lambda topic: admin.post(f"{path_of(topic)}/terminate"),
     }
     said = checked(program, "features", own_server.broker_url, own_server.web_url, deeds=deeds)
@@ -123,7 +123,7 @@ def test_features(program: Path, own_server: Server) -> None:
         " nacked nacked_in_a_batch batch_acknowledged_up_to begun_in_a_batch small_window priorities"
         " forgotten dead_letters cumulative batch_acknowledged stats seeking last_id unsubscribed readers reader_seeks"
         " partitions several_topics pattern looked_up missing bad_names unacknowledged_limit compacted unloaded"
-        " terminated records primitives none",
+        " deleted unencrypted terminated records primitives none",
     )
 
 

@@ -4,22 +4,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::StreamExt;
-use pulsar::{OperationRetryOptions, ProducerOptions, Pulsar, SubType, TokioExecutor};
+use pulsar::{ProducerOptions, SubType};
 
 use crate::producing::batches;
 use crate::support::*;
 
 const COUNT: usize = 3000;
-
-async fn patient(scene: &Scene) -> Outcome<Scene> {
-    let options = OperationRetryOptions {
-        operation_timeout: Duration::from_secs(30),
-        retry_delay: Duration::from_millis(200),
-        max_retries: Some(100),
-    };
-    let client = Pulsar::builder(&scene.url, TokioExecutor).with_operation_retry_options(options).build().await?;
-    Ok(Scene { client, ..scene.clone() })
-}
 
 async fn killed_between(scene: Scene, name: &str, options: ProducerOptions) -> Checked {
     let scene = patient(&scene).await?;

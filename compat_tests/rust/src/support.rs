@@ -42,6 +42,17 @@ pub async fn connect(url: &str) -> Outcome<Client> {
     Ok(Pulsar::builder(url, TokioExecutor).with_operation_retry_options(retries()).build().await?)
 }
 
+/// The same scene with a client that tries again, as it does unless it is told otherwise.
+pub async fn patient(scene: &Scene) -> Outcome<Scene> {
+    let options = OperationRetryOptions {
+        operation_timeout: Duration::from_secs(30),
+        retry_delay: Duration::from_millis(200),
+        max_retries: Some(100),
+    };
+    let client = Pulsar::builder(&scene.url, TokioExecutor).with_operation_retry_options(options).build().await?;
+    Ok(Scene { client, ..scene.clone() })
+}
+
 pub fn topic(name: &str) -> String {
     format!("persistent://public/default/rust-{name}")
 }

@@ -210,6 +210,29 @@ pub async fn unloaded(scene: Scene) -> Checked {
     same(take(&mut consumer, 5).await?, numbered("b", 0..5))
 }
 
+pub async fn deleted(scene: Scene) -> Checked {
+    let scene = patient(&scene).await?;
+    let name = topic("deleted");
+    let mut consumer = scene.consumer(&name, SubType::Shared).await?;
+    let mut producer = scene.producer(&name).await?;
+    send_numbered(&mut producer, "a", 2).await?;
+    same(take(&mut consumer, 2).await?, numbered("a", 0..2))?;
+    please(format!("delete {name}")).await?;
+    send_numbered(&mut producer, "b", 3).await?;
+    same(take(&mut consumer, 3).await?, numbered("b", 0..3))?;
+    nothing_comes(&mut consumer).await
+}
+
+/// The driver has made this namespace for encrypted messages only. This client says that it encrypts, and does not.
+pub async fn unencrypted(scene: Scene) -> Checked {
+    let name = "persistent://public/rust-sealed/open";
+    refused(scene.client.producer().with_topic(name).build().await, "MetadataError")?;
+    let options = ProducerOptions { encrypted: Some(true), ..Default::default() };
+    let mut producer = scene.producer_with(name, options).await?;
+    let error = send(&mut producer, "plain").await.err().ok_or("taken")?.to_string();
+    ensure(error.contains("must be encrypted"), error)
+}
+
 pub async fn terminated(scene: Scene) -> Checked {
     let name = topic("ended");
     let mut consumer = scene.consumer(&name, SubType::Exclusive).await?;
