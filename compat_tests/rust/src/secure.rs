@@ -146,7 +146,12 @@ pub async fn renewed(site: Site) -> Checked {
     let mut producer = client.producer().with_topic(&topic).build().await?;
     for number in 0..40 {
         send(&mut producer, format!("m{number}")).await?;
-        same(take(&mut consumer, 1).await?, numbered("m", number..number + 1))?;
+        let mut came = take(&mut consumer, 1).await?;
+        // An acknowledgement that was on its way when the server closed the connection is lost.
+        while number > 0 && came == numbered("m", number - 1..number) {
+            came = take(&mut consumer, 1).await?;
+        }
+        same(came, numbered("m", number..number + 1))?;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Ok(())
