@@ -70,7 +70,7 @@ def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> l
     """
     if len(pattern) > max_length or _JAVA_ONLY.search(pattern):
         return None
-    expression = _without_scheme(pattern)
+    expression = without_scheme(pattern)
     try:
         matcher = re.compile(expression)
     except (re.error, OverflowError, RecursionError) as error:
@@ -78,7 +78,7 @@ def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> l
     bare = _ESCAPED.sub("e", expression)
     if _REPEATED_GROUP.search(bare) or _BACK_REFERENCE.search(expression):
         return None
-    names = [_without_scheme(_without_partition(topic)) for topic in topics]
+    names = [without_scheme(_without_partition(topic)) for topic in topics]
     repeats = len(_REPEAT.findall(bare))
     if sum(len(name) ** repeats for name in names) * _ways(bare) > MATCH_COST_MAX:
         return None
@@ -93,7 +93,7 @@ def _ways(bare: str) -> int:
     return ways
 
 
-def _without_scheme(text: str) -> str:
+def without_scheme(text: str) -> str:
     scheme, separator, rest = text.partition("://")
     if not separator:
         return text

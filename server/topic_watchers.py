@@ -14,7 +14,7 @@ from metadata import paths
 from metadata.store import CancelWatch, Event
 from pulsar_proto.errors import NotAllowed, PulsarError
 from pulsar_proto.names import TopicName
-from server.topic_list import Change, change_between, filter_by_pattern, is_system_topic
+from server.topic_list import Change, change_between, filter_by_pattern, is_system_topic, without_scheme
 
 if TYPE_CHECKING:
     from server.topics.broker_service import BrokerService
@@ -31,7 +31,8 @@ class Watcher:
 
     def __init__(self, namespace: str, pattern: str, max_length: int, tell: Tell) -> None:
         self.namespace = namespace
-        self.pattern = pattern
+        self.pattern = without_scheme(pattern)
+        """Its length is judged without the scheme, unlike in GET_TOPICS_OF_NAMESPACE."""
         self.max_length = max_length
         self.tell = tell
         self.topics: list[str] = []

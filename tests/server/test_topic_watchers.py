@@ -111,6 +111,16 @@ async def test_what_cannot_be_watched_is_refused(scene: Scene) -> None:
     assert list((await scene.watch(client)).watchTopicListSuccess.topic) == [], "the watcher's id is free again"
 
 
+async def test_the_scheme_of_a_pattern_does_not_count_for_its_length(scene: Scene) -> None:
+    client = await scene.client()
+    longest = f"public/default/{'a' * 33}.*"
+    assert len(longest) == 50
+    success = (await scene.watch(client, f"persistent://{longest}")).watchTopicListSuccess
+    assert success.watcher_id == 7
+    refused = (await scene.watch(client, f"persistent://{longest}b", watcher_id=8)).error
+    assert refused.error == pb.NotAllowedError
+
+
 def test_changes_are_what_is_new_and_what_is_gone() -> None:
     assert change_between(["a", "b"], ["b", "a"]) is None
     change = change_between(["a", "b"], ["c", "b"])
