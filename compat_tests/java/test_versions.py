@@ -1,0 +1,73 @@
+"""Older versions of Apache's Java client and admin client: every feature that they have (`versions/`)."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from compat_tests.harness import Server
+from compat_tests.maven_jars import class_path, need_java, unavailable
+from compat_tests.python.rest import Admin
+
+VERSIONS = ("2.8.4", "2.10.6")
+GROUP = "org.apache.pulsar"
+SOURCES = Path(__file__).parent / "versions"
+CLASSES = ("Sending", "Receiving", "Reading", "Pojos", "Later", "Administrating")
+CHECKS = 89
+"""Named by these classes in all."""
+OPENED = tuple(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in ("java.nio", "java.lang", "sun.net", "jdk.internal.misc")
+)
+DEADLINE_SECONDS = 120
+
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+
+
+def command(version: str, built: Path, server: Server, topic: str, *classes: str) -> list[str]:
+    """Compiles the programs against this version; what runs them."""
+    need_java()
+    if shutil.which("javac") is None:
+        unavailable("needs a Java compiler")
+    artifacts = ("pulsar-client", "pulsar-client-admin")
+    jars = class_path("pulsar-java-client-and-admin", [(GROUP, artifact, version) for artifact in artifacts])
+    sources = [str(SOURCES / f"{name}.java") for name in ("Checks", *classes)]
+    done = subprocess.run(
+        ["javac", "-nowarn", "-d", str(built), "-cp", jars, *sources], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    java = ["java", f"-Dclient={version}", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *OPENED]
+    word = topic.rpartition("/")[2]
+    return [*java, "-cp", f"{built}:{jars}", "Checks", server.broker_url, server.web_url, word, *classes]
+
+
+def said(output: str) -> Mapping[str, str]:
+    return dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+
+
+def test_every_feature(server: Server, topic: str, version: str, tmp_path: Path) -> None:
+    admin = Admin(server)
+    for name, policies in (
+        ("once", {"deduplicationEnabled": True}),
+        ("closed", {"autoTopicCreationOverride": {"allowAutoTopicCreation": False}}),
+    ):
+        if f"public/{name}" not in admin.get("namespaces/public"):
+            admin.put(f"namespaces/public/{name}", policies)
+    program = command(version, tmp_path, server, topic, *CLASSES)
+    done = subprocess.run(program, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+    results = said(done.stdout)
+    assert {name: result for name, result in results.items() if result != "ok"} == {}, done.stderr[-2000:]
+    assert len(results) == CHECKS
+
+
+def test_a_kill_and_a_restart(own_server: Server, topic: str, version: str, tmp_path: Path) -> None:
+    program = command(version, tmp_path, own_server, topic, "Surviving")
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "sending\n"
+        own_server.kill()
+        own_server.start()
+        output, _ = running.communicate(timeout=DEADLINE_SECONDS)
+    assert said(output) == {"survives_a_kill": "ok"}
