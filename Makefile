@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 SPARK := tests/spark compat_tests/spark
-CLIENTS := compat_tests/go compat_tests/node
+CLIENTS := compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
@@ -53,7 +53,7 @@ test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's soft
 spark: $(STAMP)  ## all tests of Spark, the long ones too (ten minutes)
 	$(BIN)/pytest -q $(BESIDE) $(SPARK) $(ARGS)
 
-clients: $(STAMP)  ## the clients of other languages: Go (needs it; minutes to compile the first time)
+clients: $(STAMP)  ## the clients of other languages: Go, Node, Rust, older Java; needs their tools, minutes to compile at first
 	$(BIN)/pytest -q $(CLIENTS) $(ARGS)
 
 $(CLIENT_STAMP):
