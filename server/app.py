@@ -7,7 +7,6 @@ ledger can be written and read, and only then listen. A failure before the lock 
 import asyncio
 import errno
 import gc
-import ipaddress
 import json
 import logging
 import os
@@ -33,6 +32,7 @@ from server.broker_listener import BrokerListener
 from server.commands.running import StartError, sentence
 from server.config import ConfigError, ServerConfig, load_config
 from server.exclusive import AlreadyInUseError, DataFolderLock, port_in_use
+from server.listeners import Listeners, ListenerSettings
 from server.ports import PortChoice, Ports, Urls, reserve_ports
 from server.security.errors import SecurityConfigError
 from server.security.settings import SecuritySettings
@@ -161,7 +161,8 @@ class Standalone:
         advertised = advertised_host(config.broker.advertised_address or host)
         ports = reserve_ports(config, self._options.port_choice, host, advertised)
         self._closing.callback(ports.close)
-        urls = ports.urls
+        listeners = Listeners(ports.urls, config.fill(ListenerSettings))
+        urls = listeners.internal
         lock = DataFolderLock(self._options.data_dir)
         self._closing.callback(lock.release)
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)
@@ -178,10 +179,9 @@ class Standalone:
             security=make_security(config, store, service),
         )
         watch_permissions(context)
-        context.broker_url, context.broker_url_tls, context.web_url, context.web_url_tls = urls
-        context.proxy_through_service_url = is_loopback(advertised)
+        context.listeners = listeners
         await self._listen(context, ports)
-        self.urls = urls
+        self.urls = ports.urls
         # What lives now lives to the end: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -285,15 +285,6 @@ def advertised_host(host: str) -> str:
     if host in ("0.0.0.0", "", "::"):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def wall_clock_ms() -> int:

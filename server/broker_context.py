@@ -12,6 +12,8 @@ from pulsar_proto.errors import TooManyRequests
 from pulsar_proto.framing import FRAME_PADDING, MAX_MESSAGE_SIZE, READ_SIZE
 from server.handlers import TABLE
 from server.handlers.handler import Handler
+from server.listeners import Listeners
+from server.ports import Urls
 from server.publish_window import PublishBudget
 from server.topic_watchers import TopicWatchers
 
@@ -80,14 +82,8 @@ class BrokerContext:
         self.security = security
         """None: authentication is off."""
         self.commands: Mapping[int, Handler] = TABLE if security is None else security.guarded(TABLE)
-        self.broker_url = ""
-        """`pulsar://host:port` that lookups answer; set when the port is known. Empty: there is no such port."""
-        self.broker_url_tls = ""
-        """`pulsar+ssl://host:port`."""
-        self.web_url = ""
-        self.web_url_tls = ""
-        self.proxy_through_service_url = False
-        """Clients stay on the address that they dialled: standalone on a loopback address only (facts 3)."""
+        self.listeners = Listeners(Urls())
+        """The addresses that lookups answer; set when the ports are known."""
         self.watchers = TopicWatchers(service)
         self.connections: set[Connection] = set()
         self.counters = ConnectionCounters()
@@ -104,7 +100,12 @@ class BrokerContext:
     @property
     def broker_id(self) -> str:
         """`host:webport`, as Pulsar names its brokers."""
-        return urlsplit(self.web_url or self.web_url_tls).netloc
+        return urlsplit(self.web_url).netloc
+
+    @property
+    def web_url(self) -> str:
+        """`http://host:port`, `https://` where there is no other."""
+        return self.listeners.internal.web or self.listeners.internal.web_tls
 
     @property
     def unanswered_publish_bytes(self) -> int:

@@ -130,6 +130,8 @@ SERVER = (
     port("webServicePortTls"),
     text("bindAddress", _HOST, "a host name or address"),
     text("advertisedAddress", _HOST, "a host name or address"),
+    names("advertisedListeners"),
+    any_text("internalListenerName"),
 )
 
 CONNECTIONS = (

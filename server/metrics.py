@@ -137,7 +137,7 @@ def _add_broker(families: Families, broker: "BrokerContext", totals: dict[str, f
     families.add("pulsar_broker_lookup_pending_requests", labels, broker.lookups_in_progress)
     families.add("pulsar_version_info", families.labels(version=__version__, commit=""), 1)
     families.add("magnetar_unanswered_publish_bytes", labels, broker.unanswered_publish_bytes)
-    host = urlsplit(broker.broker_url or broker.broker_url_tls).hostname or ""
+    host = urlsplit(broker.listeners.internal.broker or broker.listeners.internal.broker_tls).hostname or ""
     counters = broker.counters
     for name, value in (
         ("active_connections", len(broker.connections)),

@@ -49,7 +49,7 @@ async def brokers(call: Call) -> Answer:
 
 
 async def leader(call: Call) -> Answer:
-    return {"serviceUrl": call.broker.web_url or call.broker.web_url_tls, "brokerId": call.broker.broker_id}
+    return {"serviceUrl": call.broker.web_url, "brokerId": call.broker.broker_id}
 
 
 async def owned_namespaces(call: Call) -> Answer:

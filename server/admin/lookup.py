@@ -14,16 +14,18 @@ LISTENER_HEADER = "X-Pulsar-ListenerName"
 async def lookup(call: Call) -> Answer:
     """The C++ client needs brokerUrl and a TLS field."""
     name = topic_of(call)
-    listener = call.query.get("listenerName") or call.headers.get(LISTENER_HEADER)
-    if listener:
-        raise Refusal(503, f"the broker do not have {listener} listener")
+    listener = call.query.get("listenerName") or call.headers.get(LISTENER_HEADER) or ""
     broker = call.broker
+    urls = broker.listeners.of(listener)
+    if urls is None:
+        raise Refusal(503, f"the broker do not have {listener} listener")
     with broker.lookup_permit():
         await broker.service.catalog.check_namespace(name.namespace)
         await check_local_cluster(call, name)
-    answer = {"brokerUrl": broker.broker_url, "httpUrl": broker.web_url, "nativeUrl": broker.broker_url}
-    if broker.broker_url_tls:
-        answer |= {"brokerUrlTls": broker.broker_url_tls, "httpUrlTls": broker.web_url_tls}
+    web = broker.listeners.internal
+    answer = {"brokerUrl": urls.broker, "httpUrl": web.web, "nativeUrl": urls.broker}
+    if urls.broker_tls:
+        answer |= {"brokerUrlTls": urls.broker_tls, "httpUrlTls": web.web_tls}
     return answer | {"brokerUrlSsl": ""}
 
 

@@ -16,6 +16,8 @@ from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.handlers.names import topic_name
+from server.listeners import goes_through
+from server.ports import Urls
 
 if TYPE_CHECKING:
     from server.connection import Connection
@@ -23,23 +25,23 @@ if TYPE_CHECKING:
 
 def lookup(cnx: "Connection", command: pb.CommandLookupTopic) -> Coroutine[Any, Any, None]:
     name = topic_name(command.topic)
-    if command.advertised_listener_name:
+    urls = cnx.broker.listeners.of(command.advertised_listener_name)
+    if urls is None:
         raise ServiceNotReady(f"the broker do not have {command.advertised_listener_name} listener")
-    return _lookup(cnx, name, command)
+    return _lookup(cnx, name, command.request_id, urls)
 
 
-async def _lookup(cnx: "Connection", name: TopicName, command: pb.CommandLookupTopic) -> None:
+async def _lookup(cnx: "Connection", name: TopicName, request_id: int, urls: Urls) -> None:
     """This broker owns every topic. Whether the topic exists is not asked, whether its namespace does is (facts 14)."""
     broker = cnx.broker
     with broker.lookup_permit():
         await broker.service.catalog.check_namespace(name.namespace)
-        through = broker.proxy_through_service_url
         cnx.write(
             lookup_connect_frame(
-                command.request_id,
-                broker.broker_url,
-                service_url_tls=broker.broker_url_tls or None,
-                through_service_url=through,
+                request_id,
+                urls.broker,
+                service_url_tls=urls.broker_tls or None,
+                through_service_url=goes_through(urls),
             )
         )
 

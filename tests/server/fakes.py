@@ -12,7 +12,9 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.broker_context import BrokerContext, ConnectionLimits
 from server.connection import Connection
+from server.listeners import Listeners
 from server.policies.effective import EffectivePolicies
+from server.ports import Urls
 from server.schema.registry import SchemaRegistry
 from server.schema.storage import SchemaStorage
 from server.schema.topic_schemas import TopicSchemas
@@ -366,9 +368,7 @@ class FakeService:
 def make_broker(service: FakeService | None = None, clock: Callable[[], float] | None = None, **limits: Any) -> Any:
     """A BrokerContext around a FakeService; `limits` are those of ConnectionLimits."""
     broker = BrokerContext(cast(Any, service or FakeService()), ConnectionLimits(**limits))
-    broker.broker_url = "pulsar://127.0.0.1:6650"
-    broker.web_url = "http://127.0.0.1:8080"
-    broker.proxy_through_service_url = True
+    broker.listeners = Listeners(Urls("pulsar://127.0.0.1:6650", web="http://127.0.0.1:8080"))
     if clock is not None:
         broker.now = clock  # type: ignore[method-assign]
     return broker

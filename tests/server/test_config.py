@@ -10,6 +10,7 @@ from server.broker_context import ConnectionLimits
 from server.config import BrokerConfig, ConfigError, load_config
 from server.config_file import parse_properties
 from server.config_keys import KEYS, PORT_OFF, snake_case
+from server.listeners import ListenerSettings
 from server.security.settings import SecuritySettings, TlsSettings
 from server.topics.settings import TopicSettings
 from server.upkeep.settings import UpkeepSettings
@@ -27,6 +28,7 @@ SETTINGS = (
     ManagedLedgerConfig,
     BookieConfig,
     LedgerConfig,
+    ListenerSettings,
 )
 
 APACHE_STANDALONE = """\

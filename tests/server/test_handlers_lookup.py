@@ -7,6 +7,8 @@ import pytest
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.handlers.schema import ANSWER_DELAY_S, FIRST_VERSION_THAT_KEEPS_ANSWERS
+from server.listeners import Listeners, ListenerSettings
+from server.ports import Urls
 from server.topics.settings import TopicSettings
 from tests.server.fakes import Peer, command, make_broker, settle
 from tests.server.handler_scene import TOPIC, connected, producing
@@ -169,6 +171,24 @@ class TestTopicsOfNamespace:
     async def test_modes(self, mode: int, listed: list[str]) -> None:
         answer = await self.ask({"persistent://public/default/a", "non-persistent://public/default/b"}, mode=mode)
         assert list(answer.topics) == listed
+
+
+async def test_a_listener_that_is_named_has_an_address_of_its_own() -> None:
+    broker = make_broker()
+    settings = ListenerSettings(("inside:pulsar://broker:6650", "outside:pulsar+ssl://example.org:30651"))
+    broker.listeners = Listeners(Urls("pulsar://127.0.0.1:6650"), settings)
+    peer = Peer(broker).connect()
+    await peer.answers()
+    given = []
+    for name in ("", "outside", "nowhere"):
+        peer.say(command("LOOKUP", "lookupTopic", topic=TOPIC, request_id=2, advertised_listener_name=name))
+        given.append((await peer.answer()).lookupTopicResponse)
+    assert [(each.brokerServiceUrl, each.brokerServiceUrlTls, each.proxy_through_service_url) for each in given] == [
+        ("pulsar://broker:6650", "", False),
+        ("", "pulsar+ssl://example.org:30651", False),
+        ("", "", False),
+    ]
+    assert (given[2].error, given[2].message) == (pb.ServiceNotReady, "the broker do not have nowhere listener")
 
 
 class TestSchemasAndTheRest:

@@ -7,8 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,8 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pulsar_proto.commands import send_frame
-from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.app import Standalone, StandaloneOptions
+from server.app import Standalone
 from server.web import app as web_app
 from server.web import listener as listener_module
 from server.web.calls import Call, Route
@@ -27,54 +23,15 @@ from server.web.listener import WebListener
 from server.web.needs import EVERYBODY
 from server.web.router import Router
 from tests.server.fakes import FakeService, command, make_broker, until
-from tests.server.wire_client import Client
+from tests.server.web_scene import TOPIC, running
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "rest_reads.json").read_text())
-TOPIC = "persistent://public/default/t1"
 
 
 def subscribe_earliest(topic: str, subscription: str) -> pb.BaseCommand:
     values = {"topic": topic, "subscription": subscription, "subType": 1, "initialPosition": 1}
     return command("SUBSCRIBE", "subscribe", consumer_id=1, request_id=2, **values)
-
-
-class Web:
-    def __init__(self, server: Standalone, session: aiohttp.ClientSession) -> None:
-        self.server = server
-        self.session = session
-
-    async def get(self, path: str, method: str = "GET") -> tuple[int, str, str]:
-        """(status, content type, body)"""
-        async with self.session.request(method, self.server.web_url + path, allow_redirects=False) as response:
-            return response.status, response.headers.get("Content-Type", ""), await response.text()
-
-    async def json(self, path: str) -> Any:
-        status, _, body = await self.get(path)
-        assert status == 200, body
-        return json.loads(body)
-
-    async def publish(self, count: int, topic: str = TOPIC) -> Client:
-        client = await Client.connect(int(self.server.broker_url.rpartition(":")[2]))
-        client.say(command("PRODUCER", "producer", topic=topic, producer_id=1, request_id=1, producer_name="p"))
-        await client.answer()
-        payload = build_payload(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"x")
-        for sequence_id in range(count):
-            client.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=sequence_id), payload))
-        for _ in range(count):
-            assert (await client.answer()).type == pb.BaseCommand.SEND_RECEIPT
-        return client
-
-
-@asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Web]:
-    server = Standalone(StandaloneOptions(data_dir=folder, broker_port=0, web_port=0))
-    await server.start()
-    try:
-        async with aiohttp.ClientSession() as session:
-            yield Web(server, session)
-    finally:
-        await server.stop()
 
 
 def here(text: str, server: Standalone) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.server.test_web import running
+from tests.server.web_scene import running
 
 
 async def test_a_request_is_answered_though_what_follows_it_is_none(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""advertisedListeners with the official client: who names a listener is sent to its address."""
+
+import json
+import urllib.request
+
+import pulsar
+import pytest
+
+from compat_tests.conftest import ClientFactory, ServerFactory
+
+SETTINGS = {"advertisedListeners": "inside:pulsar://127.0.0.1:1,outside:pulsar://localhost:2"}
+
+
+def test_a_client_names_its_listener(make_server: ServerFactory, make_client: ClientFactory, topic: str) -> None:
+    """The addresses are loopback ones: a standalone server's clients stay on the port that they dialled."""
+    server = make_server(settings=SETTINGS)
+    server.start()
+    place = topic.replace("://", "/")
+    for asked, address in (("", "127.0.0.1:1"), ("?listenerName=outside", "localhost:2")):
+        with urllib.request.urlopen(f"{server.web_url}/lookup/v2/topic/{place}{asked}", timeout=60) as answer:
+            assert json.load(answer)["brokerUrl"] == f"pulsar://{address}"
+    for name in ("", "inside", "outside"):
+        client = make_client(server.broker_url, **({"listener_name": name} if name else {}))
+        client.create_producer(topic).send(name.encode())
+    stranger = make_client(server.broker_url, listener_name="nowhere", operation_timeout_seconds=2)
+    with pytest.raises((pulsar.Timeout, pulsar.ServiceUnitNotReady)):
+        stranger.create_producer(topic)

@@ -1,0 +1,56 @@
+"""A server in this process whose HTTP port is called."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from pulsar_proto.commands import send_frame
+from pulsar_proto.payload import build_payload
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.app import Standalone, StandaloneOptions
+from tests.server.fakes import command
+from tests.server.wire_client import Client
+
+TOPIC = "persistent://public/default/t1"
+
+
+class Web:
+    def __init__(self, server: Standalone, session: aiohttp.ClientSession) -> None:
+        self.server = server
+        self.session = session
+
+    async def get(self, path: str, method: str = "GET") -> tuple[int, str, str]:
+        """(status, content type, body)"""
+        async with self.session.request(method, self.server.web_url + path, allow_redirects=False) as response:
+            return response.status, response.headers.get("Content-Type", ""), await response.text()
+
+    async def json(self, path: str) -> Any:
+        status, _, body = await self.get(path)
+        assert status == 200, body
+        return json.loads(body)
+
+    async def publish(self, count: int, topic: str = TOPIC) -> Client:
+        client = await Client.connect(int(self.server.broker_url.rpartition(":")[2]))
+        client.say(command("PRODUCER", "producer", topic=topic, producer_id=1, request_id=1, producer_name="p"))
+        await client.answer()
+        payload = build_payload(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"x")
+        for sequence_id in range(count):
+            client.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=sequence_id), payload))
+        for _ in range(count):
+            assert (await client.answer()).type == pb.BaseCommand.SEND_RECEIPT
+        return client
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Web]:
+    server = Standalone(StandaloneOptions(data_dir=folder, broker_port=0, web_port=0))
+    await server.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Web(server, session)
+    finally:
+        await server.stop()
