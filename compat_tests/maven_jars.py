@@ -1,7 +1,4 @@
-"""Java software for tests, from Maven Central: fetched once a user into a cache folder outside the project.
-
-Where Java or the jars cannot be had, tests skip with the reason on a user's machine and fail where CI=true.
-"""
+"""Java software for tests, from Maven Central: fetched once a user into a cache folder outside the project."""
 
 import fcntl
 import os
@@ -9,9 +6,8 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
+from compat_tests.unavailable import unavailable
 
 DOWNLOAD_SECONDS = 300
 
@@ -61,9 +57,3 @@ def _download(folder: Path, name: str, dependencies: Sequence[Dependency]) -> No
     if done.returncode != 0 or not (building / f"{artifact}-{version}.jar").exists():
         unavailable(f"the jars of {name} cannot be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
     building.rename(folder)
-
-
-def unavailable(reason: str) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)

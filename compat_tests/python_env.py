@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from compat_tests.maven_jars import unavailable
+from compat_tests.unavailable import unavailable
 
 INSTALL_SECONDS = 600
 

@@ -10,8 +10,8 @@ import pytest
 
 from compat_tests.conftest import ServerFactory
 from compat_tests.harness import Server
-from compat_tests.maven_jars import unavailable
 from compat_tests.security_site import running_site
+from compat_tests.unavailable import unavailable
 
 FOLDER = Path(__file__).parent
 BUILD_SECONDS = 900

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from compat_tests.harness import Server
-from compat_tests.maven_jars import class_path, need_java, unavailable
+from compat_tests.maven_jars import class_path, need_java
 from compat_tests.python.rest import Admin
+from compat_tests.unavailable import unavailable
 
 VERSIONS = ("2.8.4", "2.10.6")
 GROUP = "org.apache.pulsar"

@@ -18,9 +18,9 @@ import pytest
 from compat_tests.certificates import Authority
 from compat_tests.conftest import ServerFactory
 from compat_tests.harness import Server
-from compat_tests.maven_jars import unavailable
 from compat_tests.python.rest import Admin
 from compat_tests.security_site import NAMESPACE, running_site
+from compat_tests.unavailable import unavailable
 
 HERE = Path(__file__).parent
 MODULES_VARIABLE = "MAGNETAR_NODE_CLIENT"

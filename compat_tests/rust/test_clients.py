@@ -13,9 +13,9 @@ import pytest
 
 from compat_tests.certificates import Authority
 from compat_tests.harness import Server
-from compat_tests.maven_jars import unavailable
 from compat_tests.python.rest import Admin
 from compat_tests.security_site import running_site
+from compat_tests.unavailable import unavailable
 
 CRATE = Path(__file__).parent
 BUILD_SECONDS = 1800

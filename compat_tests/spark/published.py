@@ -15,8 +15,8 @@ from typing import Any, Self
 import pytest
 
 from compat_tests import maven_jars
-from compat_tests.maven_jars import unavailable
 from compat_tests.python_env import python_with
+from compat_tests.unavailable import unavailable
 
 PYSPARK = "3.4.4"
 JOBS_NEED = (
