@@ -4,6 +4,7 @@ They stand in /admin/local-policies, and before a namespace was used in its poli
 (internalUnloadNamespaceBundleAsync, internalSplitNamespaceBundleAsync), LocalPolicies; real answers of 4.0.7.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from metadata import paths
@@ -175,12 +176,12 @@ async def _set_group(call: Call, group: str | None) -> None:
     await records.update(service.metadata, paths.local_policies_path(name), change, create=True)
 
 
-async def anti_affinity_namespaces(call: Call) -> Answer:
-    """The tenant's namespaces of one group."""
+async def anti_affinity_namespaces(call: Call, parameter: str = "tenant") -> Answer:
+    """The tenant's namespaces of one group. `parameter` of the query names the tenant."""
     store, cluster = call.broker.service.metadata, call.parts["cluster"]
     if await store.exists(paths.cluster_path(cluster)) is None:
         raise Refusal(412, f"Cluster {cluster} does not exist.")
-    tenant = call.query.get("tenant")
+    tenant = call.query.get(parameter)
     if not tenant:
         raise Refusal(400, "Tenant should not be null")
     names = []
@@ -200,4 +201,11 @@ ROUTES = (
     Route("POST", f"{NAMESPACES}/antiAffinity", set_anti_affinity, namespace_policy("ANTI_AFFINITY", write=True)),
     Route("DELETE", f"{NAMESPACES}/antiAffinity", remove_anti_affinity, namespace_policy("ANTI_AFFINITY", write=True)),
     Route("GET", "/admin/v2/namespaces/{cluster}/antiAffinity/{group}", anti_affinity_namespaces, SUPERUSER),
+    # The only call that Apache's Java and Go admin clients still make in Pulsar 1's form.
+    Route(
+        "GET",
+        "/admin/namespaces/{cluster}/antiAffinity/{group}",
+        partial(anti_affinity_namespaces, parameter="property"),
+        SUPERUSER,
+    ),
 )

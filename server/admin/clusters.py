@@ -129,6 +129,7 @@ async def failure_domains(call: Call) -> Answer:
 
 async def failure_domain(call: Call) -> Answer:
     cluster, domain = call.parts["cluster"], call.parts["failureDomain"]
+    await _check_exists(call)
     record = await records.read(call.broker.service.metadata, f"{_domains_path(cluster)}/{domain}")
     if record is None:
         raise Refusal(404, f"Domain {domain} for cluster {cluster} does not exist")
@@ -137,8 +138,7 @@ async def failure_domain(call: Call) -> Answer:
 
 async def set_failure_domain(call: Call) -> Answer:
     cluster, domain, store = call.parts["cluster"], call.parts["failureDomain"], call.broker.service.metadata
-    if await store.exists(paths.cluster_path(cluster)) is None:
-        raise Refusal(412, f"Cluster {cluster} does not exist.")
+    await _check_exists(call)
     brokers = bodies.obj(bodies.present(bodies.parse(call.body))).get("brokers")
     wanted = [] if brokers is None else bodies.strings(brokers, "brokers")
     for other in await records.children(store, _domains_path(cluster)):
@@ -153,6 +153,7 @@ async def set_failure_domain(call: Call) -> Answer:
 
 async def delete_failure_domain(call: Call) -> Answer:
     cluster, domain = call.parts["cluster"], call.parts["failureDomain"]
+    await _check_exists(call)
     try:
         await call.broker.service.metadata.delete(f"{_domains_path(cluster)}/{domain}")
     except NoNodeError:
@@ -165,6 +166,13 @@ async def _existing(call: Call) -> dict[str, Any]:
     if data is None:
         raise Refusal(404, NOT_FOUND)
     return data
+
+
+async def _check_exists(call: Call) -> None:
+    """As calls about what belongs to a cluster are refused. Raises Refusal 412."""
+    cluster = call.parts["cluster"]
+    if await call.broker.service.metadata.exists(paths.cluster_path(cluster)) is None:
+        raise Refusal(412, f"Cluster {cluster} does not exist.")
 
 
 async def _change(call: Call, change: Any) -> None:
