@@ -4,8 +4,7 @@ Sources: BrokersBase, MetricsServlet; real answers of 4.0.7 (JSON's content type
 """
 
 from magnetar import __version__
-from server import bundle_ranges
-from server.admin.bundles import bundles_of
+from server.admin.broker_stats import loaded_by_bundle
 from server.admin.health import check_health
 from server.config_keys import KEYS
 from server.metrics import CONTENT_TYPE, render
@@ -56,16 +55,11 @@ async def owned_namespaces(call: Call) -> Answer:
     """The bundles with topics that are loaded here."""
     if call.parts["broker"] != call.broker.broker_id:
         raise Refusal(404, f"Broker id '{call.parts['broker']}' not found in available brokers.")
-    service = call.broker.service
-    owned: dict[str, object] = {}
-    boundaries: dict[str, list[str]] = {}
-    for topic in list(service.topics.values()):
-        namespace = topic.name.namespace
-        if namespace not in boundaries:
-            boundaries[namespace] = await bundles_of(service, namespace)
-        bundle = bundle_ranges.bundle_of(boundaries[namespace], topic.name.full)
-        owned[f"{namespace}/{bundle}"] = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
-    return owned
+    return {
+        f"{namespace}/{bundle}": {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
+        for namespace, bundles in (await loaded_by_bundle(call.broker.service)).items()
+        for bundle in bundles
+    }
 
 
 async def configuration_names(call: Call) -> Answer:

@@ -2,6 +2,7 @@
 
 from server.admin import (
     bookies,
+    broker_stats,
     brokers,
     bundles,
     clusters,
@@ -24,6 +25,7 @@ from server.web.calls import Route
 
 RESOURCES = (
     bookies,
+    broker_stats,
     brokers,
     bundles,
     clusters,

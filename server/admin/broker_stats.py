@@ -1,0 +1,223 @@
+"""What goes on in this broker as a whole: its loaded topics by bundle, its load, its figures as JSON.
+
+Sources: BrokerStatsBase, PulsarStats, NamespaceStats, LocalBrokerData; real answers of 4.0.7. There it is a picture
+that is a minute old at most; here it is how things are, with rates of the last full period.
+"""
+
+import asyncio
+import os
+import resource
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from magnetar import __version__
+from server.admin.bundles import bundles_of
+from server.bundle_ranges import bundle_of
+from server.metrics import TOPICS_PER_TURN
+from server.topics.base_topic import BaseTopic
+from server.topics.broker_service import BrokerService
+from server.topics.stats import now_ms
+from server.web.calls import Answer, Call, Route
+from server.web.needs import SUPERUSER
+
+Json = dict[str, Any]
+Loaded = dict[str, dict[str, list[BaseTopic]]]
+
+RATES = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
+MAXRSS_UNITS_PER_MB = 1 << 20 if sys.platform == "darwin" else 1 << 10
+NOT_MEASURED: Json = {"usage": -1.0, "limit": -1.0}
+"""ResourceUsage as Java makes it."""
+
+PUBLISHER = (
+    "msgRateIn", "msgThroughputIn", "averageMsgSize", "address", "producerId", "producerName", "connectedSince",
+    "clientVersion", "metadata",
+)  # fmt: skip
+CONSUMER = (
+    "address", "consumerName", "availablePermits", "connectedSince", "msgRateOut", "msgThroughputOut",
+    "msgRateRedeliver", "avgMessagesPerEntry", "messageAckRate", "unackedMessages", "blockedConsumerOnUnackedMsgs",
+    "clientVersion", "metadata",
+)  # fmt: skip
+SUBSCRIPTION = (
+    "msgBacklog", "msgRateExpired", "msgRateOut", "messageAckRate", "msgThroughputOut", "msgRateRedeliver", "type",
+    "filterProcessedMsgCount", "filterAcceptedMsgCount", "filterRejectedMsgCount", "filterRescheduledMsgCount",
+    "blockedSubscriptionOnUnackedMsgs", "unackedMessages", "msgDropRate",
+)  # fmt: skip
+TOPIC = ("averageMsgSize", *RATES, "storageSize", "backlogSize")
+COUNTERS = {
+    "msgInCount": "msgInCounter",
+    "bytesInCount": "bytesInCounter",
+    "msgOutCount": "msgOutCounter",
+    "bytesOutCount": "bytesOutCounter",
+}
+"""Here -> in the topic's own stats."""
+
+
+async def loaded_by_bundle(service: BrokerService) -> Loaded:
+    """Topics of both domains that are loaded, by namespace and bundle; none without a topic. Raises MetadataError."""
+    found: Loaded = {}
+    boundaries: dict[str, list[str]] = {}
+    for topic in service.all_topics:
+        namespace = topic.name.namespace
+        if namespace not in boundaries:
+            boundaries[namespace] = await bundles_of(service, namespace)
+        bundle = bundle_of(boundaries[namespace], topic.name.full)
+        found.setdefault(namespace, {}).setdefault(bundle, []).append(topic)
+    return found
+
+
+async def topics(call: Call) -> Answer:
+    """Namespace, bundle, domain, topic. A bundle names non-persistent topics only where it has some."""
+    answer: Json = {}
+    number = 0
+    for namespace, bundles in (await loaded_by_bundle(call.broker.service)).items():
+        for bundle, loaded in bundles.items():
+            domains: Json = {"persistent": {}}
+            for topic in loaded:
+                domain = "persistent" if topic.name.is_persistent else "non-persistent"
+                domains.setdefault(domain, {})[topic.name.full] = topic_summary(topic.stats())
+                number += 1
+                if number % TOPICS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            answer.setdefault(namespace, {})[bundle] = domains
+    return answer
+
+
+def topic_summary(stats: Json) -> Json:
+    """Of a topic's own stats. Pure."""
+    subscriptions = {
+        name: {"consumers": [_of(each, CONSUMER) for each in held["consumers"]], **_of(held, SUBSCRIPTION)}
+        for name, held in stats["subscriptions"].items()
+    }
+    return {
+        "publishers": [_of(each, PUBLISHER) for each in stats["publishers"]],
+        "replication": {},
+        "subscriptions": subscriptions,
+        "producerCount": len(stats["publishers"]),
+        **_of(stats, TOPIC),
+        **{name: stats[counter] for name, counter in COUNTERS.items()},
+        "filteredEntriesCount": 0,
+    }
+
+
+def _of(stats: Json, keys: Iterable[str]) -> Json:
+    return {key: stats[key] for key in keys if key in stats}
+
+
+async def load_report(call: Call) -> Answer:
+    """Whoever spreads bundles over brokers reads it; with one broker nobody does, but its sums say what it bears."""
+    broker = call.broker
+    urls = broker.listeners.internal
+    bundles = {
+        f"{namespace}/{bundle}": _bundle_load(loaded)
+        for namespace, held in (await loaded_by_bundle(broker.service)).items()
+        for bundle, loaded in held.items()
+    }
+
+    def total(key: str) -> Any:
+        return sum(each[key] for each in bundles.values())
+
+    ports = {"webServiceUrl": urls.web, "webServiceUrlTls": urls.web_tls}
+    ports |= {"pulsarServiceUrl": urls.broker, "pulsarServiceUrlTls": urls.broker_tls}
+    return {
+        **{name: url for name, url in ports.items() if url},
+        "persistentTopicsEnabled": True,
+        "nonPersistentTopicsEnabled": True,
+        **_machine_load(),
+        **{key: total(key) for key in RATES},
+        "lastUpdate": now_ms(),
+        "lastStats": bundles,
+        "numTopics": total("topics"),
+        "numBundles": len(bundles),
+        "numConsumers": total("consumerCount"),
+        "numProducers": total("producerCount"),
+        "bundles": list(bundles),
+        "lastBundleGains": [],
+        "lastBundleLosses": [],
+        "brokerVersionString": __version__,
+        "protocols": {},
+        "advertisedListeners": {},
+        "loadReportType": "LocalBrokerData",
+    }
+
+
+def _bundle_load(loaded: list[BaseTopic]) -> Json:
+    return {
+        **dict(zip(RATES, _rates(loaded), strict=True)),
+        "consumerCount": sum(topic.consumer_count for topic in loaded),
+        "producerCount": sum(len(topic.producers) for topic in loaded),
+        "topics": len(loaded),
+        "cacheSize": 0,
+    }
+
+
+def _rates(loaded: list[BaseTopic]) -> tuple[float, float, float, float]:
+    """In the order of RATES."""
+    outs = [each.counters_out() for topic in loaded for each in topic.all_subscriptions.values()]
+    return (
+        sum(topic.publishing.counters.message_rate.value for topic in loaded),
+        sum(topic.publishing.counters.byte_rate.value for topic in loaded),
+        sum(out.message_rate.value for out in outs),
+        sum(out.byte_rate.value for out in outs),
+    )
+
+
+def _machine_load() -> Json:
+    """Of the machine's processors, in percent of one; of memory what this process had at most, in MB."""
+    cores = os.cpu_count() or 1
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    used_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MAXRSS_UNITS_PER_MB
+    return {
+        "cpu": {"usage": min(os.getloadavg()[0], cores) * 100.0, "limit": cores * 100.0},
+        "memory": {"usage": used_mb, "limit": pages / (1 << 20)},
+        "directMemory": NOT_MEASURED,
+        "bandwidthIn": NOT_MEASURED,
+        "bandwidthOut": NOT_MEASURED,
+    }
+
+
+async def metrics(call: Call) -> Answer:
+    """Namespaces and connections; /metrics has more, and topics apart."""
+    by_namespace: dict[str, list[BaseTopic]] = {}
+    for topic in call.broker.service.all_topics:
+        by_namespace.setdefault(topic.name.namespace, []).append(topic)
+    counters = call.broker.counters
+    connections = {
+        "brk_active_connections": len(call.broker.connections),
+        "brk_connection_closed_total_count": counters.closed,
+        "brk_connection_create_fail_count": counters.refused,
+        "brk_connection_create_success_count": counters.created - counters.refused,
+        "brk_connection_created_total_count": counters.created,
+    }
+    where = {"broker": call.broker.broker_id.rpartition(":")[0], "cluster": call.broker.cluster}
+    return [
+        *({"metrics": _figures(held), "dimensions": {"namespace": name}} for name, held in by_namespace.items()),
+        {"metrics": connections, "dimensions": {**where, "metric": "broker_connection"}},
+    ]
+
+
+def _figures(loaded: list[BaseTopic]) -> Json:
+    rate_in, throughput_in, rate_out, throughput_out = _rates(loaded)
+    return {
+        "brk_in_rate": rate_in,
+        "brk_in_tp_rate": throughput_in,
+        "brk_max_replication_delay_second": 0.0,
+        "brk_msg_backlog": sum(topic.backlog_entries for topic in loaded),
+        "brk_no_of_consumers": sum(topic.consumer_count for topic in loaded),
+        "brk_no_of_producers": sum(len(topic.producers) for topic in loaded),
+        "brk_no_of_replicators": 0,
+        "brk_no_of_subscriptions": sum(len(topic.all_subscriptions) for topic in loaded),
+        "brk_out_rate": rate_out,
+        "brk_out_tp_rate": throughput_out,
+        "brk_replication_backlog": 0.0,
+        "brk_storage_size": sum(topic.stored_bytes for topic in loaded),
+    }
+
+
+STATS = "/admin/v2/broker-stats"
+
+ROUTES = (
+    Route("GET", f"{STATS}/topics", topics, SUPERUSER),
+    Route("GET", f"{STATS}/load-report", load_report, SUPERUSER),
+    Route("GET", f"{STATS}/metrics", metrics, SUPERUSER),
+)
