@@ -15,6 +15,7 @@ from metadata.errors import MetadataError
 from pulsar_proto.errors import PulsarError
 from server.admin.routes import ROUTES
 from server.security.http import admit
+from server.web.absent import refusal_of_path
 from server.web.calls import Answer, Call, Refusal, Route, Status, Text, refusal_of
 from server.web.router import Found, Router, fault_of_parts
 from storage.managed.errors import ManagedLedgerError
@@ -89,7 +90,7 @@ class _ClientFaults(logging.LoggerAdapter[logging.Logger]):
 async def _respond(broker: "BrokerContext", request: web.BaseRequest) -> web.Response:
     found = router.find(request.rel_url.raw_path)
     if found is None:
-        return _refused(Refusal(404, f"There is nothing at {request.path}"))
+        return _refused(refusal_of_path(request.path))
     method = "GET" if request.method == "HEAD" else request.method
     route = found.routes.get(method)
     if route is None:

@@ -1,0 +1,44 @@
+"""Calls of Apache Pulsar that are not there say what is missing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from server.web.absent import refusal_of_path
+from tests.server.web_scene import running
+
+WORKER = "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled is set to false"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "reason"),
+    [
+        ("/admin/v3/functions/public/default", 409, WORKER),
+        ("/admin/v3/functions/public/default/f/status", 409, WORKER),
+        ("/admin/v3/sources/builtinsources", 409, WORKER),
+        ("/admin/v3/sink/public/default/s", 409, WORKER),
+        ("/admin/v2/worker/cluster/leader", 409, WORKER),
+        ("/admin/v2/worker-stats/metrics", 409, WORKER),
+        ("/admin/v3/packages/function/public/default", 503, "Package Management Service is not enabled in the broker."),
+        (
+            "/admin/v3/transactions/coordinators",
+            503,
+            "This Broker is not configured with transactionCoordinatorEnabled=true.",
+        ),
+        ("/admin/v3/functionsx", 404, "There is nothing at /admin/v3/functionsx"),
+        ("/admin/v2/sinks-of-mine/a", 404, "There is nothing at /admin/v2/sinks-of-mine/a"),
+    ],
+)
+def test_what_is_missing_is_said_as_apache_says_it(path: str, status: int, reason: str) -> None:
+    refusal = refusal_of_path(path)
+    assert (refusal.status, refusal.reason) == (status, reason)
+
+
+async def test_a_call_of_any_method_is_told_what_is_missing(tmp_path: Path) -> None:
+    async with running(tmp_path) as web:
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            status, _, body = await web.get("/admin/v3/functions/public/default/f", method)
+            assert (status, json.loads(body)) == (409, {"reason": WORKER})
+        status, _, body = await web.get("/admin/v2/broker-stats/allocator-stats/default")
+        assert (status, "JVM" in body) == (404, True)
