@@ -1,0 +1,145 @@
+"""Which brokers may serve which namespaces: kept and shown, and without effect where one broker serves them all.
+
+Source: ClustersBase (NamespaceIsolationPolicies), NamespaceIsolationDataImpl, NamespaceIsolationPolicyImpl; real
+answers of 4.0.7.
+"""
+
+import logging
+import re
+from typing import Any
+
+from metadata import paths
+from metadata.store import MetadataStore
+from server.admin import bodies, records
+from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import SUPERUSER
+
+log = logging.getLogger(__name__)
+
+Policies = dict[str, dict[str, Any]]
+
+FAILOVER_TYPE = "min_available"
+FAILOVER_PARAMETERS = ("min_limit", "usage_threshold")
+
+
+async def list_all(call: Call) -> Answer:
+    return await _existing(call, missing_cluster=404)
+
+
+async def get(call: Call) -> Answer:
+    found = (await _existing(call)).get(call.parts["policy"])
+    if found is None:
+        raise Refusal(
+            404, f"Cannot find NamespaceIsolationPolicy {call.parts['policy']} for cluster {call.parts['cluster']}"
+        )
+    return found
+
+
+async def put(call: Call) -> Answer:
+    await _check_cluster(call)
+    name, policy = call.parts["policy"], _read(call)
+    await records.update(_store(call), _path(call), lambda held: held.update({name: policy}), create=True)
+    log.warning("isolation policy %s is without effect: one broker serves all namespaces", name)
+    return NO_CONTENT
+
+
+async def delete(call: Call) -> Answer:
+    """Also where there is none, as Apache's answer is."""
+    await _check_cluster(call)
+    name = call.parts["policy"]
+    if name in (await records.read(_store(call), _path(call)) or {}):
+        await records.update(_store(call), _path(call), lambda held: held.pop(name, None))
+    return NO_CONTENT
+
+
+async def brokers(call: Call) -> Answer:
+    await _check_cluster(call)
+    held: Policies = await records.read(_store(call), _path(call)) or {}
+    return [_broker(call.broker.broker_id, held)]
+
+
+async def broker(call: Call) -> Answer:
+    """Whether or not there is such a broker."""
+    await _check_cluster(call)
+    return _broker(call.parts["broker"], await records.read(_store(call), _path(call)) or {})
+
+
+def _broker(name: str, policies: Policies) -> dict[str, Any]:
+    shown: dict[str, Any] = {"brokerName": name}
+    namespaces: list[str] = []
+    primary = False
+    for policy_name, policy in policies.items():
+        is_primary = _matches(name, policy.get("primary") or [])
+        if is_primary or _matches(name, policy.get("secondary") or []):
+            shown["policyName"] = policy_name
+            namespaces += policy.get("namespaces") or []
+            primary = primary or is_primary
+    return {**shown, "namespaceRegex": namespaces, "primary": primary}
+
+
+def _matches(name: str, patterns: list[str]) -> bool:
+    for pattern in patterns:
+        try:
+            if re.fullmatch(pattern, name):
+                return True
+        except re.error:
+            continue
+    return False
+
+
+def _read(call: Call) -> dict[str, Any]:
+    """Raises Refusal 400."""
+    given = bodies.obj(bodies.present(bodies.parse(call.body)))
+    failover = bodies.obj(given.get("auto_failover_policy") or {}, "auto_failover_policy")
+    parameters = bodies.string_map(failover.get("parameters") or {}, "parameters")
+    lists = {key: bodies.strings(given.get(key) or [], key) for key in ("namespaces", "primary", "secondary")}
+    whole = (
+        lists["namespaces"]
+        and lists["primary"]
+        and given.get("secondary") is not None
+        and failover.get("policy_type") == FAILOVER_TYPE
+        and all(parameters.get(key, "").isdecimal() for key in FAILOVER_PARAMETERS)
+    )
+    if not whole:
+        raise Refusal(
+            400,
+            f"Invalid format of input policy data. policy: {call.parts['policy']}: namespaces, primary, secondary and "
+            f"auto_failover_policy are needed, the last one with policy_type {FAILOVER_TYPE} and numbers as "
+            f"{' and '.join(FAILOVER_PARAMETERS)}",
+        )
+    return {**lists, "auto_failover_policy": {"parameters": parameters, "policy_type": FAILOVER_TYPE}}
+
+
+async def _existing(call: Call, missing_cluster: int = 412) -> Policies:
+    """Raises Refusal."""
+    await _check_cluster(call, missing_cluster)
+    held: Policies | None = await records.read(_store(call), _path(call))
+    if held is None:
+        raise Refusal(404, f"NamespaceIsolationPolicies for cluster {call.parts['cluster']} does not exist")
+    return held
+
+
+async def _check_cluster(call: Call, status: int = 412) -> None:
+    cluster = call.parts["cluster"]
+    if await _store(call).exists(paths.cluster_path(cluster)) is None:
+        raise Refusal(status, f"Cluster {cluster} does not exist.")
+
+
+def _store(call: Call) -> MetadataStore:
+    return call.broker.service.metadata
+
+
+def _path(call: Call) -> str:
+    return f"{paths.cluster_path(call.parts['cluster'])}/namespaceIsolationPolicies"
+
+
+POLICIES = "/admin/v2/clusters/{cluster}/namespaceIsolationPolicies"
+
+ROUTES = (
+    Route("GET", POLICIES, list_all, SUPERUSER),
+    Route("GET", f"{POLICIES}/brokers", brokers, SUPERUSER),
+    Route("GET", f"{POLICIES}/brokers/{{broker}}", broker, SUPERUSER),
+    Route("GET", f"{POLICIES}/{{policy}}", get, SUPERUSER),
+    Route("POST", f"{POLICIES}/{{policy}}", put, SUPERUSER),
+    Route("DELETE", f"{POLICIES}/{{policy}}", delete, SUPERUSER),
+)
