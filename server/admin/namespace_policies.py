@@ -39,8 +39,8 @@ async def change_record(call: Call, change: Change, missing: str = NOT_FOUND) ->
 
 
 def tell_if_without_effect(row: NamespaceRow | TopicRow, whose: str, value: Any) -> None:
-    """As keys of broker.conf without effect are told: a warning in the log."""
-    if row.without_effect and value:
+    """As keys of broker.conf without effect are told: a warning in the log. -1 switches off what has a threshold."""
+    if row.without_effect and value and value != -1:
         log.warning("%s: policy without effect in this version: %s: %s", whose, row.path, row.without_effect)
 
 

@@ -23,6 +23,8 @@ NOTHING_TO_PAUSE_FOR = "acknowledgements are stored however many ranges they are
 """Apache's broker stores managedLedgerMaxUnackedRangesToPersist of them and pauses beyond
 (ManagedCursorImpl.isCursorDataFullyPersistable); here see `storage.managed.cursor_record`."""
 
+NOTHING_OFFLOADED = "this broker does not offload: all messages stay in its own ledgers"
+
 Applied = Callable[[EffectivePolicies], Answer]
 
 
@@ -85,6 +87,12 @@ def _limit(path: str, key: str, name: str = "MAX_PRODUCERS", **other: Any) -> Na
 
 def _rate(path: str, key: str, name: str, read: Read, **other: Any) -> NamespaceRow:
     return NamespaceRow(path, key, name, read, per_cluster=True, **other)
+
+
+def _offload(path: str, key: str, **other: Any) -> NamespaceRow:
+    return NamespaceRow(
+        path, key, "OFFLOAD", shapes.long, method="PUT", needs_body=True, without_effect=NOTHING_OFFLOADED, **other
+    )
 
 
 NAMESPACE_ROWS = (
@@ -168,6 +176,9 @@ NAMESPACE_ROWS = (
         "DISPATCHER_PAUSE_ON_ACK_STATE_PERSISTENT", shapes.true_or_given, absent=False,
         without_effect=NOTHING_TO_PAUSE_FOR,
     ),
+    _offload("offloadThreshold", "offload_threshold", unset=-1, absent=-1, removable=False),
+    _offload("offloadThresholdInSeconds", "offload_threshold_in_seconds", unset=-1, absent=-1, removable=False),
+    _offload("offloadDeletionLagMs", "offload_deletion_lag_ms"),
     _limit("maxProducersPerTopic", "max_producers_per_topic"),
     _limit("maxConsumersPerTopic", "max_consumers_per_topic", "MAX_CONSUMERS"),
     _limit("maxConsumersPerSubscription", "max_consumers_per_subscription", "MAX_CONSUMERS"),

@@ -12,6 +12,7 @@ NO_WORKER = "Pulsar Function Worker is not enabled, probably functionsWorkerEnab
 NO_PACKAGES = "Package Management Service is not enabled in the broker."
 NO_TRANSACTIONS = "This Broker is not configured with transactionCoordinatorEnabled=true."
 NO_JVM = "This broker does not run on a JVM; /metrics and broker-stats/metrics have its figures"
+NO_OFFLOADING = "This broker does not offload: all messages stay in its own ledgers"
 
 ABSENT = tuple(
     (re.compile(rf"/admin/{path}(/.*)?"), status, reason)
@@ -20,6 +21,7 @@ ABSENT = tuple(
         (r"v3/packages", 503, NO_PACKAGES),
         (r"v3/transactions", 503, NO_TRANSACTIONS),
         (r"v2/broker-stats/(mbeans|allocator-stats)", 404, NO_JVM),
+        (r"v2/(namespaces|persistent)(/[^/]+){2,3}/(offloadPolicies|removeOffloadPolicies)", 404, NO_OFFLOADING),
     )
 )
 

@@ -26,6 +26,11 @@ WORKER = "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled
             503,
             "This Broker is not configured with transactionCoordinatorEnabled=true.",
         ),
+        (
+            "/admin/v2/namespaces/public/default/offloadPolicies",
+            404,
+            "This broker does not offload: all messages stay in its own ledgers",
+        ),
         ("/admin/v3/functionsx", 404, "There is nothing at /admin/v3/functionsx"),
         ("/admin/v2/sinks-of-mine/a", 404, "There is nothing at /admin/v2/sinks-of-mine/a"),
     ],
