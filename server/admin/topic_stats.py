@@ -1,6 +1,7 @@
 """What is going on in a topic, and in a partitioned one as a whole. Source: PersistentTopicsBase.internalGetStatsAsync,
 internalGetPartitionedStats; TopicStatsImpl.add; real answers of 4.0.7."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from metadata import paths
@@ -18,8 +19,24 @@ from server.web.calls import Answer, Call, Refusal, Route
 from server.web.needs import topic
 from storage.managed.list_record import parse_list
 
-LARGEST = ("lastPublishTimeStamp", "oldestBacklogMessageAgeSeconds", "backlogQuotaLimitSize", "backlogQuotaLimitTime")
+LARGEST = (
+    "lastPublishTimeStamp",
+    "lastExpireTimestamp",
+    "lastConsumedFlowTimestamp",
+    "lastConsumedTimestamp",
+    "lastAckedTimestamp",
+    "lastMarkDeleteAdvancedTimestamp",
+    "lastCompactionSucceedTimestamp",
+    "lastCompactionFailedTimestamp",
+    "oldestBacklogMessageAgeSeconds",
+    "backlogQuotaLimitSize",
+    "backlogQuotaLimitTime",
+    "topicEpoch",
+)
 """Numbers of which the partitioned topic has the largest, not the sum."""
+
+EARLIEST = ("topicCreationTimeStamp", "earliestMsgPublishTimeInBacklogs", "earliestMsgPublishTimeInBacklog")
+"""Times of which it has the smallest one that is known: 0 is none."""
 
 
 async def stats(call: Call) -> Answer:
@@ -49,16 +66,24 @@ async def partitioned_stats(call: Call) -> Answer:
     """`?perPartition=` (true by default)."""
     record = await _record(call)
     name = topic_of(call)
-    total: dict[str, Any] = {}
     partitions: dict[str, Any] = {}
     for index in range(record.partitions):
         each = name.partition(index)
-        answer = _shown(call, (await call.broker.service.get_any(each, create=True)).stats())
-        partitions[each.full] = answer
-        _add(total, answer)
-    total.pop("ownerBroker", None)
+        partitions[each.full] = _shown(call, (await call.broker.service.get_any(each, create=True)).stats())
+    total = total_of(partitions.values())
     total["metadata"] = _metadata(record)
     total["partitions"] = partitions if call.flag("perPartition", True) else {}
+    return total
+
+
+def total_of(partitions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Stats of all partitions as those of one topic. Pure."""
+    total: dict[str, Any] = {}
+    for stats in partitions:
+        _add(total, stats)
+    total.pop("ownerBroker", None)
+    if total.get("msgRateIn"):
+        total["averageMsgSize"] = total["msgThroughputIn"] / total["msgRateIn"]
     return total
 
 
@@ -71,11 +96,19 @@ def _add(total: dict[str, Any], other: dict[str, Any]) -> None:
         elif isinstance(value, bool) or isinstance(known, bool):
             total[key] = known or value
         elif isinstance(value, int | float) and isinstance(known, int | float):
-            total[key] = max(known, value) if key in LARGEST else known + value
+            total[key] = _together(key, known, value)
         elif isinstance(value, list) and isinstance(known, list):
             known.extend(value)
         elif isinstance(value, dict) and isinstance(known, dict):
             _add(known, value)
+
+
+def _together(key: str, one: float, other: float) -> float:
+    if key in LARGEST:
+        return max(one, other)
+    if key in EARLIEST:
+        return min(one or other, other or one)
+    return one + other
 
 
 def _copy(value: Any) -> Any:
