@@ -88,13 +88,14 @@ class _ClientFaults(logging.LoggerAdapter[logging.Logger]):
 
 
 async def _respond(broker: "BrokerContext", request: web.BaseRequest) -> web.Response:
-    found = router.find(request.rel_url.raw_path)
-    if found is None:
+    readings = router.find(request.rel_url.raw_path)
+    if not readings:
         return _refused(refusal_of_path(request.path))
     method = "GET" if request.method == "HEAD" else request.method
-    route = found.routes.get(method)
-    if route is None:
-        return _not_allowed(request.method, found)
+    found = next((reading for reading in readings if method in reading.routes), None)
+    if found is None:
+        return _not_allowed(request.method, readings)
+    route = found.routes[method]
     try:
         fault = fault_of_parts(found.parts)
         if fault is not None:
@@ -139,8 +140,8 @@ async def _body_of(request: web.BaseRequest) -> bytes:
     return bytes(body)
 
 
-def _not_allowed(method: str, found: Found) -> web.Response:
-    allowed = ",".join([*found.routes, "OPTIONS"])
+def _not_allowed(method: str, readings: list[Found]) -> web.Response:
+    allowed = ",".join([*dict.fromkeys(name for found in readings for name in found.routes), "OPTIONS"])
     if method == "OPTIONS":
         return web.Response(status=200, headers={"Allow": allowed})
     response = _refused(Refusal(405, f"{method} is not allowed here"))

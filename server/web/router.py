@@ -6,7 +6,6 @@ from urllib.parse import unquote
 
 from server.web.calls import Route
 
-DOMAIN = "{domain}"
 DOMAINS = ("persistent", "non-persistent")
 
 
@@ -32,19 +31,21 @@ def fault_of_parts(parts: Mapping[str, str]) -> str | None:
 
 
 class Found(NamedTuple):
-    """What a path leads to: its routes by method, and its variable parts."""
+    """One reading of a path: the routes that it leads to by method, and its variable parts."""
 
     routes: dict[str, Route]
     parts: dict[str, str]
 
 
 class _Node:
-    __slots__ = ("branches", "routes", "wild")
+    __slots__ = ("branches", "literal_characters", "routes", "wild")
 
-    def __init__(self) -> None:
+    def __init__(self, literal_characters: int = 0) -> None:
+        self.literal_characters = literal_characters
+        """Of the literal segments that lead here."""
         self.branches: dict[str, _Node] = {}
         self.wild: list[tuple[str, _Node]] = []
-        """(name, node) of variable segments, the domain first."""
+        """(name, node) of variable segments."""
         self.routes: dict[str, Route] = {}
 
 
@@ -64,33 +65,38 @@ class Router:
             raise ValueError(f"{route.method} {route.path} is there twice")
         node.routes[route.method] = route
 
-    def find(self, raw_path: str) -> Found | None:
-        """By a path as it came, still encoded. A literal segment outranks a variable one; a trailing slash does not
-        matter (Jetty redirects one form of /metrics to the other)."""
+    def find(self, raw_path: str) -> list[Found]:
+        """Every reading of a path as it came, still encoded, the best one first; a call takes the first reading that
+        has its method. So a role, topic or policy whose name is a literal of another route can be reached.
+
+        The reading with more literal characters is the better one, as JAX-RS says (specification 2.1, 3.7.2); among
+        equals the one whose literal comes first. A trailing slash does not matter (Jetty redirects one form of
+        /metrics to the other).
+        """
         segments = raw_path.rstrip("/").split("/")[1:]
         if not segments or not raw_path.startswith("/"):
-            return None
-        return next(_walk(self._root, segments, 0, {}), None)
+            return []
+        readings = sorted(_walk(self._root, segments, 0, {}), key=lambda reading: -reading[0])
+        return [found for _, found in readings]
 
 
 def _branch(node: _Node, segment: str) -> _Node:
     if not segment.startswith("{"):
-        return node.branches.setdefault(segment, _Node())
+        return node.branches.setdefault(segment, _Node(node.literal_characters + len(segment)))
     name = segment.strip("{}")
     for known, child in node.wild:
         if known == name:
             return child
-    child = _Node()
+    child = _Node(node.literal_characters)
     node.wild.append((name, child))
-    node.wild.sort(key=lambda pair: pair[0] != DOMAIN.strip("{}"))
     return child
 
 
-def _walk(node: _Node, segments: list[str], at: int, parts: dict[str, str]) -> Iterator[Found]:
-    """Every way to a node with routes, the best one first."""
+def _walk(node: _Node, segments: list[str], at: int, parts: dict[str, str]) -> Iterator[tuple[int, Found]]:
+    """Every way to a node with routes, with its literal characters; earlier literals first."""
     if at == len(segments):
         if node.routes:
-            yield Found(node.routes, parts)
+            yield node.literal_characters, Found(node.routes, parts)
         return
     segment = segments[at]
     literal = node.branches.get(segment)

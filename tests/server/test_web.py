@@ -314,35 +314,3 @@ class TestLazyLoading:
         go_on.set()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
-
-
-class TestRoutes:
-    @pytest.mark.parametrize(
-        ("path", "parts"),
-        [
-            ("/admin/v2/brokers/health", ()),
-            ("/admin/v2/brokers/standalone", ("standalone",)),
-            ("/admin/v2/persistent/t/n/a%2Fb/stats", ("persistent", "t", "n", "a/b")),
-            ("/admin/v2/namespaces/t/n/permissions/subscription", ("t", "n")),
-            ("/admin/v2/namespaces/t/n/0x0_0x1/unload", ("t", "n", "0x0_0x1")),
-            ("/metrics/", ()),
-        ],
-    )
-    def test_variable_parts_are_decoded_after_the_cut(self, path: str, parts: tuple[str, ...]) -> None:
-        found = web_app.router.find(path)
-        assert found is not None
-        assert tuple(found.parts.values()) == parts
-
-    def test_a_method_and_path_lead_to_one_route(self) -> None:
-        async def handler(call: Call) -> None: ...
-
-        route = Route("GET", "/a/{b}", handler, EVERYBODY)
-        with pytest.raises(ValueError, match="there twice"):
-            Router([route, route])
-
-    @pytest.mark.parametrize(
-        "path",
-        ["", "/", "/admin", "/admin/v2/persistent/t/n/x/y/stats", "/admin/v2/elsewhere/t/n/x/stats", "//", "/%00"],
-    )
-    def test_what_is_not_there_is_not_found(self, path: str) -> None:
-        assert web_app.router.find(path) is None

@@ -1,8 +1,10 @@
 """The HTTP port where authentication and authorization are on: every route is behind its need."""
 
+import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,11 +20,25 @@ from server.security.service import Security
 from server.security.settings import SecuritySettings
 from server.web.app import make_server
 from server.web.calls import Refusal, Route
-from server.web.needs import EVERYBODY, SUPERUSER, TENANT_ADMIN, namespace, namespace_policy, topic, topic_policy
+from server.web.needs import (
+    EVERYBODY,
+    SUPERUSER,
+    TENANT_ADMIN,
+    Need,
+    Scope,
+    namespace,
+    namespace_policy,
+    topic,
+    topic_policy,
+)
 
 KEY = "k" * 40
 PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
 TOPIC = {"domain": "persistent", "tenant": "acme", "namespace": "orders", "topic": "t", "subscription": "s"}
+
+ROUTE_NEEDS = Path(__file__).with_name("route_needs.txt")
+"""Every method and path with what it needs. `MAGNETAR_REWRITE_TABLES=1 pytest tests/server/security/test_http.py`
+writes it anew; the diff is for a reviewer, who holds each changed line against Apache's resource class."""
 
 OPEN_TO_EVERYBODY = {
     "/status.html",
@@ -79,6 +95,14 @@ class TestRoutes:
                 wanted = {"tenant"}
             assert wanted <= set(re.findall(r"\{(\w+)\}", route.path)), f"{route.method} {route.path}"
 
+    def test_every_method_and_path_needs_what_the_table_says(self) -> None:
+        """A weaker need shows as a changed line of `route_needs.txt`, which nobody can land without its being read."""
+        rows = sorted(f"{route.path} {route.method}: {in_words(route.needs)}" for route in ROUTES)
+        table = "".join(f"{row}\n" for row in rows)
+        if os.environ.get("MAGNETAR_REWRITE_TABLES"):
+            ROUTE_NEEDS.write_text(table)
+        assert ROUTE_NEEDS.read_text().splitlines() == rows, "MAGNETAR_REWRITE_TABLES=1 writes the table anew"
+
     def test_only_these_ask_nobody(self) -> None:
         assert {route.path for route in ROUTES if isinstance(demand_of(route.needs), Open)} <= OPEN_TO_EVERYBODY
 
@@ -96,6 +120,14 @@ class TestRoutes:
             put = session.put(f"{url}/admin/v2/tenants/x", data=b"x" * (2 << 20), headers=bearer("stranger"))
             async with put as answer:
                 assert answer.status == 401
+
+
+def in_words(need: Need) -> str:
+    """`topic policy operation RETENTION, write`"""
+    words = f"{need.scope.value} {need.operation}".strip()
+    if need.scope in (Scope.NAMESPACE_POLICY, Scope.TOPIC_POLICY):
+        words += ", write" if need.write else ", read"
+    return words
 
 
 def filled(route: Route) -> str:
