@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REQUESTS_MAX = 10_000
-"""Requests of one connection that may be in progress; the next one is refused with TooManyRequests."""
+"""Requests of one connection that may be in progress. The next one that has an answer is refused with TooManyRequests
+before its handler sees it, so that nothing of it is left behind."""
 
 Work = Awaitable[None]
 
@@ -34,6 +35,8 @@ class Requests:
 
     def run(self, handler: Handler, body: Any) -> None:
         """Handles one command: at once, or by a task. Raises MalformedFrame for what closes the connection."""
+        if self._in_progress >= REQUESTS_MAX and self._refuses_for_load(handler, body):
+            return
         try:
             work = handler.run(self._cnx, body)
         except MalformedFrame:
@@ -48,13 +51,15 @@ class Requests:
         for task in self._tasks:
             task.cancel()
 
+    def _refuses_for_load(self, handler: Handler, body: Any) -> bool:
+        """Refuses a command that waits for an answer. One without an answer (FLOW, most ACKs) does not wait, and is
+        handled however many requests are in progress."""
+        text = f"More than {REQUESTS_MAX} requests in progress"
+        refusal = b"" if handler.refuse is None else handler.refuse(body, pb.TooManyRequests, text)
+        self._cnx.write(refusal)
+        return bool(refusal)
+
     def _start(self, handler: Handler, body: Any, work: Work) -> None:
-        if self._in_progress >= REQUESTS_MAX:
-            _drop(work)
-            if handler.refuse is not None:
-                text = f"More than {REQUESTS_MAX} requests in progress"
-                self._cnx.write(handler.refuse(body, pb.TooManyRequests, text))
-            return
         self._in_progress += 1
         task = self._cnx.broker.spawn(self._answer(handler, body, work))
         if not handler.changes_state:
