@@ -35,6 +35,7 @@ from server.topics.stats import RATE_PERIOD_SECONDS
 from server.topics.topic import Topic
 from server.upkeep.inactivity import is_active
 from storage.managed.config import ManagedLedgerConfig
+from storage.managed.errors import NoSuchManagedLedger
 from storage.managed.factory import ManagedLedgerFactory
 from storage.managed.managed_ledger import ManagedLedger
 
@@ -142,18 +143,24 @@ class BrokerService:
             raise ServiceNotReady("The broker is shutting down")
         if not name.is_persistent:
             raise NotAllowed(f"{name.full} is not persistent")
-        await self._check_may_load(name, create)
-        topic = self.topics.get(name.full)
-        if topic is not None:
-            return topic  # somebody else loaded it meanwhile
-        task = self._loading.get(name.full)
-        if task is None:
-            task = self._loading[name.full] = asyncio.get_running_loop().create_task(self._load(name))
-            task.add_done_callback(partial(_log_failure, f"{name.full}: loading"))
-        done, _ = await asyncio.wait([task], timeout=self.settings.topic_load_timeout_seconds)
-        if not done:
-            raise ServiceNotReady(f"Topic {name.full} is still being loaded")
-        return task.result()
+        while True:
+            await self._check_may_load(name, create)
+            topic = self.topics.get(name.full)
+            if topic is not None:
+                return topic  # somebody else loaded it meanwhile
+            joined = self._loading.get(name.full)
+            task = joined or self._begin_load(name, create)
+            done, _ = await asyncio.wait([task], timeout=self.settings.topic_load_timeout_seconds)
+            if not done:
+                raise ServiceNotReady(f"Topic {name.full} is still being loaded")
+            if create and task is joined and isinstance(task.exception(), TopicNotFound):
+                continue  # that load was for somebody who only looks
+            return task.result()
+
+    def _begin_load(self, name: TopicName, create: bool) -> "asyncio.Task[Topic]":
+        task = self._loading[name.full] = asyncio.get_running_loop().create_task(self._load(name, create))
+        task.add_done_callback(partial(_log_failure, f"{name.full}: loading"))
+        return task
 
     async def _check_may_load(self, name: TopicName, create: bool) -> None:
         if name.full in self._loading:
@@ -167,7 +174,8 @@ class BrokerService:
                 raise TopicNotFound(f"Topic {name.full} not found")
             await self.catalog.check_room(name)
 
-    async def _load(self, name: TopicName) -> Topic:
+    async def _load(self, name: TopicName, create: bool) -> Topic:
+        """Without `create` a topic that was deleted since the caller saw its record is not made again."""
         try:
             closing = self._closing.get(name.full)
             if closing is not None:
@@ -176,7 +184,10 @@ class BrokerService:
                 await self.policies.load(name)
                 # With its retention from the first moment: opening trims.
                 config = ledger_config(self._factory.config, self.policies.of(name))
-                ledger = await self._factory.open(name.managed_ledger_name, config)
+                try:
+                    ledger = await self._factory.open(name.managed_ledger_name, config, create=create)
+                except NoSuchManagedLedger as error:
+                    raise TopicNotFound(f"Topic {name.full} not found") from error
             topic = Topic(
                 name,
                 ledger,

@@ -5,12 +5,14 @@ from typing import Any, cast
 
 from metadata import paths
 from metadata.memory import MemoryStore
+from metadata.store import MetadataStore
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.broker_service import BrokerService
 from server.topics.settings import TopicSettings
 from server.topics.topic import Topic
 from storage.managed.config import ManagedLedgerConfig
+from storage.managed.errors import NoSuchManagedLedger
 from storage.managed.ledger_reaper import LedgerReaper
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.server.topics.scene import FakeConnection
@@ -21,7 +23,7 @@ NAME = TopicName.parse("persistent://public/default/t")
 class FakeFactory:
     """Opens fake managed ledgers, whose records are those of the store. Waits while `gate` is set."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MetadataStore) -> None:
         self.store = store
         self.bookkeeper = None
         self.config = ManagedLedgerConfig()
@@ -32,13 +34,15 @@ class FakeFactory:
         self.gate: asyncio.Event | None = None
         self.failure: Exception | None = None
 
-    async def open(self, name: str, config: ManagedLedgerConfig) -> FakeManagedLedger:
+    async def open(self, name: str, config: ManagedLedgerConfig, *, create: bool) -> FakeManagedLedger:
         self.opened.append(name)
         if self.gate is not None:
             await self.gate.wait()
         if self.failure is not None:
             raise self.failure
         if not await self.exists(name):
+            if not create:
+                raise NoSuchManagedLedger(name)
             await self.store.create(paths.managed_ledger_path(name), make_parents=True)
         return FakeManagedLedger(name)
 
@@ -54,7 +58,7 @@ class FakeFactory:
 
 
 class Broker:
-    def __init__(self, store: MemoryStore, **settings: Any) -> None:
+    def __init__(self, store: MetadataStore, **settings: Any) -> None:
         self.store = store
         self.factory = FakeFactory(store)
         self.service = BrokerService(cast(Any, self.factory), store, TopicSettings(**settings))
