@@ -31,14 +31,14 @@ async def is_stored(broker: Broker) -> bool:
 
 
 async def look(broker: Broker, delay_s: float) -> None:
-    await asyncio.sleep(delay_s)
+    await pass_time(delay_s)
     with contextlib.suppress(TopicNotFound, ServiceNotReady):
         await broker.service.get_any(NAME, create=False)
 
 
 async def delete(broker: Broker, delay_s: float) -> bool:
     """Whether it was this call that deleted the topic."""
-    await asyncio.sleep(delay_s)
+    await pass_time(delay_s)
     with contextlib.suppress(PulsarError, TopicBusy):
         await broker.service.delete_topic(NAME, force=True)
         return True
@@ -46,7 +46,7 @@ async def delete(broker: Broker, delay_s: float) -> bool:
 
 
 async def create(broker: Broker, delay_s: float) -> None:
-    await asyncio.sleep(delay_s)
+    await pass_time(delay_s)
     assert (await broker.service.get_topic(NAME, create=True)).name == NAME
 
 

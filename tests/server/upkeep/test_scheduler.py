@@ -1,9 +1,11 @@
 """The one timer of upkeep, in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections import Counter
 
-from server.upkeep.scheduler import Job, Scheduler
+import pytest
+
+from server.upkeep.scheduler import VISIT_SECONDS, Job, Scheduler
 from tests.server.topics.scene import in_virtual_time, pass_time
 
 
@@ -37,26 +39,58 @@ async def test_each_job_visits_every_topic_at_its_own_interval() -> None:
 
 @in_virtual_time
 async def test_a_slow_round_is_not_overtaken_and_holds_up_no_other_job() -> None:
-    gate = asyncio.Event()
     begun: list[str] = []
     quick: list[str] = []
 
-    def slow(topic: str, now_ms: int) -> Awaitable[None]:
+    async def slow(topic: str, now_ms: int) -> None:
         begun.append(topic)
-        return wait()
-
-    async def wait() -> None:
-        await gate.wait()
+        await pass_time(VISIT_SECONDS - 1)
 
     upkeep = scheduler(Job("slow", 1, slow), Job("quick", 1, lambda topic, now_ms: quick.append(topic)))
     await pass_time(3.5)
     assert begun == ["a"]
     assert quick == ["a", "b"] * 3
-    gate.set()
-    await pass_time(1)
-    assert begun == ["a", "b", "a", "b"]
-    gate.clear()
+    await pass_time(2 * VISIT_SECONDS - 1.5)
+    assert begun == ["a", "b", "a"]
     await upkeep.close()
+
+
+@in_virtual_time
+async def test_one_topic_that_takes_long_holds_up_no_other_and_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    gate = asyncio.Event()
+    visits: Counter[str] = Counter()
+
+    async def visit(topic: str, now_ms: int) -> None:
+        visits[topic] += 1
+        if topic == "a":
+            await gate.wait()
+
+    upkeep = scheduler(Job("job", 1, visit), topics=("a", "b", "c"))
+    await pass_time(VISIT_SECONDS + 20)
+    assert visits["a"] == 1, "a visit that changes the topic is neither cut off nor begun twice"
+    assert visits["b"] == visits["c"] >= 15
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("a: job takes more than")
+    gate.set()
+    await pass_time(3)
+    assert visits["a"] >= 3
+    await upkeep.close()
+
+
+@in_virtual_time
+async def test_closing_ends_a_visit_that_is_late() -> None:
+    ended: list[str] = []
+
+    async def visit(topic: str, now_ms: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(topic)
+
+    upkeep = scheduler(Job("job", 1, visit))
+    await pass_time(1.5 * VISIT_SECONDS)
+    await upkeep.close()
+    assert ended == ["a", "b"]
 
 
 @in_virtual_time
