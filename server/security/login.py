@@ -89,6 +89,9 @@ class Login:
             self._reject(str(error))
         except TimeoutError:
             self._reject(f"the credential was not judged in {SECONDS_MAX:g} s")
+        except Exception:
+            log.exception("%s: a credential of the method %s could not be judged", self._cnx.remote_address, method)
+            self._reject("an error of ours, see above")
         return None
 
     async def _principal(self, role: str, command: pb.CommandConnect) -> Principal | None:

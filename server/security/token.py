@@ -29,6 +29,12 @@ EC_ALGORITHMS = ("ES256", "ES384", "ES512")
 
 TOKEN_BYTES_MAX = 64 << 10
 
+SECONDS_END = 2**53
+"""A claim that is a time lies below it on either side of 1970: every such number is exact as a float."""
+
+NOT_A_TOKEN = (jwt.PyJWTError, ValueError, TypeError, RecursionError)
+"""What the library raises for a text that is none; RecursionError for deeply nested JSON, before PyJWT 2.11."""
+
 UNCHECKED = Options(
     verify_exp=False, verify_nbf=False, verify_iat=False, verify_aud=False, verify_sub=False, verify_jti=False
 )
@@ -63,7 +69,7 @@ class TokenVerifier:
         role = claims.get(self._auth_claim)
         if isinstance(role, list):
             role = role[0] if role else None
-        if not isinstance(role, str) or not role:
+        if not isinstance(role, str) or not role or not _is_unicode(role):
             raise RejectedCredentialsError(f"the token has no claim '{self._auth_claim}' with a role")
         return Identity(role, expires_at_s)
 
@@ -77,7 +83,7 @@ class TokenVerifier:
             decoded: dict[str, Any] = jwt.decode(
                 token.strip(), self._key, algorithms=self._algorithms, options=UNCHECKED
             )
-        except (jwt.PyJWTError, ValueError, TypeError) as error:
+        except NOT_A_TOKEN as error:
             raise RejectedCredentialsError(f"the token is not valid: {error}") from None
         return decoded
 
@@ -99,11 +105,22 @@ class TokenVerifier:
             raise RejectedCredentialsError(f"the token's claim '{self._audience_claim}' does not name this service")
 
 
+def _is_unicode(text: str) -> bool:
+    """False for half of a surrogate pair, which JSON can spell and no record, answer or metric can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _seconds(claims: dict[str, Any], name: str) -> float | None:
+    """A claim that is a time. Python's JSON takes numbers that no clock reaches and NaN, with which every comparison is
+    false: such a token would never expire. Raises RejectedCredentialsError."""
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -SECONDS_END < value < SECONDS_END:
         raise RejectedCredentialsError(f"the token's claim '{name}' is not a time")
     return float(value)
 
@@ -139,7 +156,7 @@ def unverified(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         header = jwt.get_unverified_header(token)
         claims = jwt.decode(token, options={**UNCHECKED, "verify_signature": False})
-    except (jwt.PyJWTError, ValueError) as error:
+    except NOT_A_TOKEN as error:
         raise RejectedCredentialsError(f"not a token: {error}") from None
     return header, claims
 

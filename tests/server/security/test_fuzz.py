@@ -20,8 +20,10 @@ from server.security.token_maker import load_private_key
 
 KEY = b"k" * 32
 WORDS = st.text(st.sampled_from(string.printable + "é\x00"), max_size=60)
+NUMBERS = st.integers() | st.floats() | st.integers(0, 4_000).map(lambda digits: 10**digits)
+SURROGATES = st.text(st.characters(), max_size=5)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS,
+    st.none() | st.booleans() | NUMBERS | WORDS | SURROGATES,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
     max_leaves=8,
 )
@@ -66,15 +68,16 @@ async def test_any_http_header_gives_a_role_or_is_rejected(scheme: str, rest: st
     raise AssertionError("somebody came in")
 
 
-@given(st.dictionaries(st.sampled_from(["sub", "exp", "nbf", "aud"]), JSON))
+@given(st.dictionaries(st.sampled_from(["sub", "exp", "nbf", "aud", "iat", "iss"]), JSON))
 def test_any_claims_that_are_signed_give_a_role_or_are_rejected(claims: dict[str, Any]) -> None:
     token = jwt.encode(claims, KEY, algorithm="HS256") if jwt_takes(claims) else "x"
     try:
         identity = TokenVerifier(KEY, ("HS256",), audience_claim="aud", audience="a").verify(token, 0.0)
     except RejectedCredentialsError:
         return
-    assert isinstance(identity.role, str)
     assert identity.role
+    assert identity.role.encode()
+    assert identity.expires_at_s is None or identity.expires_at_s >= 0.0
 
 
 def jwt_takes(claims: dict[str, Any]) -> bool:

@@ -34,6 +34,28 @@ class TestConnect:
         assert "not authenticated by method 'token'" in line.getMessage()
         assert not data or data.decode() not in caplog.text
 
+    @pytest.mark.parametrize("claims", [{"exp": 10**400}, {"nbf": -(10**400)}, {"exp": float("nan")}])
+    async def test_a_token_with_an_impossible_time_is_answered(self, claims: dict[str, Any]) -> None:
+        peer = await Scene().connect(token("alice", **claims))
+        error = (await peer.answer()).error
+        assert (error.error, error.message) == (pb.AuthenticationError, "Failed to authenticate")
+        assert peer.is_closed
+
+    async def test_a_method_that_fails_is_answered(self, caplog: pytest.LogCaptureFixture) -> None:
+        class Broken:
+            method = "broken"
+
+            async def authenticate(self, data: bytes, common_name: str | None) -> Identity:
+                raise OverflowError("secret")
+
+        scene = Scene()
+        scene.security.authenticator._providers["broken"] = Broken()  # type: ignore[index]
+        peer = await scene.connect(b"", "broken")
+        error = (await peer.answer()).error
+        assert (error.error, error.message) == (pb.AuthenticationError, "Failed to authenticate")
+        assert peer.is_closed
+        assert "could not be judged" in caplog.text
+
     async def test_a_method_that_is_not_provided_is_anonymous_where_there_is_such_a_role(self) -> None:
         for method in ("none", "", "unknown"):
             peer = await Scene(anonymous_user_role="nobody").connect(b"", method)
