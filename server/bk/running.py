@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import logging
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -19,6 +18,7 @@ from server.bookie.config_keys import BOOKIE_KEYS
 from server.bookie.settings import zookeeper_of
 from server.commands.running import loop_factory, sentence
 from server.config import ConfigError, ServerConfig, load_config
+from server.log_lines import log_to_stderr
 from server.repair.settings import autorecovery_settings
 from storage.bookie.errors import BookieStartError, EntryLogDamaged, IndexFailure
 from storage.ledger.cluster import BookKeeperCluster
@@ -113,9 +113,7 @@ class Tool:
 
 def run_verb(arguments: argparse.Namespace) -> int:
     """Returns the exit code."""
-    logging.basicConfig(
-        level=arguments.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    log_to_stderr(arguments.log_level)
     module, _, name = arguments.implementation.partition(":")
     verb: Callable[[Tool, argparse.Namespace], Awaitable[int]] = getattr(import_module(f".{module}", __package__), name)
 

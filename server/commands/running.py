@@ -1,10 +1,11 @@
 """How each command that serves runs: on uvloop where it exists, until SIGTERM or SIGINT, faults as one sentence."""
 
 import asyncio
-import logging
 import signal
 import sys
 from typing import Protocol
+
+from server.log_lines import log_to_stderr
 
 
 class StartError(Exception):
@@ -36,7 +37,7 @@ def sentence(error: Exception) -> str:
 
 def run_app(app: App, *, log_level: str) -> int:
     """Returns the exit code: 0 stopped as asked, 1 could not start or failed."""
-    logging.basicConfig(level=log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stderr(log_level)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(serve(app))

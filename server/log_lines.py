@@ -1,0 +1,59 @@
+"""How every command that serves writes its log: one record, one line, whatever a peer said.
+
+Log messages quote names, versions and reasons that come from peers. A newline in one of them would let its sender write
+lines of its own into the log; escape sequences would reach the terminal of whoever reads it. So the formatter, the
+only way into the log, spells such characters out. Lines that begin with four spaces belong to the record above.
+"""
+
+import logging
+import re
+import sys
+
+LINE_CHARACTERS_MAX = 8_192
+"""Of one record's message; the rest is counted, not written. A client's text can have megabytes."""
+
+_CONTINUATION = "\n    "
+
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls (among them every end of a line and the beginning of every escape sequence), separators of lines, changes of
+the writing direction, halves of surrogate pairs."""
+
+
+def one_line(text: str) -> str:
+    """The text with unsafe characters spelled as in Python's literals, and cut to LINE_CHARACTERS_MAX."""
+    more = len(text) - LINE_CHARACTERS_MAX
+    if more > 0:
+        text = f"{text[:LINE_CHARACTERS_MAX]}… and {more} characters more"
+    return _UNSAFE.sub(_spelled, text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
+
+
+class OneLineFormatter(logging.Formatter):
+    """Writes a record as one line. The stack of an exception follows, indented."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.message = one_line(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: object) -> str:  # noqa: N802
+        return _indented(super().formatException(ei))  # type: ignore[arg-type]
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802
+        return _indented(stack_info)
+
+
+def _indented(stack: str) -> str:
+    return _CONTINUATION[1:] + _CONTINUATION.join(one_line(line) for line in stack.split("\n"))
+
+
+def log_to_stderr(level: str) -> None:
+    """Configures the root logger. Called once, before anything is logged."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLineFormatter())
+    logging.basicConfig(level=level, handlers=[handler])
