@@ -84,7 +84,11 @@ def _quoted(text: str) -> str:
 
 
 class BookieDirectories:
-    """The folders of a bookie, locked against other processes from `claim` to `release`."""
+    """The folders of a bookie, locked against other processes from `claim` to `release`.
+
+    `claim` judges, and changes nothing; `make_own` makes folders that are missing and writes cookies. Between the two
+    the caller judges what the folders hold, so that a start which is refused has changed nothing.
+    """
 
     def __init__(self, config: BookieConfig, bookie_id: str, instance_id: str) -> None:
         self.journals = tuple(map(os.path.abspath, config.journal_directories))
@@ -92,6 +96,7 @@ class BookieDirectories:
         self.cookie = Cookie(bookie_id, self.journals, self.ledgers, instance_id)
         self._may_grow = config.allow_storage_expansion
         self._locks: list[int] = []
+        self._found: dict[str, Cookie] = {}
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -114,23 +119,33 @@ class BookieDirectories:
         return {directory: _content(directory) for directory in self.all}
 
     def claim(self) -> bool:
-        """Locks and checks the folders; makes them when all are new. True when they were new.
+        """Checks the folders and locks those that have a cookie. True when none has one: all are new.
 
-        Raises DirectoryInUse, DirectoryMismatch (nothing was changed), OSError.
+        Raises DirectoryInUse, DirectoryMismatch, OSError; nothing was changed then.
         """
-        found = self.cookies()
-        present = {directory: cookie for directory, cookie in found.items() if cookie is not None}
-        if present:
-            self._check(present)
+        self._found = {directory: cookie for directory, cookie in self.cookies().items() if cookie is not None}
+        if self._found:
+            self._check(self._found)
         else:
             self._check_empty(self.all)
         try:
-            self._lock()
-            self._write(present)
+            self._lock(self._found)
         except BaseException:
             self.release()
             raise
-        return not present
+        return not self._found
+
+    def make_own(self) -> None:
+        """Makes and locks the folders that are missing, and writes the cookies that are missing or name the place where
+        the folders were before. Call it once, after `claim`. Raises DirectoryInUse, OSError."""
+        new = [directory for directory in self.all if directory not in self._found]
+        for directory in new:
+            os.makedirs(directory, exist_ok=True)
+        self._lock(new)
+        for directory in new:
+            if self._read(directory) is not None:
+                raise DirectoryInUse(directory, None)  # another process made it its own since `claim`
+        self._write(self._found)
 
     def release(self) -> None:
         while self._locks:
@@ -184,9 +199,8 @@ class BookieDirectories:
             if content := _content(directory):
                 raise DirectoryMismatch(f"{directory} holds files ({content[0]}) but no {FILE_NAME}")
 
-    def _lock(self) -> None:
-        for directory in self.all:
-            os.makedirs(directory, exist_ok=True)
+    def _lock(self, directories: Iterable[str]) -> None:
+        for directory in directories:
             fd = os.open(os.path.join(directory, LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._locks.append(fd)
             try:

@@ -37,7 +37,7 @@ class EntryLogs:
         self._lock = threading.Lock()
         self._open: OrderedDict[int, OpenLog] = OrderedDict()
         self._paths: dict[int, str] = {}
-        for directory in self.directories:
+        for directory in filter(os.path.isdir, self.directories):  # a new one is still to be made
             for name in os.listdir(directory):
                 if match := _NAME.fullmatch(name):
                     self._paths[int(match.group(1), 16)] = os.path.join(directory, name)

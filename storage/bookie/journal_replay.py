@@ -54,16 +54,17 @@ def journal_path(directory: str, journal_id: int) -> str:
 
 
 def list_journals(directory: str) -> list[int]:
-    """The ids of the journal files in a folder, ascending."""
-    names = map(_NAME.fullmatch, os.listdir(directory))
+    """The ids of the journal files in a folder, ascending; none in a folder that is still to be made."""
+    names = map(_NAME.fullmatch, os.listdir(directory) if os.path.isdir(directory) else ())
     return sorted(int(name.group(1), 16) for name in names if name)
 
 
 class JournalReplay:
     """One pass over the journal; afterwards `end` is where the journal goes on.
 
-    `end.offset` 0 means that no such file exists yet. `skipped` tells that damage was passed over, so the mark should
-    move beyond it soon.
+    `run` reads, and changes nothing on disk; `finish` cuts off what a crash left unfinished. Between the two the caller
+    judges the other files of the start. `end.offset` 0 means that no such file exists yet. `skipped` tells that damage
+    was passed over, so the mark should move beyond it soon.
     """
 
     def __init__(
@@ -76,15 +77,17 @@ class JournalReplay:
         self.skipped = False
         self._leave = False
         """The current file's header is damaged and was skipped: the journal goes on in another one."""
+        self._torn_at: JournalPosition | None = None
+        self._unused: list[int] = []
+        """Files behind the end that hold no batch."""
         self.batches = 0
         self.end = JournalPosition(1, 0, 1)
 
     def run(self) -> None:
-        """Raises JournalDamaged, JournalMissing, MarkDamaged; nothing on disk is changed then."""
+        """Raises JournalDamaged, JournalMissing, MarkDamaged."""
         chain = self._chain()
         if not chain:
             return
-        torn_at: JournalPosition | None = None
         for index, journal_id in enumerate(chain):
             with _mapped(journal_path(self._directory, journal_id)) as data:
                 continued, torn = self._replay_file(data, journal_id)
@@ -95,8 +98,8 @@ class JournalReplay:
                 if behind is not None:
                     self._damage(journal_id, self.end.offset, f"journal {behind} behind it holds batches")
                     continue
-                torn_at = self.end if torn else None
-            self._finish(chain[index + 1 :], torn_at)
+                self._torn_at = self.end if torn else None
+            self._unused = chain[index + 1 :]
             if self._leave:
                 self.end = JournalPosition(journal_id + 1, 0, self.end.sequence)
             return
@@ -201,11 +204,13 @@ class JournalReplay:
                     return journal_id
         return None
 
-    def _finish(self, unused: list[int], torn_at: JournalPosition | None) -> None:
-        """The first change on disk, after everything was found in order."""
-        for journal_id in unused:
+    def finish(self) -> None:
+        """Makes the folder hold nothing behind `end`: the first change on disk, to be called when the whole start was
+        found in order. Raises OSError."""
+        torn_at = self._torn_at
+        for journal_id in self._unused:
             os.unlink(journal_path(self._directory, journal_id))
-        if unused:
+        if self._unused:
             sync_directory(self._directory)
         if torn_at is None:
             return

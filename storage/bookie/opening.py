@@ -1,6 +1,11 @@
-"""Opens a bookie's folders and brings its state back to where the last acknowledged add left it. Blocks."""
+"""Opens a bookie's folders and brings its state back to where the last acknowledged add left it. Blocks.
+
+In two steps, because a start that is refused must leave every file as it was: `Recovered` reads and judges all of them,
+`Opened` is the first to write.
+"""
 
 import logging
+import os
 import struct
 import time
 
@@ -23,35 +28,42 @@ log = logging.getLogger(__name__)
 _IDS = struct.Struct(">qq")
 
 
-class Opened:
-    """The parts of an open bookie that live on its folders."""
+class Recovered:
+    """What the folders of a bookie hold, read and judged; nothing on disk was changed."""
 
-    def __init__(self, config: BookieConfig, directories: BookieDirectories, open_file: OpenFile) -> None:
-        """Raises IndexDamaged, OSError; `directories` are claimed."""
+    def __init__(self, config: BookieConfig, directories: BookieDirectories) -> None:
+        """Reads all. Raises BookieStartError, OSError; `directories` are claimed."""
         self.directories = directories
         self.cache = WriteCache(config.write_cache_half_bytes)
         self.states = LedgerStates()
         self.marks = MarkFile(directories.mark)
-        self.index = EntryIndex(directories.index)
         self.logs = EntryLogs(directories.ledgers, config.open_entry_logs)
-        self.reader = EntryReader(self.index, self.logs)
-        self.writer = EntryLogWriter(
-            self.logs, log_size_limit=config.log_size_limit, block_bytes=config.entry_block_bytes, open_file=open_file
-        )
         self.journal_ends: list[JournalPosition] = []
         self.skipped_damage = False
+        self._replays: list[JournalReplay] = []
+        self._recover(config.skip_damaged_journal)
 
-    def recover(self, skip_damaged_journal: bool) -> None:
+    def release(self) -> None:
+        """Gives the folders back when the start goes no further."""
+        self.logs.close()
+        self.directories.release()
+
+    def cut_torn_ends(self) -> None:
+        """Makes the journals end where they were read to: the next append goes there. Raises OSError."""
+        for replay in self._replays:
+            replay.finish()
+        self._replays.clear()
+
+    def _recover(self, skip_damaged_journal: bool) -> None:
         """States from the index, then what the journal holds behind the mark. Raises BookieStartError."""
         started = time.perf_counter()
         mark = self.marks.load()
-        if mark is not None and self.index.sequence < mark.index_sequence:
+        index_sequence = self._read_index()
+        if mark is not None and index_sequence < mark.index_sequence:
             raise IndexDamaged(
-                f"the index {self.directories.index} lacks records: it is at {self.index.sequence}, "
+                f"the index {self.directories.index} lacks records: it is at {index_sequence}, "
                 f"the last checkpoint left it at {mark.index_sequence}; restore the folder from a copy"
             )
-        for state in self.index.ledger_states():
-            self.states.load(state)
         directories = self.directories.journals
         missing = [directory for directory in directories if not list_journals(directory)]
         if mark is None and missing == list(directories) and (len(self.states) or self.logs.ids()):
@@ -66,6 +78,7 @@ class Opened:
         for directory, position in zip(directories, positions, strict=True):
             replay = JournalReplay(directory, position, applier.apply, skip_damaged_journal)
             replay.run()
+            self._replays.append(replay)
             self.journal_ends.append(replay.end)
             self.skipped_damage |= replay.skipped
             batches += replay.batches
@@ -80,6 +93,40 @@ class Opened:
                 time.perf_counter() - started,
                 applier.skipped,
             )
+
+    def _read_index(self) -> int:
+        """Loads the ledgers' states; returns the index's sequence number. Without its file CURRENT, which RocksDB makes
+        last of all, there is no index yet. Raises IndexDamaged."""
+        if not os.path.exists(os.path.join(self.directories.index, "CURRENT")):
+            return 0
+        index = EntryIndex(self.directories.index, read_only=True)
+        try:
+            for state in index.ledger_states():
+                self.states.load(state)
+            return index.sequence
+        finally:
+            index.close()
+
+
+class Opened:
+    """The parts of an open bookie that live on its folders."""
+
+    def __init__(self, config: BookieConfig, recovered: Recovered, open_file: OpenFile) -> None:
+        """The first change on disk. Raises IndexDamaged, OSError; the folders stay claimed then."""
+        self.directories = recovered.directories
+        self.directories.make_own()
+        recovered.cut_torn_ends()
+        self.cache = recovered.cache
+        self.states = recovered.states
+        self.marks = recovered.marks
+        self.logs = recovered.logs
+        self.journal_ends = recovered.journal_ends
+        self.skipped_damage = recovered.skipped_damage
+        self.index = EntryIndex(self.directories.index)
+        self.reader = EntryReader(self.index, self.logs)
+        self.writer = EntryLogWriter(
+            self.logs, log_size_limit=config.log_size_limit, block_bytes=config.entry_block_bytes, open_file=open_file
+        )
 
     def close(self) -> None:
         """After the last checkpoint. A full disk only costs the log its footer. Raises nothing for that."""
@@ -138,18 +185,13 @@ class ReplayApplier:
             self._states.changed.add(control.ledger_id)
 
 
-def open_storage(config: BookieConfig, bookie_id: str, instance_id: str, open_file: OpenFile) -> Opened:
-    """Claims the folders, opens what is in them and replays the journal. Raises BookieStartError, OSError."""
+def read_storage(config: BookieConfig, bookie_id: str, instance_id: str) -> Recovered:
+    """Claims the folders, reads what is in them and replays the journal. Raises BookieStartError, OSError; nothing on
+    disk was changed then, and the folders are free again."""
     directories = BookieDirectories(config, bookie_id, instance_id)
     directories.claim()
     try:
-        opened = Opened(config, directories, open_file)
+        return Recovered(config, directories)
     except BaseException:
         directories.release()
         raise
-    try:
-        opened.recover(config.skip_damaged_journal)
-    except BaseException:
-        opened.abandon()
-        raise
-    return opened

@@ -21,7 +21,7 @@ from storage.bookie.garbage import GarbageCollector
 from storage.bookie.journal import Committed, Journal
 from storage.bookie.maintenance import Maintenance
 from storage.bookie.old_journals import OldJournals
-from storage.bookie.opening import Opened, open_storage
+from storage.bookie.opening import Opened, Recovered, read_storage
 from storage.bookie.read_ahead import ReadAheadCache
 from storage.bookie.reads import ReadPath
 
@@ -120,19 +120,48 @@ class Bookie:
         open_file: OpenFile = DurableFile,
         journal_class: type[Journal] = Journal,
     ) -> "Bookie":
-        """Replays the journal; every acknowledged entry can be read when it returns.
+        """`read`, then `start`."""
+        recovered = await cls.read(config, bookie_id=bookie_id, instance_id=instance_id)
+        return await cls.start(
+            config, recovered, list_ledgers=list_ledgers, open_file=open_file, journal_class=journal_class
+        )
+
+    @staticmethod
+    async def read(config: BookieConfig, *, bookie_id: str, instance_id: str) -> Recovered:
+        """Locks the folders, reads and judges what they hold, and replays the journal; changes nothing on disk. The
+        caller hands the result to `start`, or releases it.
+
+        Raises BookieStartError (its subclasses name the file and what can be done), OSError.
+        """
+        return await asyncio.to_thread(read_storage, config, bookie_id, instance_id)
+
+    @classmethod
+    async def start(
+        cls,
+        config: BookieConfig,
+        recovered: Recovered,
+        *,
+        list_ledgers: Callable[[], Awaitable[set[int]]],
+        open_file: OpenFile = DurableFile,
+        journal_class: type[Journal] = Journal,
+    ) -> "Bookie":
+        """Opens for writing what `read` found; every acknowledged entry can be read when it returns.
 
         `list_ledgers`: all ledgers of the metadata; those of this bookie that it lacks are deleted by the collector.
-        `open_file` and `journal_class` are for simulations. Raises BookieStartError (its subclasses name the file and
-        what can be done), OSError.
+        `open_file` and `journal_class` are for simulations. Raises IndexDamaged, DirectoryInUse, OSError; the folders
+        are released then.
         """
         loop = asyncio.get_running_loop()
         executor = ThreadPoolExecutor(1, "bookie-flush")
         try:
-            opened = await loop.run_in_executor(executor, open_storage, config, bookie_id, instance_id, open_file)
+            try:
+                opened = await loop.run_in_executor(executor, Opened, config, recovered, open_file)
+            except BaseException:
+                recovered.release()
+                raise
             try:
                 bookie = cls(config, opened, executor, open_file)
-                await bookie._start(config, list_ledgers, open_file, journal_class)
+                await bookie._begin(config, list_ledgers, open_file, journal_class)
             except BaseException:
                 opened.abandon()
                 raise
@@ -141,7 +170,7 @@ class Bookie:
             raise
         return bookie
 
-    async def _start(
+    async def _begin(
         self,
         config: BookieConfig,
         list_ledgers: Callable[[], Awaitable[set[int]]],

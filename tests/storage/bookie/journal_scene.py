@@ -71,4 +71,5 @@ def replayed(folder: Path) -> tuple[list[bytes], JournalPosition]:
     entries: list[bytes] = []
     replay = JournalReplay(str(folder), None, lambda controls, found: entries.extend(found))
     replay.run()
+    replay.finish()
     return entries, replay.end

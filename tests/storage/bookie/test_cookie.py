@@ -21,6 +21,7 @@ def two(folder: Path) -> dict[str, Any]:
 def claim_and_release(folder: Path, **values: Any) -> bool:
     directories = folders(folder, **values)
     fresh = directories.claim()
+    directories.make_own()
     directories.release()
     return fresh
 
@@ -98,6 +99,30 @@ def test_a_damaged_cookie_file_is_named(tmp_path: Path) -> None:
         claim_and_release(tmp_path)
 
 
+def test_folders_that_another_process_made_its_own_meanwhile_are_in_use(tmp_path: Path) -> None:
+    slow = folders(tmp_path)
+    assert slow.claim()
+    claim_and_release(tmp_path)
+    with pytest.raises(DirectoryInUse):
+        slow.make_own()
+    slow.release()
+
+
+def test_claiming_changes_nothing(tmp_path: Path) -> None:
+    directories = folders(tmp_path / "before")
+    directories.claim()
+    directories.release()
+    assert not (tmp_path / "before").exists()
+    claim_and_release(tmp_path / "before")
+    os.rename(tmp_path / "before", tmp_path / "after")
+    cookie = tmp_path / "after" / "ledgers" / "VERSION"
+    content = cookie.read_bytes()
+    moved = folders(tmp_path / "after")
+    moved.claim()
+    assert cookie.read_bytes() == content
+    moved.release()
+
+
 def test_a_folder_that_was_moved_as_a_whole_is_accepted(tmp_path: Path) -> None:
     claim_and_release(tmp_path / "before")
     os.rename(tmp_path / "before", tmp_path / "after")
@@ -108,7 +133,8 @@ def test_a_folder_that_was_moved_as_a_whole_is_accepted(tmp_path: Path) -> None:
 def test_a_second_bookie_on_the_folders_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     script = (
         "import sys; from tests.storage.bookie.test_cookie import folders; from pathlib import Path;"
-        "folders(Path(sys.argv[1])).claim(); print('claimed', flush=True); sys.stdin.read()"
+        "directories = folders(Path(sys.argv[1])); directories.claim(); directories.make_own();"
+        "print('claimed', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -35,6 +35,7 @@ class Replayed:
         self.entries: list[bytes] = []
         replay = JournalReplay(str(folder), mark, lambda controls, found: self.entries.extend(found), skip_damage)
         replay.run()
+        replay.finish()
         self.end = replay.end
         self.skipped = replay.skipped
 

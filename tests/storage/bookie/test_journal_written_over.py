@@ -103,6 +103,7 @@ class Replayed:
         self.entries: list[bytes] = []
         replay = JournalReplay(str(folder), mark, lambda controls, found: self.entries.extend(found))
         replay.run()
+        replay.finish()
         self.end = replay.end
 
 
