@@ -19,7 +19,9 @@ class Client:
     """A producer or a consumer."""
 
     def __init__(self, role: str | None) -> None:
-        self.cnx = SimpleNamespace(close_consumer=lambda consumer_id: None)
+        self.told_closed: list[int] = []
+        """Ids of the CLOSE_CONSUMERs that its client got."""
+        self.cnx = SimpleNamespace(close_consumer=self.told_closed.append)
         if role is not None:
             self.cnx.principal = Principal(role)
         self.consumer_id = 1
@@ -70,15 +72,28 @@ class Scene:
             self.recheck.namespace_changed("acme/orders")
         await asyncio.gather(*self.tasks)
 
+    def consumers(self, topic: Any) -> list[Client]:
+        return list(topic.all_subscriptions["s"].consumers)
+
     def connected(self, topic: Any) -> tuple[set[str], set[str]]:
         """Roles of producers and of consumers."""
         roles = ("alice", "bob", "root", "boss", "None")
         producers = {role for role, producer in topic.producers.items() if not producer.is_closed}
-        consumers = topic.all_subscriptions["s"].consumers
+        consumers = self.consumers(topic)
         return producers, {role for role, each in zip(roles, consumers, strict=True) if not each.is_closed}
 
 
 ALWAYS = {"root", "boss", "None"}
+
+
+async def test_the_client_of_a_consumer_that_may_no_longer_is_told_once() -> None:
+    scene = Scene()
+    await scene.grant(alice=["consume"], bob=["consume"])
+    await scene.grant(alice=["consume"])
+    await scene.grant(alice=["consume"])
+    told = {each.told_closed == [each.consumer_id] for each in scene.consumers(scene.here) if each.is_closed}
+    assert told == {True}
+    assert not any(each.told_closed for each in scene.consumers(scene.here) if not each.is_closed)
 
 
 async def test_who_may_no_longer_is_disconnected_there_and_nowhere_else() -> None:

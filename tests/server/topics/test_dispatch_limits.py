@@ -65,15 +65,19 @@ async def test_all_subscriptions_share_the_topics_rate(kind: str) -> None:
     assert 50 <= sum(map(count, connections)) <= 64
 
 
+@TYPES
+@pytest.mark.parametrize("policy", ["dispatch_rate", "subscription_dispatch_rate"])
 @in_virtual_time
-async def test_bytes_are_limited_too_and_a_period_may_be_longer() -> None:
+async def test_what_exceeds_a_rate_of_bytes_is_paid_for_afterwards(kind: str, policy: str) -> None:
     size = len(payload(b"00"))
     rate = DispatchRate(bytes=size * 20, period_seconds=10)
-    _, (cnx,) = await busy("Shared", limited(subscription_dispatch_rate=rate), "s")
-    first = count(cnx)
-    await pass_time(200)
-    assert first == 100, "what is asked for at once is paid for afterwards"
-    assert count(cnx) == 100
+    scene, (cnx,) = await busy(kind, limited(**{policy: rate}), "s")
+    assert count(cnx) == 100, "one read may exceed the rate"
+    scene.ledger.add_entries([payload(b"later")], lambda result: None)
+    await pass_time(45)
+    assert count(cnx) == 100, "98 messages more than the bucket held, at 2 a second"
+    await pass_time(6)
+    assert count(cnx) == 101
 
 
 @in_virtual_time

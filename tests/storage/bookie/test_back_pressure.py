@@ -22,6 +22,7 @@ async def test_a_full_cache_delays_the_answers_and_fails_nothing(tmp_path: Path)
         assert await asyncio.gather(*pending) == [0] * 60
         assert bookie.stats().checkpoints > 10
         assert await read_all(bookie, 1, 0, 599) == entries_of(1, range(600), 1000)
+        assert bookie.stats().waiting_adds_bytes == bookie.stats().journal_queue_bytes == 0
 
 
 async def test_answers_keep_their_order(tmp_path: Path) -> None:
@@ -108,4 +109,5 @@ async def test_adds_that_wait_are_refused_when_the_disk_is_full(tmp_path: Path) 
         faults.gate.set()
         answers = await asyncio.gather(*pending)
         assert answers[-1] == BookieRc.EREADONLY
+        assert bookie.stats().waiting_adds_bytes == bookie.stats().journal_queue_bytes == 0
         faults.write_error = None

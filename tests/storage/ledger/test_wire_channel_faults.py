@@ -146,6 +146,33 @@ async def test_a_peer_that_is_no_bookie_loses_the_connection(config: WireConfig,
         await channel.close()
 
 
+async def test_adds_that_waited_for_a_connection_count_no_longer_when_it_is_made_or_fails() -> None:
+    """Each round fits into the bound; a byte that stays counted refuses a later one."""
+    is_known = False
+
+    async def answers_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1 << 16)
+        writer.write(b"GET / HTTP/1.1\r\n")
+
+    async with scripted(answers_nonsense) as bookie:
+
+        def address() -> tuple[str, int]:
+            if not is_known:
+                raise LookupError("nobody knows b1")
+            return bookie.address()
+
+        short = WireConfig(unanswered_bytes_max=10_000, reconnect_delay_min_sec=1e-9, reconnect_delay_max_sec=1e-9)
+        channel = WireChannel("b1", address, short)
+        adds = Adds(channel)
+        for round_number in range(6):
+            is_known = round_number >= 3
+            adds.add(5, range(1), size=4_000)
+            adds.add(5, range(1, 2), size=4_000)
+            await adds.told(2 * (round_number + 1))
+        assert adds.calls == [([0], LOST), ([1], LOST)] * 6
+        await channel.close()
+
+
 async def test_an_old_bookie_that_closes_at_a_batch_read_is_read_entry_by_entry() -> None:
     """Facts 1.1: that is how a bookie before 4.17 refuses one."""
     entries = entries_of(5, range(3))

@@ -109,6 +109,7 @@ def test_only_groups_past_their_deadline_expire_and_their_late_answers_are_dropp
     assert not table.expire(0.9, LATE)
     assert table.expire(1.0, LATE)
     assert (old.calls, young.calls) == ([([0, 1], LATE)], [])
+    assert table.bytes == 200
     table.answered(1, 0, 4, EOK)
     assert (old.calls, young.calls) == ([([0, 1], LATE)], [([2, 3], EOK)])
 
