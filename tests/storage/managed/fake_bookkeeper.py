@@ -3,20 +3,27 @@
 `World` is what survives a crash: ledgers, the metadata tree and the ids given out. Every durable change takes a step of
 `World.steps`; a test lets the process die at the k-th one, before or after it took effect. What was appended and not
 confirmed then survives as far as the test says. A dead process's calls never return.
+
+Every call suspends before and after its effect for a few turns of the loop, as many as the world's seed says: what
+else runs meanwhile, and in which order calls of different kinds return, differs from seed to seed. Only the metadata
+store keeps its calls in order, as its contract has it. With `World.fail_rate` calls fail at random, before or after they
+took effect.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import count
+from random import Random
 from typing import Any, TypeVar, cast
 
-from metadata.errors import MetadataError
+from metadata.errors import MetadataError, OutcomeUnknownError
 from metadata.memory import MemoryStore
 from metadata.store import Created, MetadataStore, Op, Record, Stat, WatchCallback
 from pulsar_proto.entry_digest import DigestType, EntryCodec, entry_length
 from storage.ledger.append import Append
 from storage.ledger.client import BookKeeper
 from storage.ledger.errors import (
+    BookieHandleNotAvailable,
     ClientClosed,
     LedgerClosed,
     LedgerError,
@@ -29,9 +36,10 @@ T = TypeVar("T")
 
 
 class Steps:
-    """Counts durable changes and dies at one of them."""
+    """One process's durable changes: counts them and dies at one of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: "World") -> None:
+        self._world = world
         self.taken = 0
         self.names: list[str] = []
         self.die_at: int | None = None
@@ -39,17 +47,33 @@ class Steps:
         self.dead = asyncio.Event()
         self.buried = False
 
-    async def take(self, name: str, effect: Callable[[], Awaitable[T]]) -> T:
-        await self.alive()
+    async def take(
+        self, name: str, effect: Callable[[], Awaitable[T]], error: Callable[[str], Exception] | None = BookieHandleNotAvailable
+    ) -> T:
+        """Takes effect, or fails with `error` where the world says so."""
+        await self.pause()
         self.taken += 1
         self.names.append(name)
-        if self.taken != self.die_at:
-            return await effect()
-        if self.die_after_effect:
-            await effect()
-        self.dead.set()
+        if self.taken == self.die_at:
+            if self.die_after_effect:
+                await effect()
+            self.dead.set()
         await self.alive()
-        raise AssertionError("unreachable")
+        if error is not None and self._world.fails():
+            if self._world.random.random() < 0.5:
+                await effect()
+                await self.pause()
+            raise error(f"{name} fails")
+        result = await effect()
+        await self.pause()
+        return result
+
+    async def pause(self) -> None:
+        """Lets others run for as long as the world's seed says. Returns if the process lives; never otherwise."""
+        random = self._world.random
+        for _ in range(random.randrange(20 if random.random() < 0.2 else 4)):
+            await asyncio.sleep(0)
+        await self.alive()
 
     async def alive(self) -> None:
         """Returns if the process lives; never otherwise."""
@@ -78,12 +102,15 @@ class StoredLedger:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
+        self.random = Random(seed)
+        self.fail_rate = 0.0
+        """The share of calls that fail."""
         self.ledgers: dict[int, StoredLedger] = {}
         self.deleted: list[int] = []
         self.ids: Iterator[int] = count(1)
         self.store = MemoryStore()
-        self.steps = Steps()
+        self.steps = Steps(self)
         self.reads: list[tuple[int, int, int]] = []
         """(ledger, first, number) of every read from a handle."""
         self.opens: list[tuple[int, bool]] = []
@@ -96,6 +123,10 @@ class World:
         self.put_error: MetadataError | None = None
         """Every put fails with it; with `put_arrives`, after it took effect."""
         self.put_arrives = False
+
+    def fails(self) -> bool:
+        """Whether the next call is to fail."""
+        return self.fail_rate > 0 and self.random.random() < self.fail_rate
 
     def session(self) -> "FakeBookKeeper":
         """A process's client; the one before is dead or closed."""
@@ -115,7 +146,7 @@ class World:
             for group in ledger.unconfirmed[:keep_groups]:
                 ledger.entries += group
             ledger.unconfirmed.clear()
-        self.steps = Steps()
+        self.steps = Steps(self)
         self.hold_appends = False
 
 
@@ -154,9 +185,8 @@ class FakeBookKeeper:
         return handle
 
     async def open_ledger(self, ledger_id: int, *, recover: bool = True) -> "FakeReadHandle":
-        await self.steps.alive()
         self.world.opens.append((ledger_id, recover))
-        await asyncio.sleep(0)
+        await self.steps.pause()
         ledger = self._find(ledger_id)
         if not ledger.closed and recover:
 
@@ -206,7 +236,6 @@ class FakeReadHandle:
         self.is_closed = ledger.closed
 
     async def read(self, first: int, last: int, max_bytes: int = 5 * 1024 * 1024) -> list[bytes]:
-        await self._client.steps.alive()
         return await read_entries(self._client, self._ledger, first, last, max_bytes)
 
 
@@ -265,18 +294,19 @@ class FakeWriteHandle:
             asyncio.get_running_loop().create_task(self._confirm())
 
     async def _confirm(self) -> None:
-        world = self._client.world
         while self._in_flight and self._end_error is None:
             await asyncio.sleep(0)
-            if self._ledger.fenced:
-                self.end(LedgerFenced(f"ledger {self.ledger_id}"))
-            elif world.append_error is not None:
-                self.end(world.append_error)
-            else:
-                await self._client.steps.take("append", self._store)
+            await self._client.steps.take("append", self._store, None)
         self._scheduled = False
 
     async def _store(self) -> None:
+        world = self._client.world
+        if self._ledger.fenced:
+            self.end(LedgerFenced(f"ledger {self.ledger_id}"))
+        elif world.append_error is not None:
+            self.end(world.append_error)
+        elif world.fails():
+            self.end(BookieHandleNotAvailable(f"append to ledger {self.ledger_id} fails"))
         if not self._in_flight:
             return
         append = self._in_flight.pop(0)
@@ -302,8 +332,8 @@ class FakeWriteHandle:
         return await read_entries(self._client, self._ledger, first, last, max_bytes)
 
     async def close(self) -> None:
-        await self._client.steps.alive()
         self.end(LedgerClosed(f"ledger {self.ledger_id} was closed"))
+        await self._client.steps.pause()
         if self._ledger.closed and len(self._ledger.entries) != self.last_add_confirmed + 1:
             raise LedgerFenced(f"ledger {self.ledger_id} was closed by another")
         if self._client.world.close_error is not None:
@@ -320,13 +350,14 @@ class FakeWriteHandle:
 
     async def abandon(self) -> None:
         self.end(ClientClosed(f"ledger {self.ledger_id}"))
+        await self._client.steps.pause()
 
 
 async def read_entries(
     client: FakeBookKeeper, ledger: StoredLedger, first: int, last: int, max_bytes: int
 ) -> list[bytes]:
     client.world.reads.append((ledger.ledger_id, first, last - first + 1))
-    await asyncio.sleep(0)
+    await client.steps.pause()
     if ledger.ledger_id not in client.world.ledgers:
         raise NoSuchLedger(f"ledger {ledger.ledger_id}")
     taken: list[bytes] = []
@@ -340,46 +371,63 @@ async def read_entries(
     return taken
 
 
+def answer_lost(name: str) -> OutcomeUnknownError:
+    return OutcomeUnknownError(name, "the answer was lost")
+
+
 class SteppedStore(MetadataStore):
-    """One process's session on the world's tree: every write is a step."""
+    """One process's session on the world's tree: every write is a step. Calls take effect in the order in which they
+    are made."""
 
     def __init__(self, world: World, steps: Steps) -> None:
         self._world = world
         self._store = world.store
         self._steps = steps
+        self._order = asyncio.Lock()
 
     async def get(self, path: str) -> Record | None:
-        await self._steps.alive()
-        return await self._store.get(path)
+        return await self._read(lambda: self._store.get(path))
 
     async def exists(self, path: str) -> Stat | None:
-        await self._steps.alive()
-        return await self._store.exists(path)
+        return await self._read(lambda: self._store.exists(path))
 
     async def children(self, path: str) -> list[str]:
-        await self._steps.alive()
-        return await self._store.children(path)
+        return await self._read(lambda: self._store.children(path))
 
     async def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
         world = self._world
         if world.put_error is not None and not world.put_arrives:
+            await self._steps.pause()
             raise world.put_error
-        stat = await self._steps.take(f"put {path}", lambda: self._store.put(path, value, expected_version))
+        stat = await self._write(f"put {path}", lambda: self._store.put(path, value, expected_version))
         if world.put_error is not None:
             raise world.put_error
         return stat
 
     async def create(self, path: str, value: bytes = b"", **options: Any) -> Created:
-        return await self._steps.take(f"create {path}", lambda: self._store.create(path, value, **options))
+        return await self._write(f"create {path}", lambda: self._store.create(path, value, **options))
 
     async def delete(self, path: str, expected_version: int | None = None) -> None:
-        await self._steps.take(f"delete {path}", lambda: self._store.delete(path, expected_version))
+        await self._write(f"delete {path}", lambda: self._store.delete(path, expected_version))
 
     async def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
-        return await self._steps.take("multi", lambda: self._store.multi(ops))
+        return await self._write("multi", lambda: self._store.multi(ops))
 
     def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> Callable[[], None]:
         return self._store.watch(path, callback, recursive=recursive)
 
     async def close(self) -> None:
         """The world's tree outlives its sessions."""
+
+    async def _read(self, call: Callable[[], Awaitable[T]]) -> T:
+        async with self._order:
+            await self._steps.pause()
+            if self._world.fails():
+                raise answer_lost("a read")
+            result = await call()
+        await self._steps.pause()
+        return result
+
+    async def _write(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
+        async with self._order:
+            return await self._steps.take(name, call, answer_lost)

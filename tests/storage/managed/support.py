@@ -102,7 +102,7 @@ async def quiet(world: World) -> None:
     """Lets the loop turn until no durable change happens any more."""
     idle = 0
     taken = world.steps.taken
-    while idle < 30:
+    while idle < 100:
         await asyncio.sleep(0)
         idle = idle + 1 if world.steps.taken == taken else 0
         taken = world.steps.taken

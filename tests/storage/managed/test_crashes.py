@@ -8,7 +8,7 @@ mark-delete never goes back; every ledger of the list exists.
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -23,6 +23,8 @@ from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import DELETE_AT_ONCE, NAME, factory_of, quiet, read_all
 
 CURSORS = ("a", "b")
+DAY = replace(DELETE_AT_ONCE, managed_ledger_cursor_max_entries_per_ledger=2)
+"""Cursor ledgers are replaced all the time."""
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Process:
 
     def __init__(self, world: World, promises: Promises) -> None:
         self.promises = promises
-        self.factory: ManagedLedgerFactory = factory_of(world.session(), DELETE_AT_ONCE)
+        self.factory: ManagedLedgerFactory = factory_of(world.session(), DAY)
         self.ledger: ManagedLedger
 
     async def open(self) -> None:
@@ -166,7 +168,7 @@ async def live_until_death(world: World, life: "asyncio.Task[None]") -> bool:
 
 async def die_at(step: int, after_effect: bool, keep_groups: int) -> bool:
     """One run. False when the day is over before the step."""
-    world, promises = World(), Promises()
+    world, promises = World(seed=step), Promises()
     world.steps.die_at, world.steps.die_after_effect = step, after_effect
     died = await live_until_death(world, asyncio.create_task(a_days_work(world, promises)))
     await world.bury(keep_groups)
@@ -191,13 +193,13 @@ async def die_at(step: int, after_effect: bool, keep_groups: int) -> bool:
 
 
 async def open_and_close(world: World) -> None:
-    factory = factory_of(world.session(), DELETE_AT_ONCE)
+    factory = factory_of(world.session(), DAY)
     await factory.open(NAME)
     await factory.close()
 
 
 async def everything_is_acknowledged(world: World) -> bool:
-    ledger = await factory_of(world.session(), DELETE_AT_ONCE).open(NAME)
+    ledger = await factory_of(world.session(), DAY).open(NAME)
     payloads = await read_all(ledger)
     await quiet(world)
     return all(cursor.backlog == 0 for cursor in ledger.cursors.values()) and len(payloads) <= 6
