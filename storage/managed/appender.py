@@ -131,8 +131,8 @@ class Appender:
             return
         handle = self.handle
         assert handle is not None
-        self._in_flight.append(done)
         append = handle.append(payloads, self._appended)
+        self._in_flight.append(done)
         pushed = append.first_entry_id + len(payloads)
         if pushed >= self._entries_max or append.length >= self._size_max:
             age_ms = self._clock_ms() - self.ledger_created_ms
@@ -211,7 +211,8 @@ class Appender:
     # ---- transitions
 
     def _wait(self, payloads: list[bytes], done: AddDone) -> None:
-        if self.state in FINAL or self._goal is not None or self._failure is not None:
+        # While a final state is only asked for, a group keeps its payloads: terminating may fail.
+        if self.state in FINAL or self._failure is not None:
             self._queue.push_doomed(done)
         elif not self._queue.push(payloads, done):
             self._failure = TooManyPending(self._name, "too many entries wait for a ledger")
@@ -284,8 +285,10 @@ class Appender:
             self._drained = None
 
     def _refusal(self) -> ManagedLedgerError | None:
-        """Why nothing can be added, or None."""
-        state = self._goal or self.state
+        """Why nothing can be added, or None: for those who come now."""
+        return self._refusal_in(self._goal or self.state)
+
+    def _refusal_in(self, state: AppendState) -> ManagedLedgerError | None:
         if state is AppendState.FENCED:
             return self._last_error or ManagedLedgerFenced(self._name, "fenced")
         if state is AppendState.TERMINATED:
@@ -293,7 +296,8 @@ class Appender:
         return ManagedLedgerClosed(self._name, "closed") if state is AppendState.CLOSED else None
 
     def _fail_doomed(self) -> None:
-        error = self._refusal() or self._failure
+        # A final state that is only asked for fails nobody yet: terminating may fail.
+        error = self._refusal_in(self.state) or self._failure
         self._failure = None
         if error is not None:
             for group in self._queue.take():
@@ -351,7 +355,9 @@ class Appender:
         """Enters a final state; terminating may fail, then appending goes on."""
         handle = self.handle
         try:
-            if handle is not None and self.state is not AppendState.FENCED:
+            if handle is not None and self.state is AppendState.FENCED:
+                await handle.abandon()
+            elif handle is not None:
                 await self._ledger_switch.close(handle)
             if goal is AppendState.TERMINATED:
                 await self._ledger_switch.write_end(handle)
@@ -363,9 +369,14 @@ class Appender:
         except ManagedLedgerError as error:
             if goal is not AppendState.CLOSED:
                 self._last_error = error
-                self._goal = None
+                self._reached(goal)
                 return
             logger.warning("%s: closed without closing its ledger: %s", self._name, error)
         self.state = goal
-        self._goal = None
+        self._reached(goal)
         self._fail_doomed()
+
+    def _reached(self, goal: AppendState) -> None:
+        """The goal is reached or given up; another one that was asked for meanwhile stays."""
+        if self._goal is goal:
+            self._goal = None

@@ -1,13 +1,15 @@
 """A managed ledger in memory, with the interface of `storage.managed.managed_ledger.ManagedLedger`.
 
 Arithmetic of positions and acknowledgements is the real one (`LedgerList`, `Cursor`); storing and reading are lists.
-Appends are confirmed in the next loop turn, or by `confirm` when `holds_appends` is set; reads answer in the next turn,
-or when `let_reads_go` is called. `cached_from` says which entries are in memory.
+Appends are confirmed in the next loop turn, or by `confirm` when `holds_appends` is set; every other call answers
+after a few turns, as many as the seed says, reads when `let_reads_go` is called if they are held. `cached_from` says
+which entries are in memory.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, cast
 
 from pulsar_proto.ids import EARLIEST, LATEST, Position
@@ -25,10 +27,17 @@ HEADER = b"h" * 36
 """Stands for the entry's header and digest."""
 
 
-class FakeCursorStore:
-    """Stores at once, and counts; waits while `gate` is set, fails with `failure`."""
+async def pause(random: Random) -> None:
+    """Lets others run for one to three turns of the loop."""
+    for _ in range(random.randint(1, 3)):
+        await asyncio.sleep(0)
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+
+class FakeCursorStore:
+    """Stores soon, and counts; waits while `gate` is set, fails with `failure`."""
+
+    def __init__(self, properties: Mapping[str, str], random: Random) -> None:
+        self._random = random
         self.cursor_properties = properties
         self.ledger_id = -1
         self.last_active_ms = 0
@@ -38,6 +47,7 @@ class FakeCursorStore:
         self.deleted = False
 
     async def persist(self, acks: AckState, properties: Mapping[str, int]) -> None:
+        await pause(self._random)
         if self.gate is not None:
             await self.gate.wait()
         if self.failure is not None:
@@ -54,14 +64,16 @@ class FakeCursorStore:
         self.cursor_properties = cursor_properties
 
     async def delete(self) -> None:
+        await pause(self._random)
         if self.failure is not None:
             raise self.failure
         self.deleted = True
 
 
 class FakeManagedLedger:
-    def __init__(self, name: str = "public/default/persistent/t", first_ledger_id: int = 10) -> None:
+    def __init__(self, name: str = "public/default/persistent/t", first_ledger_id: int = 10, seed: int = 0) -> None:
         self.name = name
+        self.random = Random(seed)
         self.ledgers = LedgerList()
         self.ledgers.add(first_ledger_id)
         self.entries: dict[int, list[bytes]] = {first_ledger_id: []}
@@ -186,7 +198,7 @@ class FakeManagedLedger:
         assert max_entries > 0
         self.reads.append((position, max_entries))
         gate = self.read_gate
-        await (asyncio.sleep(0) if gate is None else gate.wait())
+        await (self._pause() if gate is None else gate.wait())
         if self.read_failures:
             self.read_failures -= 1
             raise ReadFault(self.name, f"entry {position}")
@@ -202,7 +214,7 @@ class FakeManagedLedger:
         return EntryRun(start.ledger_id, start.entry_id, taken, len(HEADER))
 
     async def find_first(self, predicate: Callable[[bytes], bool], after: Position = EARLIEST) -> Position:
-        await asyncio.sleep(0)
+        await self._pause()
         for ledger_id in sorted(self.entries):
             for entry_id, entry in enumerate(self.entries[ledger_id]):
                 if (ledger_id, entry_id) > after and predicate(entry[len(HEADER) :]):
@@ -211,17 +223,17 @@ class FakeManagedLedger:
 
     async def open_ledger(self) -> None:
         self.opened += 1
-        await asyncio.sleep(0)
+        await self._pause()
         if self.open_failure is not None:
             raise self.open_failure
 
     async def terminate(self) -> Position:
-        await asyncio.sleep(0)
+        await self._pause()
         self.terminated = self.last_confirmed
         return self.terminated
 
     async def set_properties(self, updates: Mapping[str, str | None]) -> None:
-        await asyncio.sleep(0)
+        await self._pause()
         if self.open_failure is not None:
             raise self.open_failure
         merged = {**self.properties, **updates}
@@ -230,9 +242,9 @@ class FakeManagedLedger:
     async def open_cursor(
         self, name: str, initial: Position = LATEST, properties: Mapping[str, str] | None = None
     ) -> Cursor:
-        await asyncio.sleep(0)
+        await self._pause()
         if name not in self.cursors:
-            self.stores[name] = FakeCursorStore(properties or {})
+            self.stores[name] = FakeCursorStore(properties or {}, self.random)
             self.cursors[name] = self._cursor(name, initial, self.stores[name])
         return self.cursors[name]
 
@@ -258,7 +270,7 @@ class FakeManagedLedger:
         self.released.append(cursor)
 
     async def delete_cursor(self, name: str) -> None:
-        await asyncio.sleep(0)
+        await self._pause()
         if name not in self.cursors:
             raise NoSuchCursor(self.name, name)
         await self.cursors[name].delete()
@@ -278,8 +290,11 @@ class FakeManagedLedger:
         self.config = config
 
     async def close(self) -> None:
-        await asyncio.sleep(0)
+        await self._pause()
         self.closed = True
+
+    async def _pause(self) -> None:
+        await pause(self.random)
 
     def stats(self) -> ManagedLedgerStats:
         ledgers = self.ledgers

@@ -6,19 +6,19 @@ confirmed then survives as far as the test says. A dead process's calls never re
 
 Every call suspends before and after its effect for a few turns of the loop, as many as the world's seed says: what
 else runs meanwhile, and in which order calls of different kinds return, differs from seed to seed. Only the metadata
-store keeps its calls in order, as its contract has it. With `World.fail_rate` calls fail at random, before or after they
-took effect.
+store keeps its calls in order, as its contract has it. With `World.fail_rate` calls fail at random, before or after
+they took effect.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import count
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
-from metadata.errors import MetadataError, OutcomeUnknownError
+from metadata.errors import MetadataError
 from metadata.memory import MemoryStore
-from metadata.store import Created, MetadataStore, Op, Record, Stat, WatchCallback
+from metadata.store import MetadataStore
 from pulsar_proto.entry_digest import DigestType, EntryCodec, entry_length
 from storage.ledger.append import Append
 from storage.ledger.client import BookKeeper
@@ -31,6 +31,7 @@ from storage.ledger.errors import (
     NoSuchLedger,
     ReadFault,
 )
+from tests.storage.managed.stepped_store import SteppedStore
 
 T = TypeVar("T")
 
@@ -48,7 +49,10 @@ class Steps:
         self.buried = False
 
     async def take(
-        self, name: str, effect: Callable[[], Awaitable[T]], error: Callable[[str], Exception] | None = BookieHandleNotAvailable
+        self,
+        name: str,
+        effect: Callable[[], Awaitable[T]],
+        error: Callable[[str], Exception] | None = BookieHandleNotAvailable,
     ) -> T:
         """Takes effect, or fails with `error` where the world says so."""
         await self.pause()
@@ -369,65 +373,3 @@ async def read_entries(
     if not taken:
         raise ReadFault(f"entry {first} of ledger {ledger.ledger_id}")
     return taken
-
-
-def answer_lost(name: str) -> OutcomeUnknownError:
-    return OutcomeUnknownError(name, "the answer was lost")
-
-
-class SteppedStore(MetadataStore):
-    """One process's session on the world's tree: every write is a step. Calls take effect in the order in which they
-    are made."""
-
-    def __init__(self, world: World, steps: Steps) -> None:
-        self._world = world
-        self._store = world.store
-        self._steps = steps
-        self._order = asyncio.Lock()
-
-    async def get(self, path: str) -> Record | None:
-        return await self._read(lambda: self._store.get(path))
-
-    async def exists(self, path: str) -> Stat | None:
-        return await self._read(lambda: self._store.exists(path))
-
-    async def children(self, path: str) -> list[str]:
-        return await self._read(lambda: self._store.children(path))
-
-    async def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
-        world = self._world
-        if world.put_error is not None and not world.put_arrives:
-            await self._steps.pause()
-            raise world.put_error
-        stat = await self._write(f"put {path}", lambda: self._store.put(path, value, expected_version))
-        if world.put_error is not None:
-            raise world.put_error
-        return stat
-
-    async def create(self, path: str, value: bytes = b"", **options: Any) -> Created:
-        return await self._write(f"create {path}", lambda: self._store.create(path, value, **options))
-
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
-        await self._write(f"delete {path}", lambda: self._store.delete(path, expected_version))
-
-    async def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
-        return await self._write("multi", lambda: self._store.multi(ops))
-
-    def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> Callable[[], None]:
-        return self._store.watch(path, callback, recursive=recursive)
-
-    async def close(self) -> None:
-        """The world's tree outlives its sessions."""
-
-    async def _read(self, call: Callable[[], Awaitable[T]]) -> T:
-        async with self._order:
-            await self._steps.pause()
-            if self._world.fails():
-                raise answer_lost("a read")
-            result = await call()
-        await self._steps.pause()
-        return result
-
-    async def _write(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
-        async with self._order:
-            return await self._steps.take(name, call, answer_lost)
