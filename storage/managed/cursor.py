@@ -11,7 +11,7 @@ and what was changed last does not wait for a minute (facts 14, 11.7).
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from pyroaring import BitMap
@@ -22,6 +22,7 @@ from storage.managed.ack_state import AckRange, AckState
 from storage.managed.cursor_store import CursorStore
 from storage.managed.errors import CursorFault, ManagedLedgerError
 from storage.managed.ledger_list import LedgerList
+from storage.managed.rate_limit import RateLimit
 
 logger = logging.getLogger(__name__)
 
@@ -40,32 +41,13 @@ REST_TIMES = 4
 PersistDone = Callable[[ManagedLedgerError | None], None]
 
 
-class RateLimit:
-    """One permit per period, without saving any up. A rate of 0 is no limit."""
-
-    __slots__ = ("_next_ms", "_period_ms")
-
-    def __init__(self, per_second: float) -> None:
-        self._period_ms = 1000 / per_second if per_second > 0 else 0.0
-        self._next_ms = 0.0
-
-    def take(self, now_ms: int) -> bool:
-        if now_ms < self._next_ms:
-            return False
-        self._next_ms = now_ms + self._period_ms
-        return True
-
-    def rest(self, until_ms: float) -> None:
-        """No permit before."""
-        self._next_ms = max(self._next_ms, until_ms)
-
-
 class Cursor:
     """`properties` are the subscription's own; `position_properties` were given with the last mark-delete (snapshots of
     deduplication, the compacted ledger). All calls on the loop's thread.
 
     `on_dirty(cursor)`: there is something for the tick. `on_crossed()`: the mark-delete went to another ledger.
-    `on_fenced(error)`: the cursor's node belongs to somebody else.
+    `on_fenced(error)`: the cursor's node belongs to somebody else. `trim_ended()` returns when no trim is under way: it
+    is awaited before the cursor is moved back.
     """
 
     def __init__(
@@ -80,6 +62,7 @@ class Cursor:
         on_dirty: Callable[["Cursor"], None],
         on_crossed: Callable[[], None],
         on_fenced: Callable[[ManagedLedgerError], None],
+        trim_ended: Callable[[], Awaitable[None]],
         position_properties: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
@@ -93,6 +76,7 @@ class Cursor:
         self._on_dirty = on_dirty
         self._on_crossed = on_crossed
         self._on_fenced = on_fenced
+        self._trim_ended = trim_ended
         self._stored_revision = acks.revision
         self._changed_ms = 0
         self._retry_at_ms = 0
@@ -225,6 +209,7 @@ class Cursor:
     async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Back or forth: the next entry is the first one at or after `position` (EARLIEST, LATEST included), with an
         ack set only the indexes that it names. Returns when that is durable. Raises CursorFault."""
+        await self._trim_ended()
         before = self._acks.mark_delete.ledger_id
         self._acks.reset(start_position(self._ledgers, position), ack_set)
         self._put({key: kept for key, kept in self._properties.items() if key == REPLICATED})

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from metadata.errors import MetadataError, NoNodeError
 from metadata.paths import cursor_path, managed_ledger_path
@@ -24,7 +24,7 @@ AT_ONCE = 32
 
 
 class CursorTable:
-    """`on_crossed` and `on_fenced` are handed to every cursor (see `Cursor`)."""
+    """`on_crossed`, `on_fenced` and `trim_ended` are handed to every cursor (see `Cursor`)."""
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class CursorTable:
         *,
         on_crossed: Callable[[], None],
         on_fenced: Callable[[ManagedLedgerError], None],
+        trim_ended: Callable[[], Awaitable[None]],
     ) -> None:
         self._name = name
         self._config = config
@@ -44,6 +45,7 @@ class CursorTable:
         self._custom_metadata = custom_metadata
         self._on_crossed = on_crossed
         self._on_fenced = on_fenced
+        self._trim_ended = trim_ended
         self._lock = asyncio.Lock()
         self._non_durable: dict[Cursor, None] = {}
         self.held: list[Position] = []
@@ -95,10 +97,16 @@ class CursorTable:
             cursor = self.durable.get(name)
             if cursor is not None:
                 return cursor
+            # What a trim under way deletes is not promised; what is promised is held against the next one.
+            await self._trim_ended()
             acks = AckState(self._ledgers, Position(-1, -1))
             acks.reset(start_position(self._ledgers, initial))
             store = self._store(name)
-            await store.create(acks.mark_delete, properties)
+            self.held.append(acks.mark_delete)
+            try:
+                await store.create(acks.mark_delete, properties)
+            finally:
+                self.held.remove(acks.mark_delete)
             cursor = self.durable[name] = self._cursor(name, acks, store, {})
             logger.info("%s: cursor %s created at %s", self._name, name, cursor.mark_delete)
             return cursor
@@ -170,5 +178,6 @@ class CursorTable:
             on_dirty=self._shared.on_dirty,
             on_crossed=self._on_crossed,
             on_fenced=self._on_fenced,
+            trim_ended=self._trim_ended,
             position_properties=properties,
         )

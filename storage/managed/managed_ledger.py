@@ -98,6 +98,7 @@ class ManagedLedger:
             custom_metadata,
             on_crossed=lambda: trimmer.request(),
             on_fenced=appender.fence,
+            trim_ended=lambda: trimmer.idle(),
         )
         trimmer = self._trimmer = Trimmer(
             name,

@@ -263,6 +263,7 @@ class FakeManagedLedger:
             clock_ms=lambda: self.now_ms,
             on_dirty=lambda cursor: None,
             on_crossed=lambda: None,
+            trim_ended=self._pause,
             on_fenced=lambda error: None,
         )
 
