@@ -3,6 +3,10 @@
 Turning it on means a cursor and a look through the log, turning it off means to delete the cursor: both take a while
 and may fail, so one task at a time works until what is equals what is wanted; upkeep starts it again after a failure.
 
+While it is turned on, messages are on their way to the log that nobody has counted. So the table is filled in two
+steps: what is sent from now on is judged and counted at once; what was on its way before is waited for, and read back
+from the log with the rest. Producers that come meanwhile are asked to come again.
+
 Source: MessageDeduplication.checkStatus.
 """
 
@@ -35,7 +39,8 @@ class DedupSwitch:
     @property
     def status(self) -> str:
         """As stats name it (MessageDeduplication.Status)."""
-        if self._publishing.dedup is None:
+        dedup = self._publishing.dedup
+        if dedup is None or not dedup.is_complete:
             return "Recovering" if self.wanted else "Disabled"
         return "Enabled" if self.wanted else "Removing"
 
@@ -90,5 +95,13 @@ class DedupSwitch:
             self._working = None
 
     async def _turn_on(self) -> None:
+        publishing = self._publishing
         dedup = await Deduplication.open(self._topic_name, self._ledger, self._settings, now_ms())
-        self._publishing.check(dedup, self._publishing.checks)
+        publishing.check(dedup, publishing.checks)
+        try:
+            await publishing.answered_so_far()
+            await dedup.replay(now_ms())
+        except BaseException:
+            publishing.check(None, publishing.checks)
+            raise
+        publishing.check(dedup, publishing.checks)  # replay took connected producers for gone

@@ -48,7 +48,9 @@ class Deduplication:
         self._entries_interval = settings.broker_deduplication_entries_interval
         self._inactivity_ms = settings.broker_deduplication_producer_inactivity_timeout_minutes * 60_000
         self._known_upto = cursor.mark_delete
-        """The table says all about the log up to here."""
+        """The table says all about the log up to here, once it is complete."""
+        self.is_complete = False
+        """The table says all about the log behind the snapshot, by `replay`. Until then no snapshot is taken."""
         self._entries_since_snapshot = 0
         self._snapshot_ms = 0
         self._counted_ms = 0
@@ -60,13 +62,12 @@ class Deduplication:
     async def open(
         cls, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, time_ms: int
     ) -> "Deduplication":
-        """What is known of the producers, after a look through the log behind the last snapshot. Where deduplication
-        was off, it begins with what comes from now on. Raises ManagedLedgerError."""
+        """What the last snapshot says of the producers. Where deduplication was off, it begins with what the log
+        confirms from now on. `replay` comes next. Raises ManagedLedgerError."""
         cursor = await ledger.open_cursor(DEDUP_CURSOR, LATEST)
         self = cls(topic_name, ledger, cursor, settings)
         self._snapshot_ms = time_ms
         self.table.replay(cursor.position_properties.items(), time_ms)
-        await self._replay(time_ms)
         return self
 
     @staticmethod
@@ -80,18 +81,22 @@ class Deduplication:
         if Deduplication.is_stored(ledger):
             await ledger.delete_cursor(DEDUP_CURSOR)
 
-    async def _replay(self, time_ms: int) -> None:
+    async def replay(self, time_ms: int) -> None:
+        """Looks through the log behind the last snapshot, up to its end. Raises ManagedLedgerError."""
         ledger = self._ledger
-        at = ledger.next_position(self._known_upto)
+        known_upto = self._cursor.mark_delete
+        at = ledger.next_position(known_upto)
         count = 0
         while not ledger.is_after_last(at):
             run = await ledger.read(at, REPLAY_ENTRIES, REPLAY_BYTES)
             if not run.entries:
                 break
             self.table.replay(_sequence_ids(run), time_ms)
-            self._known_upto = Position(run.ledger_id, run.first_entry_id + len(run.entries) - 1)
+            known_upto = Position(run.ledger_id, run.first_entry_id + len(run.entries) - 1)
             count += len(run.entries)
-            at = ledger.next_position(self._known_upto)
+            at = ledger.next_position(known_upto)
+        self._known_upto = max(self._known_upto, known_upto)
+        self.is_complete = True
         if count:
             log.info("%s: looked through %d entries for deduplication", self._topic_name, count)
         self._count(count)
@@ -129,6 +134,8 @@ class Deduplication:
 
     def take_snapshot(self) -> None:
         """Given to the cursor, which stores it in the background. Until then the log itself tells, and is held."""
+        if not self.is_complete:
+            return
         self._entries_since_snapshot = 0
         position, cursor = self._known_upto, self._cursor
         if position <= cursor.mark_delete:

@@ -86,6 +86,13 @@ class _Waiter(NamedTuple):
     granted: "asyncio.Future[None]"
 
 
+class _Drain(NamedTuple):
+    """Somebody waits until so many groups are answered. They are answered in the order in which they began."""
+
+    groups: int
+    done: "asyncio.Future[None]"
+
+
 class TopicProducers:
     """`names` are the producers that are connected; waiting ones are not among them."""
 
@@ -112,7 +119,9 @@ class TopicProducers:
         self._ledger = ledger
         self._new_name = new_name
         self._loop = asyncio.get_running_loop()
-        self._groups_under_way = 0
+        self._groups_begun = 0
+        self._groups_answered = 0
+        self._drains: list[_Drain] = []
         self._granting: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
 
@@ -179,6 +188,9 @@ class TopicProducers:
             raise QuotaExceeded(f"Storage does not take messages: {self.fence.reason}")
         if self.fence.state is not FenceState.OPEN:
             raise ServiceNotReady("Topic is temporarily unavailable")
+        if self.dedup is not None and not self.dedup.is_complete:
+            # A client that comes back sends again what was not answered; whether that is stored is not known yet.
+            raise ServiceNotReady("Deduplication is being turned on")
 
     def remove(self, producer: Producer) -> None:
         """It is closed: its name is free, and the next one who waits for exclusive access has its turn."""
@@ -275,14 +287,14 @@ class TopicProducers:
         return CheckedPublisher(producer, self)
 
     def publish(self, group: Group, payloads: list[bytes]) -> None:
-        self._groups_under_way += 1
+        self._groups_begun += 1
         if self.limiters:
             self._spend(group)
         self._ledger.add_entries(payloads, group.stored)
 
     def began(self, group: Group) -> None:
         """A group is under way elsewhere than in the log; `stored` or `failed` ends that."""
-        self._groups_under_way += 1
+        self._groups_begun += 1
         self._spend(group)
 
     def _spend(self, group: Group) -> None:
@@ -323,12 +335,27 @@ class TopicProducers:
         self._answered()
 
     def _answered(self) -> None:
-        self._groups_under_way -= 1
-        if not self._groups_under_way and self.fence.state is FenceState.DRAINING:
+        self._groups_answered += 1
+        if self._drains:
+            self._tell_drained()
+        if self._groups_answered == self._groups_begun and self.fence.state is FenceState.DRAINING:
             if self.dedup is not None:
                 self.dedup.table.forget_unconfirmed()
             self.fence.drained()
             self._recovering = self._loop.create_task(self._recover())
+
+    async def answered_so_far(self) -> None:
+        """Returns when every group that has begun until now is answered."""
+        if self._groups_answered < self._groups_begun:
+            drain = _Drain(self._groups_begun, self._loop.create_future())
+            self._drains.append(drain)
+            await drain.done
+
+    def _tell_drained(self) -> None:
+        while self._drains and self._drains[0].groups <= self._groups_answered:
+            done = self._drains.pop(0).done
+            if not done.done():
+                done.set_result(None)
 
     async def _recover(self) -> None:
         """Finds out when the storage works again."""

@@ -1,13 +1,17 @@
 """A deduplicating topic under random histories: a client that repeats itself, loses its connection, and storage that
 fails. Whatever happens, each message stands in the log once, in order, and answers keep the order of the SENDs."""
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.payload import parse_metadata
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.policies.effective import of_broker
 from server.topics.producer import Producer
 from storage.managed.errors import AppendFault
 from tests.server.topics.fake_managed_ledger import HEADER
@@ -120,3 +124,57 @@ async def play(steps: list[Any]) -> None:
 @given(st.lists(STEPS, max_size=25))
 def test_each_message_stands_in_the_log_once_and_in_order(steps: list[Any]) -> None:
     in_virtual_time(play)(steps)
+
+
+async def turn_on(before: int, on_way: int, meanwhile: int, confirmed: int, fails: bool) -> None:
+    """A client sends `before` messages that are confirmed; `on_way` more are not when deduplication is turned on, and
+    `meanwhile` follow. Some of all these are confirmed or fail, the connection ends, and the client comes back."""
+    scene = Scene()
+    await scene.topic.prepare()
+    scene.ledger.holds_appends = True
+    client = Client(scene)
+    await client.connect()
+
+    def send(count: int) -> None:
+        for _ in range(count):
+            client.send([client.next_id])
+            client.next_id += 1
+
+    def confirm(count: int) -> None:
+        for _ in range(min(count, scene.ledger.groups_waiting)):
+            scene.ledger.confirm()
+
+    send(before)
+    confirm(before)
+    send(on_way)
+    scene.topic.set_policies(replace(of_broker(scene.settings), deduplication_enabled=True))
+    await settle()
+    send(meanwhile)
+    confirm(confirmed)
+    await settle()
+    if fails and scene.ledger.groups_waiting:
+        scene.ledger.append_failure = AppendFault("t", "no bookies")
+        confirm(on_way + meanwhile)
+        scene.ledger.append_failure = None
+        await pass_time(20)
+    status = scene.topic.deduplication.status
+    assert status == ("Recovering" if not fails and confirmed < on_way else "Enabled")
+    if status == "Recovering":
+        with pytest.raises(ServiceNotReady, match="being turned on"):
+            await scene.producer(FakeConnection(), "another")
+    confirm(on_way + meanwhile)
+    await settle()
+    client.cnx.frames.clear()  # the connection ended before its receipts came
+    client.unanswered = list(range(before, client.next_id))
+    await client.connect()
+    confirm(on_way + meanwhile)
+    await settle()
+    assert ids_in_log(scene) == list(range(client.next_id))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 3), st.integers(0, 4), st.integers(0, 4), st.integers(0, 8), st.booleans())
+def test_what_was_on_its_way_when_deduplication_was_turned_on_counts(
+    before: int, on_way: int, meanwhile: int, confirmed: int, fails: bool
+) -> None:
+    in_virtual_time(turn_on)(before, on_way, meanwhile, confirmed, fails)
