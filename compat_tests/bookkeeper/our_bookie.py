@@ -1,6 +1,7 @@
 """`magnetar bookie` as a process, with its folders below one folder; it may be killed and started again."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compat_tests.harness import read_line
+from compat_tests.harness import LOOP_WATCH, read_line, stall_lines
 
 START_SECONDS = 120
 STOP_SECONDS = 60
@@ -55,7 +56,12 @@ class OurBookie:
             command += ["--set", f"{key}={value}"]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, bufsize=0
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                env={**os.environ, **LOOP_WATCH},
             )
         return self.process
 
@@ -87,6 +93,7 @@ class OurBookie:
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(STOP_SECONDS) == 0, self.log[-2000:]
+        assert stall_lines(self.log) == []
         return time.monotonic() - began
 
     def kill(self) -> None:

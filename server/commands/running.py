@@ -6,6 +6,7 @@ import sys
 from typing import Protocol
 
 from server.log_lines import log_to_stderr
+from server.loop_watch import make_loop_watch
 
 
 class StartError(Exception):
@@ -72,7 +73,8 @@ async def serve(app: App) -> int:
             return 0
         starting.result()
         print(app.ready_line(), flush=True)
-        await asyncio.wait((asked, failure), return_when=asyncio.FIRST_COMPLETED)
+        with make_loop_watch(loop):
+            await asyncio.wait((asked, failure), return_when=asyncio.FIRST_COMPLETED)
         if asked.done():
             return 0
         print(f"magnetar: {failure.result()}", file=sys.stderr)

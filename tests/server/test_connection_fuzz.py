@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from pulsar_proto.commands import send_frame, simple_frame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.loop_watch import LoopWatch, Stall
 from tests.server.fakes import FakeService, Peer, command, make_broker, settle
 from tests.server.frame_strategies import CONNECT, FRAMES, PAYLOAD, SENSIBLE
+from tests.server.loop_limit import CPU_LIMIT_SECONDS
 
 
 class World:
@@ -48,12 +50,16 @@ class World:
 
 
 def run(scenario: Callable[[World], Awaitable[None]]) -> None:
+    stalls: list[Stall] = []
+
     async def main() -> None:
         world = World()
-        await scenario(world)
-        await world.check()
+        with LoopWatch(asyncio.get_running_loop(), CPU_LIMIT_SECONDS, stalls.append, by_cpu=True):
+            await scenario(world)
+            await world.check()
 
     asyncio.run(main())
+    assert stalls == []
 
 
 @settings(max_examples=100, deadline=None)

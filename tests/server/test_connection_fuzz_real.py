@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from pulsar_proto.commands import parse_command, send_frame, simple_frame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.app import Standalone, StandaloneOptions
+from server.loop_watch import LoopWatch, Stall
 from tests.server.fakes import command
 from tests.server.frame_strategies import CONNECT, FRAMES, PAYLOAD, SENSIBLE
+from tests.server.loop_limit import CPU_LIMIT_SECONDS
 
 PING = simple_frame(command("PING", "ping"))
 SECONDS_MAX = 60
@@ -74,19 +76,24 @@ class Wire:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[int]:
-    """A server on a thread of its own; its port."""
+    """A server on a thread of its own; its port. No callback may hold its loop for long."""
     server = Standalone(StandaloneOptions(data_dir=folder, broker_port=0, web_port=0))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+    stalls: list[Stall] = []
+    watch = LoopWatch(loop, CPU_LIMIT_SECONDS, stalls.append, by_cpu=True)
     try:
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(SECONDS_MAX)
+        loop.call_soon_threadsafe(watch.start)
         yield int(server.broker_url.rpartition(":")[2])
+        loop.call_soon_threadsafe(watch.close)
         asyncio.run_coroutine_threadsafe(server.stop(), loop).result(SECONDS_MAX)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+    assert stalls == []
 
 
 def test_a_whole_server_survives_anything_in_any_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,180 @@
+"""Says what keeps the event loop from its other work: how long one callback held it, and where in the code it was.
+
+A thread looks at the loop's thread again and again. What it finds there twice in a row is the same callback when
+the outermost frame above the loop is the same object and the loop's own timer has not come round in between. The time
+from the first sight to the last was then spent in that callback for certain. A first sight proves nothing by itself,
+except when timer and samples are late by so much that only a call which never gave up the interpreter (`re`, `json`,
+protobuf) explains it.
+
+There are two clocks. Operators want to know why clients wait, whatever the reason: the wall clock, with a limit that no
+sound server reaches. Tests must not fail because the machine had other work: the CPU time of the loop's thread. The
+garbage collector's part is left out of it, since it runs in whatever code happens to allocate. Page faults count with
+the CPU time that they take; waiting for a disk takes none.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+log = logging.getLogger(__name__)
+
+WALL_LIMIT_SECONDS = 1.0
+CPU_LIMIT_VARIABLE = "MAGNETAR_LOOP_CPU_LIMIT_MS"
+"""Set for a process under test: callbacks that take more CPU time than this are logged as errors."""
+SAMPLES_PER_LIMIT = 8
+GAP_LIMITS = 5
+"""A callback that is seen for the first time counts from the last sample or turn of the timer when that was this many
+limits ago: less may as well mean that this thread was kept from the processor while the loop ran many callbacks."""
+FRAMES_SHOWN = 12
+PARTS_OF_PATH_SHOWN = 3
+
+_HANDLE_RUN = asyncio.Handle._run.__code__
+"""Below each callback of asyncio's own loops; uvloop calls straight from C."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """One callback that held the loop for `seconds`; `place` is where it was last seen, innermost frame first."""
+
+    seconds: float
+    place: str
+
+
+class LoopWatch:
+    """Watches one loop, from `start()` to `close()`, both on the loop's thread; or as a context manager.
+
+    `on_stall` is called on the watching thread, when a callback that took at least `limit_seconds` is over.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limit_seconds: float, on_stall: Callable[[Stall], None], *, by_cpu: bool
+    ) -> None:
+        self._loop = loop
+        self._limit_seconds = limit_seconds
+        self._on_stall = on_stall
+        self._by_cpu = by_cpu
+        self._period_seconds = limit_seconds / SAMPLES_PER_LIMIT
+        self._clock: Callable[[], float] = time.monotonic
+        self._turns = 0
+        self._turned_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._beneath_callbacks: FrameType | None = None
+        self._collecting_since = 0.0
+        self._collector_seconds = 0.0
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="loop-watch", daemon=True)
+
+    def start(self) -> None:
+        self._ident = threading.get_ident()
+        # macOS has no clock of another thread.
+        if self._by_cpu and hasattr(time, "pthread_getcpuclockid"):
+            clock = time.pthread_getcpuclockid(self._ident)
+            self._clock = lambda: time.clock_gettime(clock) - self._collector_seconds
+        if self._by_cpu:
+            gc.callbacks.append(self._collector_runs)
+        self._turned_at = self._clock()
+        self._timer = self._loop.call_later(self._period_seconds, self._turn)
+        self._thread.start()
+
+    def close(self) -> None:
+        """What ran up to here is judged when this returns."""
+        assert self._timer is not None
+        self._timer.cancel()
+        self._closing.set()
+        self._thread.join()
+        if self._by_cpu:
+            gc.callbacks.remove(self._collector_runs)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _turn(self) -> None:
+        self._turns += 1
+        self._turned_at = self._clock()
+        beneath = sys._getframe(1)
+        if beneath.f_code is not _HANDLE_RUN:
+            self._beneath_callbacks = beneath
+        self._timer = self._loop.call_later(self._period_seconds, self._turn)
+
+    def _collector_runs(self, phase: str, _: dict[str, int]) -> None:
+        if threading.get_ident() != self._ident:
+            return
+        if phase == "start":
+            self._collecting_since = time.thread_time()
+        else:
+            self._collector_seconds += time.thread_time() - self._collecting_since
+
+    def _watch(self) -> None:
+        seen: FrameType | None = None
+        turns, place, began, last = 0, "", 0.0, 0.0
+        is_over = False
+        while not is_over:
+            is_over = self._closing.wait(self._period_seconds)
+            now = self._clock()
+            frame = sys._current_frames().get(self._ident)
+            callback = self._callback_of(frame)
+            if callback is None or callback is not seen or turns != self._turns or is_over:
+                self._judge(last - began, seen, place)
+                seen, turns = callback, self._turns
+                unseen_since = max(last, self._turned_at)
+                began = unseen_since if now - unseen_since >= GAP_LIMITS * self._limit_seconds else now
+            if callback is not None:
+                assert frame is not None
+                place = stack_text(frame, callback)
+            last = now
+            del frame, callback
+
+    def _judge(self, seconds: float, callback: FrameType | None, place: str) -> None:
+        if callback is not None and seconds >= self._limit_seconds:
+            self._on_stall(Stall(seconds, place))
+
+    def _callback_of(self, frame: FrameType | None) -> FrameType | None:
+        """The outermost frame of the callback that runs; None while the loop waits."""
+        while frame is not None:
+            beneath = frame.f_back
+            if frame.f_code is _HANDLE_RUN or (beneath is not None and beneath is self._beneath_callbacks):
+                return frame
+            frame = beneath
+        return None
+
+
+def stack_text(frame: FrameType, outermost: FrameType) -> str:
+    """`file:line function` of each frame, innermost first."""
+    shown: list[str] = []
+    each: FrameType | None = frame
+    while each is not None and len(shown) < FRAMES_SHOWN:
+        path = "/".join(Path(each.f_code.co_filename).parts[-PARTS_OF_PATH_SHOWN:])
+        shown.append(f"{path}:{each.f_lineno} {each.f_code.co_name}")
+        if each is outermost:
+            break
+        each = each.f_back
+    return " < ".join(shown)
+
+
+def make_loop_watch(loop: asyncio.AbstractEventLoop) -> LoopWatch:
+    """The watch of a server: it warns of long pauses; under test it is strict (CPU_LIMIT_VARIABLE)."""
+    limit_ms = os.environ.get(CPU_LIMIT_VARIABLE)
+    if limit_ms:
+        return LoopWatch(loop, float(limit_ms) / 1000, _log_error, by_cpu=True)
+    return LoopWatch(loop, WALL_LIMIT_SECONDS, _log_warning, by_cpu=False)
+
+
+def _log_error(stall: Stall) -> None:
+    log.error("one callback held the event loop for %d ms of CPU: %s", stall.seconds * 1000, stall.place)
+
+
+def _log_warning(stall: Stall) -> None:
+    log.warning("the event loop stood still for %d ms in %s", stall.seconds * 1000, stall.place)
