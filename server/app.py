@@ -219,7 +219,7 @@ class Standalone:
             bookies=lambda: [BOOKIE_ID] if bookie.is_writable else [],
             next_ledger_id=LedgerIdGenerator(store).next_id,
             rng=random.Random(),
-            config=config.fill(LedgerConfig),
+            config=config.fill(LedgerConfig, skip_given_up_entries=True),
         )
         self._closing.push_async_callback(bookkeeper.close)
         return bookkeeper

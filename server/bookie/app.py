@@ -38,7 +38,7 @@ from server.exclusive import AlreadyInUseError, port_in_use, reserve_port
 from server.repair.settings import AutoRecoverySettings, autorecovery_settings
 from storage.bookie.config import BookieConfig
 from storage.bookie.disks import Mode
-from storage.bookie.errors import BookieStartError, JournalDamaged
+from storage.bookie.errors import BookieStartError, Skippable
 from storage.bookie.service import Bookie
 from storage.bookie.wire_calls import DiskSpace
 from storage.bookie.wire_limits import WireLimits
@@ -104,7 +104,7 @@ class BookieApp:
         """Returns when the bookie is registered. Raises StartError."""
         try:
             await self._start()
-        except JournalDamaged as error:
+        except Skippable as error:
             raise StartError(f"{error.finding}. {DAMAGE_ADVICE}") from error
         except START_FAULTS as error:
             raise StartError(sentence(error)) from error

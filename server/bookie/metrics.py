@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from server.bookie.registration_rules import Wanted
-from storage.bookie.service import BookieStats
+from storage.bookie.stats import BookieStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -135,7 +135,9 @@ class AddPath:
             if ledger_id in self._deleted_fenced and not flags & AddFlags.RECOVERY_ADD:
                 return BookieRc.EFENCED
             return BookieRc.EBADREQ if ledger_id < 0 or len(master_key) > MASTER_KEY_SIZE_MAX else None
-        if state.master_key != master_key:
+        if state.master_key is None and flags & AddFlags.RECOVERY_ADD and 0 < len(master_key) <= MASTER_KEY_SIZE_MAX:
+            self._states.learn_key(state, master_key)
+        elif state.master_key is not None and state.master_key != master_key:
             return BookieRc.EUA
         if state.fenced and not flags & AddFlags.RECOVERY_ADD:
             return BookieRc.EFENCED
@@ -323,16 +325,23 @@ class AddPath:
     def _state_for_record(self, ledger_id: int, master_key: bytes) -> LedgerState:
         """The ledger's state, made when it was never seen. Raises BookieError EUA, EBADREQ, EIO."""
         state = self._states.get(ledger_id)
-        if not master_key or (state is not None and state.master_key != master_key):
+        known = state.master_key if state is not None else None
+        if not master_key or (known is not None and known != master_key):
             raise BookieError(BookieRc.EUA, f"wrong master key for ledger {ledger_id}")
         if ledger_id < 0 or len(master_key) > MASTER_KEY_SIZE_MAX:
             raise BookieError(BookieRc.EBADREQ, f"ledger {ledger_id}, key of {len(master_key)} bytes")
         if self.mode in (Mode.FAILED, Mode.CLOSED):
             raise BookieError(BookieRc.EIO, f"bookie is {self.mode.value}")
-        return state or self._states.create(ledger_id, master_key)
+        if state is None:
+            return self._states.create(ledger_id, master_key)
+        if known is None:
+            self._states.learn_key(state, master_key)
+            self._checkpointer.touch()
+        return state
 
     def _write_record(self, state: LedgerState, record: bytes, done: AddDone) -> None:
         """`done((), rc)` when the record is durable, or cannot be."""
+        assert state.master_key is not None, state.ledger_id
         controls = (record,) if state.key_durable else (ledger_key_record(state.ledger_id, state.master_key), record)
         journal = self._journals[state.ledger_id % len(self._journals)]
         journal.submit(([], [], 0, controls, ((), done, state)))

@@ -66,7 +66,7 @@ class MarkFile:
         except FileNotFoundError:
             return None
         if len(data) < _CRC.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32c(data[: -_CRC.size]):
-            raise MarkDamaged(f"{self._path} is damaged; restore it from a copy")
+            raise MarkDamaged(f"{self._path} is damaged: checksum mismatch")
         try:
             self._last = _parse_mark(data[: -_CRC.size])
         except (struct.error, ValueError):

@@ -31,31 +31,41 @@ class DirectoryInUse(BookieStartError):
         self.pid = pid
 
 
-class JournalDamaged(BookieStartError):
-    """Acknowledged entries may stand behind the damage, so the journal is not cut."""
+class Skippable(BookieStartError):
+    """Something that was acknowledged may be missing. `skipDamagedJournal` starts without it.
+
+    `finding` is the message without the advice, which is another one for a bookie of a cluster.
+    """
 
     ADVICE = (
         "Restore the file from a copy, or start once with skipDamagedJournal=true to keep what can still be read "
         "and give up the damaged part."
     )
 
+    def __init__(self, finding: str) -> None:
+        super().__init__(f"{finding}. {self.ADVICE}")
+        self.finding = finding
+
+
+class JournalDamaged(Skippable):
+    """Acknowledged entries may stand behind the damage, so the journal is not cut."""
+
     def __init__(self, file: str, offset: int, what: str) -> None:
-        self.finding = f"journal {file} is damaged at offset {offset}: {what}"
-        super().__init__(f"{self.finding}. {self.ADVICE}")
+        super().__init__(f"journal {file} is damaged at offset {offset}: {what}")
         self.file = file
         self.offset = offset
         self.what = what
 
 
-class JournalMissing(BookieStartError):
+class JournalMissing(Skippable):
     """A journal file that must exist does not."""
 
     def __init__(self, file: str, what: str) -> None:
-        super().__init__(f"journal {file} is missing: {what}. Restore the file from a copy.")
+        super().__init__(f"journal {file} is missing: {what}")
         self.file = file
 
 
-class MarkDamaged(BookieStartError):
+class MarkDamaged(Skippable):
     """The file that says from where to replay is unreadable or missing."""
 
 

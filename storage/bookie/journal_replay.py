@@ -3,7 +3,8 @@
 A crash can leave one unfinished batch, at the very end, because one batch at a time is written and synced. So bytes
 that are no batch and have nothing valid behind them were never acknowledged: they are cut. With a whole batch behind
 them they are damage of something that may have been acknowledged: JournalDamaged, and the files stay as they are
-(Apache's bookie starts without a word). With `skip_damage` the operator gave up that part.
+(Apache's bookie starts without a word). With `skip_damage` the operator gave up that part: what is whole is applied, no
+file is changed, and the journal goes on in a new file.
 
 In a file that was written over, the batches of its former use are no batches, because they have another journal's id,
 older sequence numbers and another salt. So the rule is the same there, and its live part ends at the first place behind
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from storage.bookie.durable_file import DurableFile, sync_directory
-from storage.bookie.errors import JournalDamaged, JournalMissing, MarkDamaged
+from storage.bookie.errors import JournalDamaged, JournalMissing, MarkDamaged, Skippable
 from storage.bookie.journal_format import (
     BATCH_HEADER_SIZE,
     BATCH_MAGIC,
@@ -46,7 +47,8 @@ _NAME = re.compile(r"([0-9a-f]{16})\.journal")
 Data = mmap.mmap | bytes
 """A whole file; an empty one cannot be mapped."""
 
-ApplyBatch = Callable[[list[ControlRecord], list[bytes]], None]
+ApplyBatch = Callable[[list[ControlRecord], list[bytes], bool], None]
+"""(control records, entries, whether a part of the journal before them was given up)"""
 
 
 def journal_path(directory: str, journal_id: int) -> str:
@@ -64,7 +66,8 @@ class JournalReplay:
 
     `run` reads, and changes nothing on disk; `finish` cuts off what a crash left unfinished. Between the two the caller
     judges the other files of the start. `end.offset` 0 means that no such file exists yet. `skipped` tells that damage
-    was passed over, so the mark should move beyond it soon.
+    was passed over: then `end` is in a new file, and the mark must move there before an add is taken, or the next start
+    would find the damage again.
     """
 
     def __init__(
@@ -75,8 +78,6 @@ class JournalReplay:
         self._apply = apply
         self._skip_damage = skip_damage
         self.skipped = False
-        self._leave = False
-        """The current file's header is damaged and was skipped: the journal goes on in another one."""
         self._torn_at: JournalPosition | None = None
         self._unused: list[int] = []
         """Files behind the end that hold no batch."""
@@ -85,9 +86,11 @@ class JournalReplay:
 
     def run(self) -> None:
         """Raises JournalDamaged, JournalMissing, MarkDamaged."""
-        chain = self._chain()
-        if not chain:
-            return
+        self._replay(self._chain())
+        if self.skipped:
+            self.end = self._behind_all()
+
+    def _replay(self, chain: list[int]) -> None:
         for index, journal_id in enumerate(chain):
             with _mapped(journal_path(self._directory, journal_id)) as data:
                 continued, torn = self._replay_file(data, journal_id)
@@ -98,20 +101,30 @@ class JournalReplay:
                 if behind is not None:
                     self._damage(journal_id, self.end.offset, f"journal {behind} behind it holds batches")
                     continue
-                self._torn_at = self.end if torn else None
-            self._unused = chain[index + 1 :]
-            if self._leave:
-                self.end = JournalPosition(journal_id + 1, 0, self.end.sequence)
+                torn_at = self.end if torn else None
+            if not self.skipped:
+                self._torn_at, self._unused = torn_at, chain[index + 1 :]
             return
+
+    def _behind_all(self) -> JournalPosition:
+        """The begin of a new file. Its id and its batches' numbers are higher than any that the mark or a batch in the
+        damaged part can have, so that nothing of that part is ever taken for a part of the journal again."""
+        ids = list_journals(self._directory)
+        mark = self._mark or FIRST_POSITION
+        batches_max = sum(os.path.getsize(journal_path(self._directory, i)) for i in ids) // BATCH_HEADER_SIZE
+        sequence = max(self.end.sequence, mark.sequence) + batches_max + 1
+        return JournalPosition(max([*ids, mark.journal_id]) + 1, 0, sequence)
 
     def _chain(self) -> list[int]:
         """The files to read, in order; ids must follow one another from the mark on."""
         ids = list_journals(self._directory)
         mark = self._mark
         if mark is None:
-            if ids and ids[0] != FIRST_POSITION.journal_id:
-                raise MarkDamaged(f"{self._directory} holds journal {ids[0]}, but no mark says from where to replay")
             self.end = FIRST_POSITION if ids else self.end
+            if ids and ids[0] != FIRST_POSITION.journal_id:
+                what = "but no mark says from where to replay, and journal 1 is missing"
+                self._give_up(MarkDamaged(f"{self._directory} holds journal {ids[0]}, {what}"))
+                self.end = JournalPosition(ids[0], 0, 1)
         else:
             self.end = mark
             ids = [journal_id for journal_id in ids if journal_id >= mark.journal_id]
@@ -127,7 +140,6 @@ class JournalReplay:
         """(the file says that the next one goes on, bytes that are no batch stand at the end)."""
         if journal_id != self.end.journal_id or self.end.offset == 0:
             self.end = JournalPosition(journal_id, FILE_HEADER_SIZE, self.end.sequence)
-        self._leave = False
         self._check_file_header(data, journal_id)
         salt = salt_of(data[:FILE_HEADER_SIZE])
         if salt is None:
@@ -164,7 +176,6 @@ class JournalReplay:
             header_id, first_sequence, _ = parse_file_header(data[:FILE_HEADER_SIZE])
         except ValueError as error:
             self._damage(journal_id, 0, str(error))
-            self._leave = True
             return
         if header_id != journal_id:
             self._damage(journal_id, 0, f"the header is that of journal {header_id}")
@@ -184,7 +195,7 @@ class JournalReplay:
             self.end = JournalPosition(journal_id, offset, sequence)
             if header.kind == BatchKind.CONTINUED:
                 return header
-            self._apply(*split_batch(header, body))
+            self._apply(*split_batch(header, body), self.skipped)
             self.batches += 1
         return None
 
@@ -239,18 +250,16 @@ class JournalReplay:
         )
 
     def _damage(self, journal_id: int, offset: int, what: str) -> None:
-        error = JournalDamaged(journal_path(self._directory, journal_id), offset, what)
-        if not self._skip_damage:
-            raise error
-        self.skipped = True
-        log.error("skipping as told: %s", error)
+        self._give_up(JournalDamaged(journal_path(self._directory, journal_id), offset, what))
 
     def _missing(self, journal_id: int, what: str) -> None:
-        error = JournalMissing(journal_path(self._directory, journal_id), what)
+        self._give_up(JournalMissing(journal_path(self._directory, journal_id), what))
+
+    def _give_up(self, error: Skippable) -> None:
         if not self._skip_damage:
             raise error
         self.skipped = True
-        log.error("skipping as told: %s", error)
+        log.error("skipping as told: %s", error.finding)
 
 
 @contextmanager

@@ -1,6 +1,11 @@
 """What a bookie knows of a ledger besides its entries: the master key that admits writers, whether it is fenced, and
 the explicit LAC that its writer left.
 
+A ledger is *in limbo* (Apache's name: LedgerStorage.setLimboState) when a part of the journal was given up that may
+have held entries, the fence or the key of it. It takes no adds but recovery's, and a missing entry with others behind
+it is no proof that the ledger ends there. Its key may be unknown: then the first client that fences or recovers it
+brings it, as BookKeeper's bookies take the key of whoever names a ledger first.
+
 Every ledger's state is in memory (as in Java's LedgerMetadataIndex), so that an add decides at once. A change is
 written to the journal when it happens and to the index at the next checkpoint.
 """
@@ -10,6 +15,8 @@ import struct
 MASTER_KEY_SIZE_MAX = 255
 _RECORD = struct.Struct(">BB")
 _FENCED = 1
+_LIMBO = 2
+_KEY_UNKNOWN = 4
 
 EXPLICIT_LAC_BYTES_MIN = 16
 EXPLICIT_LAC_BYTES_MAX = 255
@@ -18,11 +25,14 @@ _LAC_PACKET = struct.Struct(">qq")
 
 
 class LedgerState:
-    __slots__ = ("explicit_lac", "fence_durable", "fenced", "key_durable", "ledger_id", "master_key")
+    __slots__ = ("explicit_lac", "fence_durable", "fenced", "key_durable", "ledger_id", "limbo", "master_key")
 
-    def __init__(self, ledger_id: int, master_key: bytes, *, fenced: bool = False, key_durable: bool = False) -> None:
+    def __init__(
+        self, ledger_id: int, master_key: bytes | None, *, fenced: bool = False, key_durable: bool = False
+    ) -> None:
         self.ledger_id = ledger_id
         self.master_key = master_key
+        """None: it was lost with a part of the journal, and no client has brought it again."""
         self.fenced = fenced
         """Adds other than recovery's are refused from the moment of the fence request; never goes back."""
         self.fence_durable = fenced
@@ -30,6 +40,7 @@ class LedgerState:
         self.key_durable = key_durable
         """The journal or the index holds the key. Until then every group of adds brings the key record along, so that
         no entry can be durable without it."""
+        self.limbo = False
         self.explicit_lac: bytes | None = None
         """The packet with the highest LAC of those that are durable."""
 
@@ -43,9 +54,11 @@ class LedgerState:
         return True
 
     def encode(self) -> bytes:
-        """The index record: u8 flags (1 fenced), u8 length of the key, the key, the explicit LAC's packet if any."""
-        head = _RECORD.pack(_FENCED if self.fenced else 0, len(self.master_key))
-        return head + self.master_key + (self.explicit_lac or b"")
+        """The index record: u8 flags (1 fenced, 2 in limbo, 4 key unknown), u8 length of the key, the key, the explicit
+        LAC's packet if any."""
+        key = self.master_key or b""
+        flags = _FENCED * self.fenced | _LIMBO * self.limbo | _KEY_UNKNOWN * (self.master_key is None)
+        return _RECORD.pack(flags, len(key)) + key + (self.explicit_lac or b"")
 
     @classmethod
     def decode(cls, ledger_id: int, data: bytes) -> "LedgerState":
@@ -53,7 +66,9 @@ class LedgerState:
         end = _RECORD.size + data[1] if len(data) >= _RECORD.size else _RECORD.size
         if len(data) != end and not EXPLICIT_LAC_BYTES_MIN <= len(data) - end <= EXPLICIT_LAC_BYTES_MAX:
             raise ValueError(f"state of ledger {ledger_id} has {len(data)} bytes")
-        state = cls(ledger_id, data[_RECORD.size : end], fenced=bool(data[0] & _FENCED), key_durable=True)
+        key = None if data[0] & _KEY_UNKNOWN else data[_RECORD.size : end]
+        state = cls(ledger_id, key, fenced=bool(data[0] & _FENCED), key_durable=True)
+        state.limbo = bool(data[0] & _LIMBO)
         state.explicit_lac = data[end:] or None
         return state
 
@@ -77,13 +92,29 @@ class LedgerStates:
 
     def load(self, state: LedgerState) -> None:
         """A state as the index holds it. Most ledgers have the same key: one copy serves all."""
-        state.master_key = self._keys.setdefault(state.master_key, state.master_key)
+        if state.master_key is not None:
+            state.master_key = self._keys.setdefault(state.master_key, state.master_key)
         self._states[state.ledger_id] = state
 
-    def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
+    def create(self, ledger_id: int, master_key: bytes | None) -> LedgerState:
         state = LedgerState(ledger_id, master_key)
         self.load(state)
         self.changed.add(ledger_id)
+        return state
+
+    def learn_key(self, state: LedgerState, master_key: bytes) -> None:
+        """A client brought the key that was unknown. It becomes durable with the ledger's next record or checkpoint."""
+        assert state.master_key is None, state.ledger_id
+        state.master_key = self._keys.setdefault(master_key, master_key)
+        state.key_durable = False
+        self.changed.add(state.ledger_id)
+
+    def put_into_limbo(self, ledger_id: int) -> LedgerState:
+        """The ledger, made without a key when it is not known."""
+        state = self._states.get(ledger_id) or self.create(ledger_id, None)
+        if not state.limbo:
+            state.limbo = state.fenced = True
+            self.changed.add(ledger_id)
         return state
 
     def remove(self, ledger_id: int) -> LedgerState | None:

@@ -9,7 +9,7 @@ import os
 import struct
 import time
 
-from storage.bookie.checkpoint import MarkFile
+from storage.bookie.checkpoint import Mark, MarkFile
 from storage.bookie.config import BookieConfig
 from storage.bookie.cookie import BookieDirectories
 from storage.bookie.durable_file import OpenFile
@@ -17,7 +17,7 @@ from storage.bookie.entry_index import EntryIndex
 from storage.bookie.entry_log import EntryLogs
 from storage.bookie.entry_log_writer import EntryLogWriter
 from storage.bookie.entry_reader import EntryReader
-from storage.bookie.errors import IndexDamaged, JournalMissing, MarkDamaged
+from storage.bookie.errors import DirectoryMismatch, IndexDamaged, JournalMissing, MarkDamaged, Skippable
 from storage.bookie.journal_format import EXPLICIT_LAC, FENCE, LEDGER_KEY, ControlRecord, JournalPosition
 from storage.bookie.journal_replay import FIRST_POSITION, JournalReplay, journal_path, list_journals
 from storage.bookie.ledger_state import LedgerStates
@@ -39,7 +39,9 @@ class Recovered:
         self.marks = MarkFile(directories.mark)
         self.logs = EntryLogs(directories.ledgers, config.open_entry_logs)
         self.journal_ends: list[JournalPosition] = []
-        self.skipped_damage = False
+        self.mark_is_due = False
+        """Before the first add the mark must be where the journals go on: a part of them was given up, or there is none
+        yet, which must not look like one that was lost together with the journal."""
         self._replays: list[JournalReplay] = []
         self._recover(config.skip_damaged_journal)
 
@@ -57,7 +59,8 @@ class Recovered:
     def _recover(self, skip_damaged_journal: bool) -> None:
         """States from the index, then what the journal holds behind the mark. Raises BookieStartError."""
         started = time.perf_counter()
-        mark = self.marks.load()
+        mark = self._load_mark(skip_damaged_journal)
+        self.mark_is_due = mark is None
         index_sequence = self._read_index()
         if mark is not None and index_sequence < mark.index_sequence:
             raise IndexDamaged(
@@ -67,9 +70,10 @@ class Recovered:
         directories = self.directories.journals
         missing = [directory for directory in directories if not list_journals(directory)]
         if mark is None and missing == list(directories) and (len(self.states) or self.logs.ids()):
-            raise MarkDamaged(f"{self.directories.mark} and all journals are missing, but there are entry logs")
+            finding = f"{self.directories.mark} and all journals are missing, but there are entry logs"
+            _give_up(MarkDamaged(finding), skip_damaged_journal)
         if mark is not None and len(mark.positions) != len(directories):
-            raise MarkDamaged(
+            raise DirectoryMismatch(
                 f"{self.directories.mark} is one of {len(mark.positions)} journals, configured are {len(directories)}"
             )
         positions = mark.positions if mark is not None else (None,) * len(directories)
@@ -80,11 +84,12 @@ class Recovered:
             replay.run()
             self._replays.append(replay)
             self.journal_ends.append(replay.end)
-            self.skipped_damage |= replay.skipped
+            self.mark_is_due |= replay.skipped
             batches += replay.batches
-        if mark is None and missing and batches and not skip_damaged_journal:
+        if mark is None and missing and batches:
             # All were there before the first add was taken.
-            raise JournalMissing(journal_path(missing[0], FIRST_POSITION.journal_id), "the other journals hold batches")
+            path = journal_path(missing[0], FIRST_POSITION.journal_id)
+            _give_up(JournalMissing(path, "the other journals hold batches"), skip_damaged_journal)
         if batches:
             log.info(
                 "journal: replayed %d entries in %d batches in %.3f s, %d of deleted ledgers skipped",
@@ -93,6 +98,14 @@ class Recovered:
                 time.perf_counter() - started,
                 applier.skipped,
             )
+
+    def _load_mark(self, skip_damaged: bool) -> Mark | None:
+        """None as well for a damaged one that is to be skipped: then all that is left of the journals is replayed."""
+        try:
+            return self.marks.load()
+        except MarkDamaged as error:
+            _give_up(error, skip_damaged)
+            return None
 
     def _read_index(self) -> int:
         """Loads the ledgers' states; returns the index's sequence number. Without its file CURRENT, which RocksDB makes
@@ -121,7 +134,7 @@ class Opened:
         self.marks = recovered.marks
         self.logs = recovered.logs
         self.journal_ends = recovered.journal_ends
-        self.skipped_damage = recovered.skipped_damage
+        self.mark_is_due = recovered.mark_is_due
         self.index = EntryIndex(self.directories.index)
         self.reader = EntryReader(self.index, self.logs)
         self.writer = EntryLogWriter(
@@ -151,7 +164,8 @@ class ReplayApplier:
         self.entries = 0
         self.skipped = 0
 
-    def apply(self, controls: list[ControlRecord], entries: list[bytes]) -> None:
+    def apply(self, controls: list[ControlRecord], entries: list[bytes], after_damage: bool) -> None:
+        """`after_damage`: what stood before this batch was given up in part."""
         for control in controls:
             self._apply_control(control)
         groups: dict[int, tuple[list[int], list[bytes]]] = {}
@@ -165,6 +179,8 @@ class ReplayApplier:
             ids.append(entry_id)
             group.append(entry)
         for ledger_id, (ids, group) in groups.items():
+            if after_damage:
+                self._states.put_into_limbo(ledger_id)
             if ledger_id in self._states:
                 self._cache.active.put(ledger_id, ids, group, sum(map(len, group)))
                 self.entries += len(group)
@@ -177,12 +193,20 @@ class ReplayApplier:
         if control.kind == LEDGER_KEY:
             if state is None:
                 state = self._states.create(control.ledger_id, control.data)
+            elif state.master_key is None:
+                self._states.learn_key(state, control.data)
             state.key_durable = True
         elif control.kind == FENCE and state is not None:
             state.fenced = state.fence_durable = True
             self._states.changed.add(control.ledger_id)
         elif control.kind == EXPLICIT_LAC and state is not None and state.raise_explicit_lac(control.data):
             self._states.changed.add(control.ledger_id)
+
+
+def _give_up(error: Skippable, skip_damaged: bool) -> None:
+    if not skip_damaged:
+        raise error
+    log.error("skipping as told: %s", error.finding)
 
 
 def read_storage(config: BookieConfig, bookie_id: str, instance_id: str) -> Recovered:

@@ -61,6 +61,20 @@ class ReadPath:
         found = await self._stored(ledger_id, entry_id, self._read_ahead_bytes if goes_on else 0)
         return found[0]
 
+    async def recovery_entry(self, ledger_id: int, entry_id: int) -> bytes:
+        """The same for who recovers the ledger and takes ENOENTRY for its end: in a ledger in limbo an entry that is
+        missing before others is EUNKNOWNLEDGERSTATE."""
+        try:
+            return await self.entry(ledger_id, entry_id)
+        except BookieError as error:
+            state = self._states.get(ledger_id)
+            if error.rc is not BookieRc.ENOENTRY or state is None or not state.limbo or entry_id == LAST_ENTRY:
+                raise
+            if entry_id > await self._last_entry_id(ledger_id):
+                raise
+            what = f"entry {entry_id} of ledger {ledger_id} may have been in the part of the journal that was given up"
+            raise BookieError(BookieRc.EUNKNOWNLEDGERSTATE, what) from None
+
     async def entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
         """Consecutive entries, at least one; `max_entries` of 0 or less is no limit."""
         self._check_ledger(ledger_id)

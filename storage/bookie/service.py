@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
 
 from pulsar_proto.bookie_wire import BookieError, BookieRc, ReadFlags
 from storage.bookie.adds import AddDone, AddPath
@@ -24,33 +23,11 @@ from storage.bookie.old_journals import OldJournals
 from storage.bookie.opening import Opened, Recovered, read_storage
 from storage.bookie.read_ahead import ReadAheadCache
 from storage.bookie.reads import ReadPath
+from storage.bookie.stats import BookieStats
 
 log = logging.getLogger(__name__)
 
 _FENCING = int(ReadFlags.FENCING)  # an IntFlag's own & costs half a microsecond
-
-
-class BookieStats(NamedTuple):
-    mode: str
-    ledgers: int
-    added_entries: int
-    added_bytes: int
-    rejected_groups: int
-    journal_batches: int
-    journal_bytes: int
-    journal_busy_seconds: float
-    journal_queue_bytes: int
-    write_cache_bytes: int
-    waiting_adds_bytes: int
-    checkpoints: int
-    entry_logs: int
-    entry_log_bytes_written: int
-    read_cache_hits: int
-    read_cache_misses: int
-    read_ahead_cache_bytes: int
-    reclaimed_bytes: int
-    compacted_bytes: int
-    disk_used_share: float | None
 
 
 class Bookie:
@@ -148,8 +125,8 @@ class Bookie:
         """Opens for writing what `read` found; every acknowledged entry can be read when it returns.
 
         `list_ledgers`: all ledgers of the metadata; those of this bookie that it lacks are deleted by the collector.
-        `open_file` and `journal_class` are for simulations. Raises IndexDamaged, DirectoryInUse, OSError; the folders
-        are released then.
+        `open_file` and `journal_class` are for simulations. Raises IndexDamaged, DirectoryInUse, OSError, IndexFailure;
+        the folders are released then.
         """
         loop = asyncio.get_running_loop()
         executor = ThreadPoolExecutor(1, "bookie-flush")
@@ -197,12 +174,23 @@ class Bookie:
         )
         if config.force_read_only_bookie:
             self._change_mode(Mode.READ_ONLY, "forceReadOnlyBookie=true")
+        if opened.mark_is_due:
+            await self._save_first_mark()
         await self._maintenance.check_disks()
         self._maintenance_task = self._loop.create_task(self._maintenance.run())
-        if opened.skipped_damage or opened.cache.active.size > config.write_cache_half_bytes:
+        if opened.cache.active.size > config.write_cache_half_bytes:
             self._checkpointer.start()
         elif self._checkpointer.is_dirty():
             self._checkpointer.touch()
+
+    async def _save_first_mark(self) -> None:
+        """See `Opened.mark_is_due`. Raises OSError, IndexFailure."""
+        try:
+            await self._checkpointer.checkpoint()
+        except BaseException:
+            for journal in self._journals:
+                await self._loop.run_in_executor(self._flush_executor, journal.close)
+            raise
 
     def _hand_over(self, journal: int, result: Committed) -> None:
         """On the journal's thread."""
@@ -228,6 +216,7 @@ class Bookie:
         self._check_open()
         if flags & _FENCING:
             await self._adds.fence(ledger_id, master_key)
+            return await self._reads.recovery_entry(ledger_id, entry_id)
         return await self._reads.entry(ledger_id, entry_id)
 
     async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:

@@ -42,6 +42,11 @@ class LedgerConfig:
     striped_reads_max: int = 16
     """Entries read at once from a striped ledger (ensemble size above write quorum)."""
 
+    skip_given_up_entries: bool = False
+    """Recovery passes over entries that all their bookies say to have given up (EUNKNOWNLEDGERSTATE) and goes on with
+    what stands behind them. Right for a standalone server only, whose one bookie nobody can complete; in a cluster such
+    a bookie may know more later, so there recovery fails instead."""
+
     recovery_reads_max: int = 8
     """Entries that recovery reads ahead; the ones beyond the end of the ledger are asked for in vain."""
 
@@ -59,5 +64,6 @@ _MAY_BE_ZERO = {
     "speculative_read_timeout_sec",
     "explicit_lac_interval_sec",
     "bookie_errors_max",
+    "skip_given_up_entries",
     "enforce_min_num_racks_per_write_quorum",
 }

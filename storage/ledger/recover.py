@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from storage.ledger.errors import (
     BookieTimeout,
+    DataUnknown,
     LedgerError,
     LedgerRecoveryFailed,
     NoSuchEntry,
@@ -42,6 +43,8 @@ class Verdict(Enum):
     """More answers are needed."""
     DECIDED = "decided"
     FAILED = "failed"
+    GIVEN_UP = "given up"
+    """Of one entry: every replica knows that it may have lost it, so nobody can tell what it was."""
 
 
 class LastEntryRound:
@@ -101,7 +104,17 @@ class LastEntryRound:
 class RecoveryRead:
     """What the replicas of one entry say. Ask `next_replica()`, report what came, until the verdict is not OPEN."""
 
-    __slots__ = ("_ack_quorum", "_error", "_missing", "_order", "_verdict", "_write_quorum", "entry", "entry_id")
+    __slots__ = (
+        "_ack_quorum",
+        "_error",
+        "_missing",
+        "_order",
+        "_unknown",
+        "_verdict",
+        "_write_quorum",
+        "entry",
+        "entry_id",
+    )
 
     def __init__(
         self, entry_id: int, ensemble: tuple[str, ...], write_quorum: int, ack_quorum: int, demoted: frozenset[str]
@@ -113,6 +126,7 @@ class RecoveryRead:
         self._write_quorum = write_quorum
         self._ack_quorum = ack_quorum
         self._missing = 0
+        self._unknown = 0
         self._error: LedgerError | None = None
         self._verdict = Verdict.OPEN
 
@@ -142,8 +156,9 @@ class RecoveryRead:
             if missing_proves_end(self._missing, self._write_quorum, self._ack_quorum):
                 self._verdict = Verdict.DECIDED
                 return
+        self._unknown += isinstance(error, DataUnknown)
         if not self._order:
-            self._verdict = Verdict.FAILED
+            self._verdict = Verdict.GIVEN_UP if self._unknown == self._write_quorum else Verdict.FAILED
 
     def error(self) -> LedgerError:
         """What to raise when neither a copy nor the end was found."""

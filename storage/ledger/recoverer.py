@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 _FENCE = int(ReadFlags.FENCING)
 _RECOVERY_READ = int(ReadFlags.FENCING | ReadFlags.HIGH_PRIORITY)
+_GIVEN_UP = b""
+"""In the place of an entry (which is never empty) that is passed over."""
 _RECOVERY_ADD = int(AddFlags.RECOVERY_ADD | AddFlags.HIGH_PRIORITY)
 
 
@@ -121,22 +123,23 @@ class _RecoveryEnsembles:
     """Recovery's ensemble changes: in memory only, until the close writes them."""
 
     def __init__(self, members: Members, first: int, replace_failed: ReplaceFailed) -> None:
-        self._members = members
+        self.members = members
         self._replace_failed = replace_failed
         self.changes: list[tuple[int, Members]] = []
 
     async def replace(self, failed: Mapping[int, str], first_entry_id: int) -> Sequence[str]:
-        self._members = self._replace_failed(self._members, failed)
+        self.members = self._replace_failed(self.members, failed)
         if self.changes and self.changes[-1][0] == first_entry_id:
             self.changes.pop()
-        self.changes.append((first_entry_id, self._members))
-        return self._members
+        self.changes.append((first_entry_id, self.members))
+        return self.members
 
 
 class _CopyForward:
     """Reads on from the LAC, some entries ahead, and adds what is found again, in order, until the end is proved."""
 
     def __init__(self, recovery: Recoverer, begun: LedgerMetadata, lac: int) -> None:
+        self._recovery = recovery
         self._reader = recovery._reader
         self._config = recovery._config
         self._begun = begun
@@ -145,22 +148,25 @@ class _CopyForward:
         self._changed = asyncio.Event()
         self._failure: LedgerError | None = None
         self.ensembles = _RecoveryEnsembles(self._fragment.members, self._fragment.first, recovery._replace_failed)
-        self._writer = EntryWriter(
+        self._writer = self._writer_behind(lac)
+
+    def _writer_behind(self, entry_id: int) -> EntryWriter:
+        recovery, begun = self._recovery, self._begun
+        return EntryWriter(
             recovery._ledger_id,
             recovery._master_key,
-            self._fragment.members,
+            self.ensembles.members,
             (begun.write_quorum, begun.ack_quorum),
             channel_of=recovery._channel_of,
             keeper=self.ensembles,
             config=recovery._config,
             flags=_RECOVERY_ADD,
-            last_add_confirmed=lac,
+            last_add_confirmed=entry_id,
             watch=recovery._watch,
         )
 
     async def run(self) -> tuple[int, int]:
         """The last entry and the ledger's length there (0 when nothing was copied). Raises LedgerError."""
-        machine = self._writer.machine
         reads: deque[asyncio.Task[bytes | None]] = deque()
         next_id = self._lac + 1
         try:
@@ -168,20 +174,38 @@ class _CopyForward:
                 while len(reads) < self._config.recovery_reads_max:
                     reads.append(asyncio.create_task(self._read(next_id)))
                     next_id += 1
+                entry_id = next_id - len(reads)
                 entry = await reads.popleft()
                 if entry is None:
                     break
+                if entry == _GIVEN_UP:
+                    continue
+                if entry_id != self._writer.machine.last_add_pushed + 1:
+                    await self._pass_over(entry_id)
                 await self._pending_at_most(self._config.recovery_adds_max - 1)
-                first = machine.last_add_pushed + 1
-                self._writer.submit(Append(first, [entry], entry_length(entry), self._added))
+                self._writer.submit(Append(entry_id, [entry], entry_length(entry), self._added))
             await self._pending_at_most(0)
+            machine = self._writer.machine
             return machine.last_add_confirmed, machine.length_confirmed
         finally:
             self._writer.end(LedgerClosed(f"ledger {self._begun.ledger_id}: recovery is over"))
             await _cancel(reads)
 
+    async def _pass_over(self, entry_id: int) -> None:
+        """The entries between the last one that was copied and `entry_id` were given up by all who had them."""
+        await self._pending_at_most(0)
+        first, ledger_id = self._writer.machine.last_add_pushed + 1, self._begun.ledger_id
+        logger.warning(
+            "ledger %d: its bookies gave up the entries %d to %d; it goes on behind them",
+            ledger_id,
+            first,
+            entry_id - 1,
+        )
+        self._writer.end(LedgerClosed(f"ledger {ledger_id}: another writer goes on behind a gap"))
+        self._writer = self._writer_behind(entry_id - 1)
+
     async def _read(self, entry_id: int) -> bytes | None:
-        """The entry, or None where the ledger ends. Raises LedgerError when neither can be told."""
+        """The entry, None where the ledger ends, or _GIVEN_UP. Raises LedgerError when none of it can be told."""
         begun = self._begun
         members = self._fragment.members
         question = RecoveryRead(entry_id, members, begun.write_quorum, begun.ack_quorum, demoted=self._reader.demoted)
@@ -191,9 +215,11 @@ class _CopyForward:
                 question.found(await self._reader.entry_of(bookie, entry_id, _RECOVERY_READ))
             except LedgerError as error:
                 question.failed(error)
-        if question.verdict is Verdict.FAILED:
-            raise question.error()
-        return question.entry
+        if question.verdict is Verdict.DECIDED:
+            return question.entry
+        if question.verdict is Verdict.GIVEN_UP and self._config.skip_given_up_entries:
+            return _GIVEN_UP
+        raise question.error()
 
     async def _pending_at_most(self, entries: int) -> None:
         while self._failure is None and self._writer.machine.pending_entries > entries:

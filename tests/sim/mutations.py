@@ -136,7 +136,7 @@ def _what_a_journal_held_before_is_believed() -> AbstractContextManager[Any]:
             self.end = JournalPosition(journal_id, offset, sequence)
             if header.kind == BatchKind.CONTINUED:
                 return header
-            self._apply(*split_batch(header, body))
+            self._apply(*split_batch(header, body), False)
         return None
 
     stack = ExitStack()

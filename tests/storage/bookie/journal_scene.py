@@ -69,7 +69,7 @@ def journal_in(
 
 def replayed(folder: Path) -> tuple[list[bytes], JournalPosition]:
     entries: list[bytes] = []
-    replay = JournalReplay(str(folder), None, lambda controls, found: entries.extend(found))
+    replay = JournalReplay(str(folder), None, lambda controls, found, _: entries.extend(found))
     replay.run()
     replay.finish()
     return entries, replay.end

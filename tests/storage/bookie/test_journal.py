@@ -63,7 +63,7 @@ def test_control_records_of_all_groups_are_replayed(tmp_path: Path) -> None:
         while answered < 3:
             answered += len(opened.next().groups)
     found: list[ControlRecord] = []
-    JournalReplay(str(tmp_path), None, lambda controls, entries: found.extend(controls)).run()
+    JournalReplay(str(tmp_path), None, lambda controls, entries, _: found.extend(controls)).run()
     assert [control.ledger_id for control in found] == [0, 1, 2]
 
 

@@ -29,11 +29,16 @@ class Written:
     def replay(self, mark: JournalPosition | None = None, skip_damage: bool = False) -> "Replayed":
         return Replayed(self.folder, mark, skip_damage)
 
+    def goes_on_behind_all(self, replayed: "Replayed") -> bool:
+        """Whether the journal goes on in a file of its own, numbered beyond all that was ever written."""
+        end, last = replayed.end, self.ends[20]
+        return end.offset == 0 and end.journal_id > last.journal_id and end.sequence > last.sequence
+
 
 class Replayed:
     def __init__(self, folder: Path, mark: JournalPosition | None, skip_damage: bool) -> None:
         self.entries: list[bytes] = []
-        replay = JournalReplay(str(folder), mark, lambda controls, found: self.entries.extend(found), skip_damage)
+        replay = JournalReplay(str(folder), mark, lambda controls, found, _: self.entries.extend(found), skip_damage)
         replay.run()
         replay.finish()
         self.end = replay.end
@@ -183,7 +188,7 @@ def test_told_to_skip_damage_it_keeps_all_that_is_whole(tmp_path: Path, caplog: 
         replayed = written.replay(skip_damage=True)
     assert replayed.entries == expected(*(number for number in range(20) if number not in (3, 10)))
     assert replayed.skipped
-    assert replayed.end == written.ends[20]
+    assert written.goes_on_behind_all(replayed)
     assert str(written.path(1)) in caplog.text
 
 
@@ -195,7 +200,7 @@ def test_told_to_skip_a_missing_file_goes_on_behind_it(tmp_path: Path) -> None:
     written.path(2).unlink()
     replayed = written.replay(skip_damage=True)
     assert replayed.entries == expected(*(number for number in range(20) if number not in by_file[2]))
-    assert replayed.end == written.ends[20]
+    assert written.goes_on_behind_all(replayed)
 
 
 def test_told_to_skip_all_missing_files_it_begins_a_new_one(tmp_path: Path) -> None:
@@ -203,7 +208,8 @@ def test_told_to_skip_all_missing_files_it_begins_a_new_one(tmp_path: Path) -> N
     written.path().unlink()
     replayed = written.replay(written.ends[7], skip_damage=True)
     assert replayed.entries == []
-    assert replayed.end == JournalPosition(2, 0, written.ends[7].sequence)
+    assert replayed.end.journal_id > 1
+    assert replayed.end.sequence > written.ends[7].sequence
 
 
 def test_an_empty_file_is_damage_that_can_be_skipped(tmp_path: Path) -> None:
@@ -231,7 +237,7 @@ def test_told_to_skip_a_damaged_header_it_reads_by_the_copy_and_leaves_the_file(
     flip_byte(written.path(), 26)
     replayed = written.replay(skip_damage=True)
     assert replayed.entries == expected(*range(20))
-    assert replayed.end == JournalPosition(2, 0, written.ends[20].sequence)
+    assert written.goes_on_behind_all(replayed)
 
 
 def test_told_to_skip_a_file_without_any_header_it_goes_on_behind_it(tmp_path: Path) -> None:
@@ -240,4 +246,32 @@ def test_told_to_skip_a_file_without_any_header_it_goes_on_behind_it(tmp_path: P
         flip_byte(written.path(), position)
     replayed = written.replay(skip_damage=True)
     assert replayed.entries == []
-    assert replayed.end == JournalPosition(2, 0, 1)
+    assert written.goes_on_behind_all(replayed)
+
+
+@pytest.mark.parametrize("below", [1, 30, 5000])
+def test_told_to_skip_a_file_that_ends_before_the_mark_it_goes_on_behind_the_mark(tmp_path: Path, below: int) -> None:
+    written = Written(tmp_path)
+    mark = written.ends[20]
+    os.truncate(written.path(), mark.offset - below)
+    replayed = written.replay(mark, skip_damage=True)
+    assert replayed.entries == []
+    assert written.goes_on_behind_all(replayed)
+
+
+def test_told_to_skip_a_missing_mark_and_first_file_it_keeps_the_others(tmp_path: Path) -> None:
+    written = Written(tmp_path, max_file=3000)
+    of_first = [number for number, end in enumerate(written.ends[1:]) if end.journal_id == 1]
+    written.path(1).unlink()
+    replayed = written.replay(skip_damage=True)
+    assert replayed.entries == expected(*(number for number in range(20) if number not in of_first))
+    assert written.goes_on_behind_all(replayed)
+
+
+def test_what_is_skipped_stays_on_disk_as_it_is(tmp_path: Path) -> None:
+    written = Written(tmp_path, max_file=3000)
+    flip_byte(written.path(2), 100)
+    os.truncate(written.path(3), 90)
+    before = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
+    written.replay(skip_damage=True)
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == before

@@ -101,7 +101,7 @@ def torn(whole: WrittenOver, kept: Sequence[bool]) -> bytearray:
 class Replayed:
     def __init__(self, folder: Path, mark: JournalPosition = MARK) -> None:
         self.entries: list[bytes] = []
-        replay = JournalReplay(str(folder), mark, lambda controls, found: self.entries.extend(found))
+        replay = JournalReplay(str(folder), mark, lambda controls, found, _: self.entries.extend(found))
         replay.run()
         replay.finish()
         self.end = replay.end

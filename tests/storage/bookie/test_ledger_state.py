@@ -19,6 +19,20 @@ def test_a_state_reads_back_as_it_was_written() -> None:
     assert not LedgerState.decode(7, b"\x00\x00").fenced
 
 
+def test_limbo_and_an_unknown_key_are_kept() -> None:
+    states = LedgerStates()
+    states.create(1, b"key")
+    for ledger_id in (1, 2):
+        states.put_into_limbo(ledger_id)
+    records = dict(states.take_changed())
+    assert records == {1: b"\x03\x03key", 2: b"\x07\x00"}
+    known, unknown = (LedgerState.decode(ledger_id, data) for ledger_id, data in records.items())
+    assert (known.master_key, known.limbo, known.fenced) == (b"key", True, True)
+    assert (unknown.master_key, unknown.limbo, unknown.fenced) == (None, True, True)
+    states.learn_key(unknown, b"other")
+    assert (unknown.master_key, unknown.key_durable, states.changed) == (b"other", False, {2})
+
+
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x03ke", b"\x00\x01key"])
 def test_a_state_of_the_wrong_length_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
