@@ -12,7 +12,7 @@ SEEDS_MAX = 600
 KNOWN = {
     "recovery_reads_do_not_fence": 50,
     "lac_has_no_floor": 88,
-    "acks_of_a_replaced_bookie_count": 75,
+    "acks_of_a_replaced_bookie_count": 1324,
 }
 
 
