@@ -213,6 +213,8 @@ class Standalone:
             list_ledgers=partial(list_ledgers, store),
         )
         self._closing.push_async_callback(bookie.close)
+        if await store.exists(paths.bookie_path(BOOKIE_ID)) is None:
+            await store.create(paths.bookie_path(BOOKIE_ID), b"", make_parents=True)
         bookkeeper = BookKeeper(
             store,
             {BOOKIE_ID: bookie}.__getitem__,

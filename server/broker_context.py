@@ -82,6 +82,7 @@ class BrokerContext:
         self.security = security
         """None: authentication is off."""
         self.commands: Mapping[int, Handler] = TABLE if security is None else security.guarded(TABLE)
+        self.started_ms = time.time_ns() // 1_000_000
         self.listeners = Listeners(Urls())
         """The addresses that lookups answer; set when the ports are known."""
         self.watchers = TopicWatchers(service)

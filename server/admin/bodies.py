@@ -44,6 +44,18 @@ def parse(body: bytes) -> Any:
         raise Refusal(400, f"The body is not JSON: {error}") from None
 
 
+def word(body: bytes) -> str:
+    """A text that stands alone as the body: in JSON's quotation marks, or without them as Apache's Java client sends a
+    string. Empty for no body and for null. Raises Refusal 400 for bytes that are not UTF-8."""
+    try:
+        raw = body.decode().strip()
+    except UnicodeDecodeError:
+        raise Refusal(400, "The body is not UTF-8") from None
+    if raw == "null":
+        return ""
+    return text(parse(body)) if raw.startswith('"') else raw
+
+
 def present(value: Any) -> Any:
     if value is ABSENT:
         raise Refusal(400, "The request entity cannot be empty.")

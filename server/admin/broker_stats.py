@@ -26,6 +26,8 @@ Loaded = dict[str, dict[str, list[BaseTopic]]]
 
 RATES = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
 MAXRSS_UNITS_PER_MB = 1 << 20 if sys.platform == "darwin" else 1 << 10
+LOAD_MANAGER = "org.apache.pulsar.broker.loadbalance.NoopLoadManager"
+"""Apache's name for a broker that bears everything alone."""
 NOT_MEASURED: Json = {"usage": -1.0, "limit": -1.0}
 """ResourceUsage as Java makes it."""
 
@@ -117,13 +119,14 @@ async def load_report(call: Call) -> Answer:
     def total(key: str) -> Any:
         return sum(each[key] for each in bundles.values())
 
+    load = _machine_load()
     ports = {"webServiceUrl": urls.web, "webServiceUrlTls": urls.web_tls}
     ports |= {"pulsarServiceUrl": urls.broker, "pulsarServiceUrlTls": urls.broker_tls}
     return {
         **{name: url for name, url in ports.items() if url},
         "persistentTopicsEnabled": True,
         "nonPersistentTopicsEnabled": True,
-        **_machine_load(),
+        **load,
         **{key: total(key) for key in RATES},
         "lastUpdate": now_ms(),
         "lastStats": bundles,
@@ -137,6 +140,9 @@ async def load_report(call: Call) -> Answer:
         "brokerVersionString": __version__,
         "protocols": {},
         "advertisedListeners": {},
+        "loadManagerClassName": LOAD_MANAGER,
+        "startTimestamp": broker.started_ms,
+        "maxResourceUsage": max(each["usage"] / each["limit"] for each in load.values() if each["limit"] > 0),
         "loadReportType": "LocalBrokerData",
     }
 

@@ -13,7 +13,7 @@ from server import bundle_ranges
 from server.admin import bodies, records
 from server.admin.paths import NAMESPACES, namespace_of
 from server.bundle_ranges import FULL_RANGE, bundle_of
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route, Text
 from server.web.needs import SUPERUSER, namespace, namespace_policy
 
 if TYPE_CHECKING:
@@ -143,13 +143,12 @@ async def set_bundles(service: "BrokerService", name: str, boundaries: list[str]
 async def anti_affinity(call: Call) -> Answer:
     local = await records.read(call.broker.service.metadata, paths.local_policies_path(namespace_of(call)))
     group = (local or {}).get("namespaceAntiAffinityGroup")
-    return NO_CONTENT if group is None else group
+    return NO_CONTENT if group is None else Text(group.encode())
 
 
 async def set_anti_affinity(call: Call) -> Answer:
-    """The bundles stay (Apache loses them where they were never loaded). Raises TopicNotFound."""
-    value = bodies.parse(call.body)
-    await _set_group(call, None if value in (None, bodies.ABSENT) else bodies.text(value))
+    """The bundles stay (Apache loses them where they were never loaded). Raises Refusal 404."""
+    await _set_group(call, bodies.word(call.body) or None)
     return NO_CONTENT
 
 

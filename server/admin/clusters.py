@@ -106,16 +106,24 @@ async def peers(call: Call) -> Answer:
 
 
 async def set_peers(call: Call) -> Answer:
+    """No body takes the list away, as `update-peer-clusters --peer-clusters ""` asks for it."""
     cluster, store = call.parts["cluster"], call.broker.service.metadata
-    names = bodies.strings(bodies.present(bodies.parse(call.body)))
+    body = bodies.parse(call.body)
+    names = None if body is bodies.ABSENT or body is None else bodies.strings(body)
     known = await records.children(store, paths.CLUSTERS)
     if cluster in known:
-        for name in names:
+        for name in names or ():
             if name == cluster:
                 raise Refusal(412, f"{cluster} itself can't be part of peer-list")
             if name not in known:
                 raise Refusal(412, f"Peer cluster {name} does not exist")
-    await _change(call, lambda record: record.update(peerClusterNames=names))
+
+    def change(record: dict[str, Any]) -> None:
+        record.pop("peerClusterNames", None)
+        if names is not None:
+            record["peerClusterNames"] = names
+
+    await _change(call, change)
     return NO_CONTENT
 
 

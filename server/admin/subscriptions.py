@@ -2,7 +2,7 @@
 
 Of a partitioned topic they are those of all its partitions. Sources: PersistentTopicsBase (internalCreateSubscription,
 internalDeleteSubscriptionAsync, internalResetCursorAsync, internalExpireMessagesForSinglePartition…); real answers of
-4.0.7. A subscription that does not exist is never made by a call about another thing (Apache does that).
+4.0.7. No call here makes a subscription that does not exist by the way (Apache's skip, reset and expire do).
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple

@@ -9,10 +9,10 @@ from typing import Any
 
 from pulsar_proto.names import TopicName
 from server.admin import bodies, policy_shapes
-from server.admin.namespace_policies import quota_type, tell_if_without_effect
+from server.admin.namespace_policies import QUOTA_TYPES, quota_type, tell_if_without_effect
 from server.admin.paths import TOPIC, namespace_of, topic_of
 from server.admin.policy_rows import TOPIC_ROWS, TopicRow
-from server.policies.values import BacklogQuota
+from server.policies.values import BacklogQuotas
 from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from server.web.needs import topic_policy
 
@@ -125,17 +125,21 @@ async def backlog_quotas(call: Call) -> Answer:
     name = await checked_topic(call)
     policies = call.broker.service.policies
     held: dict[str, Any] = dict(policies.topics.get(name, is_global=call.flag("isGlobal")).get("backLogQuotaMap") or {})
-    if call.flag("applied"):
-        quotas = policies.of(name).backlog_quotas
-        held.setdefault("destination_storage", _quota(quotas.destination_storage.limit, -1, quotas.destination_storage))
-        held.setdefault(
-            "message_age", _quota(quotas.destination_storage.limit, quotas.message_age.limit, quotas.message_age)
-        )
-    return held
+    if held or not call.flag("applied"):
+        return held
+    of_namespace = (await policies.namespaces.get(name.namespace) or {}).get("backlog_quota_map")
+    return of_namespace or dict.fromkeys(QUOTA_TYPES, _quota(policies.of(name).backlog_quotas))
 
 
-def _quota(size: int, seconds: int, quota: BacklogQuota) -> dict[str, Any]:
-    return {"limit": size, "limitSize": size, "limitTime": seconds, "policy": quota.policy}
+def _quota(quotas: BacklogQuotas) -> dict[str, Any]:
+    """The broker's default, which Apache shows whole for each type (BacklogQuotaManager.getDefaultQuota)."""
+    size = quotas.destination_storage.limit
+    return {
+        "limit": size,
+        "limitSize": size,
+        "limitTime": quotas.message_age.limit,
+        "policy": quotas.destination_storage.policy,
+    }
 
 
 async def set_backlog_quota(call: Call) -> Answer:

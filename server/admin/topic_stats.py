@@ -1,13 +1,15 @@
 """What is going on in a topic, and in a partitioned one as a whole. Source: PersistentTopicsBase.internalGetStatsAsync,
 internalGetPartitionedStats; TopicStatsImpl.add; real answers of 4.0.7."""
 
+from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any
 
 from metadata import paths
 from metadata.store import Stat
-from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.errors import MalformedRecord, TopicNotFound
 from pulsar_proto.ids import signed64
+from pulsar_proto.ledger_record import LedgerMetadata, ledger_path
 from pulsar_proto.managed_record import parse_managed_cursor_info
 from pulsar_proto.names import TopicName, decode_local
 from server.admin import records
@@ -56,10 +58,43 @@ def _shown(call: Call, answer: dict[str, Any]) -> dict[str, Any]:
 
 async def internal_stats(call: Call) -> Answer:
     held = await loaded_of_any_domain(call)
-    answer = held.internal_stats()
+    answer: dict[str, Any] = held.internal_stats()
+    if call.flag("metadata"):
+        for ledger in answer.get("ledgers", ()):
+            ledger["metadata"] = await _ledger_metadata(call, ledger["ledgerId"])
     if held.schemas is not None:
         answer["schemaLedgers"] = await held.schemas.ledgers(held.name)
     return answer
+
+
+async def _ledger_metadata(call: Call, ledger_id: int) -> str:
+    """A ledger's record as Java prints it (LedgerMetadataImpl.toSafeString); empty where there is none."""
+    record = await call.broker.service.metadata.get(ledger_path(ledger_id))
+    if record is None:
+        return ""
+    try:
+        return safe_text(LedgerMetadata.parse(ledger_id, record.value))
+    except MalformedRecord as error:
+        return str(error)
+
+
+def safe_text(metadata: LedgerMetadata) -> str:
+    """Without the password. Pure."""
+    fields: dict[str, object] = {
+        "formatVersion": metadata.format_version,
+        "ensembleSize": metadata.ensemble_size,
+        "writeQuorumSize": metadata.write_quorum,
+        "ackQuorumSize": metadata.ack_quorum,
+        "state": metadata.state.name,
+    }
+    if metadata.is_closed:
+        fields |= {"length": metadata.length, "lastEntryId": metadata.last_entry_id}
+    if metadata.digest_type is not None:
+        fields |= {"digestType": metadata.digest_type.name, "password": "OMITTED"}
+    ensembles = ", ".join(f"{first}=[{', '.join(bookies)}]" for first, bookies in metadata.ensembles)
+    custom = ", ".join(f"{key}=base64:{b64encode(value).decode()}" for key, value in metadata.custom_metadata.items())
+    fields |= {"ensembles": f"{{{ensembles}}}", "customMetadata": f"{{{custom}}}"}
+    return "LedgerMetadata{" + ", ".join(f"{name}={value}" for name, value in fields.items()) + "}"
 
 
 async def partitioned_stats(call: Call) -> Answer:

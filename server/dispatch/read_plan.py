@@ -14,15 +14,22 @@ SMOOTHING = 0.9
 
 
 class EntryAverage:
-    """Messages per entry, as an exponential moving average over the groups that were sent; at least 1."""
+    """Messages per entry, as an exponential moving average over the groups that were sent; at least 1. The first
+    group sets it (Consumer.sendMessages)."""
 
-    __slots__ = ("value",)
+    __slots__ = ("is_new", "value")
 
     def __init__(self) -> None:
         self.value = 1.0
+        self.is_new = True
+        """Nothing was sent yet."""
 
     def add(self, entries: int, messages: int) -> None:
         """`entries` > 0 were sent, holding `messages`."""
+        if self.is_new:
+            self.is_new = False
+            self.value = max(1.0, messages / entries)
+            return
         if messages == entries and self.value == 1.0:
             return
         self.value = max(1.0, SMOOTHING * self.value + (1 - SMOOTHING) * messages / entries)

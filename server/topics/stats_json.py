@@ -201,7 +201,7 @@ def consumer_stats(consumer: "Consumer") -> Json:
         "consumerName": consumer.name,
         "availablePermits": consumer.permits,
         "unackedMessages": consumer.unacked_messages,
-        "avgMessagesPerEntry": round(consumer.average.value),
+        "avgMessagesPerEntry": 0 if consumer.average.is_new else round(consumer.average.value),
         "blockedConsumerOnUnackedMsgs": consumer.blocked,
         **NOTHING_DRAINS,
         **consumer.subscription.stats_of(consumer),
@@ -245,7 +245,7 @@ def internal_stats(topic: "Topic") -> Json:
         "currentLedgerSize": stats.current_ledger_size,
         **({"lastLedgerCreatedTimestamp": iso_time(stats.ledger_created_ms)} if stats.ledger_created_ms else {}),
         **({"lastLedgerCreationFailureTimestamp": iso_time(stats.ledger_failed_ms)} if stats.ledger_failed_ms else {}),
-        "waitingCursorsCount": 0,
+        "waitingCursorsCount": sum(map(waits_for_messages, topic.subscriptions.values())),
         "pendingAddEntriesCount": stats.pending_entries,
         "lastConfirmedEntry": str(stats.last_confirmed),
         "state": STATE_NAMES[stats.state],
@@ -265,17 +265,25 @@ def internal_stats(topic: "Topic") -> Json:
     }
 
 
+def waits_for_messages(subscription: "Subscription") -> bool:
+    """Whether the next message that is published goes to somebody at once."""
+    dispatcher = subscription.dispatcher
+    return dispatcher is not None and bool(subscription.consumers) and dispatcher.is_caught_up
+
+
 def cursor_stats(topic: "Topic", name: str, cursor: Cursor) -> Json:
     subscription = topic.subscriptions.get(name)
     dispatcher = None if subscription is None else subscription.dispatcher
     read_position = dispatcher.read_position if dispatcher else cursor.next_unacked(cursor.mark_delete)
     holes = cursor.holes(HOLES_SHOWN_MAX)
     unacked = cursor.unacked_ranges(HOLES_SHOWN_MAX)
+    reads = dispatcher is not None and dispatcher.is_reading
+    waits = subscription is not None and waits_for_messages(subscription)
     return {
         "markDeletePosition": str(cursor.mark_delete),
         "readPosition": str(read_position),
-        "waitingReadOp": False,
-        "pendingReadOps": int(dispatcher is not None and dispatcher.is_reading),
+        "waitingReadOp": waits,
+        "pendingReadOps": int(reads),
         "messagesConsumedCounter": topic.ledger.entries_between(Position(-1, -1), cursor.mark_delete),
         "cursorLedger": cursor.ledger_id,
         "cursorLedgerLastEntry": -1,
@@ -285,11 +293,12 @@ def cursor_stats(topic: "Topic", name: str, cursor: Cursor) -> Json:
         "ackHoles": "["
         + ",".join(f"({hole.ledger_id}:{hole.first - 1}..{hole.ledger_id}:{hole.last}]" for hole in unacked)
         + "]",
+        "lastLedgerSwitchTimestamp": iso_time(cursor.ledger_switched_ms),
         "state": "NoLedger" if cursor.ledger_id < 0 else "Open",
         "active": bool(subscription is not None and subscription.consumers),
         "numberOfEntriesSinceFirstNotAckedMessage": topic.ledger.entries_between(cursor.mark_delete, read_position),
         "totalNonContiguousDeletedMessagesRange": cursor.number_of_holes,
-        "subscriptionHavePendingRead": dispatcher is not None and dispatcher.is_reading,
+        "subscriptionHavePendingRead": reads or waits,
         "subscriptionHavePendingReplayRead": False,
         "properties": dict(cursor.position_properties),
     }

@@ -329,8 +329,11 @@ class Topic(BaseTopic):
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
     async def terminate(self) -> Position:
-        """No more messages; the last one's position. Raises PulsarError."""
+        """No more messages; the last one's position, which names a ledger also where there was no message. Raises
+        PulsarError."""
         with storage_faults_told():
+            if self.ledger.terminated is None and self.ledger.last_confirmed.ledger_id < 0:
+                await self.ledger.open_ledger()
             last = await self.ledger.terminate()
         log.info("%s: terminated at %s", self, last)
         self.publishing.disconnect_all()

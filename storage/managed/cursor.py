@@ -110,6 +110,11 @@ class Cursor:
         return -1 if self._store is None else self._store.ledger_id
 
     @property
+    def ledger_switched_ms(self) -> int:
+        """When the cursor went to its ledger, or was opened."""
+        return self.last_active_ms if self._store is None else self._store.ledger_switched_ms
+
+    @property
     def backlog(self) -> int:
         """Entries not acknowledged, from positions and ledger lengths."""
         return self._ledgers.entries_between(self._acks.mark_delete, LATEST) - self._acks.acked_beyond

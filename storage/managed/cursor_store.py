@@ -72,6 +72,8 @@ class CursorStore:
         self.cursor_properties: Mapping[str, str] = {}
         self.last_active_ms = clock_ms()
         """When the cursor was used last: written with the node. Its user keeps it up to date."""
+        self.ledger_switched_ms = clock_ms()
+        """When the cursor went to the ledger that it writes to, or was opened."""
 
     @property
     def ledger_id(self) -> int:
@@ -228,7 +230,7 @@ class CursorStore:
             raise
         await self._leave_ledger()
         self._handle, self._ledger_id = handle, handle.ledger_id
-        self._opened_ms = self._clock_ms()
+        self._opened_ms = self.ledger_switched_ms = self._clock_ms()
         self._ledger_bytes = written.size
         self._note_stored(written.position, written.plain, written.properties)
         logger.info("%s: stored in cursor ledger %d", self._label, handle.ledger_id)

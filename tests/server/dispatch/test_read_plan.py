@@ -1,5 +1,6 @@
 """Sizes of reads, against a plan that counts one entry after the other."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,15 @@ def test_a_read_is_empty_only_without_permits_and_never_beyond_its_limit(
     assert entries <= limit
     if entries > 1:
         assert entries * average <= permits
+
+
+def test_the_first_group_sets_the_average() -> None:
+    average = EntryAverage()
+    assert average.is_new
+    average.add(1, 50)
+    assert (average.value, average.is_new) == (50.0, False)
+    average.add(1, 1)
+    assert average.value == pytest.approx(45.1)
 
 
 def test_the_average_follows_batches_and_returns_to_single_messages() -> None:
