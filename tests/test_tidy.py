@@ -145,6 +145,24 @@ SEEDED_RANDOM = "random.Random"
 IO_MODULES = {"asyncio", "os", "random", "secrets", "select", "socket", "sqlite3", "subprocess", "threading", "time"}
 """Time and chance come in as arguments, bytes come in and go out (design: rules apart from I/O)."""
 
+WALL_CLOCK = re.compile(r"^_?(now|time|clock|wall|wall_clock)_ms$")
+"""Names of the time of day. It may jump, so how long something took or lies back goes by a monotonic clock (`…_s`)."""
+STORED_TIMES = {
+    "server/metrics.py": "when the process began, shown as Unix time",
+    "server/topics/topic.py": "where a reader starts, by publish times",
+    "server/topics/backlog.py": "publish and delivery times of messages",
+    "server/topics/quota_gate.py": "publish times",
+    "server/topics/shared_dispatcher.py": "delivery times of messages",
+    "server/topics/delayed_delivery.py": "delivery times; looks again after LOOK_SECONDS_MAX at the latest",
+    "server/topics/metrics_of.py": "publish times",
+    "server/topics/stats_json.py": "publish times",
+    "server/upkeep/jobs.py": "when subscriptions were used last, which is stored with their cursors",
+    "storage/managed/ledger_rules.py": "when ledgers were closed, which is stored in their list",
+    "storage/repair/rules.py": "when the last check ended, which is stored for the next auditor",
+    "spark/jobs/audit_rules.py": "times of records",
+}
+"""Where the time of day is compared or subtracted, and with which stored time."""
+
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 MACHINE_PATH = re.compile(r"/wo" r"rk/|/ho" r"me/\w|/ro" r"ot/")
 
@@ -302,6 +320,57 @@ def test_a_sleep_is_told_from_giving_others_their_turn() -> None:
         call = ast.parse(text, mode="eval").body
         assert isinstance(call, ast.Call)
         assert sleeps(call, in_virtual_time=False) is expected, text
+
+
+def test_intervals_are_monotonic() -> None:
+    violations = []
+    for path in sources():
+        name = name_of(path)
+        if is_test(path) or name.startswith("bench/"):
+            continue
+        nodes = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.expr))
+        lines = sorted({node.lineno for node in nodes if measures_by_wall_clock(node)})
+        if lines and name not in STORED_TIMES:
+            violations.append(f"{name}:{lines[0]}: measures by the time of day, which jumps; use time.monotonic()")
+        elif not lines and name in STORED_TIMES:
+            violations.append(f"{name}: measures nothing; take it out of STORED_TIMES")
+    report(violations)
+
+
+def measures_by_wall_clock(node: ast.expr) -> bool:
+    """Whether the time of day is compared, or added to or subtracted from something."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        return is_wall_clock(node.left) or is_wall_clock(node.right)
+    if isinstance(node, ast.Compare) and not isinstance(node.ops[0], ast.Is | ast.IsNot):
+        return any(map(is_wall_clock, (node.left, *node.comparators)))
+    return False
+
+
+def is_wall_clock(node: ast.expr) -> bool:
+    """A name of `WALL_CLOCK`, a call of one, time.time(), or such a value times or divided by something."""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("time.time", "time.time_ns") or is_wall_clock(node.func)
+    if isinstance(node, ast.BinOp):
+        return is_wall_clock(node.left) or is_wall_clock(node.right)
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return WALL_CLOCK.match(name) is not None
+
+
+def test_what_measures_by_the_wall_clock_is_told_from_what_does_not() -> None:
+    expressions = {
+        "now_ms - self._began_ms": True,
+        "self._clock_ms() >= self._retry_at": True,
+        "time.time() + 5": True,
+        "time.time_ns() // 1_000_000 - began": True,
+        "clocks.wall_ms() - began": True,
+        "time.monotonic() - began_s": False,
+        "now_s - began_s": False,
+        "delay_ms + 5": False,
+        "now_ms is None": False,
+        "int(time.time() * 1000)": False,
+    }
+    for text, expected in expressions.items():
+        assert measures_by_wall_clock(ast.parse(text, mode="eval").body) is expected, text
 
 
 def test_nothing_is_left_for_later_and_no_machine_is_named() -> None:

@@ -16,7 +16,6 @@ from server.topic_list import is_system_topic
 from server.topics import backlog
 from server.topics.broker_service import TopicBusy
 from server.topics.properties import fault_of_properties
-from server.topics.stats import now_ms
 from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from server.web.needs import namespace, topic
 
@@ -171,10 +170,10 @@ async def trim(call: Call) -> Answer:
         raise Refusal(405, "Trim on a non-persistent topic is not allowed")
     count = await partitions_of(call, name)
     if not count:
-        await (await loaded(call)).ledger.maintain(now_ms())
+        await (await loaded(call)).ledger.maintain()
     for index in range(count):
         partition = await call.broker.service.get_topic(name.partition(index), create=True)
-        await partition.ledger.maintain(now_ms())
+        await partition.ledger.maintain()
     return EMPTY
 
 
@@ -199,7 +198,7 @@ async def _delete_messages(held: "Topic") -> None:
     await held.ledger.roll()
     held.ledger.configure(replace(kept, retention_time_minutes=0, retention_size_mb=0, message_ttl_seconds=0))
     try:
-        await held.ledger.maintain(now_ms())
+        await held.ledger.maintain()
     finally:
         held.ledger.configure(kept)
 

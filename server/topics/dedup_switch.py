@@ -12,11 +12,11 @@ Source: MessageDeduplication.checkStatus.
 
 import asyncio
 import logging
+import time
 
 from server.topics.deduplication import Deduplication
 from server.topics.producers import TopicProducers
 from server.topics.settings import TopicSettings
-from server.topics.stats import now_ms
 from storage.managed.errors import ManagedLedgerError
 from storage.managed.managed_ledger import ManagedLedger
 
@@ -58,11 +58,11 @@ class DedupSwitch:
         if self._working is None and not self._is_done:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
-    def tick(self, time_ms: int, snapshot_interval_seconds: int) -> None:
+    def tick(self, now_s: float, snapshot_interval_seconds: int) -> None:
         """Upkeep: snapshots, producers that left long ago, what failed before."""
         self.follow(self.wanted)
         if self._publishing.dedup is not None:
-            self._publishing.dedup.tick(time_ms, snapshot_interval_seconds)
+            self._publishing.dedup.tick(now_s, snapshot_interval_seconds)
 
     def close(self) -> None:
         """The topic closes: what is known goes into the cursor, which the managed ledger stores."""
@@ -96,11 +96,11 @@ class DedupSwitch:
 
     async def _turn_on(self) -> None:
         publishing = self._publishing
-        dedup = await Deduplication.open(self._topic_name, self._ledger, self._settings, now_ms())
+        dedup = await Deduplication.open(self._topic_name, self._ledger, self._settings, time.monotonic())
         publishing.check(dedup, publishing.checks)
         try:
             await publishing.answered_so_far()
-            await dedup.replay(now_ms())
+            await dedup.replay(time.monotonic())
         except BaseException:
             publishing.check(None, publishing.checks)
             raise

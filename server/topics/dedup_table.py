@@ -30,7 +30,7 @@ class DedupTable:
         self._producers_max = producers_max
         self._pushed: dict[str, int] = {}
         self._persisted: dict[str, int] = {}
-        self._inactive_since: dict[str, int] = {}
+        self._inactive_since: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._persisted)
@@ -66,17 +66,17 @@ class DedupTable:
         """A producer of that name is connected."""
         self._inactive_since.pop(name, None)
 
-    def left(self, name: str, now_ms: int) -> None:
+    def left(self, name: str, now_s: float) -> None:
         """It is not any more. Of those that left, only as many are remembered as a snapshot holds."""
         if name in self._pushed:
             self._inactive_since.pop(name, None)
-            self._inactive_since[name] = now_ms
+            self._inactive_since[name] = now_s
             if len(self._inactive_since) > self._producers_max:
                 self._forget(next(iter(self._inactive_since)))
 
-    def forget_inactive(self, before_ms: int) -> int:
+    def forget_inactive(self, before_s: float) -> int:
         """Forgets the names that are inactive since before that time. Returns how many there were."""
-        gone = [name for name, since_ms in self._inactive_since.items() if since_ms < before_ms]
+        gone = [name for name, since_s in self._inactive_since.items() if since_s < before_s]
         for name in gone:
             self._forget(name)
         return len(gone)
@@ -93,10 +93,10 @@ class DedupTable:
         names = list(self._persisted)[-self._producers_max :] if self._producers_max else []
         return {name: self._persisted[name] for name in names}
 
-    def replay(self, stored: Iterable[tuple[str, int]], now_ms: int) -> None:
+    def replay(self, stored: Iterable[tuple[str, int]], now_s: float) -> None:
         """What the log holds behind the snapshot, as (name, highest sequence id), in its order."""
         for name, highest in stored:
             if highest > self._pushed.get(name, -1):
                 self._pushed[name] = highest
             self.stored(name, highest)
-            self.left(name, now_ms)
+            self.left(name, now_s)

@@ -9,6 +9,7 @@ Sources: MessageDeduplication (recoverSequenceIdsMap, replayCursor, takeSnapshot
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 
 from pulsar_proto.errors import MalformedFrame
@@ -17,7 +18,6 @@ from pulsar_proto.payload import parse_metadata
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.dedup_table import DedupTable
 from server.topics.settings import TopicSettings
-from server.topics.stats import now_ms
 from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
 from storage.managed.errors import ManagedLedgerError
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 DEDUP_CURSOR = "pulsar.dedup"
 
-SNAPSHOT_PAUSE_MS = 1_000
+SNAPSHOT_PAUSE_SECONDS = 1.0
 """Between two snapshots for the number of entries, however fast messages come: each is a record of all producers."""
 
 REPLAY_ENTRIES = 1_000
@@ -46,28 +46,28 @@ class Deduplication:
         self._ledger = ledger
         self._cursor = cursor
         self._entries_interval = settings.broker_deduplication_entries_interval
-        self._inactivity_ms = settings.broker_deduplication_producer_inactivity_timeout_minutes * 60_000
+        self._inactivity_s = settings.broker_deduplication_producer_inactivity_timeout_minutes * 60
         self._known_upto = cursor.mark_delete
         """The table says all about the log up to here, once it is complete."""
         self.is_complete = False
         """The table says all about the log behind the snapshot, by `replay`. Until then no snapshot is taken."""
         self._entries_since_snapshot = 0
-        self._snapshot_ms = 0
-        self._counted_ms = 0
+        self._snapshot_s = 0.0
+        self._counted_s = -SNAPSHOT_PAUSE_SECONDS
         """When the last snapshot for the number of entries was taken."""
         self._release: Callable[[], None] | None = None
         """Lets the log behind the last stored snapshot go."""
 
     @classmethod
     async def open(
-        cls, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, time_ms: int
+        cls, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, now_s: float
     ) -> "Deduplication":
         """What the last snapshot says of the producers. Where deduplication was off, it begins with what the log
         confirms from now on. `replay` comes next. Raises ManagedLedgerError."""
         cursor = await ledger.open_cursor(DEDUP_CURSOR, LATEST)
         self = cls(topic_name, ledger, cursor, settings)
-        self._snapshot_ms = time_ms
-        self.table.replay(cursor.position_properties.items(), time_ms)
+        self._snapshot_s = now_s
+        self.table.replay(cursor.position_properties.items(), now_s)
         return self
 
     @staticmethod
@@ -81,7 +81,7 @@ class Deduplication:
         if Deduplication.is_stored(ledger):
             await ledger.delete_cursor(DEDUP_CURSOR)
 
-    async def replay(self, time_ms: int) -> None:
+    async def replay(self, now_s: float) -> None:
         """Looks through the log behind the last snapshot, up to its end. Raises ManagedLedgerError."""
         ledger = self._ledger
         known_upto = self._cursor.mark_delete
@@ -91,7 +91,7 @@ class Deduplication:
             run = await ledger.read(at, REPLAY_ENTRIES, REPLAY_BYTES)
             if not run.entries:
                 break
-            self.table.replay(_sequence_ids(run), time_ms)
+            self.table.replay(_sequence_ids(run), now_s)
             known_upto = Position(run.ledger_id, run.first_entry_id + len(run.entries) - 1)
             count += len(run.entries)
             at = ledger.next_position(known_upto)
@@ -114,20 +114,20 @@ class Deduplication:
     def _count(self, entries: int) -> None:
         self._entries_since_snapshot += entries
         if self._entries_since_snapshot >= self._entries_interval:
-            time_ms = now_ms()
-            if time_ms - self._counted_ms >= SNAPSHOT_PAUSE_MS:
-                self._counted_ms = time_ms
+            now_s = time.monotonic()
+            if now_s - self._counted_s >= SNAPSHOT_PAUSE_SECONDS:
+                self._counted_s = now_s
                 self.take_snapshot()
 
     # --- upkeep ------------------------------------------------------------------------------------------------------
 
-    def tick(self, time_ms: int, snapshot_interval_seconds: int) -> None:
+    def tick(self, now_s: float, snapshot_interval_seconds: int) -> None:
         """Forgets producers that left long ago; takes a snapshot when the last one is old."""
-        forgotten = self.table.forget_inactive(time_ms - self._inactivity_ms)
+        forgotten = self.table.forget_inactive(now_s - self._inactivity_s)
         if forgotten:
             log.info("%s: forgot %d inactive producers", self._topic_name, forgotten)
-        if time_ms - self._snapshot_ms >= snapshot_interval_seconds * 1000:
-            self._snapshot_ms = time_ms
+        if now_s - self._snapshot_s >= snapshot_interval_seconds:
+            self._snapshot_s = now_s
             self.take_snapshot()
         elif self._release is not None:
             self._cursor.when_persisted(self._snapshot_stored)

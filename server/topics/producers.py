@@ -12,6 +12,7 @@ Sources: AbstractTopic.addProducer, internalAddProducer, incrementTopicEpochIfNe
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -198,7 +199,7 @@ class TopicProducers:
             return
         del self.by_name[producer.name]
         if self.dedup is not None:
-            self.dedup.table.left(producer.name, now_ms())
+            self.dedup.table.left(producer.name, time.monotonic())
         log.info("%s disconnected", producer)
         if self.access.exclusive_name == producer.name:
             self.access.exclusive_name = None

@@ -104,7 +104,7 @@ async def _delete_subscriptions(due: Sequence[AnySubscription], minutes: int) ->
 
 
 def snapshot_deduplication(topic: Topic, now_ms: int) -> None:
-    topic.deduplication.tick(now_ms, topic.policies.deduplication_snapshot_interval_seconds)
+    topic.deduplication.tick(time.monotonic(), topic.policies.deduplication_snapshot_interval_seconds)
 
 
 # --- compaction -------------------------------------------------------------------------------------------------------

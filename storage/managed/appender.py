@@ -28,6 +28,7 @@ from storage.ledger.errors import LedgerError, LedgerFenced
 from storage.ledger.handle import WriteHandle
 from storage.managed import ledger_rules
 from storage.managed.append_queue import AddDone, AddResult, AppendQueue
+from storage.managed.clocks import Clocks
 from storage.managed.config import ManagedLedgerConfig
 from storage.managed.errors import (
     AppendFault,
@@ -73,7 +74,7 @@ class Appender:
         cache: TailCache,
         *,
         terminated: bool,
-        clock_ms: Callable[[], int],
+        clocks: Clocks,
         on_confirmed: Callable[[], None],
         on_fenced: Callable[[ManagedLedgerError], None],
     ) -> None:
@@ -81,7 +82,7 @@ class Appender:
         self._ledgers = ledgers
         self._ledger_switch = switch
         self._cache = cache
-        self._clock_ms = clock_ms
+        self._clocks = clocks
         self._on_confirmed = on_confirmed
         self._on_fenced = on_fenced
         self.configure(config)
@@ -101,8 +102,9 @@ class Appender:
         self._settling: asyncio.Task[None] | None = None
         self.ledger_created_ms = 0
         self.ledger_failed_ms = 0
+        self._ledger_created_s = 0.0
         self.entries_added = 0
-        self.last_append_ms = clock_ms()
+        self._last_append_s = clocks.monotonic_s()
 
     def configure(self, config: ManagedLedgerConfig) -> None:
         """Limits for this and later ledgers."""
@@ -114,6 +116,16 @@ class Appender:
     def is_open(self) -> bool:
         """Whether a group would go straight to a ledger."""
         return self.state is AppendState.OPEN
+
+    @property
+    def ledger_age_s(self) -> float:
+        """For how long the current ledger has been open."""
+        return self._clocks.monotonic_s() - self._ledger_created_s
+
+    @property
+    def idle_s(self) -> float:
+        """How long ago an entry was confirmed."""
+        return self._clocks.monotonic_s() - self._last_append_s
 
     @property
     def pending_entries(self) -> int:
@@ -134,10 +146,9 @@ class Appender:
         append = handle.append(payloads, self._appended)
         self._in_flight.append(done)
         pushed = append.first_entry_id + len(payloads)
-        if pushed >= self._entries_max or append.length >= self._size_max:
-            age_ms = self._clock_ms() - self.ledger_created_ms
-            if ledger_rules.is_full(self._config, pushed, append.length, age_ms):
-                self._leave("full")
+        at_limit = pushed >= self._entries_max or append.length >= self._size_max
+        if at_limit and ledger_rules.is_full(self._config, pushed, append.length, self.ledger_age_s):
+            self._leave("full")
 
     def _appended(self, append: Append) -> None:
         done = self._in_flight.popleft()
@@ -149,11 +160,11 @@ class Appender:
                 size = append.length - ledgers.current_size
                 ledgers.grow(count, size)
                 self.entries_added += count
-                self.last_append_ms = now_ms = self._clock_ms()
+                self._last_append_s = now_s = self._clocks.monotonic_s()
                 if self.caching:
                     handle = self.handle
                     assert handle is not None
-                    self._cache.add(ledger_id, first, entries, size, handle.payload_offset, now_ms)
+                    self._cache.add(ledger_id, first, entries, size, handle.payload_offset, now_s)
                 self._tell(done, AddResult([(ledger_id, first, count)], None))
                 self._on_confirmed()
             else:
@@ -230,7 +241,7 @@ class Appender:
             self.fence(failure)
             return failure
         failure = AppendFault(self._name, f"{type(error).__name__}: {error}")
-        self.ledger_failed_ms = self._clock_ms()
+        self.ledger_failed_ms = self._clocks.wall_ms()
         if self.state is AppendState.OPEN:
             self._leave(f"append failed: {failure}")
         if self._failure is None:
@@ -317,7 +328,7 @@ class Appender:
             self.fence(error)
         except ManagedLedgerError as error:
             logger.warning("%s: no ledger to write to: %s", self._name, error)
-            self.ledger_failed_ms = self._clock_ms()
+            self.ledger_failed_ms = self._clocks.wall_ms()
             self._want_open = False
             self._last_error = self._failure = error
             self._fail_doomed()
@@ -340,7 +351,8 @@ class Appender:
         if failure is not None:
             raise failure
         if opened is not None and self.state is AppendState.SETTLING and self._goal is None:
-            self.ledger_created_ms = self._clock_ms()
+            self.ledger_created_ms = self._clocks.wall_ms()
+            self._ledger_created_s = self._clocks.monotonic_s()
             self._last_error = None
             self.state = AppendState.OPEN
             self._fail_doomed()

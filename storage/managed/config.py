@@ -78,12 +78,12 @@ class ManagedLedgerConfig:
         return self.managed_ledger_max_size_per_ledger_mbytes * MEBIBYTE
 
     @property
-    def age_min_ms(self) -> int:
-        return self.managed_ledger_min_ledger_rollover_time_minutes * 60_000
+    def age_min_s(self) -> int:
+        return self.managed_ledger_min_ledger_rollover_time_minutes * 60
 
     @property
-    def age_max_ms(self) -> int:
-        return self.managed_ledger_max_ledger_rollover_time_minutes * 60_000
+    def age_max_s(self) -> int:
+        return self.managed_ledger_max_ledger_rollover_time_minutes * 60
 
     @property
     def retention_ms(self) -> int:

@@ -1,7 +1,7 @@
 """A subscription's place in a managed ledger: what it acknowledged, and when that becomes durable.
 
 Acknowledging is synchronous and only changes memory. A durable cursor is stored in the background: at once while the
-rate limit allows, otherwise by the factory's tick when nothing changed for `QUIET_FLUSH_MS`; at once, too, when
+rate limit allows, otherwise by the factory's tick when nothing changed for `QUIET_FLUSH_SECONDS`; at once, too, when
 somebody waits (`persisted`), and on close. One store operation at a time; changes that come meanwhile are stored
 together by the next one.
 
@@ -19,6 +19,7 @@ from pyroaring import BitMap
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from storage.managed import ack_holes
 from storage.managed.ack_state import AckRange, AckState
+from storage.managed.clocks import Clocks
 from storage.managed.cursor_store import CursorStore
 from storage.managed.errors import CursorFault, ManagedLedgerError
 from storage.managed.ledger_list import LedgerList
@@ -26,10 +27,10 @@ from storage.managed.rate_limit import RateLimit
 
 logger = logging.getLogger(__name__)
 
-QUIET_FLUSH_MS = 500
+QUIET_FLUSH_SECONDS = 0.5
 """Changes are stored when none followed for so long; with the tick's period this stays within a second."""
 
-RETRY_MS = 1_000
+RETRY_SECONDS = 1.0
 """After a failure, the next try of the background (a waiter tries at once)."""
 
 REPLICATED = "pulsar.replicated.subscription"
@@ -58,7 +59,7 @@ class Cursor:
         store: CursorStore | None,
         *,
         rate_limit: float,
-        clock_ms: Callable[[], int],
+        clocks: Clocks,
         on_dirty: Callable[["Cursor"], None],
         on_crossed: Callable[[], None],
         on_fenced: Callable[[ManagedLedgerError], None],
@@ -72,18 +73,18 @@ class Cursor:
         self._acks = acks
         self._store = store
         self._limit = RateLimit(rate_limit)
-        self._clock_ms = clock_ms
+        self._clocks = clocks
         self._on_dirty = on_dirty
         self._on_crossed = on_crossed
         self._on_fenced = on_fenced
         self._trim_ended = trim_ended
         self._stored_revision = acks.revision
-        self._changed_ms = 0
-        self._retry_at_ms = 0
+        self._changed_s = 0.0
+        self._retry_at_s = 0.0
         self._flushing: asyncio.Task[None] | None = None
         self._waiters: list[tuple[int, PersistDone]] = []
         self._closed = False
-        self.last_active_ms = clock_ms() if store is None else store.last_active_ms
+        self.last_active_ms = clocks.wall_ms() if store is None else store.last_active_ms
         """When it was used last (ManagedCursorImpl.getLastActive)."""
 
     # ---- questions
@@ -256,10 +257,10 @@ class Cursor:
             self._on_crossed()
         if self._store is None or self._closed:
             return
-        self._changed_ms = now_ms = self._clock_ms()
-        self.touch(now_ms)
+        self._changed_s = now_s = self._clocks.monotonic_s()
+        self.touch(self._clocks.wall_ms())
         self._on_dirty(self)
-        if self._flushing is None and now_ms >= self._retry_at_ms and self._limit.take(now_ms):
+        if self._flushing is None and now_s >= self._retry_at_s and self._limit.take(now_s):
             self._start_flush()
 
     # ---- storing
@@ -290,12 +291,12 @@ class Cursor:
             if self._flushing is None:
                 self._start_flush()
 
-    def flush_if_due(self, now_ms: int) -> bool:
-        """For the tick. False: nothing is left to store."""
+    def flush_if_due(self, now_s: float) -> bool:
+        """For the tick, at a time of the monotonic clock. False: nothing is left to store."""
         if not self.is_dirty or self._closed:
             return False
-        quiet = now_ms - self._changed_ms >= QUIET_FLUSH_MS
-        if self._flushing is None and now_ms >= self._retry_at_ms and (quiet or self._limit.take(now_ms)):
+        quiet = now_s - self._changed_s >= QUIET_FLUSH_SECONDS
+        if self._flushing is None and now_s >= self._retry_at_s and (quiet or self._limit.take(now_s)):
             self._start_flush()
         return True
 
@@ -343,24 +344,24 @@ class Cursor:
         assert self._store is not None
         try:
             while True:
-                revision, began_ms = self._acks.revision, self._clock_ms()
+                revision, began_s = self._acks.revision, self._clocks.monotonic_s()
                 await self._store.persist(self._acks, self._properties)
                 self._stored_revision = revision
-                now_ms = self._clock_ms()
-                self._limit.rest(now_ms + REST_TIMES * (now_ms - began_ms))
-                self._retry_at_ms = 0
+                now_s = self._clocks.monotonic_s()
+                self._limit.rest(now_s + REST_TIMES * (now_s - began_s))
+                self._retry_at_s = 0.0
                 self._release(None)
                 if not self._waiters or self._closed:
                     return
         except ManagedLedgerError as error:
             logger.warning("cursor %s: position %s not stored: %s", self.name, self._acks.mark_delete, error)
-            self._retry_at_ms = self._clock_ms() + RETRY_MS
+            self._retry_at_s = self._clocks.monotonic_s() + RETRY_SECONDS
             self._release(error)
             if not error.retriable:
                 self._on_fenced(error)
         except Exception:
             logger.exception("cursor %s: position %s not stored", self.name, self._acks.mark_delete)
-            self._retry_at_ms = self._clock_ms() + RETRY_MS
+            self._retry_at_s = self._clocks.monotonic_s() + RETRY_SECONDS
             self._release(CursorFault(self.name, "internal error, see the log"))
         finally:
             self._flushing = None

@@ -25,6 +25,7 @@ from storage.ledger.client import BookKeeper
 from storage.ledger.errors import LedgerError, LedgerFenced, NoSuchLedger
 from storage.ledger.handle import WriteHandle
 from storage.managed.ack_state import AckState, Extents
+from storage.managed.clocks import Clocks
 from storage.managed.config import ManagedLedgerConfig
 from storage.managed.cursor_entries import StoredBefore, append_state, read_state
 from storage.managed.cursor_record import NO_LEDGER, StoredAcks, encode_node, parse_node
@@ -48,7 +49,7 @@ class CursorStore:
         config: ManagedLedgerConfig,
         *,
         custom_metadata: Mapping[str, bytes],
-        clock_ms: Callable[[], int],
+        clocks: Clocks,
         bury: Callable[[Sequence[int]], None],
     ) -> None:
         self._label = label
@@ -56,11 +57,11 @@ class CursorStore:
         self._bookkeeper = bookkeeper
         self._config = config
         self._custom_metadata = custom_metadata
-        self._clock_ms = clock_ms
+        self._clocks = clocks
         self._bury = bury
         self._lock = asyncio.Lock()
         self._handle: WriteHandle | None = None
-        self._opened_ms = 0
+        self._opened_s = 0.0
         self._ledger_bytes = 0
         self._ledger_id = NO_LEDGER
         self._unsure: list[int] = []
@@ -70,9 +71,9 @@ class CursorStore:
         self._stored_properties: Mapping[str, int] = {}
         self._extra = b""
         self.cursor_properties: Mapping[str, str] = {}
-        self.last_active_ms = clock_ms()
+        self.last_active_ms = clocks.wall_ms()
         """When the cursor was used last: written with the node. Its user keeps it up to date."""
-        self.ledger_switched_ms = clock_ms()
+        self.ledger_switched_ms = clocks.wall_ms()
         """When the cursor went to the ledger that it writes to, or was opened."""
 
     @property
@@ -199,11 +200,11 @@ class CursorStore:
 
     def _is_due(self, handle: WriteHandle) -> bool:
         config = self._config
-        age_ms = self._clock_ms() - self._opened_ms
+        age_s = self._clocks.monotonic_s() - self._opened_s
         return (
             self._ledger_bytes >= LEDGER_BYTES_MAX
             or handle.last_add_pushed + 1 >= config.managed_ledger_cursor_max_entries_per_ledger
-            or age_ms >= config.managed_ledger_cursor_rollover_time_in_seconds * 1000
+            or age_s >= config.managed_ledger_cursor_rollover_time_in_seconds
         )
 
     def _fits_node(self, acks: AckState) -> bool:
@@ -230,7 +231,8 @@ class CursorStore:
             raise
         await self._leave_ledger()
         self._handle, self._ledger_id = handle, handle.ledger_id
-        self._opened_ms = self.ledger_switched_ms = self._clock_ms()
+        self._opened_s = self._clocks.monotonic_s()
+        self.ledger_switched_ms = self._clocks.wall_ms()
         self._ledger_bytes = written.size
         self._note_stored(written.position, written.plain, written.properties)
         logger.info("%s: stored in cursor ledger %d", self._label, handle.ledger_id)

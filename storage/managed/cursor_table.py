@@ -163,7 +163,7 @@ class CursorTable:
             shared.bookkeeper,
             self._config,
             custom_metadata={**self._custom_metadata, "pulsar/cursor": name.encode()},
-            clock_ms=shared.clock_ms,
+            clocks=shared.clocks,
             bury=shared.reaper.bury,
         )
 
@@ -174,7 +174,7 @@ class CursorTable:
             acks,
             store,
             rate_limit=self._config.managed_ledger_default_mark_delete_rate_limit,
-            clock_ms=self._shared.clock_ms,
+            clocks=self._shared.clocks,
             on_dirty=self._shared.on_dirty,
             on_crossed=self._on_crossed,
             on_fenced=self._on_fenced,

@@ -6,6 +6,7 @@ cache, and every `retention_check_interval_in_seconds` all managed ledgers are r
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from metadata.errors import MetadataError, NoNodeError
@@ -14,6 +15,7 @@ from metadata.store import DeleteOp, MetadataStore, Op
 from pulsar_proto.errors import MalformedRecord
 from storage.ledger.client import BookKeeper
 from storage.managed.appender import FINAL, AppendState
+from storage.managed.clocks import Clocks
 from storage.managed.config import MEBIBYTE, ManagedLedgerConfig
 from storage.managed.cursor import Cursor
 from storage.managed.cursor_record import NO_LEDGER, parse_node
@@ -34,7 +36,8 @@ CLOSED_AT_ONCE = 256
 
 
 class ManagedLedgerFactory:
-    """One for the process. `clock_ms` is the time of day in milliseconds. All calls on the loop's thread."""
+    """One for the process. `clock_ms` is the time of day in milliseconds, `monotonic_s`
+    a clock that never jumps. All calls on the loop's thread."""
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class ManagedLedgerFactory:
         config: ManagedLedgerConfig,
         *,
         clock_ms: Callable[[], int],
+        monotonic_s: Callable[[], float] = time.monotonic,
         tick_seconds: float | None = TICK_SECONDS,
     ) -> None:
         """With `tick_seconds` None there is no timer: somebody calls `tick`."""
@@ -54,16 +58,22 @@ class ManagedLedgerFactory:
         self.ledgers: dict[str, ManagedLedger] = {}
         """The open ones."""
         self._metadata = metadata
-        self._clock_ms = clock_ms
+        self._monotonic_s = monotonic_s
         self._dirty: dict[Cursor, None] = {}
         self._shared = Shared(
-            metadata, bookkeeper, self.cache, ReadHandles(bookkeeper), self.reaper, clock_ms, self._note_dirty
+            metadata,
+            bookkeeper,
+            self.cache,
+            ReadHandles(bookkeeper),
+            self.reaper,
+            Clocks(clock_ms, monotonic_s),
+            self._note_dirty,
         )
         self._opening: dict[str, asyncio.Task[ManagedLedger]] = {}
         self._tick_seconds = tick_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._maintenance: asyncio.Task[None] | None = None
-        self._maintained_ms = clock_ms()
+        self._maintained_s = monotonic_s()
         self._closed = False
 
     # ---- managed ledgers
@@ -178,14 +188,14 @@ class ManagedLedgerFactory:
             await asyncio.wait([self._maintenance])
 
     def _tick(self) -> None:
-        now_ms = self._clock_ms()
+        now_s = self._monotonic_s()
         for cursor in list(self._dirty):
-            if not cursor.flush_if_due(now_ms):
+            if not cursor.flush_if_due(now_s):
                 del self._dirty[cursor]
-        self.cache.evict_before(now_ms - self.config.managed_ledger_cache_eviction_time_threshold_millis)
-        interval_ms = self.config.retention_check_interval_in_seconds * 1000
-        if now_ms - self._maintained_ms >= interval_ms and self._maintenance is None:
-            self._maintained_ms = now_ms
+        self.cache.evict_before(now_s - self.config.managed_ledger_cache_eviction_time_threshold_millis / 1000)
+        interval_s = self.config.retention_check_interval_in_seconds
+        if now_s - self._maintained_s >= interval_s and self._maintenance is None:
+            self._maintained_s = now_s
             self._maintenance = asyncio.get_running_loop().create_task(self.maintain())
 
     async def maintain(self) -> None:
@@ -193,7 +203,7 @@ class ManagedLedgerFactory:
         try:
             self.reaper.retry()
             for ledger in list(self.ledgers.values()):
-                await ledger.maintain(self._clock_ms())
+                await ledger.maintain()
         finally:
             self._maintenance = None
 

@@ -11,34 +11,31 @@ from pulsar_proto.ids import Position
 from storage.managed.config import ManagedLedgerConfig
 from storage.managed.ledger_list import LedgerList
 
-IDLE_MS = 60_000
+IDLE_SECONDS = 60
 """A fully consumed ledger without an append for so long is closed once it has the minimum age."""
 
 
-def is_full(config: ManagedLedgerConfig, entries: int, size: int, age_ms: int) -> bool:
+def is_full(config: ManagedLedgerConfig, entries: int, size: int, age_s: float) -> bool:
     """Whether an append finds the ledger due: entries, payload bytes or age at their limit, and the minimum age."""
     if entries == 0:
         return False
     full = (
-        entries >= config.managed_ledger_max_entries_per_ledger
-        or size >= config.size_max
-        or age_ms >= config.age_max_ms
+        entries >= config.managed_ledger_max_entries_per_ledger or size >= config.size_max or age_s >= config.age_max_s
     )
-    return full and age_ms >= config.age_min_ms
+    return full and age_s >= config.age_min_s
 
 
-def is_due(config: ManagedLedgerConfig, ledgers: LedgerList, age_ms: int, idle_ms: int, consumed: bool) -> bool:
+def is_due(config: ManagedLedgerConfig, ledgers: LedgerList, age_s: float, idle_s: float, consumed: bool) -> bool:
     """Whether the tick closes the current ledger. `consumed`: every durable cursor passed all of it."""
     entries = ledgers.current_entries
     if entries == 0:
         return False
-    if is_full(config, entries, ledgers.current_size, age_ms):
+    if is_full(config, entries, ledgers.current_size, age_s):
         return True
-    inactive_ms = config.managed_ledger_inactive_ledger_rollover_time_seconds * 1000
-    if 0 < inactive_ms <= idle_ms:
+    if 0 < config.managed_ledger_inactive_ledger_rollover_time_seconds <= idle_s:
         return True
     deletable_ever = config.retention_ms >= 0 or config.retention_bytes >= 0
-    return consumed and deletable_ever and idle_ms >= IDLE_MS and age_ms >= config.age_min_ms
+    return consumed and deletable_ever and idle_s >= IDLE_SECONDS and age_s >= config.age_min_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ def choose_trim(
             return Trim(tuple(chosen), "current")
         if first_needed is not None and info.ledger_id >= first_needed:
             return Trim(tuple(chosen), "cursor")
-        if info.ledger_id == final_id and now_ms - info.closed_ms < max(IDLE_MS, config.age_min_ms):
+        if info.ledger_id == final_id and now_ms - info.closed_ms < 1000 * max(IDLE_SECONDS, config.age_min_s):
             return Trim(tuple(chosen), "end")
         remaining -= info.size
         expired = 0 <= config.retention_ms < now_ms - info.closed_ms or config.retention_ms == 0

@@ -73,7 +73,7 @@ class ManagedLedger:
             lists,
             shared.bookkeeper,
             custom_metadata,
-            clock_ms=shared.clock_ms,
+            clock_ms=shared.clocks.wall_ms,
             highest_id=self._highest_id,
             on_ledger_closed=self._ledger_closed,
         )
@@ -84,7 +84,7 @@ class ManagedLedger:
             config,
             shared.cache,
             terminated=lists.terminated is not None,
-            clock_ms=shared.clock_ms,
+            clocks=shared.clocks,
             on_confirmed=self._confirmed,
             on_fenced=lambda error: cursors.stop(error),
         )
@@ -106,7 +106,7 @@ class ManagedLedger:
             shared.reaper,
             config,
             slowest=lambda: cursors.slowest,
-            clock_ms=shared.clock_ms,
+            clock_ms=shared.clocks.wall_ms,
             on_trimmed=self._trimmed,
             on_fenced=appender.fence,
         )
@@ -125,7 +125,7 @@ class ManagedLedger:
         """Takes the managed ledger over: recovers its list and its cursors. Raises NoSuchManagedLedger,
         ManagedLedgerFenced, MetadataFault, AppendFault, CursorFault."""
         path = managed_ledger_path(name)
-        now_ms = shared.clock_ms()
+        now_ms = shared.clocks.wall_ms()
         opened = await open_list(name, path, shared.metadata, shared.bookkeeper, create=create, now_ms=now_ms)
         ledger = cls(name, config, shared, opened.lists)
         shared.reaper.bury(opened.garbage)
@@ -304,13 +304,12 @@ class ManagedLedger:
         self._appender.configure(config)
         self._trimmer.request()
 
-    async def maintain(self, now_ms: int) -> None:
+    async def maintain(self) -> None:
         """Closes a ledger that is due by age or idleness, and trims."""
         appender = self._appender
         if appender.is_open:
-            age_ms, idle_ms = now_ms - appender.ledger_created_ms, now_ms - appender.last_append_ms
             consumed = bool(self.cursors) and not any(cursor.backlog for cursor in self.cursors.values())
-            if ledger_rules.is_due(self.config, self._ledgers, age_ms, idle_ms, consumed):
+            if ledger_rules.is_due(self.config, self._ledgers, appender.ledger_age_s, appender.idle_s, consumed):
                 try:
                     await appender.roll("due")
                 except ManagedLedgerError as error:

@@ -2,20 +2,21 @@
 
 
 class RateLimit:
-    """One permit per period, without saving any up. A rate of 0 is no limit."""
+    """One permit per period, without saving any up. A rate of 0 is no limit.
+    Times are seconds of a monotonic clock."""
 
-    __slots__ = ("_next_ms", "_period_ms")
+    __slots__ = ("_next_s", "_period_s")
 
     def __init__(self, per_second: float) -> None:
-        self._period_ms = 1000 / per_second if per_second > 0 else 0.0
-        self._next_ms = 0.0
+        self._period_s = 1 / per_second if per_second > 0 else 0.0
+        self._next_s = 0.0
 
-    def take(self, now_ms: int) -> bool:
-        if now_ms < self._next_ms:
+    def take(self, now_s: float) -> bool:
+        if now_s < self._next_s:
             return False
-        self._next_ms = now_ms + self._period_ms
+        self._next_s = now_s + self._period_s
         return True
 
-    def rest(self, until_ms: float) -> None:
+    def rest(self, until_s: float) -> None:
         """No permit before."""
-        self._next_ms = max(self._next_ms, until_ms)
+        self._next_s = max(self._next_s, until_s)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from metadata.store import MetadataStore
 from storage.ledger.client import BookKeeper
+from storage.managed.clocks import Clocks
 from storage.managed.cursor import Cursor
 from storage.managed.ledger_reaper import LedgerReaper
 from storage.managed.read_handles import ReadHandles
@@ -18,6 +19,6 @@ class Shared:
     cache: TailCache
     handles: ReadHandles
     reaper: LedgerReaper
-    clock_ms: Callable[[], int]
+    clocks: Clocks
     on_dirty: Callable[[Cursor], None]
     """A cursor has changes for the tick to store."""

@@ -18,15 +18,15 @@ ENTRY_OVERHEAD_BYTES = 64
 
 
 class _Group:
-    __slots__ = ("added_ms", "cost", "end", "entries", "first", "ledger")
+    __slots__ = ("added_s", "cost", "end", "entries", "first", "ledger")
 
-    def __init__(self, ledger: "_Ledger", first: int, entries: list[bytes], cost: int, added_ms: int) -> None:
+    def __init__(self, ledger: "_Ledger", first: int, entries: list[bytes], cost: int, added_s: float) -> None:
         self.ledger = ledger
         self.first = first
         self.end = first + len(entries)
         self.entries = entries
         self.cost = cost
-        self.added_ms = added_ms
+        self.added_s = added_s
 
 
 class _Ledger:
@@ -63,7 +63,7 @@ class TailCache:
         self._groups: deque[_Group] = deque()
 
     def add(
-        self, ledger_id: int, first: int, entries: list[bytes], size: int, payload_offset: int, now_ms: int
+        self, ledger_id: int, first: int, entries: list[bytes], size: int, payload_offset: int, now_s: float
     ) -> None:
         """The next confirmed entries of a ledger, `size` payload bytes in all. A gap to what is cached empties the
         ledger's part first: cached entries of a ledger are always consecutive."""
@@ -80,7 +80,7 @@ class TailCache:
                 ledger = None
         if ledger is None:
             ledger = self._ledgers[ledger_id] = _Ledger(ledger_id, payload_offset)
-        group = _Group(ledger, first, entries, cost, now_ms)
+        group = _Group(ledger, first, entries, cost, now_s)
         ledger.groups.append(group)
         ledger.firsts.append(first)
         self._groups.append(group)
@@ -127,10 +127,10 @@ class TailCache:
             group.cost = 0
             group.entries = []
 
-    def evict_before(self, added_ms: int) -> None:
+    def evict_before(self, added_s: float) -> None:
         """Groups added before that time leave."""
         groups = self._groups
-        while groups and (groups[0].added_ms < added_ms or not groups[0].cost):
+        while groups and (groups[0].added_s < added_s or not groups[0].cost):
             self._evict_oldest()
 
     def _evict_oldest(self) -> None:

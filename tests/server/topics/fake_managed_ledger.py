@@ -16,6 +16,7 @@ from pulsar_proto.ids import EARLIEST, LATEST, Position
 from storage.managed.ack_state import AckState
 from storage.managed.append_queue import AddDone, AddResult
 from storage.managed.appender import AppendState
+from storage.managed.clocks import Clocks
 from storage.managed.config import ManagedLedgerConfig
 from storage.managed.cursor import Cursor, start_position
 from storage.managed.entry_run import EntryRun
@@ -260,7 +261,7 @@ class FakeManagedLedger:
             acks,
             cast(Any, store),
             rate_limit=0,
-            clock_ms=lambda: self.now_ms,
+            clocks=Clocks(lambda: self.now_ms),
             on_dirty=lambda cursor: None,
             on_crossed=lambda: None,
             trim_ended=self._pause,

@@ -59,8 +59,8 @@ class Log(RuleBasedStateMachine):
     def restart(self) -> None:
         self.under_way.clear()
         self.table = DedupTable(producers_max=10)
-        self.table.replay(self.snapshot.items(), now_ms=0)
-        self.table.replay([(name, last) for name, _, last in self.log[self.snapshot_at :]], now_ms=0)
+        self.table.replay(self.snapshot.items(), now_s=0)
+        self.table.replay([(name, last) for name, _, last in self.log[self.snapshot_at :]], now_s=0)
         self._go_back()
 
     def _go_back(self) -> None:
@@ -89,11 +89,11 @@ def test_who_left_long_ago_is_forgotten_and_who_came_back_is_not() -> None:
     for name in ("stays", "leaves", "returns"):
         table.judge(name, 5, 5)
         table.stored(name, 5)
-    table.left("leaves", now_ms=100)
-    table.left("returns", now_ms=100)
+    table.left("leaves", now_s=100)
+    table.left("returns", now_s=100)
     table.came("returns")
-    assert table.forget_inactive(before_ms=100) == 0
-    assert table.forget_inactive(before_ms=101) == 1
+    assert table.forget_inactive(before_s=100) == 0
+    assert table.forget_inactive(before_s=101) == 1
     assert table.snapshot() == {"stays": 5, "returns": 5}
     assert table.highest_pushed("leaves") == -1
 
@@ -112,6 +112,6 @@ def test_of_names_that_left_only_so_many_are_remembered() -> None:
     for number in range(10):
         table.judge(str(number), 0, 0)
         table.stored(str(number), 0)
-        table.left(str(number), now_ms=number)
+        table.left(str(number), now_s=number)
     assert len(table) == 3
     assert table.highest_pushed("9") == 0

@@ -197,12 +197,12 @@ async def test_a_snapshot_is_taken_after_so_many_entries_and_after_so_much_time(
     assert (cursor.mark_delete, cursor.position_properties) == (Position(10, 3), {"p": 3})
     send(producer, 4)
     await settle()
-    now_ms = 10**15
-    scene.topic.deduplication.tick(now_ms, 120)
+    now_s = 10**12
+    scene.topic.deduplication.tick(now_s, 120)
     assert (cursor.mark_delete, cursor.position_properties) == (Position(10, 4), {"p": 4})
     send(producer, 5)
     await settle()
-    scene.topic.deduplication.tick(now_ms + 119_000, 120)
+    scene.topic.deduplication.tick(now_s + 119, 120)
     assert cursor.mark_delete == Position(10, 4)
     await scene.topic.close()
     assert (cursor.mark_delete, cursor.position_properties) == (Position(10, 5), {"p": 5})
@@ -216,11 +216,11 @@ async def test_the_log_behind_the_last_stored_snapshot_is_held_until_the_next_on
     store.failure = CursorFault("t", "no bookies")
     send(producer, 0, 1)
     await settle()
-    scene.topic.deduplication.tick(10**15, 120)
+    scene.topic.deduplication.tick(10**12, 120)
     await settle()
     assert scene.ledger.held == [Position(10, -1)]
     store.failure = None
-    scene.topic.deduplication.tick(10**15 + 1_000, 120)
+    scene.topic.deduplication.tick(10**12 + 1, 120)
     await settle()
     assert scene.ledger.held == []
     assert store.stored == [Position(10, 1)]

@@ -31,27 +31,42 @@ RATE_LIMITED = replace(LARGE, managed_ledger_default_mark_delete_rate_limit=0.1)
 
 
 class Clock:
+    """Both clocks of a managed ledger."""
+
     def __init__(self) -> None:
         self.now_ms = START_MS
+        self.passed_ms = 0
 
-    def __call__(self) -> int:
+    def wall_ms(self) -> int:
         return self.now_ms
 
+    def monotonic_s(self) -> float:
+        return self.passed_ms / 1000
+
     def advance(self, seconds: float) -> None:
+        self.now_ms += int(seconds * 1000)
+        self.passed_ms += int(seconds * 1000)
+
+    def set(self, seconds: float) -> None:
+        """Somebody sets the time of day forward or back."""
         self.now_ms += int(seconds * 1000)
 
 
 def factory_of(
-    client: FakeBookKeeper, config: ManagedLedgerConfig = CONFIG, clock: Callable[[], int] | None = None
+    client: FakeBookKeeper, config: ManagedLedgerConfig = CONFIG, clock: Clock | None = None
 ) -> ManagedLedgerFactory:
+    clock = clock or Clock()
     return ManagedLedgerFactory(
-        client.metadata(), client.as_client(), config, clock_ms=clock or Clock(), tick_seconds=None
+        client.metadata(),
+        client.as_client(),
+        config,
+        clock_ms=clock.wall_ms,
+        monotonic_s=clock.monotonic_s,
+        tick_seconds=None,
     )
 
 
-async def open_one(
-    world: World, config: ManagedLedgerConfig = CONFIG, clock: Callable[[], int] | None = None
-) -> ManagedLedger:
+async def open_one(world: World, config: ManagedLedgerConfig = CONFIG, clock: Clock | None = None) -> ManagedLedger:
     """The managed ledger NAME, in a process of its own."""
     return await factory_of(world.session(), config, clock).open(NAME)
 

@@ -113,7 +113,7 @@ async def a_days_work(world: World, promises: Promises) -> None:
     await process.ack("b", 9, 10, 16)
     await process.send(1, 2)
     await process.ack("b", 12, 13)
-    await process.ledger.maintain(process.factory._clock_ms())
+    await process.ledger.maintain()
     await process.ack("a", 11, 13, 14, 15, 16)
     await process.ledger.set_properties({"k": "v"})
     await quiet(world)

@@ -33,7 +33,12 @@ async def test_the_timer_stores_what_was_acknowledged_last_and_ends_with_the_fac
     world, clock = World(), Clock()
     client = world.session()
     factory = ManagedLedgerFactory(
-        client.metadata(), client.as_client(), RATE_LIMITED, clock_ms=clock, tick_seconds=0.001
+        client.metadata(),
+        client.as_client(),
+        RATE_LIMITED,
+        clock_ms=clock.wall_ms,
+        monotonic_s=clock.monotonic_s,
+        tick_seconds=0.001,
     )
     ledger = await factory.open(NAME)
     await append(ledger, b"a", b"b", b"c")

@@ -12,6 +12,7 @@ from storage.managed.ledger_list import LedgerInfo, LedgerList
 from storage.managed.ledger_rules import Trim, choose_trim, is_due, is_full
 
 CONFIG = ManagedLedgerConfig()
+MINUTE_S = 60
 MINUTE_MS = 60_000
 NOW_MS = 1_000 * MINUTE_MS
 
@@ -46,24 +47,24 @@ def trim(slowest: Position | None, minutes: int = 0, megabytes: int = 0) -> Trim
 def test_full_by_entries_size_or_age_but_not_before_the_minimum_age(
     entries: int, size: int, age_minutes: int, full: bool
 ) -> None:
-    assert is_full(CONFIG, entries, size, age_minutes * MINUTE_MS) is full
+    assert is_full(CONFIG, entries, size, age_minutes * MINUTE_S) is full
 
 
 def test_a_consumed_idle_ledger_is_due_at_the_minimum_age() -> None:
-    ledgers, idle = three_and_current(), ledger_rules.IDLE_MS
-    assert is_due(CONFIG, ledgers, 10 * MINUTE_MS, idle, consumed=True)
-    assert not is_due(CONFIG, ledgers, 10 * MINUTE_MS, idle, consumed=False)
-    assert not is_due(CONFIG, ledgers, 10 * MINUTE_MS, idle - 1, consumed=True)
-    assert not is_due(CONFIG, ledgers, 9 * MINUTE_MS, idle, consumed=True)
-    assert not is_due(CONFIG, three_and_current(0), 999 * MINUTE_MS, idle, consumed=True)
+    ledgers, idle = three_and_current(), ledger_rules.IDLE_SECONDS
+    assert is_due(CONFIG, ledgers, 10 * MINUTE_S, idle, consumed=True)
+    assert not is_due(CONFIG, ledgers, 10 * MINUTE_S, idle, consumed=False)
+    assert not is_due(CONFIG, ledgers, 10 * MINUTE_S, idle - 1, consumed=True)
+    assert not is_due(CONFIG, ledgers, 9 * MINUTE_S, idle, consumed=True)
+    assert not is_due(CONFIG, three_and_current(0), 999 * MINUTE_S, idle, consumed=True)
     forever = replace(CONFIG, retention_time_minutes=-1, retention_size_mb=-1)
-    assert not is_due(forever, ledgers, 10 * MINUTE_MS, idle, consumed=True), "closing it frees nothing"
+    assert not is_due(forever, ledgers, 10 * MINUTE_S, idle, consumed=True), "closing it frees nothing"
 
 
 def test_an_inactive_ledger_is_due_when_so_configured() -> None:
     config = replace(CONFIG, managed_ledger_inactive_ledger_rollover_time_seconds=30)
-    assert is_due(config, three_and_current(), 31_000, 30_000, consumed=False)
-    assert not is_due(config, three_and_current(), 31_000, 29_999, consumed=False)
+    assert is_due(config, three_and_current(), 31, 30, consumed=False)
+    assert not is_due(config, three_and_current(), 31, 29.9, consumed=False)
 
 
 @pytest.mark.parametrize(

@@ -127,10 +127,10 @@ async def test_old_and_idle_ledgers_are_closed_by_maintenance() -> None:
     ledger = await open_one(world, clock=clock)
     await fill(ledger, 1)
     clock.advance(239 * 60)
-    await ledger.maintain(clock())
+    await ledger.maintain()
     assert not world.ledgers[1].closed
     clock.advance(60)
-    await ledger.maintain(clock())
+    await ledger.maintain()
     assert world.ledgers[1].closed
     assert ledger.state is AppendState.IDLE
     assert [item.entries for item in (await stored_list(world)).ledgerInfo] == [1]

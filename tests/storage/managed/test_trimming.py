@@ -35,7 +35,7 @@ async def test_ledgers_go_when_the_slowest_durable_cursor_passed_them() -> None:
     await quiet(world)
     assert world.deleted == [1]
     slow.ack_cumulative(2, 4)
-    await ledger.maintain(Clock()())
+    await ledger.maintain()
     await quiet(world)
     assert sorted(world.deleted) == [1, 2], "fully passed"
     assert ledger.first_position == (3, 0)

@@ -1,0 +1,12 @@
+"""The two clocks of a managed ledger."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Clocks(NamedTuple):
+    wall_ms: Callable[[], int]
+    """The time of day, ms since the epoch: for times that are stored or shown. It may jump."""
+    monotonic_s: Callable[[], float] = time.monotonic
+    """Seconds since no particular time: for how long something took, lies back or has to wait."""
