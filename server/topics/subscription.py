@@ -375,8 +375,9 @@ class Subscription:
                 if position is None:
                     assert publish_time_ms is not None
                     position = await self.topic.first_published_at(publish_time_ms)
+                sought = await self.topic.sought(position, publish_time_ms)
                 await self.cursor.reset(position, ack_set if ack_set and self._keeps(ack_set) else None)
-                self._sought = await self.topic.sought(position, publish_time_ms)
+            self._sought = sought
             if self.dispatcher is not None:
                 self.dispatcher.rewind()
             log.info("%s: moved to %s", self, position)

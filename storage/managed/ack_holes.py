@@ -1,10 +1,11 @@
 """Holes: entries that are not acknowledged although later ones are. Pure."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from pyroaring import BitMap
 
-from pulsar_proto.ids import Position
+from pulsar_proto.ids import LATEST, Position
 from storage.managed.ack_state import AckRange, AckState, Extents
 
 
@@ -39,6 +40,12 @@ def holes(acks: AckState, extents: Extents, before: Position) -> Iterator[tuple[
         if following is None:
             return
         ledger_id, first = following, 0
+
+
+def first_ranges(acks: AckState, extents: Extents, at_most: int) -> list[AckRange]:
+    """The first ranges of entries in holes."""
+    ranges = (each for ledger_id, entries in holes(acks, extents, LATEST) for each in ranges_of(ledger_id, entries))
+    return list(islice(ranges, at_most))
 
 
 def ranges_of(ledger_id: int, entries: BitMap) -> Iterator[AckRange]:

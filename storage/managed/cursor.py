@@ -23,6 +23,7 @@ from storage.managed.clocks import Clocks
 from storage.managed.cursor_store import CursorStore
 from storage.managed.errors import CursorFault, ManagedLedgerError
 from storage.managed.ledger_list import LedgerList
+from storage.managed.persist_waiters import PersistDone, PersistWaiters, outcome_of
 from storage.managed.rate_limit import RateLimit
 
 logger = logging.getLogger(__name__)
@@ -33,13 +34,14 @@ QUIET_FLUSH_SECONDS = 0.5
 RETRY_SECONDS = 1.0
 """After a failure, the next try of the background (a waiter tries at once)."""
 
+IN_DOUBT = -1
+"""No revision: what is stored is not known to be what memory holds."""
+
 REPLICATED = "pulsar.replicated.subscription"
 """The position property that says that the subscription's state is replicated; it outlives a reset."""
 
 REST_TIMES = 4
 """A large state takes a while to store: so many times as long it is not stored again while it goes on changing."""
-
-PersistDone = Callable[[ManagedLedgerError | None], None]
 
 
 class Cursor:
@@ -82,7 +84,8 @@ class Cursor:
         self._changed_s = 0.0
         self._retry_at_s = 0.0
         self._flushing: asyncio.Task[None] | None = None
-        self._waiters: list[tuple[int, PersistDone]] = []
+        self._moving: AckState | None = None
+        self._waiters = PersistWaiters(name)
         self._closed = False
         self.last_active_ms = clocks.wall_ms() if store is None else store.last_active_ms
         """When it was used last (ManagedCursorImpl.getLastActive)."""
@@ -104,6 +107,12 @@ class Cursor:
     @property
     def mark_delete(self) -> Position:
         return self._acks.mark_delete
+
+    @property
+    def needed_from(self) -> Position:
+        """The log must stay from here on: the mark-delete, or where a reset that is being stored leads."""
+        mark_delete = self._acks.mark_delete
+        return mark_delete if self._moving is None else min(mark_delete, self._moving.mark_delete)
 
     @property
     def ledger_id(self) -> int:
@@ -141,12 +150,7 @@ class Cursor:
 
     def unacked_ranges(self, at_most: int) -> list[AckRange]:
         """The first ranges that are not acknowledged although later entries are, for stats."""
-        found: list[AckRange] = []
-        for ledger_id, entries in self.holes_before(LATEST):
-            found += islice(ack_holes.ranges_of(ledger_id, entries), at_most - len(found))
-            if len(found) >= at_most:
-                break
-        return found
+        return ack_holes.first_ranges(self._acks, self._ledgers, at_most)
 
     def holes_before(self, position: Position) -> Iterator[tuple[int, BitMap]]:
         """(ledger, entries) that are not acknowledged although later ones are, as far as they are before `position`."""
@@ -214,13 +218,49 @@ class Cursor:
 
     async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Back or forth: the next entry is the first one at or after `position` (EARLIEST, LATEST included), with an
-        ack set only the indexes that it names. Returns when that is durable. Raises CursorFault."""
-        await self._trim_ended()
-        before = self._acks.mark_delete.ledger_id
-        self._acks.reset(start_position(self._ledgers, position), ack_set)
-        self._put({key: kept for key, kept in self._properties.items() if key == REPLICATED})
-        self._changed(before)
-        await self.persisted()
+        ack set only the indexes that it names. Returns when that is durable. Raises ManagedLedgerError; then nothing
+        has moved."""
+        await self._flush_ended()
+        if self._closed:
+            raise CursorFault(self.name, "the cursor is closed")
+        self._flushing = asyncio.get_running_loop().create_task(self._move(position, ack_set))
+        await asyncio.shield(self._flushing)
+
+    async def _move(self, position: Position, ack_set: Sequence[int] | None) -> None:
+        """Stores the new place before anybody sees it."""
+        try:
+            await self._trim_ended()
+            moved = self._moving = AckState(self._ledgers, EARLIEST)
+            moved.reset(self._ledgers.start_of(position), ack_set)
+            properties = {key: kept for key, kept in self._properties.items() if key == REPLICATED}
+            self.touch(self._clocks.wall_ms())
+            if self._store is not None:
+                await self._store.persist(moved, properties)
+        except Exception as error:
+            # An answer may be lost after the new place was stored: the old one is stored again.
+            self._stored_revision = IN_DOUBT
+            self._on_dirty(self)
+            if isinstance(error, ManagedLedgerError) and not error.retriable:
+                self._on_fenced(error)
+            raise
+        else:
+            self._put(properties)
+            self._become(moved)
+        finally:
+            self._moving = self._flushing = None
+            if self._waiters and not self._closed:
+                self._start_flush()
+
+    def _become(self, moved: AckState) -> None:
+        """What was acknowledged or trimmed while it was stored is no part of `moved`."""
+        before = self._acks
+        moved.resets = before.resets + 1
+        moved.revision = before.revision + 1
+        self._acks, self._stored_revision = moved, moved.revision
+        self.forget_before(self._ledgers.first_position.ledger_id)
+        if moved.mark_delete.ledger_id != before.mark_delete.ledger_id:
+            self._on_crossed()
+        self._release(None)
 
     def forget_before(self, ledger_id: int) -> None:
         """Ledgers before `ledger_id` were deleted."""
@@ -267,18 +307,7 @@ class Cursor:
 
     async def persisted(self) -> None:
         """Returns when everything acknowledged so far is durable. Raises CursorFault, ManagedLedgerFenced."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def finish(error: ManagedLedgerError | None) -> None:
-            if done.cancelled():
-                return
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        self.when_persisted(finish)
-        await done
+        await outcome_of(self.when_persisted)
 
     def when_persisted(self, callback: PersistDone) -> None:
         """`persisted` without a coroutine: calls back once, maybe at once, with None or the error."""
@@ -287,7 +316,7 @@ class Cursor:
         elif self._closed:
             callback(CursorFault(self.name, "the cursor is closed"))
         else:
-            self._waiters.append((self._acks.revision, callback))
+            self._waiters.add(self._acks.revision, callback)
             if self._flushing is None:
                 self._start_flush()
 
@@ -367,23 +396,4 @@ class Cursor:
             self._flushing = None
 
     def _release(self, error: ManagedLedgerError | None) -> None:
-        """Answers those whose changes are stored; with an error all."""
-        waiters = self._waiters
-        if error is not None:
-            self._waiters = []
-        else:
-            self._waiters = [waiter for waiter in waiters if waiter[0] > self._stored_revision]
-            waiters = [waiter for waiter in waiters if waiter[0] <= self._stored_revision]
-        for _, callback in waiters:
-            try:
-                callback(error)
-            except Exception:
-                logger.exception("cursor %s: a callback failed", self.name)
-
-
-def start_position(ledgers: LedgerList, position: Position) -> Position:
-    """Where reading begins for EARLIEST, LATEST (by ledger id alone: C++ clients cut the entry id) or a position, which
-    is clipped to the end."""
-    if position.ledger_id == LATEST.ledger_id or position > ledgers.end:
-        return ledgers.end
-    return ledgers.first_position if position <= EARLIEST else position
+        self._waiters.release(self._stored_revision, error)

@@ -10,7 +10,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.names import decode_local
 from storage.managed.ack_state import AckState
 from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor import Cursor, start_position
+from storage.managed.cursor import Cursor
 from storage.managed.cursor_store import CursorStore
 from storage.managed.errors import ManagedLedgerError, MetadataFault, NoSuchCursor
 from storage.managed.ledger_list import LedgerList
@@ -54,13 +54,13 @@ class CursorTable:
 
     @property
     def slowest(self) -> Position | None:
-        """The least mark-delete of durable cursors, None without any."""
-        return min((*(cursor.mark_delete for cursor in self.durable.values()), *self.held), default=None)
+        """The least place that durable cursors need the log from, None without any."""
+        return min((*(cursor.needed_from for cursor in self.durable.values()), *self.held), default=None)
 
     @property
     def slowest_name(self) -> str | None:
         """Whose it is."""
-        slowest = min(self.durable.values(), key=lambda cursor: cursor.mark_delete, default=None)
+        slowest = min(self.durable.values(), key=lambda cursor: cursor.needed_from, default=None)
         return None if slowest is None else slowest.name
 
     async def recover(self) -> None:
@@ -100,7 +100,7 @@ class CursorTable:
             # What a trim under way deletes is not promised; what is promised is held against the next one.
             await self._trim_ended()
             acks = AckState(self._ledgers, Position(-1, -1))
-            acks.reset(start_position(self._ledgers, initial))
+            acks.reset(self._ledgers.start_of(initial))
             store = self._store(name)
             self.held.append(acks.mark_delete)
             try:
@@ -113,7 +113,7 @@ class CursorTable:
 
     def new_non_durable(self, start: Position) -> Cursor:
         acks = AckState(self._ledgers, Position(-1, -1))
-        acks.reset(start_position(self._ledgers, start))
+        acks.reset(self._ledgers.start_of(start))
         cursor = self._cursor("", acks, None, {})
         self._non_durable[cursor] = None
         return cursor

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
-from pulsar_proto.ids import Position
+from pulsar_proto.ids import EARLIEST, LATEST, Position
 
 NOWHERE = Position(-1, -1)
 
@@ -226,6 +226,13 @@ class LedgerList:
     def _index(self, ledger_id: int) -> int | None:
         index = bisect_left(self._ids, ledger_id)
         return index if index < len(self._ids) and self._ids[index] == ledger_id else None
+
+    def start_of(self, position: Position) -> Position:
+        """Where reading begins for EARLIEST, LATEST (by ledger id alone: C++ clients cut the entry id) or a position,
+        which is clipped to the end."""
+        if position.ledger_id == LATEST.ledger_id or position > self.end:
+            return self.end
+        return self.first_position if position <= EARLIEST else position
 
     def _entries_at(self, index: int) -> int:
         return self.current_entries if self._ids[index] == self.current_id else self._infos[index].entries

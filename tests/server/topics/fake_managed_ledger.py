@@ -18,7 +18,7 @@ from storage.managed.append_queue import AddDone, AddResult
 from storage.managed.appender import AppendState
 from storage.managed.clocks import Clocks
 from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor import Cursor, start_position
+from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
 from storage.managed.errors import ManagedLedgerError, ManagedLedgerTerminated, NoSuchCursor, ReadFault
 from storage.managed.ledger_list import LedgerList
@@ -254,7 +254,7 @@ class FakeManagedLedger:
 
     def _cursor(self, name: str, start: Position, store: FakeCursorStore | None) -> Cursor:
         acks = AckState(self.ledgers, EARLIEST)
-        acks.reset(start_position(self.ledgers, start))
+        acks.reset(self.ledgers.start_of(start))
         return Cursor(
             name,
             self.ledgers,

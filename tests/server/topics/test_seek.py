@@ -7,7 +7,7 @@ import pytest
 from pulsar_proto.errors import ConsumerBusy, PulsarError
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from storage.managed.errors import CursorFault
+from storage.managed.errors import CursorFault, ReadFault
 from tests.server.topics.scene import (
     LATEST_INITIAL,
     FakeConnection,
@@ -104,13 +104,28 @@ async def test_a_second_seek_is_refused_and_a_subscriber_waits() -> None:
     assert bodies(cnx) == [b"b"]
 
 
-async def test_a_failed_seek_is_told_and_consumers_may_come_back() -> None:
+@pytest.mark.parametrize("fails", ["the cursor's store", "the compacted ledger"])
+async def test_a_refused_seek_moves_nothing_and_consumers_may_come_back(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene, cnx = Scene(), FakeConnection()
+    scene.ledger.append_now(payloads(b"a", b"b", b"c"))
     consumer = await scene.consumer(cnx)
-    scene.ledger.stores["s"].failure = CursorFault("t", "disk full")
+    await ack(consumer, [Position(10, 0)], cumulative=True, request_id=1)
+    if fails == "the cursor's store":
+        scene.ledger.stores["s"].failure = CursorFault("t", "disk full")
+    else:
+
+        async def cannot_be_read(position: Position, publish_time_ms: int | None) -> Position:
+            await asyncio.sleep(0)
+            raise ReadFault("t", "disk full")
+
+        monkeypatch.setattr(scene.topic, "sought", cannot_be_read)
     with pytest.raises(PulsarError, match="disk full"):
-        await consumer.seek(seek_command(consumer, message_id=message_id(-1, -1)))
-    await scene.consumer(cnx)
+        await consumer.seek(seek_command(consumer, message_publish_time=0))
+    (await scene.consumer(cnx)).flow(10)
+    assert bodies(cnx) == [b"b", b"c"]
+    assert scene.ledger.cursors["s"].mark_delete == scene.ledger.stores["s"].stored[-1] == (10, 0)
 
 
 @in_virtual_time
