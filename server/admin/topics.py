@@ -196,6 +196,8 @@ async def _delete_messages(held: "Topic") -> None:
     """Of all ledgers but a new one. Raises ManagedLedgerError."""
     kept = held.ledger.config
     await held.ledger.roll()
+    if held.ledger.terminated is None:
+        await held.ledger.open_ledger()
     held.ledger.configure(replace(kept, retention_time_minutes=0, retention_size_mb=0, message_ttl_seconds=0))
     try:
         await held.ledger.maintain()

@@ -44,7 +44,8 @@ class Trim:
 
     ledger_ids: tuple[int, ...]
     held_by: str | None
-    """`cursor`, `retention`, `current` (the open ledger), `end` (a terminated topic's last), None: nothing is left."""
+    """`cursor`, `retention`, `current` (the open ledger), `last` (the last one, without durable cursors), `end` (a
+    terminated topic's last), None: nothing is left."""
 
 
 def choose_trim(
@@ -58,6 +59,10 @@ def choose_trim(
     """Ledgers from the front that no durable cursor needs (`slowest` is the least mark-delete, None without durable
     cursors) and that retention does not keep: older than the time, or over the size that may stay.
 
+    Without durable cursors the last ledger stays even when it is closed, until there is a next one: who reads from the
+    earliest message finds what was written last (ManagedLedgerImpl.internalTrimLedgers never takes the current ledger,
+    which a closed one is until the next is made).
+
     Termination closes the last ledger, but takes nothing from who reads without a durable cursor: that ledger stays as
     long as it would if it were open and idle (`is_due`).
     """
@@ -68,6 +73,8 @@ def choose_trim(
     for info in ledgers.infos:
         if info.ledger_id == ledgers.current_id:
             return Trim(tuple(chosen), "current")
+        if first_needed is None and info.ledger_id == ledgers.last_id:
+            return Trim(tuple(chosen), "last")
         if first_needed is not None and info.ledger_id >= first_needed:
             return Trim(tuple(chosen), "cursor")
         if info.ledger_id == final_id and now_ms - info.closed_ms < 1000 * max(IDLE_SECONDS, config.age_min_s):

@@ -130,7 +130,7 @@ class ManagedLedger:
         ledger = cls(name, config, shared, opened.lists)
         shared.reaper.bury(opened.garbage)
         await ledger._cursors.recover()
-        ledger._trimmer.request()
+        ledger._trim_passed()
         return ledger
 
     # ---- what there is
@@ -341,7 +341,13 @@ class ManagedLedger:
 
     def _ledger_closed(self, garbage: Sequence[int]) -> None:
         self._shared.reaper.bury(garbage)
-        self._trimmer.request()
+        self._trim_passed()
+
+    def _trim_passed(self) -> None:
+        """Trims what every durable cursor passed. What no cursor ever held waits for `maintain`: Apache's broker trims
+        at a rollover before the next ledger is there, and then at each retention check."""
+        if self._cursors.slowest is not None:
+            self._trimmer.request()
 
     def _trimmed(self, ledger_ids: tuple[int, ...]) -> None:
         for ledger_id in ledger_ids:

@@ -107,16 +107,20 @@ def test_what_holds_the_rest_is_said() -> None:
     assert trim(None, -1, -1).held_by == "retention"
     assert trim(None).held_by == "current"
     nothing_open = LedgerList([LedgerInfo(1, 4, 10, NOW_MS)])
-    assert choose_trim(CONFIG, nothing_open, None, NOW_MS) == Trim((1,), None)
+    assert choose_trim(CONFIG, nothing_open, None, NOW_MS) == Trim((), "last")
+    assert choose_trim(CONFIG, nothing_open, Position(1, 3), NOW_MS) == Trim((1,), None)
 
 
 def test_the_last_ledger_of_a_terminated_topic_stays_as_long_as_an_idle_open_one() -> None:
-    def trim_after(minutes: int) -> Trim:
+    end = Position(2, 3)
+
+    def trim_after(minutes: int, slowest: Position | None = end) -> Trim:
         ledgers = LedgerList(LedgerInfo(n, 4, 10, NOW_MS) for n in (1, 2))
-        return choose_trim(CONFIG, ledgers, None, NOW_MS + minutes * MINUTE_MS, terminated=Position(2, 3))
+        return choose_trim(CONFIG, ledgers, slowest, NOW_MS + minutes * MINUTE_MS, terminated=end)
 
     assert trim_after(0) == trim_after(9) == Trim((1,), "end")
     assert trim_after(10) == Trim((1, 2), None)
+    assert trim_after(1_000, None) == Trim((1,), "last"), "nobody has read it"
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,9 @@ async def test_without_durable_cursors_closed_ledgers_are_not_kept_and_readers_g
     reader.ack([(1, 1, None)])
     await fill(ledger, 5, 3)
     await quiet(world)
+    assert list(world.ledgers) == [1, 2], "until the retention check"
+    await ledger.maintain()
+    await quiet(world)
     assert list(world.ledgers) == [2]
     assert (reader.backlog, reader.number_of_holes) == (3, 0)
     assert reader.next_unacked(reader.mark_delete) == (2, 0)
@@ -95,6 +98,7 @@ async def test_retention_by_size_deletes_the_oldest_beyond_it() -> None:
     ledger = await open_one(world, config)
     for _ in range(8):
         await append(ledger, bytes(300_000))
+    await ledger.maintain()
     await quiet(world)
     assert sorted(world.deleted) == [1, 2], "what stays is at least a mebibyte"
 
@@ -155,6 +159,7 @@ async def test_a_deletion_that_fails_is_tried_again() -> None:
     ledger = await factory.open(NAME)
     world.delete_error = MetadataFault("store gone")
     await fill(ledger, 7)
+    await ledger.maintain()
     await quiet(world)
     assert 1 in world.ledgers
     assert factory.reaper.waiting == 1
@@ -186,3 +191,41 @@ async def test_deleting_the_slowest_cursor_frees_what_it_held() -> None:
     await quiet(world)
     assert sorted(world.deleted) == [1, 2]
     assert ledger.stats().held_by == "current"
+
+
+async def test_without_durable_cursors_the_last_ledger_stays_however_it_was_closed() -> None:
+    """A reader from the earliest message finds what was written last: after a ledger that is full, one that is too old,
+    a restart with a kill, and a clean one."""
+    world, clock = World(), Clock()
+    factory = factory_of(world.session(), DELETE_AT_ONCE, clock)
+    ledger = await factory.open(NAME)
+    await fill(ledger, 5)
+    await ledger.maintain()
+    await quiet(world)
+    assert ledger.stats().current_ledger_id == -1, "it is full"
+    assert len(await read_all(ledger)) == 5
+    assert ledger.stats().held_by == "last"
+
+    await fill(ledger, 2, 5)
+    clock.advance(240 * 60)
+    await factory.tick()
+    await quiet(world)
+    assert ledger.stats().current_ledger_id == -1, "it is too old"
+    assert await read_all(ledger) == [b"5", b"6"]
+
+    await world.bury()
+    for _ in range(2):
+        factory = factory_of(world.session(), DELETE_AT_ONCE, clock)
+        ledger = await factory.open(NAME)
+        clock.advance(600)
+        await factory.tick()
+        await quiet(world)
+        assert await read_all(ledger) == [b"5", b"6"]
+        await factory.close()
+
+    ledger = await open_one(world, DELETE_AT_ONCE, clock)
+    await fill(ledger, 1, 7)
+    assert await read_all(ledger) == [b"5", b"6", b"7"]
+    await ledger.maintain()
+    await quiet(world)
+    assert await read_all(ledger) == [b"7"]
