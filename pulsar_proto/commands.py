@@ -56,6 +56,11 @@ _new_send = pb.CommandSend.FromString
 _new_command = pb.BaseCommand.FromString
 
 
+def _begin(data: bytes) -> str:
+    """The bytes that hold a sound command's type. More is not shown: what follows may be credentials."""
+    return data[:2].hex()
+
+
 def parse_command(data: bytes) -> pb.BaseCommand:
     """The command, with all its required fields and the field that its type names.
 
@@ -65,12 +70,12 @@ def parse_command(data: bytes) -> pb.BaseCommand:
     try:
         command = _new_command(data)
     except DecodeError as error:
-        raise MalformedFrame(f"command of {len(data)} bytes does not decode: {data[:16].hex()}") from error
+        raise MalformedFrame(f"command of {len(data)} bytes that begins with {_begin(data)} does not decode") from error
     if not command.IsInitialized():
         unknown_type = _unknown_type(command, data)
         if unknown_type is not None:
             raise UnknownCommand(unknown_type)
-        raise MalformedFrame(f"command lacks a required field: {data[:16].hex()}")
+        raise MalformedFrame(f"command that begins with {_begin(data)} lacks a required field")
     field = _FIELD_OF_TYPE.get(command.type)
     if field is not None and not command.HasField(field):  # type: ignore[arg-type]
         raise MalformedFrame(f"command of type {command.type} has no field {field}")
@@ -101,9 +106,9 @@ def parse_send(data: bytes) -> pb.CommandSend:
             # encoding (0x08 id < 128, 0x10), and without the byte 0x4a there is no message_id inside.
             if (data[4] == 0x08 and data[5] < 128 and data[6] == 0x10 and 0x4A not in data) or send.IsInitialized():
                 return send
-            raise MalformedFrame(f"SEND lacks a required field: {data[:16].hex()}")
+            raise MalformedFrame(f"SEND of {len(data)} bytes lacks a required field")
     except (DecodeError, IndexError) as error:
-        raise MalformedFrame(f"SEND of {len(data)} bytes does not decode: {data[:16].hex()}") from error
+        raise MalformedFrame(f"SEND of {len(data)} bytes does not decode") from error
     command = parse_command(data)
     if command.type != pb.BaseCommand.SEND:
         raise MalformedFrame(f"command of type {command.type} where a SEND was expected")

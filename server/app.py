@@ -42,6 +42,7 @@ from server.upkeep.jobs import jobs_of
 from server.upkeep.scheduler import Scheduler
 from server.upkeep.settings import UpkeepSettings
 from server.web.listener import WebListener
+from server.web.settings import WebSettings
 from storage.bookie.errors import BookieStartError
 from storage.bookie.service import Bookie
 from storage.ledger.client import BookKeeper
@@ -180,7 +181,7 @@ class Standalone:
         )
         watch_permissions(context)
         context.listeners = listeners
-        await self._listen(context, ports)
+        await self._listen(context, ports, config.fill(WebSettings))
         self.urls = ports.urls
         # What lives now lives to the end: the collector need not look at it again.
         gc.collect()
@@ -239,9 +240,9 @@ class Standalone:
         upkeep.start()
         return service
 
-    async def _listen(self, context: BrokerContext, ports: Ports) -> None:
+    async def _listen(self, context: BrokerContext, ports: Ports, settings: WebSettings) -> None:
         """The last step. A port that another server began to listen on since it was reserved is named."""
-        web, broker = WebListener(context), BrokerListener(context)
+        web, broker = WebListener(context, settings), BrokerListener(context)
         for listener, listening in ((web, ports.web), (broker, ports.broker)):
             self._closing.push_async_callback(listener.close)
             for sock, tls in listening:

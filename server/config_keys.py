@@ -147,6 +147,14 @@ CONNECTIONS = (
     whole("subscriptionPatternMaxLength", 0, 65_536, "characters"),
 )
 
+HTTP = (
+    whole("maxHttpServerConnections", 1, MAX_INT),
+    whole("httpServerAcceptQueueSize", 1, MAX_INT),
+    whole("httpMaxRequestHeaderSize", 256, 1 << 20, "bytes"),
+    whole("maxConcurrentHttpRequests", 1, MAX_INT),
+    switch("webServiceRequestLogEnabled"),
+)
+
 TOPICS = (
     whole("topicLoadTimeoutSeconds", 1, DAY_SECONDS, "seconds"),
     switch("allowAutoTopicCreation"),
@@ -326,7 +334,7 @@ LEDGER_CLIENT = (
 
 KEYS: dict[str, Key] = {
     key.name: key
-    for section in (SERVER, CONNECTIONS, SECURITY, TOPICS, POLICIES, MANAGED_LEDGERS, BOOKIE, LEDGER_CLIENT)
+    for section in (SERVER, CONNECTIONS, HTTP, SECURITY, TOPICS, POLICIES, MANAGED_LEDGERS, BOOKIE, LEDGER_CLIENT)
     for key in section
 }
 

@@ -63,10 +63,15 @@ EMPTY: Final = Status(200)
 class Refusal(Exception):
     """Told as `{"reason": ...}`, which admin clients show to their users."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(
+        self, status: int, reason: str, *, headers: Mapping[str, str] | None = None, closes: bool = False
+    ) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.headers = headers
+        self.closes = closes
+        """What follows on the connection is not read any more."""
 
 
 Answer = Any

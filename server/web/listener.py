@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from server.ports import listen
+from server.web.settings import WebSettings
 
 if TYPE_CHECKING:
     import ssl
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
     from server.broker_context import BrokerContext
 
 log = logging.getLogger(__name__)
-
-BACKLOG = 128
-"""Connections that the kernel holds for us before it refuses."""
-
-CONNECTIONS_MAX = 1024
-"""More are closed at once: an HTTP client tries again."""
 
 WAITING_BYTES_MAX = 65_536
 """What a client may send before aiohttp is there; then its socket is not read."""
@@ -35,8 +30,9 @@ CLOSE_SECONDS = 0.2
 class WebListener:
     """`start` once for each port, then `close` once."""
 
-    def __init__(self, broker: "BrokerContext") -> None:
+    def __init__(self, broker: "BrokerContext", settings: WebSettings | None = None) -> None:
         self._broker = broker
+        self._settings = settings or WebSettings()
         self._servers: list[asyncio.Server] = []
         self._web: web.Server | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -51,7 +47,8 @@ class WebListener:
         tls: "ssl.SSLContext | None" = None,
     ) -> int:
         """Listens; returns the actual port. `sock`: bound already, then host and port are not used. Raises OSError."""
-        server, actual = await listen(self._accept, host, port, sock=sock, tls=tls, backlog=BACKLOG)
+        backlog = self._settings.http_server_accept_queue_size
+        server, actual = await listen(self._accept, host, port, sock=sock, tls=tls, backlog=backlog)
         self._servers.append(server)
         log.info("listening for %s on port %d", "HTTPS" if tls is not None else "HTTP", actual)
         return actual
@@ -75,11 +72,11 @@ class WebListener:
         return len(self._doors)
 
     def _accept(self) -> asyncio.Protocol:
-        if self._web is not None and len(self._web.connections) < CONNECTIONS_MAX:
+        if self._web is not None:
             return cast(asyncio.Protocol, self._web())
         door = _Door(self._doors)
-        if self._web is not None or len(self._doors) >= CONNECTIONS_MAX:
-            log.warning("an HTTP connection is refused: there are %d", CONNECTIONS_MAX)
+        if len(self._doors) >= self._settings.max_http_server_connections:
+            log.warning("an HTTP connection is refused: %d wait for the web server", len(self._doors))
             door.is_refused = True
         elif self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(self._load())
@@ -88,7 +85,7 @@ class WebListener:
     async def _load(self) -> None:
         try:
             app = await asyncio.to_thread(import_module, ".app", __package__)
-            self._web = app.make_server(self._broker)
+            self._web = app.make_server(self._broker, self._settings)
             for door in list(self._doors):
                 door.open(cast(asyncio.Protocol, self._web()))
         except Exception:

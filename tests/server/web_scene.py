@@ -1,5 +1,6 @@
 """A server in this process whose HTTP port is called."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.app import Standalone, StandaloneOptions
 from tests.server.fakes import command
 from tests.server.wire_client import Client
+
+SECONDS_MAX = 60
 
 TOPIC = "persistent://public/default/t1"
 
@@ -34,6 +37,24 @@ class Web:
         async with self.session.request(method, self.server.web_url + path, data=body, headers=headers) as response:
             return response.status, await response.text()
 
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A bare connection to the web port."""
+        return await asyncio.open_connection("127.0.0.1", int(self.server.web_url.rpartition(":")[2]))
+
+    async def said(self, *parts: bytes) -> bytes:
+        """All that the web port answers to the parts, one after the other, until it closes the connection."""
+        reader, writer = await self.connect()
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0)
+        try:
+            return await asyncio.wait_for(reader.read(), SECONDS_MAX)
+        except ConnectionResetError:
+            return b""
+        finally:
+            writer.close()
+
     async def json(self, path: str) -> Any:
         status, _, body = await self.get(path)
         assert status == 200, body
@@ -52,8 +73,9 @@ class Web:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Web]:
-    server = Standalone(StandaloneOptions(data_dir=folder, broker_port=0, web_port=0))
+async def running(folder: Path, **settings: str) -> AsyncIterator[Web]:
+    """`settings` are keys of broker.conf."""
+    server = Standalone(StandaloneOptions(data_dir=folder, broker_port=0, web_port=0, overrides=settings))
     await server.start()
     try:
         async with aiohttp.ClientSession() as session:
