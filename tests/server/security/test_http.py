@@ -11,15 +11,14 @@ from typing import Any
 import jwt
 import pytest
 from aiohttp import ClientSession
-from aiohttp.test_utils import RawTestServer
 
 from server.admin.routes import ROUTES
 from server.security.demands import OnNamespace, OnNamespacePolicy, OnTopic, OnTopicPolicy, Open, TenantAdmin
 from server.security.http import admit, demand_of
 from server.security.service import Security
 from server.security.settings import SecuritySettings
-from server.web.app import make_server
 from server.web.calls import Refusal, Route
+from server.web.listener import WebListener
 from server.web.needs import (
     EVERYBODY,
     SUPERUSER,
@@ -145,9 +144,13 @@ class Tripwire:
 @asynccontextmanager
 async def serving(guard: Security) -> AsyncIterator[tuple[ClientSession, str]]:
     broker: Any = SimpleNamespace(security=guard, service=Tripwire())
-    web_server = make_server(broker)
-    async with RawTestServer(web_server.request_handler) as server, ClientSession() as session:
-        yield session, str(server.make_url("")).rstrip("/")
+    listener = WebListener(broker)
+    port = await listener.start("127.0.0.1", 0)
+    try:
+        async with ClientSession() as session:
+            yield session, f"http://127.0.0.1:{port}"
+    finally:
+        await listener.close()
 
 
 class TestAdmit:
