@@ -18,6 +18,7 @@ from pulsar_proto.entry_digest import DigestType
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.frame_encoders import varint
 from pulsar_proto.pb import bookkeeper_pb2 as pb
+from pulsar_proto.text import check_text
 
 LEDGERS_ROOT = "/ledgers"
 NEWEST_FORMAT = 3
@@ -187,6 +188,7 @@ def _to_message(metadata: LedgerMetadata) -> pb.LedgerMetadataFormat:
 def _from_message(ledger_id: int, message: pb.LedgerMetadataFormat, version: int) -> LedgerMetadata:
     if not message.IsInitialized():
         raise MalformedRecord(f"ledger {ledger_id}: metadata lacks a required field")
+    check_text(message)
     ensembles = tuple((segment.firstEntryId, tuple(segment.ensembleMember)) for segment in message.segment)
     metadata = LedgerMetadata(
         ledger_id=ledger_id,

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.pb import managed_ledger_pb2 as pb
+from pulsar_proto.text import check_text
 
 _COMPRESSED_MAGIC = b"\x47\x78"
 _COMPRESSED_HEAD = Struct(">2sI")
@@ -146,7 +147,8 @@ def _parse_head(data: bytes) -> pb.CompressedInfoMetadata:
 def _merge(message: Message, data: bytes) -> None:
     try:
         message.MergeFromString(data)
+        check_text(message)
     except DecodeError as error:
-        raise MalformedRecord(f"{message.DESCRIPTOR.name} of {len(data)} bytes does not decode") from error
+        raise MalformedRecord(f"{message.DESCRIPTOR.name} of {len(data)} bytes does not decode: {error}") from error
     if not message.IsInitialized():
         raise MalformedRecord(f"{message.DESCRIPTOR.name} of {len(data)} bytes lacks a required field")

@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from pulsar_proto.checksum import crc32c_of
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.text import raw
 
 MAGIC_CRC32C = 0x0E01
 MAGIC_BROKER_ENTRY_METADATA = 0x0E02
@@ -109,8 +110,8 @@ def message_count(payload: bytes, offset: int = 0) -> int:
 class Chunk(NamedTuple):
     """A part of a large message."""
 
-    uuid: str
-    """The message's."""
+    uuid: bytes
+    """The message's, as its producer wrote it."""
     is_last: bool
 
 
@@ -142,7 +143,7 @@ def count_and_special(payload: bytes) -> tuple[int, Special | None]:
     deliver_at_ms, marker_type, chunks = metadata.deliver_at_time, metadata.marker_type, metadata.num_chunks_from_msg
     if deliver_at_ms <= 0 and not marker_type and chunks <= 1:
         return metadata.num_messages_in_batch, None
-    chunk = Chunk(metadata.uuid, metadata.chunk_id >= chunks - 1) if chunks > 1 and metadata.uuid else None
+    chunk = Chunk(raw(metadata.uuid), metadata.chunk_id >= chunks - 1) if chunks > 1 and metadata.uuid else None
     return metadata.num_messages_in_batch, Special(max(0, deliver_at_ms), marker_type != 0, chunk)
 
 
@@ -153,12 +154,13 @@ def publish_time_of(payload: bytes, offset: int = 0) -> int:
 
 def sticky_key_of(payload: bytes) -> bytes | None:
     """What Key_Shared goes by: the ordering key, else the partition key, else `producer-sequence id`; of a batch, its
-    own. None where there is not even a producer. Raises MalformedFrame. (Commands.resolveStickyKey; facts 5.5)"""
+    own. None where there is not even a producer. A key that is not UTF-8 counts as the bytes that it is; Java hashes
+    what its lossy decoder makes of it. Raises MalformedFrame. (Commands.resolveStickyKey)"""
     metadata = _metadata_at_start(payload)
     if metadata.HasField("ordering_key"):
         return metadata.ordering_key
     if metadata.HasField("partition_key"):
-        key = metadata.partition_key.encode("utf-8", "surrogatepass")
+        key = raw(metadata.partition_key)
         if not metadata.partition_key_b64_encoded:
             return key
         try:
@@ -166,7 +168,7 @@ def sticky_key_of(payload: bytes) -> bytes | None:
         except ValueError:
             return key
     if metadata.HasField("producer_name") and metadata.HasField("sequence_id"):
-        return f"{metadata.producer_name}-{metadata.sequence_id}".encode("utf-8", "surrogatepass")
+        return b"%b-%d" % (raw(metadata.producer_name), metadata.sequence_id)
     return None
 
 

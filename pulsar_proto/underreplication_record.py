@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ledger_record import LEDGERS_ROOT
 from pulsar_proto.pb import underreplication_pb2 as pb
+from pulsar_proto.text import NotText, check_text
 
 ROOT = f"{LEDGERS_ROOT}/underreplication"
 LAYOUT = f"{ROOT}/LAYOUT"
@@ -135,6 +136,8 @@ def _text(message: Message) -> bytes:
 
 def _parsed(value: bytes, message: M) -> M:
     try:
-        return text_format.Parse(value.decode(), message, allow_unknown_field=True)
-    except (text_format.ParseError, UnicodeDecodeError) as error:
+        parsed = text_format.Parse(value.decode(), message, allow_unknown_field=True)
+        check_text(parsed)
+    except (text_format.ParseError, UnicodeDecodeError, NotText) as error:
         raise MalformedRecord(f"{message.DESCRIPTOR.name} does not decode: {error}") from error
+    return parsed

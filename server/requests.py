@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_proto.errors import MalformedFrame, PulsarError
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.text import NotText, check_text
 from server.handlers.handler import Handler
+from server.session import State
 
 if TYPE_CHECKING:
     from server.connection import Connection
@@ -34,13 +36,20 @@ class Requests:
         self._in_progress = 0
 
     def run(self, handler: Handler, body: Any) -> None:
-        """Handles one command: at once, or by a task. Raises MalformedFrame for what closes the connection."""
+        """Handles one command: at once, or by a task. A command with a string that is not UTF-8 is refused before its
+        handler sees it. Raises MalformedFrame for what closes the connection."""
         if self._in_progress >= REQUESTS_MAX and self._refuses_for_load(handler, body):
             return
         try:
+            check_text(body)
             work = handler.run(self._cnx, body)
         except MalformedFrame:
             raise
+        except NotText as error:
+            refusal = _refusal(handler, body, pb.MetadataError, str(error))
+            self._cnx.write(refusal)
+            if not refusal or self._cnx.session.state is not State.CONNECTED:
+                raise MalformedFrame(f"{handler.field}: {error}") from error
         except Exception as error:
             self._refuse(handler, body, error)
         else:
@@ -55,7 +64,7 @@ class Requests:
         """Refuses a command that waits for an answer. One without an answer (FLOW, most ACKs) does not wait, and is
         handled however many requests are in progress."""
         text = f"More than {REQUESTS_MAX} requests in progress"
-        refusal = b"" if handler.refuse is None else handler.refuse(body, pb.TooManyRequests, text)
+        refusal = _refusal(handler, body, pb.TooManyRequests, text)
         self._cnx.write(refusal)
         return bool(refusal)
 
@@ -82,6 +91,8 @@ class Requests:
         _drop(work)  # of a task that was cancelled before it began
 
     def _refuse(self, handler: Handler, body: Any, error: Exception) -> None:
+        """Says that the command failed. Where the command has no answer that could say so, and where the client has not
+        come in yet, the connection is closed: a client that hears nothing would wait."""
         cnx = self._cnx
         if isinstance(error, PulsarError):
             code = error.code
@@ -89,8 +100,15 @@ class Requests:
         else:
             code = pb.UnknownError
             log.error("%s: %s failed", cnx.remote_address, handler.field, exc_info=error)
-        if handler.refuse is not None:
-            cnx.write(handler.refuse(body, code, str(error) or type(error).__name__))
+        text = str(error) or type(error).__name__
+        cnx.write(_refusal(handler, body, code, text))
+        if handler.refuse is None or cnx.session.state is not State.CONNECTED:
+            cnx.close(f"{handler.field} failed: {text}", logging.WARNING)
+
+
+def _refusal(handler: Handler, body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
+    """Empty where the command has no answer, or asked for none."""
+    return b"" if handler.refuse is None else handler.refuse(body, code, text)
 
 
 def _drop(work: Work) -> None:

@@ -16,6 +16,7 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.payload import body, message_count, parse_metadata
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.text import shown
 from server.admin import bodies
 from server.admin.paths import TOPIC, topic_of
 from server.admin.subscriptions import SUBSCRIPTION, message_id_of, number_of, refuse_partitioned, subscription_of
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 
 SCANNED_ENTRIES_MAX = 10_000
 """Of one call that counts a backlog; it says so when there are more (subscriptionBacklogScanMaxEntries)."""
+
+HEADER_CHARACTERS_MAX = 16 << 10
+"""Of a header's value; a longer one (properties, a key) is left out, because clients refuse the whole answer then."""
+
+PROPERTY_CHARACTERS = 6
+"""Of each property in its header beside key and value: quotes, colon, comma."""
 
 SCANNED_AT_ONCE = 100
 SCANNED_BYTES_AT_ONCE = 5 << 20
@@ -175,10 +182,9 @@ def decompressed(content: bytes, metadata: pb.MessageMetadata) -> bytes:
 def _headers(position: Position, metadata: pb.MessageMetadata, content: bytes) -> dict[str, Any]:
     """Values that are None are left out."""
     single = not metadata.HasField("num_messages_in_batch")
-    properties = json.dumps({pair.key: pair.value for pair in metadata.properties}, separators=(",", ":"))
     return {
         "X-Pulsar-Message-ID": f"{position.ledger_id}:{position.entry_id}",
-        "X-Pulsar-PROPERTY": properties,
+        "X-Pulsar-PROPERTY": _properties(metadata),
         "X-Pulsar-publish-time": date(metadata.publish_time),
         "X-Pulsar-event-time": date(metadata.event_time) if metadata.event_time else None,
         "X-Pulsar-deliver-at-time": date(metadata.deliver_at_time) if metadata.deliver_at_time else None,
@@ -217,9 +223,22 @@ def _number(metadata: pb.MessageMetadata, field: str) -> str | None:
     return str(getattr(metadata, field)) if metadata.HasField(field) else None  # type: ignore[arg-type]
 
 
-def _line(text: str) -> str:
+def _properties(metadata: pb.MessageMetadata) -> str | None:
+    properties: dict[str, str] = {}
+    room = HEADER_CHARACTERS_MAX
+    for pair in metadata.properties:
+        room -= len(pair.key) + len(pair.value) + PROPERTY_CHARACTERS
+        if room < 0:
+            return None
+        properties[shown(pair.key)] = shown(pair.value)
+    return json.dumps(properties, separators=(",", ":"))
+
+
+def _line(text: str) -> str | None:
     """Without what would break a header, or pass for another one."""
-    return "".join(char if char.isprintable() else "?" for char in text)
+    if len(text) > HEADER_CHARACTERS_MAX:
+        return None
+    return "".join(char if char.isprintable() else "?" for char in shown(text))
 
 
 def date(time_ms: int) -> str:

@@ -12,6 +12,7 @@ from metadata.cluster_init import LAYOUT_VALUE
 from metadata.errors import NodeExistsError, NoNodeError
 from metadata.store import CreateOp
 from pulsar_proto.pb import bookkeeper_pb2 as pb
+from pulsar_proto.text import check_text
 from server.bk.running import Tool, ToolError
 from storage.bookie.cookie import parse_cookie
 from storage.ledger.bookie_registry import Bookies
@@ -117,6 +118,7 @@ async def endpointinfo(tool: Tool, arguments: Namespace) -> int:
         raise ToolError(f"bookie {arguments.bookie} is not registered")
     try:
         info = pb.BookieServiceInfoFormat.FromString(record.value)
+        check_text(info)
     except DecodeError:
         raise ToolError(f"the registration of bookie {arguments.bookie} does not decode") from None
     tool.out.text(f"bookie {arguments.bookie}, {'read-only' if read_only else 'writable'}")

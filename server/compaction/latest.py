@@ -23,6 +23,7 @@ from pulsar_proto.payload import (
     split_batch,
 )
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.text import raw
 
 BATCH_MESSAGES_MAX = 1 << 20
 """A batch that claims more is none."""
@@ -40,9 +41,9 @@ class LatestMessages:
 
     def __init__(self, *, retain_null_key: bool) -> None:
         self._retain_null_key = retain_null_key
-        self._latest: dict[str, int] = {}
+        self._latest: dict[bytes, int] = {}
         """Key -> place of its last message: ledger, entry and batch index in one number."""
-        self._last_chunks: dict[str, int] = {}
+        self._last_chunks: dict[bytes, int] = {}
         """uuid of a chunked message -> place of its last chunk."""
         self.removed = 0
         """Messages that will go, as Java counts them."""
@@ -64,7 +65,7 @@ class LatestMessages:
         elif batch is not None:
             for index, (single, _) in enumerate(batch.messages):
                 if not single.compacted_out:
-                    key = single.partition_key if single.HasField("partition_key") else None
+                    key = raw(single.partition_key) if single.HasField("partition_key") else None
                     self._note(key, _place(position, index), single.payload_size == 0)
         elif not _is_opaque_batch(metadata):
             self._see_single(position, metadata, payload)
@@ -74,10 +75,10 @@ class LatestMessages:
         if _is_chunk(metadata):
             if metadata.chunk_id < metadata.num_chunks_from_msg - 1:
                 return
-            self._last_chunks[metadata.uuid] = place
+            self._last_chunks[raw(metadata.uuid)] = place
         self._note(_key_of(metadata), place, _is_empty(metadata, payload))
 
-    def _note(self, key: str | None, place: int, deletes: bool) -> None:
+    def _note(self, key: bytes | None, place: int, deletes: bool) -> None:
         if key is None:
             self.removed += not self._retain_null_key
         elif deletes:
@@ -111,7 +112,7 @@ class LatestMessages:
         place = _place(position, 0)
         if _is_chunk(metadata):
             # Without its last chunk the message may be complete after what is compacted now.
-            last = self._last_chunks.get(metadata.uuid)
+            last = self._last_chunks.get(raw(metadata.uuid))
             return last is None or self._latest.get(key) == last
         return self._latest.get(key) == place
 
@@ -140,15 +141,15 @@ class LatestMessages:
     def _keeps_in_batch(self, single: pb.SingleMessageMetadata, place: int) -> bool:
         if not single.HasField("partition_key"):
             return self._retain_null_key
-        return self._latest.get(single.partition_key) == place
+        return self._latest.get(raw(single.partition_key)) == place
 
 
 def _place(position: Position, index: int) -> int:
     return position.ledger_id << _LEDGER_SHIFT | position.entry_id << _ENTRY_SHIFT | index
 
 
-def _key_of(metadata: pb.MessageMetadata) -> str | None:
-    return metadata.partition_key if metadata.HasField("partition_key") else None
+def _key_of(metadata: pb.MessageMetadata) -> bytes | None:
+    return raw(metadata.partition_key) if metadata.HasField("partition_key") else None
 
 
 def _is_empty(metadata: pb.MessageMetadata, payload: bytes) -> bool:

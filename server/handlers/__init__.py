@@ -10,7 +10,7 @@ from server.handlers.handler import Handler
 _Type = pb.BaseCommand
 
 TABLE: dict[int, Handler] = {
-    _Type.CONNECT: Handler("connect", connect.connect, None),
+    _Type.CONNECT: Handler("connect", connect.connect, connect.refuse_connect),
     _Type.AUTH_RESPONSE: Handler("authResponse", connect.auth_response, None),
     _Type.PING: Handler("ping", connect.ping, None),
     _Type.PONG: Handler("pong", connect.pong, None),

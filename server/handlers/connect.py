@@ -8,8 +8,9 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from magnetar import __version__
-from pulsar_proto.commands import connected_frame, pong_frame
+from pulsar_proto.commands import connected_frame, error_frame, pong_frame
 from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ def connect(cnx: "Connection", command: pb.CommandConnect) -> Coroutine[Any, Any
     cnx.session.begin()
     login = cnx.login = security.login(cnx, SERVER_VERSION)
     return login.connect(command, lambda: _connected(cnx, command))
+
+
+def refuse_connect(command: pb.CommandConnect, code: pb.ServerError.ValueType, text: str) -> bytes:
+    return error_frame(NO_REQUEST_ID, code, text)
 
 
 def _connected(cnx: "Connection", command: pb.CommandConnect) -> None:

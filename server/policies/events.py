@@ -100,10 +100,13 @@ def decode(payload: bytes, schema: Schema) -> Event | None:
 
     try:
         metadata = parse_metadata(payload)
+        key = metadata.partition_key
         if not metadata.HasField("partition_key") or metadata.HasField("num_messages_in_batch"):
             return None
+        if isinstance(key, bytes):
+            return None  # not UTF-8: no topic has that name
         if metadata.null_value:
-            return Event(metadata.partition_key, None)
+            return Event(key, None)
         plain = decompress(metadata.compression, body(payload), metadata.uncompressed_size)
         value: Any = fastavro.schemaless_reader(io.BytesIO(plain), schema, None)
     except (MalformedFrame, ValueError, EOFError, IndexError, KeyError, TypeError) as error:
@@ -111,6 +114,6 @@ def decode(payload: bytes, schema: Schema) -> Event | None:
     if value.get("eventType") != "TOPIC_POLICY" or value.get("topicPoliciesEvent") is None:
         return None
     if value.get("actionType") == "DELETE":
-        return Event(metadata.partition_key, None)
+        return Event(key, None)
     policies = value["topicPoliciesEvent"].get("policies") or {}
-    return Event(metadata.partition_key, {key: each for key, each in policies.items() if each is not None})
+    return Event(key, {key: each for key, each in policies.items() if each is not None})

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from pulsar_proto.pb import managed_ledger_pb2 as records
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.text import check_text
 
 
 class SchemaType(IntEnum):
@@ -123,6 +124,7 @@ def schema_to_command(name: str, schema: Schema) -> pb.Schema:
 def schema_of_record(data: bytes) -> Schema:
     """From a stored SchemaInfo. Raises DecodeError."""
     info = records.SchemaInfo.FromString(data)
+    check_text(info)
     number = SchemaType.EXTERNAL if info.type == STORED_EXTERNAL else max(info.type - 1, 0)
     return Schema(SchemaType(number), info.schema, _mapping(info.props), info.user, info.timestamp, info.deleted)
 

@@ -37,10 +37,14 @@ SYSTEM_CURSORS = (COMPACTION_CURSOR, "transaction.subscription", "__pending_ack_
 """Cursors of a topic that are nobody's subscription, beside those with reserved prefixes (facts 6.3)."""
 
 
+NO_NAMES_OF_RECORDS = (".", "..")
+"""A metadata store takes them for a way, and every subscription has a record."""
+
+
 def is_reserved(subscription: str) -> bool:
     """Nobody subscribes by the names of the topic's own cursors: to acknowledge what compaction has not seen would lose
     it (PulsarCompactorSubscription takes no acknowledgement that does not name a compacted ledger)."""
-    return subscription.startswith(RESERVED_PREFIXES) or subscription in SYSTEM_CURSORS
+    return subscription.startswith(RESERVED_PREFIXES) or subscription in (*SYSTEM_CURSORS, *NO_NAMES_OF_RECORDS)
 
 
 class TopicState(Enum):

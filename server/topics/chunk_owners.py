@@ -17,7 +17,7 @@ class ChunkOwners:
     __slots__ = ("_owners", "waiting")
 
     def __init__(self) -> None:
-        self._owners: dict[str, Consumer] = {}
+        self._owners: dict[bytes, Consumer] = {}
         self.waiting: dict[Consumer, ReplayQueue] = {}
         """Chunks whose owner took nothing when they were due to be sent."""
 

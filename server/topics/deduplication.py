@@ -176,6 +176,9 @@ def _sequence_ids(run: EntryRun) -> Iterator[tuple[str, int]]:
             metadata = parse_metadata(entry, run.payload_offset)
         except MalformedFrame:
             continue  # nobody knows whose it is
+        name = metadata.producer_name
+        if isinstance(name, bytes):
+            continue  # not UTF-8: no producer can have that name
         highest = max(signed64(metadata.highest_sequence_id), signed64(metadata.sequence_id))
         if highest >= 0 and _counts(metadata):
-            yield metadata.producer_name, highest
+            yield name, highest

@@ -16,6 +16,7 @@ from metadata import paths
 from metadata.errors import MetadataError, NoNodeError
 from metadata.store import CancelWatch, Event, MetadataStore
 from pulsar_proto.pb import bookkeeper_pb2 as pb
+from pulsar_proto.text import check_text
 from storage.ledger.wire_channel import address_in_id
 from storage.ledger.wire_link import Address
 
@@ -49,6 +50,7 @@ def address_in_registration(bookie_id: str, value: bytes) -> Address | None:
             return None
     try:
         info = pb.BookieServiceInfoFormat.FromString(value)
+        check_text(info)
     except DecodeError:
         log.warning("the registration of bookie %s does not decode", bookie_id)
         return None

@@ -1,0 +1,75 @@
+"""The door for strings of protobuf messages that others wrote.
+
+Of proto2 the parser does not check that strings are UTF-8: a field that is not is handed over as `bytes`, in spite of
+its type. Nothing behind the door meets one. Commands and records are refused by `check_text`. What a producer wrote
+into a message is stored and sent on as it came; whoever looks at a string in it takes it by `raw` or `shown`.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from itertools import chain
+from typing import Any, cast
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+
+class NotText(DecodeError):
+    """A string is not UTF-8; the message names the field."""
+
+
+def raw(value: str | bytes) -> bytes:
+    """A string's bytes as they came."""
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def shown(value: str | bytes) -> str:
+    """A string for people and JSON: what is not UTF-8 becomes U+FFFD, as Java decodes it."""
+    return value if isinstance(value, str) else value.decode(errors="replace")
+
+
+def check_text(message: Message) -> None:
+    """Raises NotText if a string anywhere in the message is not UTF-8."""
+    for name, elements in _fields_with_text(message.DESCRIPTOR):
+        value = getattr(message, name)
+        if not value:
+            continue
+        for each in elements(value):
+            if isinstance(each, Message):
+                check_text(each)
+            elif isinstance(each, bytes):
+                raise NotText(f"{name} is not UTF-8")
+
+
+def _one(value: Any) -> Iterable[Any]:
+    return (value,)
+
+
+def _each(values: Any) -> Iterable[Any]:
+    return cast(Iterable[Any], values)
+
+
+def _keys_and_values(mapping: Any) -> Iterable[Any]:
+    """Lazily: the value of a key that is not UTF-8 cannot be asked for."""
+    return chain(mapping.keys(), mapping.values())
+
+
+@cache
+def _fields_with_text(descriptor: Descriptor) -> tuple[tuple[str, Callable[[Any], Iterable[Any]]], ...]:
+    """The fields that are strings, or messages with strings somewhere in them, each with what gives the elements of its
+    value."""
+    return tuple((field.name, _elements(field)) for field in descriptor.fields if _has_text(field, frozenset()))
+
+
+def _elements(field: FieldDescriptor) -> Callable[[Any], Iterable[Any]]:
+    if not field.is_repeated:
+        return _one
+    inner: Descriptor | None = field.message_type
+    return _keys_and_values if inner is not None and inner.GetOptions().map_entry else _each
+
+
+def _has_text(field: FieldDescriptor, above: frozenset[Descriptor]) -> bool:
+    inner: Descriptor | None = field.message_type
+    if inner is None:
+        return bool(field.type == FieldDescriptor.TYPE_STRING)
+    return inner not in above and any(_has_text(each, above | {inner}) for each in inner.fields)
