@@ -1,5 +1,8 @@
 """Where a SEEK goes."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
@@ -10,3 +13,17 @@ def position_of(message_id: pb.MessageIdData) -> Position:
     if position.ledger_id == LATEST.ledger_id:
         return LATEST
     return EARLIEST if position.ledger_id < 0 else position
+
+
+class SeekTarget(NamedTuple):
+    """A position, or a publish time (ms) where it is None; of a batch at the position, the indexes that are left."""
+
+    position: Position | None
+    publish_time_ms: int = 0
+    ack_set: Sequence[int] = ()
+
+
+def target_of(command: pb.CommandSeek) -> SeekTarget:
+    if command.HasField("message_id"):
+        return SeekTarget(position_of(command.message_id), ack_set=command.message_id.ack_set)
+    return SeekTarget(None, command.message_publish_time)

@@ -23,7 +23,7 @@ from server.topics.key_shared_dispatcher import KeySharedDispatcher
 from server.topics.messages import bits_set
 from server.topics.metrics_of import Samples, subscription_metrics
 from server.topics.redelivery import ENTRY_ID_END
-from server.topics.seek_target import position_of
+from server.topics.seek_target import SeekTarget, target_of
 from server.topics.shared_dispatcher import SharedDispatcher
 from server.topics.single_active_dispatcher import SingleActiveDispatcher
 from server.topics.stats import ConsumerCounters, ExpiryCounters, now_ms
@@ -90,8 +90,12 @@ class Subscription:
 
     @property
     def last_active_ms(self) -> int:
-        """When it was used last."""
         return self.cursor.last_active_ms
+
+    @property
+    def _is_fenced(self) -> bool:
+        """It is being deleted, or was: nobody is attached, and nothing changes."""
+        return self._deleting or self.topic.subscriptions.get(self.name) is not self
 
     @property
     def unacked_messages(self) -> int:
@@ -139,7 +143,6 @@ class Subscription:
             consumer.counters.roll(elapsed_s)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
-        """From `Topic.set_policies`."""
         for consumer in self.consumers:
             consumer.set_unacked_max(new.max_unacked_messages_per_consumer)
         if self.dispatcher is not None:
@@ -161,6 +164,7 @@ class Subscription:
             if await rival.cnx.check_liveness() and rival in self.consumers:
                 if consumer.sub_type == SubType.Exclusive:
                     raise ConsumerBusy("Exclusive consumer is already connected")
+                self._check_admits(consumer)
                 break  # the dispatcher says which ranges collide
             self.remove_consumer(rival)
         self._attach(consumer)
@@ -174,7 +178,7 @@ class Subscription:
         return None
 
     def _check_admits(self, consumer: Consumer) -> None:
-        if self._deleting or not self.topic.is_open:
+        if self._is_fenced or not self.topic.is_open:
             raise ServiceNotReady("Subscription is fenced")
         if not self.consumers:
             return
@@ -331,7 +335,7 @@ class Subscription:
     async def delete(self, but: Consumer | None = None) -> None:
         """Disconnects everybody; `but` is not told, because it asked. Raises ServiceNotReady when it is being deleted
         or moved already; PulsarError when the cursor cannot be deleted, and then it stays."""
-        if self._deleting or self._seeking is not None:
+        if self._is_fenced or self._seeking is not None:
             raise ServiceNotReady("Subscription is fenced")
         self._deleting = True
         try:
@@ -351,31 +355,28 @@ class Subscription:
     async def seek(self, command: pb.CommandSeek) -> None:
         """Disconnects all consumers, then moves the cursor; those who come back meanwhile wait. Raises ConsumerBusy
         when another seek is under way, PulsarError when the cursor cannot be moved (it stays)."""
-        if command.HasField("message_id"):
-            message_id = command.message_id
-            await self.reset(position_of(message_id), message_id.ack_set)
-        else:
-            await self.reset_to_time(command.message_publish_time)
+        await self._reset(target_of(command))
 
-    async def reset(self, position: Position, ack_set: Sequence[int] = ()) -> None:
+    async def reset(self, position: Position) -> None:
         """The next message is the one at `position`, or the next existing one; EARLIEST and LATEST are the ends."""
-        await self._reset(position, None, ack_set)
+        await self._reset(SeekTarget(position))
 
     async def reset_to_time(self, publish_time_ms: int) -> None:
         """The next message is the first one that was published at `publish_time_ms` or later."""
-        await self._reset(None, publish_time_ms, ())
+        await self._reset(SeekTarget(None, publish_time_ms))
 
-    async def _reset(self, position: Position | None, publish_time_ms: int | None, ack_set: Sequence[int]) -> None:
-        if self._seeking is not None or self._deleting:
+    async def _reset(self, target: SeekTarget) -> None:
+        if self._seeking is not None or self._is_fenced:
             raise ConsumerBusy("Failed to fence subscription")
         self._seeking = asyncio.get_running_loop().create_future()
+        position, publish_time_ms, ack_set = target
         try:
             self.disconnect_all()
             with storage_faults_told():
+                sought = position
                 if position is None:
-                    assert publish_time_ms is not None
                     position = await self.topic.first_published_at(publish_time_ms)
-                sought = await self.topic.sought(position, publish_time_ms)
+                    sought = await self.topic.sought(position, publish_time_ms)
                 await self.cursor.reset(position, ack_set if ack_set and self._keeps(ack_set) else None)
             self._sought = sought
             if self.dispatcher is not None:
@@ -385,10 +386,10 @@ class Subscription:
             self._seeking.set_result(None)
             self._seeking = None
             if not self.cursor.durable:
-                asyncio.get_running_loop().call_later(RECONNECT_SECONDS, self._forget_if_left)
+                asyncio.get_running_loop().call_later(RECONNECT_SECONDS, self.forget_if_left)
 
-    def _forget_if_left(self) -> None:
-        """A reader that seeks comes back to its cursor; if it does not, the cursor goes."""
+    def forget_if_left(self) -> None:
+        """A reader that seeks comes back to its cursor. If it does not, or never came, the cursor goes."""
         if not self.consumers and self._seeking is None:
             self.topic.forget(self)
 

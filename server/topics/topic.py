@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pulsar_proto.errors import (
     MalformedFrame,
     NotAllowed,
+    PulsarError,
     ServiceNotReady,
     SubscriptionNotFound,
 )
-from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
+from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.payload import parse_metadata, publish_time_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -23,7 +24,7 @@ from server.dispatch.throttle import PerSecond
 from server.policies.effective import EffectivePolicies
 from server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from server.topics.client import ClientConnection
-from server.topics.consumer import Consumer
+from server.topics.consumer import Consumer, start_asked_by
 from server.topics.consumer_owner import Place
 from server.topics.dedup_switch import DedupSwitch
 from server.topics.delayed_delivery import DelayedDelivery
@@ -165,8 +166,8 @@ class Topic(BaseTopic):
         try:
             await subscription.add_consumer(consumer)
         except BaseException:
-            if not subscription.consumers and not subscription.cursor.durable:
-                self.forget(subscription)
+            if not subscription.cursor.durable:
+                subscription.forget_if_left()
             raise
         if not cnx.is_open:
             consumer.close()
@@ -178,9 +179,7 @@ class Topic(BaseTopic):
         name = command.subscription
         existing = self.subscriptions.get(name)
         if existing is not None:
-            if existing.cursor.durable != command.durable:
-                kind = "Durable" if existing.cursor.durable else "NonDurable"
-                raise NotAllowed(f"{kind} subscription with the same name already exists.")
+            _check_kind(existing, durable=command.durable)
             await follow(existing.cursor, command)
             return existing
         if command.durable:
@@ -195,37 +194,47 @@ class Topic(BaseTopic):
             subscription = await self.create_subscription(name, initial, properties)
             await follow(subscription.cursor, command)
         else:
-            subscription = self._new_reader(command)
+            subscription = await self._new_reader(command)
         if command.start_message_rollback_duration_sec:
-            await subscription.reset_to_time(now_ms() - command.start_message_rollback_duration_sec * 1000)
+            try:
+                await subscription.reset_to_time(now_ms() - command.start_message_rollback_duration_sec * 1000)
+            except PulsarError as error:
+                # PersistentTopic.resetSubscriptionCursor: whoever subscribes begins where the subscription stands.
+                log.warning("%s: not rolled back: %s", subscription, error)
         return subscription
 
-    def _new_reader(self, command: pb.CommandSubscribe) -> Subscription:
-        """A subscription that ends with its last consumer. It begins AT the message that the client names, which the
-        client drops itself where it is exclusive; and at the entry where it names a message within a batch."""
-        start = LATEST
-        if command.HasField("start_message_id"):
-            message_id = command.start_message_id
-            start = Position(signed64(message_id.ledgerId), signed64(message_id.entryId))
-        elif command.initialPosition == pb.CommandSubscribe.Earliest:
-            start = EARLIEST
-        cursor = self.ledger.new_non_durable_cursor(start)
-        return self._add_subscription(command.subscription, cursor)
+    async def _new_reader(self, command: pb.CommandSubscribe) -> Subscription:
+        """A subscription that ends with its last consumer, made in turn with durable ones, because a name is given to
+        one of them only. It begins AT the message that the client names, which the client drops itself where it is
+        exclusive; and at the entry where it names a message within a batch."""
+        start = start_asked_by(command) or LATEST
+        async with self._changing_cursors:
+            existing = self.subscriptions.get(command.subscription)
+            if existing is not None:
+                _check_kind(existing, durable=False)
+                return existing
+            self._check_open()
+            return self._add_subscription(command.subscription, self.ledger.new_non_durable_cursor(start))
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise ServiceNotReady("Topic is temporarily unavailable")
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
     async def create_subscription(
         self, name: str, initial: Position, properties: dict[str, str] | None = None
     ) -> Subscription:
-        """A durable one; the existing one where somebody was faster. Raises PulsarError."""
+        """A durable one; the existing one where somebody was faster. Raises PulsarError: NotAllowed where a reader has
+        that name."""
         if is_reserved(name):
             raise NotAllowed(f"Subscription name {name} is reserved")
         async with self._changing_cursors:
             existing = self.subscriptions.get(name)
             if existing is not None:
+                _check_kind(existing, durable=True)
                 return existing
-            if not self.is_open:
-                raise ServiceNotReady("Topic is temporarily unavailable")
+            self._check_open()
             limit = self.policies.max_subscriptions_per_topic
             if 0 < limit <= len(self.subscriptions):
                 raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name.full}")
@@ -243,7 +252,9 @@ class Topic(BaseTopic):
         if subscription.cursor.durable:
             async with self._changing_cursors:
                 await self.ledger.delete_cursor(subscription.name)
-        self.forget(subscription)
+                self.forget(subscription)
+        else:
+            self.forget(subscription)
 
     def forget(self, subscription: Subscription) -> None:
         """The subscription is gone. Idempotent."""
@@ -377,3 +388,10 @@ class Topic(BaseTopic):
     def internal_stats(self) -> dict[str, object]:
         """As `…/internalStats` answers it."""
         return internal_stats(self)
+
+
+def _check_kind(existing: Subscription, *, durable: bool) -> None:
+    """Raises NotAllowed where a reader's subscription is asked for as a durable one, or the other way round."""
+    if existing.cursor.durable != durable:
+        kind = "Durable" if existing.cursor.durable else "NonDurable"
+        raise NotAllowed(f"{kind} subscription with the same name already exists.")

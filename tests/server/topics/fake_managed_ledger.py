@@ -42,6 +42,7 @@ class FakeCursorStore:
         self.cursor_properties = properties
         self.ledger_id = -1
         self.last_active_ms = 0
+        self.ledger_switched_ms = 0
         self.stored: list[Position] = []
         self.gate: asyncio.Event | None = None
         self.failure: ManagedLedgerError | None = None
