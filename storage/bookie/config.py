@@ -37,10 +37,13 @@ class BookieConfig:
     """How much a sequential read takes from the entry log at once (Apache counts 100 entries)."""
     db_storage_max_throttle_time_ms: int = 10_000
     """dbStorage_maxThrottleTimeMs: an add waits this long for room in the write cache, then fails ETOOMANYREQUESTS."""
-    waiting_adds_max_mb: float = 64
-    """Upper bound of the adds that wait so; beyond it they fail ETOOMANYREQUESTS at once."""
+    waiting_adds_max_mb: float = 256
+    """Upper bound of the adds that wait so; beyond it they fail ETOOMANYREQUESTS at once. Callers in this process keep
+    their entries until the answer anyway, and what callers on the wire may have under way is bounded before."""
     max_pending_read_requests: int = 10_000
-    """maxPendingReadRequestsPerThread: reads that wait for the disk; beyond it they fail ETOOMANYREQUESTS."""
+    """maxPendingReadRequestsPerThread: reads under way. Further ones wait in order, at most for
+    `db_storage_max_throttle_time_ms`; then they fail ETOOMANYREQUESTS (Apache's at once), or when ten times as many
+    wait."""
     num_read_worker_threads: int = 2
     """numReadWorkerThreads; Apache 8, but one interpreter gains nothing from more."""
 

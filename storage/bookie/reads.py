@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_WAITING_SHARE = 10
+"""So many times the reads under way may wait."""
+
 
 class ReadPath:
     """Raises BookieError: ENOLEDGER, ENOENTRY, EIO (damage, logged with file and offset), ETOOMANYREQUESTS."""
@@ -41,7 +44,11 @@ class ReadPath:
         self._reader = reader
         self._flushes = flushes
         self._read_ahead_bytes = config.read_ahead_bytes
-        self._pending_max = config.max_pending_read_requests
+        self._slots = asyncio.Semaphore(config.max_pending_read_requests)
+        self._waiting_max = _WAITING_SHARE * config.max_pending_read_requests
+        self._wait_seconds = config.db_storage_max_throttle_time_ms / 1000
+        self._waiting = 0
+        self._is_draining = False
         self._pending: set[asyncio.Future[Any]] = set()
         self.cache_hits = 0
         self.cache_misses = 0
@@ -135,8 +142,13 @@ class ReadPath:
         return max(known)
 
     async def _on_disk(self, function: Callable[..., T], ledger_id: int, *args: int) -> T:
-        if len(self._pending) >= self._pending_max:
-            raise BookieError(BookieRc.ETOOMANYREQUESTS, f"{len(self._pending)} reads wait for the disk")
+        if self._slots.locked():
+            await self._wait_for_slot()
+        else:
+            await self._slots.acquire()
+        if self._is_draining:
+            self._slots.release()
+            raise BookieError(BookieRc.EIO, "the bookie is being closed")
         future = asyncio.get_running_loop().run_in_executor(self._executor, function, ledger_id, *args)
         self._pending.add(future)
         try:
@@ -147,12 +159,27 @@ class ReadPath:
         finally:
             future.add_done_callback(self._read_over)
 
+    async def _wait_for_slot(self) -> None:
+        """In the order of coming. Raises BookieError when there are too many, or it takes too long."""
+        if self._waiting >= self._waiting_max:
+            raise BookieError(BookieRc.ETOOMANYREQUESTS, f"{self._waiting} reads wait for others")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise BookieError(BookieRc.ETOOMANYREQUESTS, f"waited {self._wait_seconds} s for other reads") from None
+        finally:
+            self._waiting -= 1
+
     def _read_over(self, future: asyncio.Future[Any]) -> None:
+        self._slots.release()
         self._pending.discard(future)
         if not future.cancelled():
             future.exception()  # its reader may have been cancelled
 
     async def drain(self) -> None:
-        """Returns when no read uses the files any more."""
+        """Returns when no read uses the files any more; those that wait for others fail."""
+        self._is_draining = True
         if self._pending:
             await asyncio.wait(self._pending)

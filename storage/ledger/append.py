@@ -14,6 +14,8 @@ How the shell drives it:
    `last_add_confirmed + 1`, `ensemble_changed(members)`, hand out the returned sends; then `resume()`.
    Nothing is confirmed meanwhile, so the key stays true; failures that come meanwhile make the loop go round again.
 5. `tick()` at a steady pace while something is unanswered.
+6. `take_refused()`: sends that an overloaded bookie did not take. Each is to be sent again after a while, if it is
+   still `wanted`; it counts as unanswered meanwhile, so its deadline holds.
 
 Invariants (bookkeeper.md 5 and 9):
 
@@ -31,6 +33,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from storage.ledger.errors import BookieTimeout, LedgerError, ends_writer, error_class
+from storage.ledger.overload import is_overload
 from storage.ledger.quorum import check_sizes, held_ids
 
 ANSWER_TICKS = 4
@@ -107,7 +110,7 @@ class Append:
 class Send:
     """One group's way to the bookie at one index; called by the channel with the answer."""
 
-    __slots__ = ("append", "entries", "generation", "ids", "index", "left", "sink", "tick")
+    __slots__ = ("append", "entries", "generation", "ids", "index", "left", "refusals", "sink", "tick")
 
     def __init__(
         self,
@@ -126,8 +129,17 @@ class Send:
         self.entries = entries
         self.left = len(ids)
         """Entries not answered yet."""
+        self.refusals = 0
+        """How often the bookie was overloaded and took nothing."""
         self.tick = tick
         self.sink = sink
+
+    def entries_of(self, ids: Sequence[int]) -> Sequence[bytes]:
+        """The entries of some of the ids."""
+        if len(ids) == len(self.ids):
+            return self.entries
+        by_id = dict(zip(self.ids, self.entries, strict=True))
+        return [by_id[entry_id] for entry_id in ids]
 
     def __call__(self, ids: Sequence[int], rc: int) -> None:
         self.sink(self, ids, rc)
@@ -146,6 +158,7 @@ class AppendMachine:
         "_generations",
         "_lagging_bytes_max",
         "_pending",
+        "_refused",
         "_replacing",
         "_sink",
         "_tick",
@@ -189,6 +202,7 @@ class AppendMachine:
         self._tick = 0
         self._pending: deque[Append] = deque()
         self._failed: dict[int, int] = {}
+        self._refused: list[tuple[Send, Sequence[int]]] = []
         self._replacing: frozenset[int] = frozenset()
         self._generations = [0] * size
         self._windows: list[deque[Send]] = [deque() for _ in range(size)]
@@ -229,6 +243,10 @@ class AppendMachine:
 
     def answered(self, send: Send, ids: Sequence[int], rc: int) -> bool:
         """Takes one answer; True when the shell has something to do."""
+        if rc and is_overload(rc):
+            send.refusals += 1
+            self._refused.append((send, ids))
+            return True
         send.left -= len(ids)
         assert send.left >= 0, (send.ids, ids)
         index = send.index
@@ -243,6 +261,17 @@ class AppendMachine:
             return True
         send.append.acknowledge(index, ids, self._ack_quorum)
         return self.phase is Phase.OPEN and bool(self._pending) and not self._pending[0]._short
+
+    def take_refused(self) -> list[tuple[Send, Sequence[int]]]:
+        """What overloaded bookies did not take since the last call: the sends, and which of their ids."""
+        refused, self._refused = self._refused, []
+        return refused
+
+    def wanted(self, send: Send) -> bool:
+        """Whether the bookie that a send is for still is to store it."""
+        index = send.index
+        is_current = send.generation == self._generations[index] and self.phase is not Phase.ENDED
+        return is_current and index not in self._failed and index not in self._replacing
 
     def confirm_next(self) -> Append | None:
         """The next group in order if it is complete: the LAC moves to its last entry."""

@@ -6,7 +6,13 @@ Source: bookkeeper.md 5 "Reads", PendingReadOp and the distribution schedule of 
 from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 
-from storage.ledger.errors import BookieHandleNotAvailable, LedgerError, NoSuchEntry, NoSuchLedgerOnBookie
+from storage.ledger.errors import (
+    BookieHandleNotAvailable,
+    LedgerError,
+    NoSuchEntry,
+    NoSuchLedgerOnBookie,
+    TooManyRequests,
+)
 from storage.ledger.quorum import write_set
 
 
@@ -69,5 +75,5 @@ def worse(first: LedgerError | None, new: LedgerError) -> LedgerError:
 
 
 def demotes(error: LedgerError) -> bool:
-    """Whether the bookie should be asked last from now on: it failed, rather than lacked one entry."""
-    return not isinstance(error, _NOTHING_THERE)
+    """Whether the bookie should be asked last from now on: it failed, rather than lacked one entry or was busy."""
+    return not isinstance(error, (*_NOTHING_THERE, TooManyRequests))

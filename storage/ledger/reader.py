@@ -7,7 +7,7 @@ on.
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -23,10 +23,12 @@ from storage.ledger.errors import (
     DigestMismatch,
     LedgerError,
     NoSuchEntry,
+    TooManyRequests,
     error_class,
 )
 from storage.ledger.fragments import Fragment, fragment_of
 from storage.ledger.hedge import first_good
+from storage.ledger.overload import is_overload, retry_seconds
 from storage.ledger.read import demotes, replica_order
 from storage.ledger.recover import LastConfirmed
 from storage.ledger.watch import NO_WATCH, BookieWatch
@@ -81,11 +83,14 @@ class EntryReader:
             return await self._read_run(metadata, fragment, first, last - first + 1, max_bytes)
         return await self._read_striped(metadata, fragment, first, last, max_bytes)
 
-    async def entry_of(self, bookie: str, entry_id: int, flags: int = 0) -> bytes:
-        """One entry from one bookie; the master key goes along when a flag is set. Raises LedgerError."""
+    async def entry_of(self, bookie: str, entry_id: int, flags: int = 0, *, patient: bool = True) -> bytes:
+        """One entry from one bookie; the master key goes along when a flag is set. `patient`: see `_ask`. Raises
+        LedgerError."""
         key = self._master_key if flags else b""
         channel = find_channel(self._channel_of, bookie)
-        entry = await self._ask(bookie, channel.read_entry(self._ledger_id, entry_id, flags, key))
+        entry = await self._ask(
+            bookie, lambda: channel.read_entry(self._ledger_id, entry_id, flags, key), patient=patient
+        )
         self._verify(bookie, entry, entry_id)
         return entry
 
@@ -93,7 +98,7 @@ class EntryReader:
         """The header of the bookie's last entry. Raises NoSuchEntry, NoSuchLedgerOnBookie, other LedgerErrors."""
         key = self._master_key if flags else b""
         channel = find_channel(self._channel_of, bookie)
-        entry = await self._ask(bookie, channel.read_entry(self._ledger_id, LAST_ENTRY, flags, key))
+        entry = await self._ask(bookie, lambda: channel.read_entry(self._ledger_id, LAST_ENTRY, flags, key))
         entry_id = entry_ids(entry)[1] if len(entry) >= self._codec.payload_offset else LAST_ENTRY
         self._verify(bookie, entry, entry_id)
         return LastEntry(entry_id, entry_lac(entry), entry_length(entry))
@@ -104,7 +109,7 @@ class EntryReader:
         if not isinstance(channel, LacChannel):
             last = await self.last_entry_of(bookie)
             return LastConfirmed(last.lac, last.length)
-        answer = await self._ask(bookie, channel.read_lac(self._ledger_id))
+        answer = await self._ask(bookie, lambda: channel.read_lac(self._ledger_id))
         lac, length = -1, 0
         if answer.last_entry is not None and len(answer.last_entry) >= self._codec.payload_offset:
             self._verify(bookie, answer.last_entry, entry_ids(answer.last_entry)[1])
@@ -122,8 +127,11 @@ class EntryReader:
         channel = find_channel(self._channel_of, bookie)
         if not isinstance(channel, LacChannel):
             return None
-        asked = channel.long_poll(self._ledger_id, previous_lac, int(timeout_sec * 1000))
-        return (await self._ask(bookie, asked, more_seconds=timeout_sec)).last_add_confirmed
+        timeout_ms = int(timeout_sec * 1000)
+        polled = await self._ask(
+            bookie, lambda: channel.long_poll(self._ledger_id, previous_lac, timeout_ms), more_seconds=timeout_sec
+        )
+        return polled.last_add_confirmed
 
     async def _read_run(
         self, metadata: LedgerMetadata, fragment: Fragment, first: int, count: int, max_bytes: int
@@ -139,12 +147,14 @@ class EntryReader:
             standing=self._watch.standing,
         )
 
-        async def ask(bookie: str) -> list[bytes]:
+        async def ask(bookie: str, patient: bool) -> list[bytes]:
             channel = find_channel(self._channel_of, bookie)
-            entries = await self._ask(bookie, channel.read_entries(self._ledger_id, first, count, max_bytes))
+            entries = await self._ask(
+                bookie, lambda: channel.read_entries(self._ledger_id, first, count, max_bytes), patient=patient
+            )
             return self._valid_prefix(bookie, first, entries[:count])
 
-        questions = [partial(ask, fragment.members[index]) for index in order]
+        questions = [partial(ask, fragment.members[index], index == order[-1]) for index in order]
         return await first_good(questions, self._config.speculative_read_timeout_sec)
 
     async def _read_striped(
@@ -177,21 +187,42 @@ class EntryReader:
             demoted=self._demoted,
             standing=self._watch.standing,
         )
-        questions = [partial(self.entry_of, fragment.members[index], entry_id) for index in order]
+        questions = [
+            partial(self.entry_of, fragment.members[index], entry_id, patient=index == order[-1]) for index in order
+        ]
         return await first_good(questions, self._config.speculative_read_timeout_sec)
 
-    async def _ask(self, bookie: str, answer: Awaitable[T], more_seconds: float = 0.0) -> T:
-        """One request with its deadline; every failure becomes a LedgerError that names the bookie."""
+    async def _ask(
+        self, bookie: str, ask: Callable[[], Awaitable[T]], more_seconds: float = 0.0, *, patient: bool = True
+    ) -> T:
+        """One request with its deadline; every failure becomes a LedgerError that names the bookie.
+
+        A `patient` one that an overloaded bookie refuses is sent again until the deadline; another one fails then, so
+        that the next replica is asked.
+        """
         failure: LedgerError
+        where = f"ledger {self._ledger_id}, bookie {bookie}"
+        refusals = 0
         try:
             async with asyncio.timeout(self._config.read_entry_timeout_sec + more_seconds):
-                result = await answer
+                while True:
+                    try:
+                        result = await ask()
+                        break
+                    except BookieError as error:
+                        if not (patient and is_overload(int(error.rc))):
+                            raise
+                        refusals += 1
+                    await asyncio.sleep(retry_seconds(refusals))
         except BookieError as error:
-            failure = error_class(int(error.rc), reading=True)(f"ledger {self._ledger_id}, bookie {bookie}: {error}")
+            failure = error_class(int(error.rc), reading=True)(f"{where}: {error}")
         except TimeoutError:
-            failure = BookieTimeout(f"ledger {self._ledger_id}, bookie {bookie}: no answer in time")
+            if refusals:
+                failure = TooManyRequests(f"{where}: overloaded, {refusals} requests were refused")
+            else:
+                failure = BookieTimeout(f"{where}: no answer in time")
         except OSError as error:
-            failure = BookieHandleNotAvailable(f"ledger {self._ledger_id}, bookie {bookie}: {error}")
+            failure = BookieHandleNotAvailable(f"{where}: {error}")
         else:
             self._demoted.discard(bookie)
             return result

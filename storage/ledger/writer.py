@@ -14,6 +14,7 @@ from storage.ledger.bookie_channel import BookieChannel
 from storage.ledger.channels import ChannelOf, find_channel
 from storage.ledger.config import LedgerConfig
 from storage.ledger.errors import LedgerError, WriteFault
+from storage.ledger.overload import retry_seconds
 from storage.ledger.watch import NO_WATCH, BookieWatch
 
 logger = logging.getLogger(__name__)
@@ -120,6 +121,8 @@ class EntryWriter:
 
     def _react(self) -> None:
         machine = self.machine
+        for send, ids in machine.take_refused():
+            self._loop.call_later(retry_seconds(send.refusals), self._send_again, send, ids)
         if machine.broken is not None:
             self.end(machine.broken)
             return
@@ -128,6 +131,12 @@ class EntryWriter:
             return
         while (append := machine.confirm_next()) is not None:
             self._deliver(append)
+
+    def _send_again(self, send: Send, ids: Sequence[int]) -> None:
+        """The bookie was overloaded and did not take these."""
+        if self.machine.wanted(send):
+            channel = self._channels[send.index]
+            channel.add_entries(self._ledger_id, self._master_key, ids, send.entries_of(ids), self._flags, send)
 
     def _deliver(self, append: Append) -> None:
         try:

@@ -267,6 +267,7 @@ def test_every_field_named_like_a_java_key_can_be_set() -> None:
         "striped_reads_max",
         "recovery_reads_max",
         "recovery_adds_max",
+        "skip_given_up_entries",
         # Of the ledger client in other hands, and of topics, where policies say it:
         "bookie_errors_max",
         "bookie_quarantine_time_sec",

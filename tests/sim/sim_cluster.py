@@ -2,7 +2,7 @@
 
 A machine that loses its power takes its connections with it (answered with a reset, or not at all), and its session
 ends some time later. A link, or a machine's whole network, can be `RESET`, `SILENT` (loses requests) or `DEAF` (loses
-answers). A request and its answer each take a delay; requests of one link arrive in order.
+answers). A request and its answer each take a delay; requests of one link arrive in order. A bookie may be overloaded.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any
 
 from metadata import paths
 from metadata.memory import MemoryStore
-from pulsar_proto.bookie_wire import BookieError
+from pulsar_proto.bookie_wire import BookieError, BookieRc
 from storage.bookie.config import BookieConfig
 from storage.bookie.service import Bookie
 from storage.ledger.bookie_channel import AddDone
@@ -140,6 +140,9 @@ class SimLink:
         lost = partial(done, entry_ids, BookieHandleNotAvailable.code)
 
         def arrive(bookie: Bookie) -> None:
+            if self._cluster.is_overloaded():
+                self._answer(partial(done, entry_ids, int(BookieRc.ETOOMANYREQUESTS)), lost)
+                return
             key = self._machine.expect(lost)
 
             def stored(ids: Sequence[int], rc: int) -> None:
@@ -238,6 +241,9 @@ class SimCluster:
         self.failures: list[str] = []
         """What a bookie must never do."""
         self._folder = folder
+        self._overloads = Random()
+        self._overloads.setstate(rng.getstate())
+        self._overload_share = self._overloads.choice([0.0, 0.0, 0.0, 0.2])
         self._slow_share = rng.choice([0.0, 0.1, 0.4])
         self._links: dict[tuple[str, str], SimLink] = {}
         self._clients: list[BookKeeperCluster] = []
@@ -292,6 +298,10 @@ class SimCluster:
             except BookieError:
                 continue
         return found
+
+    def is_overloaded(self) -> bool:
+        """Whether a bookie takes no more adds at this moment. In some histories that happens, in others never."""
+        return self._overloads.random() < self._overload_share
 
     def delay(self) -> float:
         """Seconds of one way. Now and then one is overtaken by much of what came after it on other links."""

@@ -1,10 +1,14 @@
 """Adds beyond the write cache wait, in order and within bounds, and are refused after the throttle time."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
-from pulsar_proto.bookie_wire import BookieRc, ReadFlags
+import pytest
+
+from pulsar_proto.bookie_wire import BookieError, BookieRc, ReadFlags
+from storage.bookie.entry_reader import EntryReader
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import KEY, add, entries_of, read_all, running, start_add
 
@@ -111,3 +115,67 @@ async def test_adds_that_wait_are_refused_when_the_disk_is_full(tmp_path: Path) 
         assert answers[-1] == BookieRc.EREADONLY
         assert bookie.stats().waiting_adds_bytes == bookie.stats().journal_queue_bytes == 0
         faults.write_error = None
+
+
+class HeldReads:
+    """The disk's reads stand still until `go` is set; `order` is the order in which they were made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go = threading.Event()
+        self.order: list[int] = []
+        real = EntryReader.read
+
+        def read(reader: EntryReader, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
+            assert self.go.wait(60)
+            self.order.append(first_entry_id)
+            return real(reader, ledger_id, first_entry_id, span_bytes)
+
+        monkeypatch.setattr(EntryReader, "read", read)
+
+
+async def test_reads_beyond_the_limit_wait_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_by_one: dict[str, Any] = {"max_pending_read_requests": 1, "num_read_worker_threads": 1}
+    async with running(tmp_path, **one_by_one) as bookie:
+        assert await add(bookie, 1, range(8), size=70_000) == BookieRc.EOK  # a block each
+        await bookie.checkpoint()
+        held = HeldReads(monkeypatch)
+        reads = [asyncio.ensure_future(bookie.read_entry(1, i)) for i in range(8)]
+        await asyncio.sleep(0)
+        held.go.set()
+        assert await asyncio.gather(*reads) == entries_of(1, range(8), 70_000)
+        assert held.order == list(range(8))
+
+
+async def test_a_read_that_waits_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"max_pending_read_requests": 1, "db_storage_max_throttle_time_ms": 50}
+    async with running(tmp_path, **settings) as bookie:
+        assert await add(bookie, 1, range(30)) == BookieRc.EOK
+        await bookie.checkpoint()
+        held = HeldReads(monkeypatch)
+        first = asyncio.ensure_future(bookie.read_entry(1, 0))
+        others = [asyncio.ensure_future(bookie.read_entry(1, i)) for i in range(1, 15)]
+        refusals = await asyncio.gather(*others, return_exceptions=True)
+        assert {error.rc for error in refusals if isinstance(error, BookieError)} == {BookieRc.ETOOMANYREQUESTS}
+        held.go.set()
+        assert await first == entries_of(1, [0])[0]
+        assert await bookie.read_entry(1, 20) == entries_of(1, [20])[0]
+
+
+async def test_reads_that_wait_end_with_the_bookie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path, max_pending_read_requests=1) as bookie:
+        assert await add(bookie, 1, range(30)) == BookieRc.EOK
+        await bookie.checkpoint()
+        held = HeldReads(monkeypatch)
+        reads = [asyncio.ensure_future(bookie.read_entry(1, i)) for i in range(5)]
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(bookie.close())
+        await asyncio.sleep(0)
+        held.go.set()
+        await closing
+        answers = await asyncio.gather(*reads, return_exceptions=True)
+    assert answers[0] == entries_of(1, [0])[0]
+    assert all(answer == entries_of(1, [i])[0] or is_closed(answer) for i, answer in enumerate(answers))
+
+
+def is_closed(answer: object) -> bool:
+    return isinstance(answer, BookieError) and answer.rc is BookieRc.EIO

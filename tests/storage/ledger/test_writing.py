@@ -77,7 +77,7 @@ def test_an_ensemble_that_never_confirmed_anything_is_replaced_in_place() -> Non
     run(story())
 
 
-@pytest.mark.parametrize("rc", [BookieRc.EIO, BookieRc.EREADONLY, BookieRc.ETOOMANYREQUESTS])
+@pytest.mark.parametrize("rc", [BookieRc.EIO, BookieRc.EREADONLY])
 def test_with_no_spare_bookie_the_writer_fails_at_once_and_the_ledger_closes_by_itself(rc: BookieRc) -> None:
     async def story() -> None:
         scene = Scene(1)
