@@ -10,8 +10,8 @@ from tests.sim.sim_history import tell
 
 SEEDS_MAX = 600
 KNOWN = {
-    "recovery_reads_do_not_fence": 50,
-    "lac_has_no_floor": 88,
+    "recovery_reads_do_not_fence": 452,
+    "lac_has_no_floor": 20,
     "acks_of_a_replaced_bookie_count": 1324,
 }
 
