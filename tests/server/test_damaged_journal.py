@@ -1,7 +1,5 @@
 """A real server whose journal was damaged after a SIGKILL: what stands outside of the damage comes back to clients."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pulsar
@@ -9,6 +7,7 @@ import pytest
 
 from compat_tests.harness import Server, ServerFailedError
 from storage.bookie.inspection import SeenBatch, read_journals
+from tests.server.official_client import client_of
 from tests.storage.bookie.helpers import flip_byte
 
 pytestmark = pytest.mark.process
@@ -83,14 +82,3 @@ def damage(journals: list[Path], victim: str) -> tuple[SeenBatch, set[int]]:
     assert 0 < len(damaged) < COUNT
     flip_byte(Path(batch.file), batch.offset + 60)
     return batch, damaged
-
-
-@contextmanager
-def client_of(server: Server) -> Iterator[pulsar.Client]:
-    """Made when the server runs, so inside of its `with`."""
-    client = pulsar.Client(server.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
-    try:
-        yield client
-    finally:
-        with suppress(pulsar.PulsarException):
-            client.close()

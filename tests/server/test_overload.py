@@ -9,7 +9,7 @@ import pytest
 from pulsar.asyncio import Client, Producer
 
 from compat_tests.harness import Server
-from tests.server.test_damaged_journal import client_of
+from tests.server.official_client import client_of
 
 pytestmark = pytest.mark.process
 
