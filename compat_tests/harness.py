@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 PEER_LIB_VARIABLE = "MAGNETAR_PEER_LIB"
+INTERPRETER_VARIABLE = "MAGNETAR_INTERPRETER"
 START_TIMEOUT_SECONDS = 120.0
 STOP_TIMEOUT_SECONDS = 60.0
 WAIT_SECONDS = 60.0
@@ -75,19 +77,25 @@ class Product(Protocol):
         """Blocks until the server can be used; None when it ended or the deadline (monotonic seconds) passed."""
 
 
+def interpreter() -> list[str]:
+    """What runs our programs, as in front of `-m magnetar`: the tests' own Python unless INTERPRETER_VARIABLE says
+    otherwise."""
+    return shlex.split(os.environ.get(INTERPRETER_VARIABLE, "")) or [sys.executable]
+
+
 class Magnetar:
     """`python -m magnetar standalone` of the environment that runs the tests."""
 
     name = "magnetar"
     is_peer = False
 
-    def __init__(self, interpreter: Sequence[str] = (sys.executable,)) -> None:
-        """`interpreter` is what comes before `-m magnetar`: a profiler may stand there."""
-        self._interpreter = list(interpreter)
+    def __init__(self, program: Sequence[str] = ()) -> None:
+        """`program` is what comes before `-m magnetar`: a profiler may stand there."""
+        self._program = list(program) or interpreter()
 
     def command(self, folder: Path, ports: tuple[int, int], settings: Mapping[str, str]) -> list[str]:
         broker_port, web_port = map(str, ports)
-        command = [*self._interpreter, "-m", "magnetar", "standalone", "--data-dir", str(folder), "--ready-json"]
+        command = [*self._program, "-m", "magnetar", "standalone", "--data-dir", str(folder), "--ready-json"]
         command += ["--broker-port", broker_port, "--web-port", web_port]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]

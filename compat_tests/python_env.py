@@ -17,6 +17,7 @@ from pathlib import Path
 from compat_tests.unavailable import unavailable
 
 INSTALL_SECONDS = 600
+PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
 
 
 def python_with(name: str, requirements: Sequence[str], version: str | None = None, linked: Sequence[str] = ()) -> Path:
@@ -24,7 +25,7 @@ def python_with(name: str, requirements: Sequence[str], version: str | None = No
 
     `linked`: large packages that are linked from the running environment, without what they depend on.
     """
-    interpreter = sys.executable if version in (None, running_version()) else shutil.which(f"python{version}")
+    interpreter = interpreter_of(version or running_version())
     if interpreter is None:
         unavailable(f"needs python{version} for {name}")
     digest = hashlib.sha256("\n".join([interpreter, *requirements, "linked:", *linked]).encode()).hexdigest()[:12]
@@ -39,6 +40,17 @@ def python_with(name: str, requirements: Sequence[str], version: str | None = No
                 _link(folder, package)
             (folder / "complete").touch()
     return folder / "bin" / "python"
+
+
+def interpreter_of(version: str) -> str | None:
+    """On the PATH, or made by pyenv, whose command on the PATH works only for the versions that are switched on."""
+    if version == running_version():
+        return sys.executable
+    found = [shutil.which(f"python{version}"), *sorted(map(str, PYENV.glob(f"versions/{version}.*/bin/python")))]
+    for each in filter(None, found):
+        if subprocess.run([each, "-c", ""], capture_output=True).returncode == 0:
+            return each
+    return None
 
 
 def running_version() -> str:

@@ -3,7 +3,6 @@
 import json
 import ssl
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -18,7 +17,7 @@ import jwt
 import pulsar
 
 from compat_tests.certificates import Authority, Certificate
-from compat_tests.harness import Server
+from compat_tests.harness import Server, interpreter
 
 PACKAGE = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
 TENANT = "secured"
@@ -62,7 +61,7 @@ class Site:
 
 
 def tokens(*arguments: str) -> str:
-    command = [sys.executable, "-m", "magnetar", "tokens", *arguments]
+    command = [*interpreter(), "-m", "magnetar", "tokens", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 

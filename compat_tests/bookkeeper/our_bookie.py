@@ -4,13 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compat_tests.harness import LOOP_WATCH, read_line, stall_lines
+from compat_tests.harness import LOOP_WATCH, interpreter, read_line, stall_lines
 
 START_SECONDS = 120
 STOP_SECONDS = 60
@@ -51,7 +50,7 @@ class OurBookie:
 
     def spawn(self) -> "subprocess.Popen[bytes]":
         """Starts the process and does not wait for it."""
-        command = [sys.executable, "-m", "magnetar", "bookie", "--ready-json"]
+        command = [*interpreter(), "-m", "magnetar", "bookie", "--ready-json"]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         with open(self.folder / "log", "ab") as log:

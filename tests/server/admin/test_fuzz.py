@@ -2,7 +2,6 @@
 
 import logging
 import random
-import re
 from pathlib import Path
 
 import aiohttp
@@ -11,88 +10,10 @@ from yarl import URL
 
 from server.admin.routes import ROUTES
 from server.app import Standalone, StandaloneOptions
+from tests.server.admin.any_calls import BODIES, path_of
 
 CALLS_PER_ROUTE = 12
 SEED = 20261121
-
-PARTS = (
-    "public",
-    "default",
-    "t",
-    "p",
-    "s",
-    "nope",
-    "a%2Fb",
-    "%00",
-    "..",
-    ".",
-    "%2E%2E",
-    "x" * 300,
-    "-1",
-    "0",
-    "99999999999999999999",
-    "0x00000000_0x40000000",
-    "0x0_0x1",
-    "LARGEST",
-    "%C3%BC%F0%9F%90%98",
-    "%FF",
-    "a%0Ab",
-    "standalone",
-    "t-partition-0",
-    "p-partition-1",
-    "p-partition-7",
-    "__change_events",
-)
-BODIES = (
-    None,
-    "",
-    "null",
-    "{}",
-    "[]",
-    '"x"',
-    "-1",
-    "7",
-    "1e400",
-    "true",
-    "{bad",
-    "[null]",
-    '[["x"]]',
-    '{"ledgerId":"x","entryId":null}',
-    '{"ledgerId":-1,"entryId":-1}',
-    '{"ledgerId":99999999999999999999,"entryId":0}',
-    '{"ledgerId":3,"entryId":99,"properties":[]}',
-    '{"partitions":{"a":1},"properties":7}',
-    '{"a":null}',
-    '{"\\u0000":"\\ud800"}',
-    '{"policy":"producer_exception","limitSize":"x"}',
-    '{"type":"AVRO","schema":"{","properties":{}}',
-    "[" * 5_000,
-)
-QUERIES = (
-    "",
-    "?force=true",
-    "?isGlobal=x&applied=true",
-    "?messageTTL=-1",
-    "?messagePosition=x&initialPosition=%00",
-    "?key=%00",
-    "?backlogQuotaType=%F0",
-    "?bundle=..&mode=x",
-    "?splitAlgorithmName=x&unload=true",
-    "?perPartition=true&checkAllowAutoCreation=true",
-)
-REAL = {"tenant": "public", "namespace": "default", "domain": "persistent", "topic": "t", "cluster": "standalone"}
-
-
-def path_of(path: str, rng: random.Random) -> str:
-    """Half of the variable parts lead somewhere."""
-
-    def part(match: re.Match[str]) -> str:
-        name = match[1]
-        if name == "domain":
-            return rng.choice(("persistent", "non-persistent"))
-        return REAL[name] if name in REAL and rng.random() < 0.7 else rng.choice(PARTS)
-
-    return re.sub(r"\{(\w+)\}", part, path) + rng.choice(QUERIES)
 
 
 async def test_no_call_makes_the_server_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

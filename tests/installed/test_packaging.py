@@ -4,25 +4,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
 PRODUCT_PACKAGES = {"magnetar", "pulsar_proto"}
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)], check=True, capture_output=True
-    )
-    (built,) = folder.glob("*.whl")
-    return built
 
 
 @pytest.mark.process

@@ -1,0 +1,69 @@
+"""Environments with what the wheel asks for and no more, on each Python that we say it runs on."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+from compat_tests.python_env import interpreter_of, python_with, running_version
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSIONS = ("3.11", "3.12", "3.13")
+LOWEST = "3.11 with the lowest versions"
+ENVIRONMENTS = (*VERSIONS, LOWEST)
+EXTRA = re.compile(r"\bextra\s*==")
+
+
+def build_wheel(folder: Path) -> Path:
+    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def requirements_of(wheel: Path, *, lowest: bool = False) -> list[str]:
+    """What pip installs for the wheel without extras; `lowest`: the lowest version of each that is allowed."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        asked: list[str] = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+    base = [each for each in asked if not EXTRA.search(each)]
+    return [re.sub(r"(,?<[^;]*)?>=([\w.]+)(,?<[^;]*)?", r"==\2", each) for each in base] if lowest else base
+
+
+@dataclass(frozen=True, slots=True)
+class BaseInstall:
+    """`program` is what comes before `-m magnetar`; `packages` are the names under which the code lies there."""
+
+    program: tuple[str, ...]
+    packages: tuple[str, ...]
+
+
+def tree_install(python: Path) -> BaseInstall:
+    """As `make run` has it: the code of the tree, with an installation's dependencies."""
+    program = ("env", f"PYTHONPATH={ROOT}", str(python))
+    return BaseInstall(program, ("magnetar", "metadata", "pulsar_proto", "server", "storage"))
+
+
+def wheel_install(python: Path, wheel: Path, folder: Path) -> BaseInstall:
+    """As `pip install .` has it: the code lies where pip lays it down. `-P` keeps the tree of the tests out."""
+    site = folder / "site"
+    if not site.exists():
+        install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel)]
+        subprocess.run(install, check=True, timeout=120)
+    return BaseInstall(("env", f"PYTHONPATH={site}", str(python), "-P"), ("magnetar", "pulsar_proto"))
+
+
+def base_python(name: str, wheel: Path) -> Path:
+    """The interpreter of one of ENVIRONMENTS. Skips, and says so, where the machine has no such Python."""
+    version = name.partition(" ")[0]
+    if interpreter_of(version) is None:
+        pytest.skip(f"NOT TESTED on Python {version}: this machine has no python{version}")
+    lowest = name == LOWEST
+    kind = "lowest" if lowest else "base"
+    requirements = requirements_of(wheel, lowest=lowest)
+    return python_with(f"{kind}-{version}", requirements, None if version == running_version() else version)

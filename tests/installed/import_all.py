@@ -1,0 +1,71 @@
+"""Imports every module of the packages that are named, and finds all that functions import when they run, spark's
+modules and those of the build apart; says what is missing.
+
+Run by the interpreter of an installation, which has no test tools.
+"""
+
+import ast
+import importlib
+import pkgutil
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+NOT_OF_A_SERVER = ("magnetar.spark", "spark", "magnetar.wheel_names", "pulsar_proto.pb.generate")
+"""They say themselves what to install; a build's hook; a tool for our own tree."""
+EITHER = ("server.main", "magnetar.server.main")
+"""`magnetar.launcher` imports the one that is there, and is how commands start."""
+
+
+def modules(package: str) -> list[str]:
+    found = [package]
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        if module.name.startswith(NOT_OF_A_SERVER) or module.name.endswith(".__main__"):
+            continue
+        found += modules(module.name) if module.ispkg else [module.name]
+    return found
+
+
+def imported_names(module: ModuleType) -> Iterator[str]:
+    """What is imported by name anywhere in the module's text."""
+    assert module.__file__ is not None
+    for node in ast.walk(ast.parse(Path(module.__file__).read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            yield node.module
+        elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node):
+            values = (each.value for each in node.args if isinstance(each, ast.Constant))
+            yield from (value for value in values if isinstance(value, str) and not value.startswith("."))
+
+
+def is_there(name: str) -> bool:
+    if name.startswith(NOT_OF_A_SERVER) or name in EITHER:
+        return True
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
+def main() -> None:
+    names = [name for package in sys.argv[1:] for name in modules(package)]
+    missing: list[str] = []
+    for name in names:
+        try:
+            module = importlib.import_module(name)
+        except Exception:
+            missing.append(f"{name}: {traceback.format_exc(limit=-1)}")
+            continue
+        missing += [f"{name}: needs {each}" for each in imported_names(module) if not is_there(each)]
+    print("\n".join(missing), file=sys.stderr)
+    print(len(names))
+    sys.exit(1 if missing else 0)
+
+
+if __name__ == "__main__":
+    main()
