@@ -160,7 +160,7 @@ def parse_frames(data: bytes) -> list[pb.BaseCommand]:
     return commands
 
 
-async def settle(turns: int = 20) -> None:
+async def settle(turns: int = 100) -> None:
     """Enough loop turns for everything in memory to come to rest."""
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -14,6 +14,7 @@ from server.listeners import ListenerSettings
 from server.security.settings import SecuritySettings, TlsSettings
 from server.topics.settings import TopicSettings
 from server.upkeep.settings import UpkeepSettings
+from server.web.settings import WebSettings
 from storage.bookie.config import BookieConfig
 from storage.ledger.config import LedgerConfig
 from storage.managed.config import ManagedLedgerConfig
@@ -29,6 +30,7 @@ SETTINGS = (
     BookieConfig,
     LedgerConfig,
     ListenerSettings,
+    WebSettings,
 )
 
 APACHE_STANDALONE = """\

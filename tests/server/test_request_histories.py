@@ -187,9 +187,9 @@ async def test_every_request_is_answered_once_and_a_refused_one_leaves_nothing(
 
 
 async def test_a_creation_that_is_refused_for_load_can_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests_module, "REQUESTS_MAX", 0)
     peer = Peer(make_broker()).connect()
     await peer.answers()
+    monkeypatch.setattr(requests_module, "REQUESTS_MAX", 0)
     for asked in (producer(), subscribe()):
         peer.say(asked)
         assert (await peer.answer()).error.error == pb.TooManyRequests
