@@ -17,6 +17,7 @@ NAMESPACE_OWNERS = "/namespace"
 BROKERS = "/loadbalance/brokers"
 PRODUCER_NAME_COUNTER = "/counters/producer-name"
 SCHEMAS = "/schemas"
+RESOURCE_GROUPS = "/admin/resourcegroups"
 BOOKIE_RACKS = "/bookies"
 
 LEDGERS_ROOT = "/ledgers"

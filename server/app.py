@@ -13,6 +13,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -100,8 +101,10 @@ class StandaloneOptions:
 class Standalone:
     """One server; `start()` once, then `stop()` once, also after a start that failed."""
 
-    def __init__(self, options: StandaloneOptions) -> None:
+    def __init__(self, options: StandaloneOptions, ask_to_stop: Callable[[], None] = lambda: None) -> None:
+        """`ask_to_stop`: what an administrator's call to shut down does."""
         self._options = options
+        self._ask_to_stop = ask_to_stop
         self._began = time.monotonic()
         self._closing = AsyncExitStack()
         self.urls = Urls()
@@ -178,6 +181,7 @@ class Standalone:
             config.fill(ConnectionLimits),
             cluster=config.broker.cluster_name,
             security=make_security(config, store, service),
+            ask_to_stop=self._ask_to_stop,
         )
         watch_permissions(context)
         context.listeners = listeners

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,7 @@ class BrokerContext:
         *,
         cluster: str = "standalone",
         security: "Security | None" = None,
+        ask_to_stop: Callable[[], None] = lambda: None,
     ) -> None:
         self.service = service
         self.limits = limits
@@ -82,6 +83,8 @@ class BrokerContext:
         self.security = security
         """None: authentication is off."""
         self.commands: Mapping[int, Handler] = TABLE if security is None else security.guarded(TABLE)
+        self.ask_to_stop = ask_to_stop
+        """Stops the process as its supervisor would; nothing where there is no process of its own."""
         self.started_ms = time.time_ns() // 1_000_000
         self.listeners = Listeners(Urls())
         """The addresses that lookups answer; set when the ports are known."""

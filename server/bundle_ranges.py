@@ -30,10 +30,15 @@ def ranges_of(boundaries: Sequence[str]) -> list[str]:
     return [text_of(lower, upper) for lower, upper in pairwise(numbers)]
 
 
+def hash_of(topic: str) -> int:
+    """A topic's place in its namespace's range, by its full name, partition suffix included."""
+    return crc32(topic.encode())
+
+
 def bundle_of(boundaries: Sequence[str], topic: str) -> str:
     """The range that a topic's full name (partition suffix included) is hashed into."""
     numbers = numbers_of(boundaries)
-    at = min(bisect_right(numbers, crc32(topic.encode())), len(numbers) - 1)
+    at = min(bisect_right(numbers, hash_of(topic)), len(numbers) - 1)
     return text_of(numbers[at - 1], numbers[at])
 
 

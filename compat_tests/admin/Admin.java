@@ -16,7 +16,7 @@ public class Admin extends PulsarAdminTool {
         properties.setProperty("webServiceUrl", args[0]);
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
-            boolean done = new Admin(properties).run(line.split("\t"));
+            boolean done = new Admin(properties).run(line.split("\t", -1));
             System.err.flush();
             System.out.println();
             System.out.println("<<< " + (done ? "ok" : "failed"));

@@ -1,82 +1,18 @@
 """Apache's own `pulsar-admin` against our REST port: a first session as an administrator has it."""
 
-import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pulsar
 import pytest
 
+from compat_tests.admin.java_admin import PulsarAdmin
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import Server, wait_until
-from compat_tests.maven_jars import class_path, need_java
+from compat_tests.maven_jars import need_java
 from compat_tests.python.support import bodies, receive, send_all
 
-TOOLS = (("org.apache.pulsar", "pulsar-client-tools", "4.0.6"),)
-VERDICT = "<<< "
-NOISE = ("WARN", "INFO", "DEBUG", "ERROR")
-
 pytestmark = pytest.mark.slow
-
-
-class PulsarAdmin:
-    """One JVM that runs the tool's commands one by one."""
-
-    def __init__(self, server: Server, folder: Path) -> None:
-        source = Path(__file__).with_name("Admin.java")
-        jars = class_path("pulsar-tools", TOOLS)
-        self._errors = (folder / "errors").open("w+")
-        self._process = subprocess.Popen(
-            [
-                "java",
-                "-Xmx256m",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-cp",
-                jars,
-                str(source),
-                server.web_url,
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
-
-    def run(self, *words: str) -> tuple[bool, str]:
-        """(whether it worked, what it printed)"""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\t".join(words) + "\n")
-        self._process.stdin.flush()
-        said: list[str] = []
-        for line in self._process.stdout:
-            if line.startswith(VERDICT):
-                return line.strip() == f"{VERDICT}ok", "\n".join(said).strip()
-            if not any(f" {kind} " in line for kind in NOISE):
-                said.append(line.rstrip("\n"))
-        raise AssertionError(f"the tool ended: {self.errors()}")
-
-    def __call__(self, *words: str) -> str:
-        """What a command that works prints."""
-        worked, said = self.run(*words)
-        assert worked, f"{words}: {said} {self.errors()}"
-        return said
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self(*words))
-
-    def errors(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read()[-2_000:]
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._errors.close()
 
 
 @pytest.fixture
@@ -89,12 +25,22 @@ def admin(own_server: Server, tmp_path: Path) -> Iterator[PulsarAdmin]:
 
 def test_a_first_session(admin: PulsarAdmin, own_server: Server, make_client: ClientFactory) -> None:
     assert admin("clusters", "list") == "standalone"
+    admin("clusters", "create", "other", "--url", "http://h:1", "--broker-url", "pulsar://h:2")
+    admin("clusters", "update-peer-clusters", "other", "--peer-clusters", "standalone")
+    assert admin.json("clusters", "get-peer-clusters", "other") == ["standalone"]
+    admin("clusters", "update-peer-clusters", "other", "--peer-clusters", "")
+    assert admin("clusters", "get-peer-clusters", "other") == "null"
     admin("tenants", "create", "acme", "-r", "boss", "-c", "standalone")
     assert admin.json("tenants", "get", "acme") == {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
     admin("namespaces", "create", "acme/orders", "-b", "8")
     assert admin("namespaces", "list", "acme") == "acme/orders"
     assert admin.json("namespaces", "bundles", "acme/orders")["numBundles"] == 8
 
+    admin("namespaces", "set-anti-affinity-group", "acme/orders", "-g", "g1")
+    assert admin("namespaces", "get-anti-affinity-group", "acme/orders") == "g1"
+    assert admin("namespaces", "get-anti-affinity-namespaces", "-p", "acme", "-c", "standalone", "-g", "g1") == (
+        "acme/orders"
+    )
     admin("namespaces", "set-retention", "acme/orders", "-t", "10m", "-s", "100M")
     assert admin.json("namespaces", "get-retention", "acme/orders") == {
         "retentionTimeInMinutes": 10,

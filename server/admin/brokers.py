@@ -3,6 +3,9 @@
 Sources: BrokersBase, MetricsServlet; real answers of 4.0.7 (JSON's content type also for plain words).
 """
 
+import asyncio
+import logging
+
 from magnetar import __version__
 from server.admin.broker_stats import loaded_by_bundle
 from server.admin.health import check_health
@@ -10,6 +13,8 @@ from server.config_keys import KEYS
 from server.metrics import CONTENT_TYPE, render
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route, Text
 from server.web.needs import EVERYBODY, SUPERUSER, Need, Scope
+
+log = logging.getLogger(__name__)
 
 TOPIC_VERSIONS = ("V1", "V2")
 
@@ -111,6 +116,14 @@ async def backlog_quota_check(call: Call) -> Answer:
     return NO_CONTENT
 
 
+async def shut_down(call: Call) -> Answer:
+    """As SIGTERM does, once this is answered. `?maxConcurrentUnloadPerSec=&forcedTerminateTopic=` have no meaning for a
+    broker whose topics go nowhere."""
+    log.warning("asked over HTTP to shut down")
+    asyncio.get_running_loop().call_soon(call.broker.ask_to_stop)
+    return NO_CONTENT
+
+
 async def metrics(call: Call) -> Answer:
     return Text(await render(call.broker), CONTENT_TYPE)
 
@@ -130,6 +143,7 @@ ROUTES = (
     Route("DELETE", "/admin/v2/brokers/configuration/{key}", refuse_removal, SUPERUSER),
     Route("GET", "/admin/v2/brokers/internal-configuration", internal_configuration, SUPERUSER),
     Route("GET", "/admin/v2/brokers/backlog-quota-check", backlog_quota_check, SUPERUSER),
+    Route("POST", "/admin/v2/brokers/shutdown", shut_down, SUPERUSER),
     Route("GET", "/admin/v2/brokers/{cluster}", brokers, SUPERUSER),
     Route("GET", "/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces", owned_namespaces, SUPERUSER),
 )

@@ -4,11 +4,14 @@ They stand in /admin/local-policies, and before a namespace was used in its poli
 (internalUnloadNamespaceBundleAsync, internalSplitNamespaceBundleAsync), LocalPolicies; real answers of 4.0.7.
 """
 
+import contextlib
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from metadata import paths
 from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.names import TopicName
 from server import bundle_ranges
 from server.admin import bodies, records
 from server.admin.paths import NAMESPACES, namespace_of
@@ -140,6 +143,44 @@ async def set_bundles(service: "BrokerService", name: str, boundaries: list[str]
     await records.update(service.metadata, paths.local_policies_path(name), change, create=True)
 
 
+async def change_local_policies(service: "BrokerService", name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Changes what this cluster alone knows of a namespace, and keeps its bundles. Raises MetadataError."""
+    boundaries = await bundles_of(service, name)
+
+    def change_record(local: dict[str, Any]) -> None:
+        local.setdefault("bundles", {"boundaries": boundaries, "numBundles": len(boundaries) - 1})
+        local.setdefault("migrated", False)
+        change(local)
+
+    await records.update(service.metadata, paths.local_policies_path(name), change_record, create=True)
+
+
+async def hash_positions(call: Call) -> Answer:
+    """Where the bundle's topics stand in its range, so that it can be split between them; `?topics=` names some of
+    them, a partitioned one for all its partitions."""
+    wanted = {TopicName.parse(name) for name in call.all_of("topics")}
+    positions = {}
+    for name in await topics_in(call):
+        topic = TopicName.parse(name)
+        if not wanted or wanted & {topic, topic.base}:
+            positions[name] = bundle_ranges.hash_of(name)
+    return {"namespace": namespace_of(call), "bundle": call.parts["bundle"], "topicHashPositions": positions}
+
+
+async def delete_bundle(call: Call) -> Answer:
+    """Deletes the topics of one bundle; the bundle stays. Raises Refusal 409 for topics without `?force=`."""
+    service = call.broker.service
+    names = [TopicName.parse(name) for name in await topics_in(call)]
+    if names and not call.flag("force"):
+        raise Refusal(409, "Cannot delete non empty bundle")
+    if names and not service.settings.force_delete_namespace_allowed:
+        raise Refusal(405, "Broker doesn't allow forced deletion of namespaces")
+    for name in names:
+        with contextlib.suppress(TopicNotFound):
+            await service.delete_topic(name, force=True)
+    return NO_CONTENT
+
+
 async def anti_affinity(call: Call) -> Answer:
     local = await records.read(call.broker.service.metadata, paths.local_policies_path(namespace_of(call)))
     group = (local or {}).get("namespaceAntiAffinityGroup")
@@ -163,16 +204,13 @@ async def _set_group(call: Call, group: str | None) -> None:
         await service.catalog.check_namespace(name)
     except TopicNotFound as error:
         raise Refusal(404, "Namespace does not exist") from error
-    boundaries = await bundles_of(service, name)
 
     def change(local: dict[str, Any]) -> None:
-        local.setdefault("bundles", {"boundaries": boundaries, "numBundles": len(boundaries) - 1})
-        local.setdefault("migrated", False)
         local.pop("namespaceAntiAffinityGroup", None)
         if group is not None:
             local["namespaceAntiAffinityGroup"] = group
 
-    await records.update(service.metadata, paths.local_policies_path(name), change, create=True)
+    await change_local_policies(service, name, change)
 
 
 async def anti_affinity_namespaces(call: Call, parameter: str = "tenant") -> Answer:
@@ -196,6 +234,13 @@ ROUTES = (
     Route("PUT", f"{NAMESPACES}/unload", unload_namespace, SUPERUSER),
     Route("PUT", f"{NAMESPACES}/{{bundle}}/unload", unload_bundle, SUPERUSER),
     Route("PUT", f"{NAMESPACES}/{{bundle}}/split", split, SUPERUSER),
+    Route(
+        "GET",
+        f"{NAMESPACES}/{{bundle}}/topicHashPositions",
+        hash_positions,
+        namespace_policy("PERSISTENCE", write=False),
+    ),
+    Route("DELETE", f"{NAMESPACES}/{{bundle}}", delete_bundle, namespace("DELETE_BUNDLE")),
     Route("GET", f"{NAMESPACES}/antiAffinity", anti_affinity, namespace_policy("ANTI_AFFINITY", write=False)),
     Route("POST", f"{NAMESPACES}/antiAffinity", set_anti_affinity, namespace_policy("ANTI_AFFINITY", write=True)),
     Route("DELETE", f"{NAMESPACES}/antiAffinity", remove_anti_affinity, namespace_policy("ANTI_AFFINITY", write=True)),

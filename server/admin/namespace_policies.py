@@ -10,6 +10,7 @@ from typing import Any
 
 from metadata import paths
 from server.admin import bodies, policy_shapes, records
+from server.admin.offload_policies import DEFAULTS, KEY, OF_OLDER_POLICIES
 from server.admin.paths import NAMESPACES, namespace_of
 from server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, NamespaceRow, TopicRow
 from server.policies.namespaces import Change, NamespaceNotFound
@@ -77,6 +78,9 @@ async def _remove(row: NamespaceRow, call: Call) -> Answer:
 
 def _store(row: NamespaceRow, record: dict[str, Any], cluster: str, value: Any) -> None:
     """None: not set."""
+    if row.namespace_key in OF_OLDER_POLICIES:
+        offload = {**DEFAULTS, **(record.get(KEY) or {}), OF_OLDER_POLICIES[row.namespace_key]: value}
+        record[KEY] = {name: each for name, each in offload.items() if each is not None}
     for key in filter(None, (row.namespace_key, row.mirrors)):
         if row.per_cluster:
             rates = record[key] = dict(record.get(key) or {})

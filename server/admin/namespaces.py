@@ -13,7 +13,7 @@ from metadata.cluster_init import bundles_data, policies_value, to_json
 from metadata.errors import NodeExistsError
 from pulsar_proto.errors import PulsarError, TopicNotFound
 from pulsar_proto.names import NON_PERSISTENT, PERSISTENT, TopicName
-from server.admin import bodies, policy_shapes, records
+from server.admin import bodies, offload_policies, policy_shapes, records
 from server.admin.bundles import bundles_of, topics_in
 from server.admin.namespace_deletion import delete_namespace
 from server.admin.namespace_policies import QUOTA_TYPES, tell_if_without_effect
@@ -45,6 +45,12 @@ async def list_of_tenant(call: Call) -> Answer:
     if await store.exists(paths.tenant_path(tenant)) is None:
         raise Refusal(404, "Tenant not found")
     return [f"{tenant}/{child}" for child in await records.children(store, paths.tenant_path(tenant))]
+
+
+async def list_of_cluster(call: Call) -> Answer:
+    """A tenant's namespaces of Pulsar 1, which belong to one cluster: there are none. The tools still ask."""
+    await list_of_tenant(call)
+    return []
 
 
 async def get(call: Call) -> Answer:
@@ -133,6 +139,7 @@ _OTHER_POLICIES: dict[str, Callable[[Any], Any]] = {
     "auth_policies": _read_permissions,
     "allowed_clusters": bodies.strings,
     "properties": bodies.string_map,
+    "offload_policies": offload_policies.read,
 }
 """Of a new namespace, beside those that are rows."""
 
@@ -288,6 +295,7 @@ async def _of_all(call: Call, names: list[str], work: Callable[["Subscription"],
 
 ROUTES = (
     Route("GET", "/admin/v2/namespaces/{tenant}", list_of_tenant, tenant_operation("LIST_NAMESPACES")),
+    Route("GET", "/admin/namespaces/{tenant}/{cluster}", list_of_cluster, tenant_operation("LIST_NAMESPACES")),
     Route("GET", NAMESPACES, get, namespace_policy("ALL", write=False)),
     Route("PUT", NAMESPACES, create, tenant_operation("CREATE_NAMESPACE")),
     Route("DELETE", NAMESPACES, delete, tenant_operation("DELETE_NAMESPACE")),

@@ -1,17 +1,30 @@
-"""Moving ledgers to other storage, which this broker does not do: nothing ever ran, and nothing is begun.
+"""Moving ledgers to other storage, which this broker does not do: its policies are kept and shown, nothing ever ran,
+and nothing is begun.
 
-Source: PersistentTopicsBase.internalTriggerOffload, internalOffloadStatus; real answers of 4.0.7, whose broker without
-an offloader says that it began, and tells the failure only to who asks for the status.
+Sources: NamespacesBase (internalSetOffloadPolicies, validateOffloadPolicies), OffloadPoliciesImpl,
+PersistentTopicsBase.internalTriggerOffload, internalOffloadStatus; real answers of 4.0.7, whose broker without an
+offloader says that it began, and tells the failure only to who asks for the status.
 """
+
+import logging
+from collections.abc import Mapping
+from typing import Any
 
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.ids import EARLIEST
-from server.admin.paths import TOPIC, topic_of
+from server.admin import bodies
+from server.admin.namespace_policies import change_record, record_of
+from server.admin.offload_policies import KEY, KEY_OF_TOPIC, OF_OLDER_POLICIES, as_shown, read
+from server.admin.paths import NAMESPACES, TOPIC, namespace_of, topic_of
+from server.admin.policy_rows import NOTHING_OFFLOADED
+from server.admin.topic_policies import checked_topic, put
 from server.admin.topics import loaded, message_id, partitions_of
 from server.topics.topic import Topic
 from server.web.absent import NO_OFFLOADING
-from server.web.calls import Answer, Call, Refusal, Route
-from server.web.needs import topic
+from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import namespace_policy, topic, topic_policy
+
+log = logging.getLogger(__name__)
 
 
 async def status(call: Call) -> Answer:
@@ -21,7 +34,7 @@ async def status(call: Call) -> Answer:
 
 async def trigger(call: Call) -> Answer:
     await _loaded(call)
-    raise Refusal(405, NO_OFFLOADING)
+    raise Refusal(503, NO_OFFLOADING)
 
 
 async def _loaded(call: Call) -> Topic:
@@ -31,7 +44,76 @@ async def _loaded(call: Call) -> Topic:
     return await loaded(call)
 
 
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+async def of_namespace(call: Call) -> Answer:
+    held = (await record_of(call)).get(KEY)
+    return EMPTY if held is None else as_shown(held)
+
+
+async def set_of_namespace(call: Call) -> Answer:
+    """The older policies of a namespace that say the same follow."""
+    policies = read(bodies.parse(call.body))
+
+    def change(record: dict[str, Any]) -> None:
+        record[KEY] = policies
+        record.update({old: policies[new] for old, new in OF_OLDER_POLICIES.items() if new in policies})
+
+    await change_record(call, change)
+    _tell(namespace_of(call))
+    return NO_CONTENT
+
+
+async def remove_of_namespace(call: Call) -> Answer:
+    await change_record(call, lambda record: record.pop(KEY, None))
+    return NO_CONTENT
+
+
+async def of_topic(call: Call) -> Answer:
+    """`?applied=`: with the namespace's where the topic has none of its own, if there is a driver then."""
+    name, policies = await checked_topic(call), call.broker.service.policies
+    held: Mapping[str, Any] | None = policies.topics.get(name, is_global=call.flag("isGlobal")).get(KEY_OF_TOPIC)
+    if call.flag("applied"):
+        of_namespace = (await policies.namespaces.get(name.namespace) or {}).get(KEY)
+        merged = {**(of_namespace or {}), **(held or {})}
+        held = merged if merged.get("managedLedgerOffloadDriver") else None
+    return EMPTY if held is None else as_shown(held)
+
+
+async def set_of_topic(call: Call) -> Answer:
+    given, name = read(bodies.parse(call.body)), await checked_topic(call)
+    await call.broker.service.policies.topics.update(
+        name, lambda policies: put(policies, KEY_OF_TOPIC, given), is_global=call.flag("isGlobal")
+    )
+    _tell(name.full)
+    return NO_CONTENT
+
+
+async def remove_of_topic(call: Call) -> Answer:
+    name = await checked_topic(call)
+    await call.broker.service.policies.topics.update(
+        name, lambda policies: put(policies, KEY_OF_TOPIC, None), is_global=call.flag("isGlobal")
+    )
+    return NO_CONTENT
+
+
+def _tell(whose: str) -> None:
+    log.warning("%s: policy without effect in this version: offloadPolicies: %s", whose, NOTHING_OFFLOADED)
+
+
+OF_NAMESPACE = f"{NAMESPACES}/offloadPolicies"
+OF_TOPIC = f"{TOPIC}/offloadPolicies"
+
 ROUTES = (
     Route("GET", f"{TOPIC}/offload", status, topic("OFFLOAD")),
     Route("PUT", f"{TOPIC}/offload", trigger, topic("OFFLOAD")),
+    Route("GET", OF_NAMESPACE, of_namespace, namespace_policy("OFFLOAD", write=False)),
+    Route("POST", OF_NAMESPACE, set_of_namespace, namespace_policy("OFFLOAD", write=True)),
+    Route(
+        "DELETE", f"{NAMESPACES}/removeOffloadPolicies", remove_of_namespace, namespace_policy("OFFLOAD", write=True)
+    ),
+    Route("GET", OF_TOPIC, of_topic, topic_policy("OFFLOAD", write=False)),
+    Route("POST", OF_TOPIC, set_of_topic, topic_policy("OFFLOAD", write=True)),
+    Route("DELETE", OF_TOPIC, remove_of_topic, topic_policy("OFFLOAD", write=True)),
 )

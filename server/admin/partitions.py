@@ -8,6 +8,7 @@ from pulsar_proto.ids import EARLIEST
 from pulsar_proto.names import TopicName
 from server.admin import bodies
 from server.admin.paths import TOPIC, topic_of
+from server.admin.shadow_topics import check_no_shadow
 from server.admin.topics import check_amount, check_new
 from server.topics.broker_service import TopicBusy
 from server.topics.deletion import delete_partitioned
@@ -42,6 +43,7 @@ async def create(call: Call) -> Answer:
     if name.is_partition:
         raise Refusal(412, "Partitioned Topic Name should not contain '-partition-'")
     check_amount("topic", properties or {})
+    check_no_shadow(properties or {})
     _check_count(call, count)
     await check_new(call, name)
     await service.catalog.check_room(name, count)

@@ -6,14 +6,17 @@ real answers of 4.0.7.
 A name of an action that does not exist is refused (Apache stores null).
 """
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from pulsar_proto.names import TopicName
 from server.admin import bodies
 from server.admin.namespace_policies import change_record, record_of
 from server.admin.paths import NAMESPACES, TOPIC, topic_of
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import TENANT_ADMIN, namespace
+from server.web.needs import SUPERUSER, TENANT_ADMIN, namespace
 
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 MISSING = "Topic's namespace does not exist"
@@ -62,6 +65,36 @@ async def grant_on_topic(call: Call) -> Answer:
 
     await _change(call, change)
     return NO_CONTENT
+
+
+async def grant_on_topics(call: Call) -> Answer:
+    """A list of `{topic, role, actions}`, topics of whatever namespaces. The first fault ends it."""
+    for each, given in _calls_of(call):
+        each.body = json.dumps(given.get("actions")).encode()
+        await grant_on_topic(each)
+    return NO_CONTENT
+
+
+async def revoke_on_topics(call: Call) -> Answer:
+    """A list of `{topic, role}`."""
+    for each, _ in _calls_of(call):
+        await revoke_on_topic(each)
+    return NO_CONTENT
+
+
+def _calls_of(call: Call) -> list[tuple[Call, dict[str, Any]]]:
+    """For each member of the body the call about its topic and role. Raises InvalidTopicName, Refusal 400."""
+    members = bodies.present(bodies.parse(call.body))
+    if not isinstance(members, list):
+        raise Refusal(400, "the body must be a list of objects")
+    calls = []
+    for member in members:
+        given = bodies.obj(member, "a member of the body")
+        name = TopicName.parse(bodies.text(given.get("topic"), "topic"))
+        parts = {"domain": name.domain, "tenant": name.tenant, "namespace": name.namespace_name}
+        parts |= {"topic": name.local_name, "role": bodies.text(given.get("role"), "role")}
+        calls.append((replace(call, parts=parts), given))
+    return calls
 
 
 async def revoke_on_topic(call: Call) -> Answer:
@@ -149,4 +182,7 @@ ROUTES = (
     Route("GET", f"{TOPIC}/permissions", of_topic, TENANT_ADMIN),
     Route("POST", f"{TOPIC}/permissions/{{role}}", grant_on_topic, TENANT_ADMIN),
     Route("DELETE", f"{TOPIC}/permissions/{{role}}", revoke_on_topic, TENANT_ADMIN),
+    # Apache asks for an administrator of each topic's tenant, whom only the body names.
+    Route("POST", "/admin/v2/namespaces/grantPermissionsOnTopics", grant_on_topics, SUPERUSER),
+    Route("POST", "/admin/v2/namespaces/revokePermissionsOnTopics", revoke_on_topics, SUPERUSER),
 )

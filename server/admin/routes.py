@@ -1,6 +1,7 @@
 """All calls of the web port. A resource is a module with `ROUTES`; each route says what it needs."""
 
 from server.admin import (
+    bookie_affinity,
     bookies,
     broker_stats,
     brokers,
@@ -10,13 +11,16 @@ from server.admin import (
     isolation,
     lookup,
     messages,
+    migration,
     namespace_policies,
     namespaces,
     offload,
     partitions,
     permissions,
+    resource_groups,
     resource_quotas,
     schemas,
+    shadow_topics,
     subscriptions,
     tenants,
     topic_policies,
@@ -26,6 +30,7 @@ from server.admin import (
 from server.web.calls import Route
 
 RESOURCES = (
+    bookie_affinity,
     bookies,
     broker_stats,
     brokers,
@@ -35,13 +40,16 @@ RESOURCES = (
     isolation,
     lookup,
     messages,
+    migration,
     namespace_policies,
     namespaces,
     offload,
     partitions,
     permissions,
+    resource_groups,
     resource_quotas,
     schemas,
+    shadow_topics,
     subscriptions,
     tenants,
     topic_policies,

@@ -12,6 +12,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from server.admin import bodies
 from server.admin.paths import TOPIC, topic_of
+from server.admin.shadow_topics import check_no_shadow
 from server.topic_list import is_system_topic
 from server.topics import backlog
 from server.topics.broker_service import TopicBusy
@@ -83,6 +84,7 @@ async def create(call: Call) -> Answer:
     body = bodies.parse(call.body)
     properties = {} if body is bodies.ABSENT or body is None else bodies.string_map(body)
     _check_properties(properties)
+    check_no_shadow(properties)
     await check_new(call, name)
     if name.is_partition:
         record = await service.catalog.partitioned.get(name.base)

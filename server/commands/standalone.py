@@ -1,6 +1,8 @@
 """`magnetar standalone`: broker, bookie and metadata in one process."""
 
 import argparse
+import signal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,4 +65,5 @@ def run(arguments: argparse.Namespace) -> int:
         overrides=dict(arguments.set),
         ready_json=arguments.ready_json,
     )
-    return run_app(Standalone(options), log_level=arguments.log_level)
+    ask_to_stop = partial(signal.raise_signal, signal.SIGTERM)
+    return run_app(Standalone(options, ask_to_stop), log_level=arguments.log_level)

@@ -91,7 +91,7 @@ _INACTIVE = _record(
     },
 )
 
-_OFFLOAD_KINDS = {
+OFFLOAD_KINDS = {
     "string": (
         "fileSystemProfilePath",
         "fileSystemURI",
@@ -127,10 +127,11 @@ _OFFLOAD_KINDS = {
         "managedLedgerOffloadThresholdInSeconds",
     ),
 }
-_OFFLOAD_FIELDS: dict[str, Type] = {name: kind for kind, names in _OFFLOAD_KINDS.items() for name in names}
+OFFLOADED_READ_PRIORITIES = ("BOOKKEEPER_FIRST", "TIERED_STORAGE_FIRST")
+_OFFLOAD_FIELDS: dict[str, Type] = {name: kind for kind, names in OFFLOAD_KINDS.items() for name in names}
 _OFFLOAD_FIELDS |= {
     "managedLedgerExtraConfigurations": _map("string"),
-    "managedLedgerOffloadedReadPriority": _enum("OffloadedReadPriority", "BOOKKEEPER_FIRST", "TIERED_STORAGE_FIRST"),
+    "managedLedgerOffloadedReadPriority": _enum("OffloadedReadPriority", *OFFLOADED_READ_PRIORITIES),
 }
 _OFFLOAD = _record("OffloadPoliciesImpl", {name: _OFFLOAD_FIELDS[name] for name in sorted(_OFFLOAD_FIELDS)})
 

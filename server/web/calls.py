@@ -16,19 +16,25 @@ from pulsar_proto.errors import (
 from server.web.needs import Need
 
 if TYPE_CHECKING:
+    from multidict import MultiMapping
+
     from server.broker_context import BrokerContext
 
 
 @dataclass(slots=True)
 class Call:
-    """One request. `parts` are the path's variable segments by name, percent-decoded; `query` holds the last of each
-    name."""
+    """One request. `parts` are the path's variable segments by name, percent-decoded; `query` answers
+    the first of each name."""
 
     broker: "BrokerContext"
     parts: Mapping[str, str]
-    query: Mapping[str, str]
+    query: "MultiMapping[str]"
     headers: Mapping[str, str]
     body: bytes = field(default=b"", repr=False)
+
+    def all_of(self, name: str) -> list[str]:
+        """Every value of a query parameter that may come more than once."""
+        return self.query.getall(name, [])
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A query parameter as Java reads a boolean."""

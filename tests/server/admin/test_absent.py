@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from server.web.absent import refusal_of_path
+from server.web.absent import (
+    NO_AVAILABILITY,
+    NO_PENDING_OPERATIONS,
+    NO_PROXY,
+    NO_REST_PRODUCER,
+    NO_WEBSOCKET,
+    ONLY_V2,
+    refusal_of_path,
+)
 from tests.server.web_scene import running
 
 WORKER = "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled is set to false"
@@ -26,11 +34,15 @@ WORKER = "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled
             503,
             "This Broker is not configured with transactionCoordinatorEnabled=true.",
         ),
-        (
-            "/admin/v2/namespaces/public/default/offloadPolicies",
-            404,
-            "This broker does not offload: all messages stay in its own ledgers",
-        ),
+        ("/admin/v2/broker-stats/bookieops", 404, NO_PENDING_OPERATIONS),
+        ("/admin/v2/broker-stats/broker-resource-availability/public/default", 409, NO_AVAILABILITY),
+        ("/proxy-stats/connections", 404, NO_PROXY),
+        ("/admin/v2/proxy-stats/metrics", 404, NO_PROXY),
+        ("/ws/v2/producer/persistent/public/default/t", 404, NO_WEBSOCKET),
+        ("/topics/persistent/public/default/t", 404, NO_REST_PRODUCER),
+        ("/admin/persistent/public/standalone/default/t/stats", 404, ONLY_V2),
+        ("/admin/clusters", 404, ONLY_V2),
+        ("/lookup/v2/destination/persistent/public/standalone/default/t", 404, ONLY_V2),
         ("/admin/v3/functionsx", 404, "There is nothing at /admin/v3/functionsx"),
         ("/admin/v2/sinks-of-mine/a", 404, "There is nothing at /admin/v2/sinks-of-mine/a"),
     ],

@@ -20,7 +20,7 @@ async def test_a_topic_was_never_offloaded_and_is_not(tmp_path: Path) -> None:
         answer = await web.json(f"{PATH}/offload")
         assert answer == {"status": "NOT_RUN", "lastError": "", "firstUnoffloadedMessage": nothing}
         status, _, body = await web.get(f"{PATH}/offload", "PUT")
-        assert (status, "does not offload" in body) == (405, True)
+        assert (status, "does not offload" in body) == (503, True)
         assert (await web.get(f"{PATH.replace('persistent', 'non-persistent', 1)}/offload"))[0] == 404
 
 

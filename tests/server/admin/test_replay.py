@@ -38,6 +38,7 @@ BETTER: tuple[tuple[str, int], ...] = (
     (r"POST /admin/v2/namespaces/v1/n1/clearBacklog/s1x ", 204),
     (r"DELETE /admin/v2/persistent/v1/n1/__change_events ", 412),
     (r"GET \S+/t1/subscriptions ", 200),
+    (r"POST /admin/v2/clusters/ghost/migrate\S* .*", 404),
     (r"GET \S+/t1/subscription/s2/position/1 ", 200),
 )
 """(method, path and body; the status here). Errors of the asker are told as such, what does not exist is not made by
@@ -52,6 +53,8 @@ NO_FAULT: tuple[tuple[str, int], ...] = (
     (r"POST \S+/all_subscription/expireMessages/3600 ", 409),
     (r"GET \S+/t1/compaction ", 200),
     (r"(POST|PUT) /admin/v2/namespaces/v1/n1/0x40000000_0x80000000/\S+ .*", 204),
+    (r"GET /admin/v2/namespaces/v1/n1/0x40000000_0x80000000/topicHashPositions\S* ", 200),
+    (r"PUT /admin/v2/namespaces/v1/pol/offloadThresholdInSeconds .*", 204),
 )
 """Calls of other sections changed what is shown; a topic has no ledger before its first message; the largest bundle is
 the one with the most topics that are loaded; which subscription is refused first depends on a hash."""

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from multidict import MultiDict
 
 from metadata.memory import MemoryStore
 from server.admin.routes import ROUTES
@@ -39,7 +40,7 @@ async def compacted_on(broker: Process) -> TopicCompaction:
 
 async def delete_cursor(broker: Process) -> Any:
     found = Router(ROUTES).find(CURSOR_PATH)[0]
-    call = Call(cast(Any, SimpleNamespace(service=broker.service)), found.parts, {}, {})
+    call = Call(cast(Any, SimpleNamespace(service=broker.service)), found.parts, MultiDict(), {})
     return await found.routes["DELETE"].handler(call)
 
 

@@ -1,0 +1,60 @@
+"""Every call of Apache's Java admin client, made against our server: none leads nowhere.
+
+`Walk.java` finds the calls by reflection and makes their arguments. What is refused is named here with its status; the
+rest has to work. Against Apache Pulsar 4.0.7 the same calls work, but for the services that its standalone has and ours
+has not, and those that are refused there too.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from compat_tests.admin.java_admin import command
+from compat_tests.harness import Server
+from compat_tests.maven_jars import need_java
+
+pytestmark = pytest.mark.slow
+
+WALK_SECONDS_MAX = 120
+CALLS_MIN = 780
+
+REFUSED = (
+    (r"(Functions|Sinks?|Sources?|Worker)\.\w+", 409),
+    (r"(Packages|Transactions)\.\w+", 503),
+    (r"Topics\.(createShadowTopic|setShadowTopics|triggerOffload)", 503),
+    (r"Brokers\.(update|delete)DynamicConfiguration", 412),
+    (r"BrokerStats\.(getAllocatorStats|getMBeans|getPendingBookieOpsStats)|ProxyStats\.\w+", 404),
+    (r"(Namespaces|TopicPolicies)\.set(NamespaceEntryFilters|EntryFiltersPerTopic)", 400),
+    (r"Namespaces\.getReplicationConfigVersion", 405),
+    (r"Topics\.expireMessages.*, long", 409),
+)
+"""Services that are not here, and what Apache refuses as well: filters that do not exist, a call that no broker knows
+any more, an expiry with nothing to expire."""
+
+LEADS_NOWHERE = "There is nothing at"
+
+
+def test_no_call_of_the_java_client_leads_nowhere(own_server: Server, tmp_path: Path) -> None:
+    need_java()
+    walked = subprocess.run(
+        command("Walk.java", own_server.web_url, str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=WALK_SECONDS_MAX,
+        check=False,
+    )
+    calls = [line.split("\t") for line in walked.stdout.splitlines() if "\t" in line]
+    assert len(calls) >= CALLS_MIN, walked.stderr[-3_000:]
+    wrong = [
+        f"{call}: {verdict} {reason}"
+        for call, verdict, reason in calls
+        if verdict != expected(call) or LEADS_NOWHERE in reason
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+    assert own_server.wait() == 0, "the last call shuts the server down"
+
+
+def expected(call: str) -> str:
+    return next((str(status) for pattern, status in REFUSED if re.match(rf"({pattern})\b", call)), "ok")

@@ -1,0 +1,73 @@
+"""Which groups of bookies a namespace's ledgers should lie on: kept and shown, and without effect where one bookie has
+all ledgers. It stands in the namespace's local policies.
+
+Source: NamespacesBase (internalSetBookieAffinityGroup), BookieAffinityGroupData; real answers of 4.0.7.
+"""
+
+import logging
+from typing import Any
+
+from metadata import paths
+from server.admin import bodies, records
+from server.admin.bundles import change_local_policies
+from server.admin.paths import NAMESPACES, namespace_of
+from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import SUPERUSER
+
+log = logging.getLogger(__name__)
+
+KEY = "bookieAffinityGroup"
+GROUPS = ("bookkeeperAffinityGroupPrimary", "bookkeeperAffinityGroupSecondary")
+
+
+async def get(call: Call) -> Answer:
+    name = await _checked(call)
+    local = await records.read(call.broker.service.metadata, paths.local_policies_path(name))
+    if local is None:
+        raise Refusal(404, "Namespace local-policies does not exist")
+    return local.get(KEY) or NO_CONTENT
+
+
+async def put(call: Call) -> Answer:
+    """Null takes it away."""
+    name, body = await _checked(call), bodies.parse(call.body)
+    given = None
+    if body is not bodies.ABSENT and body is not None:
+        known = bodies.obj(body)
+        given = {key: bodies.text(known[key], key) for key in GROUPS if known.get(key) is not None}
+    await _change(call, name, given)
+    if given:
+        log.warning("%s: its bookie affinity group is without effect: one bookie has all ledgers", name)
+    return NO_CONTENT
+
+
+async def delete(call: Call) -> Answer:
+    await _change(call, await _checked(call), None)
+    return NO_CONTENT
+
+
+async def _change(call: Call, name: str, given: dict[str, str] | None) -> None:
+    def change(local: dict[str, Any]) -> None:
+        local.pop(KEY, None)
+        if given is not None:
+            local[KEY] = given
+
+    await change_local_policies(call.broker.service, name, change)
+
+
+async def _checked(call: Call) -> str:
+    """The namespace. Raises Refusal 404."""
+    name = namespace_of(call)
+    if not await call.broker.service.catalog.namespace_exists(name):
+        raise Refusal(404, "Namespace not found")
+    return name
+
+
+PATH = f"{NAMESPACES}/persistence/bookieAffinity"
+
+ROUTES = (
+    Route("GET", PATH, get, SUPERUSER),
+    Route("POST", PATH, put, SUPERUSER),
+    Route("DELETE", PATH, delete, SUPERUSER),
+)
+"""Apache asks for a superuser, where other policies of a namespace are its tenant's."""

@@ -1,0 +1,86 @@
+"""How offload policies look: what is read, what is none, what is shown. Pure. Source: OffloadPoliciesImpl."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from server.admin import bodies
+from server.policies.event_schema import OFFLOAD_KINDS, OFFLOADED_READ_PRIORITIES
+from server.web.calls import Refusal
+
+KEY = "offload_policies"
+"""In a namespace's policies."""
+
+KEY_OF_TOPIC = "offloadPolicies"
+
+DRIVERS = ("S3", "aws-s3", "google-cloud-storage", "filesystem", "azureblob", "aliyun-oss")
+"""In the order of Apache's refusal."""
+S3_DRIVERS = ("S3", "aws-s3")
+FILE_SYSTEM = "filesystem"
+GOOGLE = "google-cloud-storage"
+OWN_BUCKETS = {
+    **dict.fromkeys(S3_DRIVERS, "s3ManagedLedgerOffloadBucket"),
+    GOOGLE: "gcsManagedLedgerOffloadBucket",
+}
+"""Older keys of the bucket."""
+
+PRIORITY = "managedLedgerOffloadedReadPriority"
+"""Also as broker.conf spells its values: `bookkeeper-first`."""
+
+DEFAULTS: Mapping[str, Any] = {
+    "offloadersDirectory": "./offloaders",
+    "managedLedgerOffloadMaxThreads": 2,
+    "managedLedgerOffloadPrefetchRounds": 1,
+    "managedLedgerExtraConfigurations": {},
+    "s3ManagedLedgerOffloadMaxBlockSizeInBytes": 64 << 20,
+    "s3ManagedLedgerOffloadReadBufferSizeInBytes": 1 << 20,
+    "s3ManagedLedgerOffloadRoleSessionName": "pulsar-s3-offload",
+    "gcsManagedLedgerOffloadMaxBlockSizeInBytes": 128 << 20,
+    "gcsManagedLedgerOffloadReadBufferSizeInBytes": 1 << 20,
+}
+"""What Java's class has of itself: it is stored with what was given."""
+
+OF_OLDER_POLICIES = {
+    "offload_threshold": "managedLedgerOffloadThresholdInBytes",
+    "offload_threshold_in_seconds": "managedLedgerOffloadThresholdInSeconds",
+    "offload_deletion_lag_ms": "managedLedgerOffloadDeletionLagInMillis",
+}
+"""Policies of a namespace that were there first -> what says the same in offload policies."""
+
+_READ_BY_KIND: dict[str, Callable[[Any, str], Any]] = {
+    "string": bodies.text,
+    "int": lambda value, what: bodies.integer(value, what=what),
+    "long": lambda value, what: bodies.integer(value, bodies.LONG_MAX, what),
+}
+
+
+def read(value: Any) -> dict[str, Any]:
+    """Of a body. Raises Refusal 400, 412 without a driver that Apache knows or the bucket that it needs."""
+    given = {} if value is bodies.ABSENT or value is None else bodies.obj(value)
+    policies: dict[str, Any] = dict(DEFAULTS)
+    for kind, names in OFFLOAD_KINDS.items():
+        policies |= {name: _READ_BY_KIND[kind](given[name], name) for name in names if given.get(name) is not None}
+    if given.get("managedLedgerExtraConfigurations") is not None:
+        extra = bodies.string_map(given["managedLedgerExtraConfigurations"], "managedLedgerExtraConfigurations")
+        policies["managedLedgerExtraConfigurations"] = extra
+    if given.get(PRIORITY) is not None:
+        priority = bodies.text(given[PRIORITY], PRIORITY).upper().replace("-", "_")
+        policies[PRIORITY] = bodies.one_of(priority, OFFLOADED_READ_PRIORITIES, PRIORITY)
+    driver = policies.get("managedLedgerOffloadDriver")
+    if driver not in DRIVERS:
+        raise Refusal(412, f"The driver is not supported, support value: {','.join(DRIVERS)}")
+    if driver != FILE_SYSTEM and not any(
+        map(policies.get, ("managedLedgerOffloadBucket", OWN_BUCKETS.get(driver, "")))
+    ):
+        raise Refusal(412, "The bucket must be specified for namespace offload.")
+    return policies
+
+
+def as_shown(policies: Mapping[str, Any]) -> dict[str, Any]:
+    """With what Jackson makes of the class's questions."""
+    driver = policies.get("managedLedgerOffloadDriver")
+    return {
+        **{name: value for name, value in policies.items() if value is not None},
+        "s3Driver": driver in S3_DRIVERS,
+        "gcsDriver": driver == GOOGLE,
+        "fileSystemDriver": driver == FILE_SYSTEM,
+    }

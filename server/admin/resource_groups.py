@@ -1,0 +1,114 @@
+"""Resource groups: quotas that several namespaces share. They are kept and shown, and limit nothing here.
+
+Source: ResourceGroupsBase, NamespacesBase (internalSetNamespaceResourceGroup); real answers of 4.0.7.
+"""
+
+import logging
+from typing import Any
+
+from metadata import paths
+from metadata.errors import NoNodeError
+from metadata.store import MetadataStore
+from server.admin import bodies, records
+from server.admin.namespace_policies import change_record, record_of
+from server.admin.paths import NAMESPACES, namespace_of
+from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
+from server.web.needs import SUPERUSER, namespace_policy
+
+log = logging.getLogger(__name__)
+
+RATES = ("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes")
+UNLIMITED = -1
+
+NOT_FOUND = "ResourceGroup does not exist"
+GROUP_OF_NAMESPACE = "resource_group_name"
+"""Key of a namespace's policies."""
+
+
+async def list_all(call: Call) -> Answer:
+    return await records.children(_store(call), paths.RESOURCE_GROUPS)
+
+
+async def get(call: Call) -> Answer:
+    found = await records.read(_store(call), _path(call))
+    if found is None:
+        raise Refusal(404, NOT_FOUND)
+    return found
+
+
+async def put(call: Call) -> Answer:
+    """Makes a group, or changes the rates that the body names."""
+    body = bodies.obj(bodies.present(bodies.parse(call.body)))
+    given = {rate: bodies.integer(body[rate], bodies.LONG_MAX, rate) for rate in RATES if body.get(rate) is not None}
+
+    def change(held: dict[str, Any]) -> None:
+        held.update({rate: held.get(rate, UNLIMITED) for rate in RATES} | given)
+
+    await records.update(_store(call), _path(call), change, create=True)
+    log.warning("resource group %s is without effect: no rate is shared by namespaces here", call.parts["group"])
+    return NO_CONTENT
+
+
+async def delete(call: Call) -> Answer:
+    """Raises Refusal 404, 412 while a namespace is in the group."""
+    store, group = _store(call), call.parts["group"]
+    if await records.read(store, _path(call)) is not None and await _is_used(store, group):
+        raise Refusal(412, "ResourceGroup is in use")
+    try:
+        await store.delete(_path(call))
+    except NoNodeError:
+        raise Refusal(404, NOT_FOUND) from None
+    return NO_CONTENT
+
+
+async def _is_used(store: MetadataStore, group: str) -> bool:
+    for tenant in await records.children(store, paths.POLICIES):
+        for namespace in await records.children(store, paths.tenant_path(tenant)):
+            policies = await records.read(store, paths.policies_path(f"{tenant}/{namespace}"))
+            if (policies or {}).get(GROUP_OF_NAMESPACE) == group:
+                return True
+    return False
+
+
+async def of_namespace(call: Call) -> Answer:
+    group = (await record_of(call)).get(GROUP_OF_NAMESPACE)
+    return EMPTY if group is None else Text(group.encode())
+
+
+async def set_of_namespace(call: Call) -> Answer:
+    """Raises Refusal 404, 412 for a group that does not exist."""
+    group = call.parts["group"]
+    await record_of(call)
+    if await _store(call).exists(_path(call)) is None:
+        raise Refusal(412, NOT_FOUND)
+    await change_record(call, lambda record: record.update({GROUP_OF_NAMESPACE: group}))
+    log.warning("%s: resource group %s is without effect", namespace_of(call), group)
+    return NO_CONTENT
+
+
+async def remove_of_namespace(call: Call) -> Answer:
+    await change_record(call, lambda record: record.pop(GROUP_OF_NAMESPACE, None))
+    return NO_CONTENT
+
+
+def _store(call: Call) -> MetadataStore:
+    return call.broker.service.metadata
+
+
+def _path(call: Call) -> str:
+    return f"{paths.RESOURCE_GROUPS}/{call.parts['group']}"
+
+
+GROUPS = "/admin/v2/resourcegroups"
+OF_NAMESPACE = f"{NAMESPACES}/resourcegroup"
+_READ, _WRITE = namespace_policy("RESOURCEGROUP", write=False), namespace_policy("RESOURCEGROUP", write=True)
+
+ROUTES = (
+    Route("GET", GROUPS, list_all, SUPERUSER),
+    Route("GET", f"{GROUPS}/{{group}}", get, SUPERUSER),
+    Route("PUT", f"{GROUPS}/{{group}}", put, SUPERUSER),
+    Route("DELETE", f"{GROUPS}/{{group}}", delete, SUPERUSER),
+    Route("GET", OF_NAMESPACE, of_namespace, _READ),
+    Route("POST", f"{OF_NAMESPACE}/{{group}}", set_of_namespace, _WRITE),
+    Route("DELETE", OF_NAMESPACE, remove_of_namespace, _WRITE),
+)

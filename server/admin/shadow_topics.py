@@ -1,0 +1,66 @@
+"""Shadow topics, which show another topic's messages without a copy: not here. A topic never has one; to give it one is
+refused, for a shadow that gets no messages would be worse than none.
+
+Source: PersistentTopics (getShadowTopics, setShadowTopics), PIP-180; real answers of 4.0.7.
+"""
+
+from collections.abc import Mapping
+
+from pulsar_proto.errors import InvalidTopicName
+from pulsar_proto.names import TopicName
+from server.admin import bodies
+from server.admin.paths import TOPIC
+from server.admin.topic_policies import checked_topic
+from server.web.absent import NO_SHADOW_TOPICS
+from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
+from server.web.needs import topic_policy
+
+SOURCE = "PULSAR.SHADOW_SOURCE"
+"""The property that makes a new topic another one's shadow (ShadowTopic in PIP-180)."""
+
+
+def check_no_shadow(properties: Mapping[str, str]) -> None:
+    """Of a topic that is to be made. Raises Refusal 503."""
+    if SOURCE in properties:
+        raise Refusal(503, NO_SHADOW_TOPICS)
+
+
+async def get(call: Call) -> Answer:
+    await checked_topic(call)
+    return EMPTY
+
+
+async def put(call: Call) -> Answer:
+    """Raises Refusal 412 for topics that do not exist, 503 for those that do."""
+    await checked_topic(call)
+    names = bodies.strings(bodies.present(bodies.parse(call.body)))
+    if not names:
+        raise Refusal(412, "Cannot specify empty shadow topics, please use remove command instead.")
+    for name in names:
+        if not await _exists(call, name):
+            raise Refusal(412, f"Shadow topic [{name}] not exists.")
+    raise Refusal(503, NO_SHADOW_TOPICS)
+
+
+async def _exists(call: Call, name: str) -> bool:
+    catalog = call.broker.service.catalog
+    try:
+        topic = TopicName.parse(name)
+    except InvalidTopicName:
+        return False
+    return await catalog.partitioned.get(topic) is not None or await catalog.topic_exists(topic)
+
+
+async def delete(call: Call) -> Answer:
+    await checked_topic(call)
+    return NO_CONTENT
+
+
+PATH = f"{TOPIC}/shadowTopics"
+_WRITE = topic_policy("SHADOW_TOPIC", write=True)
+
+ROUTES = (
+    Route("GET", PATH, get, topic_policy("SHADOW_TOPIC", write=False)),
+    Route("PUT", PATH, put, _WRITE),
+    Route("DELETE", PATH, delete, _WRITE),
+)
