@@ -10,7 +10,7 @@ so that a whole stored entry can be looked at without cutting it (`EntryCodec.pa
 
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
@@ -21,6 +21,12 @@ from pulsar_proto.checksum import crc32c_of
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.text import raw
+
+BatchMessage = tuple[pb.SingleMessageMetadata, bytes]
+"""A message of a batch: what the batch says of it, and its content."""
+
+METADATA_BYTES_MAX = 128 << 10
+"""Of one message. A parser takes some 10 ms for so much where it is made of the smallest elements."""
 
 MAGIC_CRC32C = 0x0E01
 MAGIC_BROKER_ENTRY_METADATA = 0x0E02
@@ -221,7 +227,7 @@ def build_broker_entry_metadata(metadata: pb.BrokerEntryMetadata) -> bytes:
     return _MAGIC_AND_WORD.pack(MAGIC_BROKER_ENTRY_METADATA, len(block)) + block
 
 
-def build_batch(messages: Iterable[tuple[pb.SingleMessageMetadata, bytes]]) -> bytes:
+def build_batch(messages: Iterable[BatchMessage]) -> bytes:
     """The body of a batch, before compression. Sets each `payload_size`."""
     parts: list[bytes] = []
     for single, value in messages:
@@ -231,21 +237,27 @@ def build_batch(messages: Iterable[tuple[pb.SingleMessageMetadata, bytes]]) -> b
     return b"".join(parts)
 
 
-def split_batch(batch: bytes, count: int) -> Sequence[tuple[pb.SingleMessageMetadata, bytes]]:
+def split_batch(batch: bytes, count: int) -> Sequence[BatchMessage]:
     """The `count` messages of a decompressed batch. Raises MalformedFrame when sizes lie or bytes are left over."""
-    messages = []
+    return list(walk_batch(batch, count))
+
+
+def walk_batch(batch: bytes, count: int) -> Iterator[BatchMessage]:
+    """The same, one after another. It raises at the message that is not sound: until the end nobody knows whether the
+    batch is."""
     at = 0
-    try:
-        for _ in range(count):
+    for index in range(count):
+        try:
             (size,) = _SIZE.unpack_from(batch, at)
             start = at + _SIZE.size + size
+            if size > METADATA_BYTES_MAX:
+                raise MalformedFrame(f"message {index} of a batch has metadata of {size} bytes")
             single = _parse_single(batch[at + _SIZE.size : start])
-            if single.payload_size < 0 or start + single.payload_size > len(batch):
-                raise MalformedFrame(f"message of {single.payload_size} bytes reaches beyond its batch")
-            at = start + single.payload_size
-            messages.append((single, batch[start:at]))
-    except (DecodeError, struct_error) as error:
-        raise MalformedFrame(f"message {len(messages)} of a batch of {count} does not decode") from error
+        except (DecodeError, struct_error) as error:
+            raise MalformedFrame(f"message {index} of a batch of {count} does not decode") from error
+        if single.payload_size < 0 or start + single.payload_size > len(batch):
+            raise MalformedFrame(f"message of {single.payload_size} bytes reaches beyond its batch")
+        at = start + single.payload_size
+        yield single, batch[start:at]
     if at != len(batch):
         raise MalformedFrame(f"{len(batch) - at} bytes are left over after a batch of {count}")
-    return messages

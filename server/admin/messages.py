@@ -6,6 +6,7 @@ Sources: PersistentTopicsBase (internalPeekNthMessageAsync, generateResponseWith
 internalAnalyzeSubscriptionBacklog); real answers of 4.0.7.
 """
 
+import asyncio
 import base64
 import json
 from datetime import UTC, datetime
@@ -55,7 +56,7 @@ async def peek(call: Call) -> Answer:
     held = await loaded(call)
     subscription = await held.create_subscription(call.parts["subscription"], EARLIEST)
     found = await backlog.peek(subscription, number)
-    return _answer(found, "Message not found")
+    return await _answer(found, "Message not found")
 
 
 async def by_id(call: Call) -> Answer:
@@ -64,7 +65,7 @@ async def by_id(call: Call) -> Answer:
         number_of(call, "entryId", bodies.LONG_MAX),
     )
     await refuse_partitioned(call, "GetMessageById is not allowed on partitioned-topic")
-    return _answer(await backlog.message_at(await loaded(call), position), "Message id not found")
+    return await _answer(await backlog.message_at(await loaded(call), position), "Message id not found")
 
 
 async def examine(call: Call) -> Answer:
@@ -81,7 +82,7 @@ async def examine(call: Call) -> Answer:
     found = await backlog.examine(await loaded(call), number, from_end=from_end)
     if found is None:
         raise Refusal(412, "Could not examine messages due to the total message is zero")
-    return _answer(found, "Message not found")
+    return await _answer(found, "Message not found")
 
 
 async def id_by_time(call: Call) -> Answer:
@@ -156,7 +157,7 @@ def _count(payload: bytes, offset: int) -> int:
 # --- a message as HTTP has it -----------------------------------------------------------------------------------------
 
 
-def _answer(found: "StoredMessage | None", missing: str) -> Text:
+async def _answer(found: "StoredMessage | None", missing: str) -> Text:
     """Raises Refusal 404."""
     if found is None:
         raise Refusal(404, missing)
@@ -166,7 +167,7 @@ def _answer(found: "StoredMessage | None", missing: str) -> Text:
     except MalformedFrame as error:
         raise Refusal(500, f"The message {found.position} cannot be understood: {error}") from error
     if metadata.compression != pb.NONE and not metadata.encryption_keys:
-        content = decompressed(content, metadata)
+        content = await asyncio.to_thread(decompressed, content, metadata)
     headers = {key: value for key, value in _headers(found.position, metadata, content).items() if value is not None}
     return Text(content, headers=headers)
 

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
-from server.compaction.compacted_ledger import CompactedLedger
+from server.compaction.compacted_ledger import CompactedLedger, Kept
 from server.compaction.entries import begins_in_the_past
 from server.compaction.latest import remaining_indexes
+from server.compaction.stored_entry import open_entry
 from server.compaction.topic_compaction import TopicCompaction
 from server.topics.messages import Messages, messages_of
+from server.turns import Turns
 from storage.ledger.errors import LedgerError
 from storage.managed.ack_state import mask_of_words, words_of_mask
 from storage.managed.cursor import Cursor
@@ -26,11 +28,15 @@ from storage.managed.managed_ledger import ManagedLedger
 class SparseRun(EntryRun):
     """Entries of one ledger of the log with others missing in between. `entries` are payloads alone."""
 
-    __slots__ = ("entry_ids",)
+    __slots__ = ("entry_ids", "remaining")
 
-    def __init__(self, ledger_id: int, entry_ids: list[int], payloads: list[bytes]) -> None:
+    def __init__(
+        self, ledger_id: int, entry_ids: list[int], payloads: list[bytes], remaining: dict[tuple[int, int], int]
+    ) -> None:
         super().__init__(ledger_id, entry_ids[0], payloads, 0)
         self.entry_ids = entry_ids
+        self.remaining = remaining
+        """Batches that compaction took messages out of -> indexes that are left, as bits."""
 
     @property
     def end_entry_id(self) -> int:
@@ -57,7 +63,7 @@ class CompactedView:
         self._next: tuple[CompactedLedger, Position, int] | None = None
         """Where the last read ended: the ledger, the place in the log after it, the index of the next entry."""
         self._remaining: dict[tuple[int, int], int] = {}
-        """Batches of the last read that compaction took messages out of -> indexes that are left, as bits."""
+        """`SparseRun.remaining` of what was taken last."""
 
     # --- as the managed ledger ---------------------------------------------------------------------------------------
 
@@ -121,9 +127,20 @@ class CompactedView:
         ledger_id = found[0].position.ledger_id
         same = [each for each in found if each.position.ledger_id == ledger_id]
         entry_ids = [each.position.entry_id for each in same]
-        run = SparseRun(ledger_id, entry_ids, [each.payload for each in same])
+        run = SparseRun(ledger_id, entry_ids, [each.payload for each in same], await self._masks(same))
         self._next = (compacted, Position(ledger_id, run.end_entry_id), index + len(same))
         return run
+
+    async def _masks(self, kept: Sequence[Kept]) -> dict[tuple[int, int], int]:
+        turns = Turns()
+        masks = {}
+        for position, payload in kept:
+            entry = await open_entry(payload, self._compaction.batch_bytes_max, turns)
+            mask = remaining_indexes(entry)
+            if mask is not None:
+                masks[position.ledger_id, position.entry_id] = mask
+            await turns.breathe()
+        return masks
 
     async def _index_of(self, compacted: CompactedLedger, position: Position) -> int:
         if self._next is not None and self._next[0] is compacted and self._next[1] == position:
@@ -133,10 +150,7 @@ class CompactedView:
     def messages_of(self, run: EntryRun) -> Messages:
         if not isinstance(run, SparseRun):
             return messages_of(run)
-        masks = (
-            (entry_id, remaining_indexes(payload)) for entry_id, payload in zip(run.entry_ids, run.entries, strict=True)
-        )
-        self._remaining = {(run.ledger_id, entry_id): mask for entry_id, mask in masks if mask is not None}
+        self._remaining = run.remaining
         dense = messages_of(EntryRun(run.ledger_id, 0, run.entries, 0))
         specials = {run.entry_ids[index]: special for index, special in (dense.specials or {}).items()}
         return Messages(run.ledger_id, run.entry_ids, dense.payloads, dense.sizes, specials=specials or None)

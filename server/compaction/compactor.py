@@ -21,6 +21,8 @@ from pulsar_proto.ids import EARLIEST, Position
 from server.compaction.compacted_ledger import CompactedLedger, Kept
 from server.compaction.entries import compacted_to, encode_entry
 from server.compaction.latest import LatestMessages
+from server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
+from server.turns import Turns
 from storage.ledger.append import Append
 from storage.ledger.client import BookKeeper
 from storage.ledger.errors import LedgerError
@@ -59,13 +61,17 @@ class CompactionRun:
         bookkeeper: BookKeeper,
         *,
         retain_null_key: bool,
+        batch_bytes_max: int,
     ) -> None:
-        """`name` is the topic's full name."""
+        """`name` is the topic's full name. A batch that is larger than `batch_bytes_max` before compression stays in
+        one piece."""
         self._name = name
         self._log = log_
         self._old = old
         self._bookkeeper = bookkeeper
         self._latest = LatestMessages(retain_null_key=retain_null_key)
+        self._batch_bytes_max = batch_bytes_max
+        self._turns = Turns()
         self._end = log_.last_confirmed
         self._read_bytes = 0
 
@@ -74,18 +80,35 @@ class CompactionRun:
         horizon = EARLIEST if self._old is None else self._old.horizon
         if self._end.entry_id < 0 or self._end <= horizon or self._end < self._log.first_position:
             return Compacted(None, horizon, 0, 0, 0, 0)
-        async for messages in self._look():
-            for position, payload in messages:
-                self._latest.see(position, payload)
+        async for position, entry in self._entries():
+            await self._turns.run(self._latest.see(position, entry))
         log.info("%s: compacting up to %s, %d keys", self._name, self._end, len(self._latest))
         handle = await self._create()
         try:
-            entries = await _Writing(handle).write(self._look(), self._latest)
+            entries = await self._write(_Writing(handle))
             await handle.close()
         except BaseException:
             await self._drop(handle)
             raise
         return Compacted(handle.ledger_id, self._end, self._latest.removed, entries, handle.length, self._read_bytes)
+
+    async def _write(self, writing: "_Writing") -> int:
+        """Entries written, all confirmed. Raises LedgerError."""
+        entries = 0
+        async for position, entry in self._entries():
+            kept = await self._turns.run(self._latest.kept(position, entry))
+            if kept is not None:
+                payload = await kept.payload() if isinstance(kept, ChangedBatch) else kept
+                entries += 1
+                await writing.add(encode_entry(position, payload))
+        await writing.finish()
+        return entries
+
+    async def _entries(self) -> AsyncIterator[tuple[Position, StoredEntry]]:
+        async for messages in self._look():
+            for position, payload in messages:
+                yield position, await open_entry(payload, self._batch_bytes_max, self._turns)
+                await self._turns.breathe()
 
     async def _look(self) -> AsyncIterator[Sequence[Kept]]:
         """Everything that is to be compacted, in order, the same each time."""
@@ -110,7 +133,6 @@ class CompactionRun:
             after = messages[-1].position
             self._read_bytes += sum(len(each.payload) for each in messages)
             yield messages
-            await asyncio.sleep(0)
 
     async def _create(self) -> WriteHandle:
         ensemble, write, ack = self._log.config.quorums
@@ -136,30 +158,33 @@ class CompactionRun:
 
 
 class _Writing:
-    """The second look's way to the new ledger: groups, so many bytes under way at most."""
+    """The second look's way to the new ledger: in groups, so many bytes under way at most."""
 
     def __init__(self, handle: WriteHandle) -> None:
         self._handle = handle
+        self._group: list[bytes] = []
+        self._group_bytes = 0
         self._under_way = 0
         self._error: LedgerError | None = None
         self._progress = asyncio.Event()
 
-    async def write(self, looks: AsyncIterator[Sequence[Kept]], latest: LatestMessages) -> int:
-        """Entries written, all confirmed. Raises LedgerError."""
-        entries = 0
-        async for messages in looks:
-            group = []
-            for position, payload in messages:
-                kept = latest.kept(position, payload)
-                if kept is not None:
-                    group.append(encode_entry(position, kept))
-            if group:
-                entries += len(group)
-                self._under_way += sum(map(len, group))
-                self._handle.append(group, self._stored)
-            await self._until_at_most(UNWRITTEN_BYTES_MAX)
-        await self._until_at_most(0)
-        return entries
+    async def add(self, entry: bytes) -> None:
+        """Raises LedgerError."""
+        self._group.append(entry)
+        self._group_bytes += len(entry)
+        if len(self._group) >= READ_ENTRIES_MAX or self._group_bytes >= READ_BYTES_MAX:
+            await self._send(UNWRITTEN_BYTES_MAX)
+
+    async def finish(self) -> None:
+        """Returns when all is confirmed. Raises LedgerError."""
+        await self._send(0)
+
+    async def _send(self, unwritten_bytes_max: int) -> None:
+        if self._group:
+            self._under_way += self._group_bytes
+            self._handle.append(self._group, self._stored)
+            self._group, self._group_bytes = [], 0
+        await self._until_at_most(unwritten_bytes_max)
 
     def _stored(self, append: Append) -> None:
         if append.error is not None:

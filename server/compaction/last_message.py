@@ -9,7 +9,9 @@ from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import EARLIEST, Position
 from server.compaction.entries import begins_in_the_past
 from server.compaction.latest import last_batch_index
+from server.compaction.stored_entry import open_entry
 from server.compaction.topic_compaction import TopicCompaction
+from server.turns import Turns
 from storage.ledger.errors import LedgerError
 from storage.managed.errors import ReadFault
 from storage.managed.managed_ledger import ManagedLedger
@@ -39,7 +41,10 @@ async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple
         kept = await compacted.last()
     except (LedgerError, MalformedRecord) as error:
         raise ReadFault(ledger.name, f"compacted ledger {compacted.ledger_id}: {error}") from error
-    return (EARLIEST, -1) if kept is None else (kept.position, last_batch_index(kept.payload))
+    if kept is None:
+        return EARLIEST, -1
+    entry = await open_entry(kept.payload, compaction.batch_bytes_max, Turns())
+    return kept.position, last_batch_index(entry)
 
 
 async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publish_time_ms: int) -> Position | None:

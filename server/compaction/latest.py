@@ -2,38 +2,22 @@
 
 Two looks at the same messages in the same order. `see` notes where each key's last message stands; `kept` then says
 what is left of an entry: all of it, a batch with messages taken out, or nothing. A message deletes its key when it is
-empty. One without a key goes, but with `retain_null_key`.
+empty. One without a key goes, but with `retain_null_key`. Both looks are generators of steps: a batch may be long.
 
 Sources: PublishingOrderCompactor, AbstractTwoPhaseCompactor, RawBatchConverter, 4.0.7. Beyond Apache, which loses
 messages there: chunks of the last message stay together, and an encrypted batch, of which nobody but its readers knows
 the keys, stays as a whole.
 """
 
-from typing import NamedTuple
-
-from pulsar_proto.compression import compress, decompress
-from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import Position
-from pulsar_proto.payload import (
-    body,
-    build_batch,
-    build_payload,
-    parse_metadata,
-    skip_broker_entry_metadata,
-    split_batch,
-)
+from pulsar_proto.payload import BatchMessage, body, build_batch
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.text import raw
-
-BATCH_MESSAGES_MAX = 1 << 20
-"""A batch that claims more is none."""
+from server.compaction.stored_entry import BYTES_A_STEP, MESSAGES_A_STEP, ChangedBatch, Kind, StoredEntry
+from server.turns import Steps
 
 _LEDGER_SHIFT = 96
 _ENTRY_SHIFT = 32
-
-
-class Batch(NamedTuple):
-    messages: list[tuple[pb.SingleMessageMetadata, bytes]]
 
 
 class LatestMessages:
@@ -53,22 +37,20 @@ class LatestMessages:
 
     # --- the first look ----------------------------------------------------------------------------------------------
 
-    def see(self, position: Position, payload: bytes) -> None:
-        """`payload` is a stored entry's body. What does not decode is kept later, and says nothing about keys."""
-        try:
-            metadata = parse_metadata(payload)
-            batch = _readable_batch(metadata, payload)
-        except MalformedFrame:
-            return
-        if metadata.HasField("marker_type"):
-            self.removed += 1
-        elif batch is not None:
-            for index, (single, _) in enumerate(batch.messages):
-                if not single.compacted_out:
-                    key = raw(single.partition_key) if single.HasField("partition_key") else None
-                    self._note(key, _place(position, index), single.payload_size == 0)
-        elif not _is_opaque_batch(metadata):
-            self._see_single(position, metadata, payload)
+    def see(self, position: Position, entry: StoredEntry) -> Steps[None]:
+        """What does not decode is kept later, and says nothing about keys."""
+        match entry.kind:
+            case Kind.MARKER:
+                self.removed += 1
+            case Kind.SINGLE:
+                self._see_single(position, entry.metadata, entry.payload)
+            case Kind.BATCH:
+                for index, (single, _) in enumerate(entry.messages):
+                    if not single.compacted_out:
+                        key = raw(single.partition_key) if single.HasField("partition_key") else None
+                        self._note(key, _place(position, index), single.payload_size == 0)
+                    if index % MESSAGES_A_STEP == 0:
+                        yield
 
     def _see_single(self, position: Position, metadata: pb.MessageMetadata, payload: bytes) -> None:
         place = _place(position, 0)
@@ -90,20 +72,17 @@ class LatestMessages:
 
     # --- the second look ---------------------------------------------------------------------------------------------
 
-    def kept(self, position: Position, payload: bytes) -> bytes | None:
-        """What is left of the entry; None: nothing."""
-        try:
-            metadata = parse_metadata(payload)
-            batch = _readable_batch(metadata, payload)
-        except MalformedFrame:
-            return payload
-        if metadata.HasField("marker_type"):
-            return None
-        if batch is not None:
-            return self._kept_of_batch(position, payload, metadata, batch)
-        if _is_opaque_batch(metadata):
-            return payload
-        return payload if self._keeps_single(position, metadata) else None
+    def kept(self, position: Position, entry: StoredEntry) -> Steps[bytes | ChangedBatch | None]:
+        """What is left of the entry: the bytes that it had, fewer messages, or None for nothing."""
+        match entry.kind:
+            case Kind.MARKER:
+                return None
+            case Kind.SINGLE:
+                return entry.payload if self._keeps_single(position, entry.metadata) else None
+            case Kind.BATCH:
+                return (yield from self._kept_of_batch(position, entry))
+            case _:
+                return entry.payload
 
     def _keeps_single(self, position: Position, metadata: pb.MessageMetadata) -> bool:
         key = _key_of(metadata)
@@ -116,27 +95,26 @@ class LatestMessages:
             return last is None or self._latest.get(key) == last
         return self._latest.get(key) == place
 
-    def _kept_of_batch(
-        self, position: Position, payload: bytes, metadata: pb.MessageMetadata, batch: Batch
-    ) -> bytes | None:
+    def _kept_of_batch(self, position: Position, entry: StoredEntry) -> Steps[bytes | ChangedBatch | None]:
         """The count of messages stays, so that indexes stay; a removed message is an empty one, marked."""
-        left: list[tuple[pb.SingleMessageMetadata, bytes]] = []
-        retained = changed = 0
-        for index, (single, value) in enumerate(batch.messages):
+        parts: list[bytes] = []
+        left: list[BatchMessage] = []
+        retained = changed = size = 0
+        for index, (single, value) in enumerate(entry.messages):
             if not single.compacted_out and self._keeps_in_batch(single, _place(position, index)):
                 retained += 1
                 left.append((single, value))
+                size += len(value) + single.ByteSize()
             else:
                 changed += not single.compacted_out
                 left.append((pb.SingleMessageMetadata(compacted_out=True), b""))
+            if len(left) == MESSAGES_A_STEP or size > BYTES_A_STEP:
+                parts.append(build_batch(left))
+                left, size = [], 0
+                yield
         if not retained:
             return None
-        if not changed:
-            return payload
-        plain = build_batch(left)
-        metadata.uncompressed_size = len(plain)
-        rebuilt = build_payload(metadata, compress(metadata.compression, plain))
-        return payload[: skip_broker_entry_metadata(payload)] + rebuilt
+        return ChangedBatch(entry, b"".join((*parts, build_batch(left)))) if changed else entry.payload
 
     def _keeps_in_batch(self, single: pb.SingleMessageMetadata, place: int) -> bool:
         if not single.HasField("partition_key"):
@@ -162,40 +140,16 @@ def _is_chunk(metadata: pb.MessageMetadata) -> bool:
     return metadata.num_chunks_from_msg > 1 and bool(metadata.uuid)
 
 
-def _is_opaque_batch(metadata: pb.MessageMetadata) -> bool:
-    return metadata.num_messages_in_batch > 1
-
-
-def _readable_batch(metadata: pb.MessageMetadata, payload: bytes) -> Batch | None:
-    """None: no batch, or an encrypted one. Raises MalformedFrame."""
-    if not metadata.HasField("num_messages_in_batch") or metadata.encryption_keys:
-        return None
-    if not 0 <= metadata.num_messages_in_batch <= BATCH_MESSAGES_MAX:
-        raise MalformedFrame(f"a batch of {metadata.num_messages_in_batch} messages")
-    plain = decompress(metadata.compression, body(payload), metadata.uncompressed_size)
-    return Batch(list(split_batch(plain, metadata.num_messages_in_batch)))
-
-
-def remaining_indexes(payload: bytes) -> int | None:
+def remaining_indexes(entry: StoredEntry) -> int | None:
     """Which messages of a batch compaction left, bit k for index k; None where it took none out, or nobody can say."""
-    try:
-        metadata = parse_metadata(payload)
-        batch = _readable_batch(metadata, payload) if metadata.num_messages_in_batch > 1 else None
-    except MalformedFrame:
+    if len(entry.messages) <= 1 or not any(single.compacted_out for single, _ in entry.messages):
         return None
-    if batch is None or not any(single.compacted_out for single, _ in batch.messages):
-        return None
-    return sum(1 << index for index, (single, _) in enumerate(batch.messages) if not single.compacted_out)
+    return int("".join("0" if single.compacted_out else "1" for single, _ in reversed(entry.messages)), 2)
 
 
-def last_batch_index(payload: bytes) -> int:
+def last_batch_index(entry: StoredEntry) -> int:
     """Of the last message that was not taken out of the entry; -1 where it is no batch of several, or not readable.
     Source: ServerCnx.calculateTheLastBatchIndexInBatch."""
-    try:
-        metadata = parse_metadata(payload)
-        batch = _readable_batch(metadata, payload)
-    except MalformedFrame:
+    if len(entry.messages) <= 1:
         return -1
-    if batch is None or len(batch.messages) <= 1:
-        return -1
-    return max((index for index, (single, _) in enumerate(batch.messages) if not single.compacted_out), default=-1)
+    return max((index for index, (single, _) in enumerate(entry.messages) if not single.compacted_out), default=-1)

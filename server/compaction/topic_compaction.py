@@ -16,6 +16,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.framing import MAX_MESSAGE_SIZE
 from pulsar_proto.ids import EARLIEST, Position
 from server.compaction.compacted_ledger import CompactedLedger
 from server.compaction.compactor import Compacted, CompactionRun
@@ -83,11 +84,13 @@ class CompactionService:
         clock_ms: Callable[[], int],
         *,
         retain_null_key: bool = False,
+        batch_bytes_max: int = MAX_MESSAGE_SIZE,
     ) -> None:
         self.bookkeeper = bookkeeper
         self.bury = bury
         self.clock_ms = clock_ms
         self.retain_null_key = retain_null_key
+        self.batch_bytes_max = batch_bytes_max
         self.turns = asyncio.Semaphore(RUNS_AT_ONCE)
 
 
@@ -119,6 +122,11 @@ class TopicCompaction:
         """The compacted ledger in use."""
         cursor = self.cursor
         return None if cursor is None else cursor.position_properties.get(LEDGER_PROPERTY)
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """A batch that is larger before compression is not looked into."""
+        return self._service.batch_bytes_max
 
     @property
     def ledger_ids(self) -> list[int]:
@@ -268,6 +276,7 @@ class TopicCompaction:
             old,
             self._service.bookkeeper,
             retain_null_key=self._service.retain_null_key,
+            batch_bytes_max=self.batch_bytes_max,
         )
         result = await run.run()
         if result.ledger_id is not None:

@@ -22,6 +22,9 @@ from server.policies.event_schema import NEVER_NULL
 FAULT_CHARACTERS = 300
 """Of the library's reason, which may repeat the whole schema."""
 
+EVENT_BYTES_MAX = 256 << 10
+"""Of an event before compression. Those of brokers have a few hundred."""
+
 GLOBAL_PREFIX = "__G__"
 
 Policies = dict[str, Any]
@@ -107,7 +110,7 @@ def decode(payload: bytes, schema: Schema) -> Event | None:
             return None  # not UTF-8: no topic has that name
         if metadata.null_value:
             return Event(key, None)
-        plain = decompress(metadata.compression, body(payload), metadata.uncompressed_size)
+        plain = decompress(metadata.compression, body(payload), metadata.uncompressed_size, EVENT_BYTES_MAX)
         value: Any = fastavro.schemaless_reader(io.BytesIO(plain), schema, None)
     except (MalformedFrame, ValueError, EOFError, IndexError, KeyError, TypeError) as error:
         raise MalformedRecord(f"no event about a topic's policies: {error}") from error

@@ -75,6 +75,7 @@ class BrokerService:
             factory.reaper.bury,
             factory.clock_ms,
             retain_null_key=settings.topic_compaction_retain_null_key,
+            batch_bytes_max=settings.max_message_size,
         )
         self._loading: dict[str, asyncio.Task[Topic]] = {}
         self._closing: dict[str, asyncio.Task[None]] = {}

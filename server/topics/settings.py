@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, fields
 
+from pulsar_proto.framing import MAX_MESSAGE_SIZE
+
 ALL_SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 
 
@@ -12,6 +14,9 @@ class TopicSettings:
     cluster_name: str = "standalone"
     topic_load_timeout_seconds: int = 60
     """Who asks for a topic that takes longer to load is told to try again; the load goes on."""
+
+    max_message_size: int = MAX_MESSAGE_SIZE
+    """Bytes. A batch that is larger before compression is not looked into: compaction keeps it in one piece."""
 
     allow_auto_topic_creation: bool = True
     allow_auto_topic_creation_type: str = "non-partitioned"

@@ -99,8 +99,10 @@ def serving(folder: Path, **options: Any) -> Iterator[Served]:
     try:
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(SECONDS_MAX)
         loop.call_soon_threadsafe(watch.start)
-        yield Served(int(server.broker_url.rpartition(":")[2]), server.web_url)
-        loop.call_soon_threadsafe(watch.close)
+        try:
+            yield Served(int(server.broker_url.rpartition(":")[2]), server.web_url)
+        finally:
+            loop.call_soon_threadsafe(watch.close)
         asyncio.run_coroutine_threadsafe(server.stop(), loop).result(SECONDS_MAX)
     finally:
         loop.call_soon_threadsafe(loop.stop)

@@ -1,11 +1,18 @@
 """Entries as producers make them, and a slow twin of compaction."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from pulsar_proto.compression import compress, decompress
+from pulsar_proto.framing import MAX_MESSAGE_SIZE
+from pulsar_proto.ids import Position
 from pulsar_proto.payload import body, build_batch, build_payload, parse_metadata, split_batch
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.compaction.latest import LatestMessages
+from server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
+from server.turns import Turns, finish
+
+T = TypeVar("T")
 
 
 class Sent(NamedTuple):
@@ -61,4 +68,30 @@ def last_of_each_key(messages: Sequence[tuple[object, Sent]], retain_null_key: b
                 left.append((place, message))
         elif message.value and all(later.key != message.key for _, later in messages[at + 1 :]):
             left.append((place, message))
+    return left
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of work on small entries, which waits for nobody."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def opened(payload: bytes) -> StoredEntry:
+    return at_once(open_entry(payload, MAX_MESSAGE_SIZE, Turns()))
+
+
+def compact(placed: Sequence[tuple[Position, bytes]], latest: LatestMessages) -> list[tuple[Position, bytes]]:
+    """Both looks at entries and their places; what is kept."""
+    for position, payload in placed:
+        finish(latest.see(position, opened(payload)))
+    left = []
+    for position, payload in placed:
+        kept = finish(latest.kept(position, opened(payload)))
+        if kept is not None:
+            left.append((position, at_once(kept.payload()) if isinstance(kept, ChangedBatch) else kept))
     return left

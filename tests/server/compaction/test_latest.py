@@ -12,7 +12,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.compaction.entries import begins_in_the_past, decode_entry, encode_entry, position_of
 from server.compaction.latest import LatestMessages, last_batch_index, remaining_indexes
 from tests.pulsar_proto.vectors import load, unhex
-from tests.server.compaction.messages import Sent, batch, contents, last_of_each_key, metadata, single
+from tests.server.compaction.messages import Sent, batch, compact, contents, last_of_each_key, metadata, opened, single
 
 ENTRIES = load("pulsar_entries.json")
 COMPRESSIONS = [pb.NONE, pb.LZ4, pb.ZLIB, pb.ZSTD, pb.SNAPPY]
@@ -20,12 +20,8 @@ COMPRESSIONS = [pb.NONE, pb.LZ4, pb.ZLIB, pb.ZSTD, pb.SNAPPY]
 
 def compacted(entries: list[bytes], retain_null_key: bool = False) -> list[tuple[Position, bytes]]:
     """Of a log with one ledger, 1."""
-    latest = LatestMessages(retain_null_key=retain_null_key)
     placed = [(Position(1, at), entry) for at, entry in enumerate(entries)]
-    for position, entry in placed:
-        latest.see(position, entry)
-    kept = [(position, latest.kept(position, entry)) for position, entry in placed]
-    return [(position, payload) for position, payload in kept if payload is not None]
+    return compact(placed, LatestMessages(retain_null_key=retain_null_key))
 
 
 def shown(entries: list[tuple[Position, bytes]]) -> list[tuple[object, Sent]]:
@@ -41,10 +37,7 @@ def test_of_the_same_messages_apache_kept_the_same_bytes(log: str, kept: tuple[i
         if item["kind"] == "data" and item["of"] == f"public/default/persistent/{log}":
             ledger = int(item["ledger"])
             stored.append((Position(ledger, sum(each.ledger_id == ledger for each, _ in stored)), unhex(item["hex"])))
-    for position, payload in stored:
-        latest.see(position, payload)
-    left = [(position, latest.kept(position, payload)) for position, payload in stored]
-    written = [encode_entry(position, payload) for position, payload in left if payload is not None]
+    written = [encode_entry(position, payload) for position, payload in compact(stored, latest)]
     assert written == [unhex(item["hex"]) for item in ENTRIES if item["kind"] == "compacted" and item["ledger"] in kept]
 
 
@@ -94,11 +87,7 @@ def test_compacting_again_with_what_came_later_is_compacting_all(
     first: list[bytes], later: list[bytes], retain_null_key: bool
 ) -> None:
     def run(placed: list[tuple[Position, bytes]]) -> list[tuple[Position, bytes]]:
-        latest = LatestMessages(retain_null_key=retain_null_key)
-        for position, entry in placed:
-            latest.see(position, entry)
-        kept = [(position, latest.kept(position, entry)) for position, entry in placed]
-        return [(position, payload) for position, payload in kept if payload is not None]
+        return compact(placed, LatestMessages(retain_null_key=retain_null_key))
 
     log = [(Position(1, at), entry) for at, entry in enumerate([*first, *later])]
     assert run(run(log[: len(first)]) + log[len(first) :]) == run(log)
@@ -116,8 +105,8 @@ def test_broker_entry_metadata_stays() -> None:
     ((_, kept),) = compacted([entry, single(Sent("a", b""))])
     assert kept.startswith(block)
     assert [sent for _, sent in contents(kept[len(block) :])] == [Sent("b", b"2")]
-    assert remaining_indexes(kept) == 0b10
-    assert last_batch_index(kept) == 1
+    assert remaining_indexes(opened(kept)) == 0b10
+    assert last_batch_index(opened(kept)) == 1
 
 
 def test_markers_go() -> None:
@@ -130,8 +119,8 @@ def test_what_does_not_decode_stays_and_decides_nothing() -> None:
     )
     entries = [single(Sent("a", b"1")), broken, b"\x0e\x01nothing"]
     assert [position.entry_id for position, _ in compacted(entries)] == [0, 1, 2]
-    assert remaining_indexes(broken) is None
-    assert last_batch_index(broken) == -1
+    assert remaining_indexes(opened(broken)) is None
+    assert last_batch_index(opened(broken)) == -1
 
 
 def test_an_encrypted_batch_stays_whole() -> None:

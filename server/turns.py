@@ -1,0 +1,54 @@
+"""Long work on the event loop, in portions: whoever has a message to send waits for one portion, not for all of it.
+
+Work whose length a client decides is written as a generator that yields where others may run, often enough that what
+lies between two yields takes far less than a portion. What spends its time in a compression library goes to a thread
+instead: such libraries let the interpreter go meanwhile, which Python code on a thread would not.
+"""
+
+import asyncio
+import time
+from collections.abc import Generator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PORTION_SECONDS = 0.004
+"""Then others have their turn."""
+
+Steps = Generator[None, None, T]
+"""Work in steps; what it returns is its result."""
+
+
+class Turns:
+    """One for each piece of long work, which may be many `run`s after another."""
+
+    __slots__ = ("_ends_at",)
+
+    def __init__(self) -> None:
+        self._ends_at = time.monotonic() + PORTION_SECONDS
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Raises what the work raises."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            await self.breathe()
+
+    async def breathe(self) -> None:
+        """Lets others run, if this portion has taken its time."""
+        if time.monotonic() >= self._ends_at:
+            await asyncio.sleep(0)
+            self._ends_at = time.monotonic() + PORTION_SECONDS
+
+
+def finish(steps: Steps[T]) -> T:
+    """Does all of the work at once: for what is known to be short, and for threads."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
