@@ -32,6 +32,7 @@ from server.topics.producer import Group
 from server.topics.producers import Log, TopicProducers
 from server.topics.settings import TopicSettings
 from server.topics.stats import now_ms
+from server.upkeep.inactivity import Use
 from storage.managed.append_queue import AddDone, AddResult
 from storage.managed.errors import ManagedLedgerError
 
@@ -96,6 +97,12 @@ class NonPersistentTopic(BaseTopic):
     @property
     def is_terminated(self) -> bool:
         return False
+
+    def use(self) -> Use:
+        """A subscription without consumers holds nothing, so it does not keep its topic either (Apache's goes with its
+        last consumer: NonPersistentSubscription.removeConsumer)."""
+        used = sum(1 for each in self.subscriptions.values() if each.consumers)
+        return super().use()._replace(subscriptions=used)
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,16 @@ import pytest
 from pulsar_proto.errors import QuotaExceeded, QuotaExceededHold
 from pulsar_proto.ids import EARLIEST, LATEST
 from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.policies.effective import of_broker
-from server.policies.values import BacklogAction, BacklogQuota, BacklogQuotas, Persistence
+from server.policies.values import (
+    BacklogAction,
+    BacklogQuota,
+    BacklogQuotas,
+    InactiveTopicDeleteMode,
+    InactiveTopicPolicies,
+    Persistence,
+)
 from server.topics.base_topic import BaseTopic
 from server.topics.non_persistent.topic import NonPersistentTopic
 from server.topics.settings import TopicSettings
@@ -146,6 +154,25 @@ async def test_a_topic_is_deleted_when_it_was_not_used_for_so_long() -> None:
     assert jobs.delete_inactive(scene.topic, service, begin + 1_059) is None
     await visit(jobs.delete_inactive(scene.topic, service, begin + 1_060))
     assert service.topics == [scene.name.full]
+
+
+@in_virtual_time
+async def test_a_subscription_without_consumers_does_not_keep_a_non_persistent_topic() -> None:
+    name = TopicName.parse("non-persistent://public/default/t")
+    topic = NonPersistentTopic(name, TopicSettings(), new_producer_name=lambda: "p")
+    rule = InactiveTopicPolicies(True, 60, InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS)
+    topic.set_policies(replace(topic.policies, inactive_topic_policies=rule))
+    service, begin = Deleted(), time.monotonic()
+    command = pb.CommandSubscribe(
+        topic=name.full, subscription="s", subType=pb.CommandSubscribe.Shared, consumer_id=1, request_id=1
+    )
+    consumer = await topic.subscribe(FakeConnection(), command)
+    assert jobs.delete_inactive(topic, service, begin + 1_000) is None
+    consumer.close()
+    assert "s" in topic.subscriptions
+    assert jobs.delete_inactive(topic, service, begin + 1_059) is None
+    await visit(jobs.delete_inactive(topic, service, begin + 1_060))
+    assert service.topics == [name.full]
 
 
 @in_virtual_time
