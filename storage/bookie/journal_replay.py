@@ -122,14 +122,14 @@ class JournalReplay:
         if mark is None:
             self.end = FIRST_POSITION if ids else self.end
             if ids and ids[0] != FIRST_POSITION.journal_id:
-                what = "but no mark says from where to replay, and journal 1 is missing"
+                what = "but there is no mark (lastMark) that says from where to replay, and journal 1 is missing"
                 self._give_up(MarkDamaged(f"{self._directory} holds journal {ids[0]}, {what}"))
                 self.end = JournalPosition(ids[0], 0, 1)
         else:
             self.end = mark
             ids = [journal_id for journal_id in ids if journal_id >= mark.journal_id]
             if not ids or ids[0] != mark.journal_id:
-                self._missing(mark.journal_id, "the mark of the last checkpoint names it")
+                self._missing(mark.journal_id, "the mark of the last checkpoint (lastMark) names it")
                 self.end = JournalPosition(ids[0] if ids else mark.journal_id + 1, 0, mark.sequence)
         for before, after in pairwise(ids):
             if after != before + 1:

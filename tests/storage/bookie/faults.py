@@ -20,7 +20,7 @@ class Faults:
         self.gate.set()
         self.wrote = threading.Event()
         self.log_synced = threading.Event()
-        self.before_sync: Callable[[], None] = lambda: None
+        self.before_sync_of: Callable[[str], None] = lambda path: None
         self.durable_sizes: dict[str, int] = {}
         """Up to where each file is synced."""
         self.writes = 0
@@ -55,7 +55,7 @@ class FaultyFile(DurableFile):
     def sync(self) -> None:
         assert self.faults.gate.wait(60), "the test never opened the gate"
         self.faults.syncs += 1
-        self.faults.before_sync()
+        self.faults.before_sync_of(self.path)
         if self.faults.sync_error is not None and self.faults.hits(self.path):
             raise OSError(self.faults.sync_error, os.strerror(self.faults.sync_error))
         super().sync()

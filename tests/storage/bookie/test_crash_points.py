@@ -1,4 +1,5 @@
-"""Power loss at chosen syncs: the folder is copied just before one, what is not synced is torn, the copy is opened."""
+"""Power loss at chosen syncs of every kind of file: the folder is copied just before one, what is not synced is torn,
+the copy is opened."""
 
 import os
 import random
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from pulsar_proto.bookie_wire import BookieError, BookieRc, ReadFlags
+from storage.bookie.entry_index import EntryIndex
 from storage.bookie.service import Bookie
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import KEY, Ledgers, add, entries_of, open_bookie, running
@@ -18,19 +20,47 @@ ROUNDS = 40
 
 
 class PowerLoss:
-    """Freezes what the disk would hold at sync number `at`: all synced bytes and a random part of the others."""
+    """Freezes what the disk would hold at the `nth` sync of a kind: all synced bytes and a random part of the others.
 
-    def __init__(self, folder: Path, frozen: Path, at: int, seed: int) -> None:
+    Kinds: `journal` and `log` (entry logs) are files of the bookie, `index` is a synced write of RocksDB, `new file`
+    the content of one that replaces another (the mark, a journal's begin), `folder` what makes its name durable.
+    """
+
+    def __init__(self, folder: Path, frozen: Path, kind: str, nth: int) -> None:
         self.faults = Faults()
-        self.faults.before_sync = self._before_sync
-        self._folder, self._frozen, self._at = folder, frozen, at
-        self._random = random.Random(seed)
+        self.faults.before_sync_of = self._before_sync_of
+        self._folder, self._frozen, self._kind, self._left = folder, frozen, kind, nth
+        self._random = random.Random(f"{kind} {nth}")
         self.acknowledged: dict[int, int] = {}
         self.fenced: set[int] = set()
         self.at_loss: tuple[dict[int, int], set[int]] | None = None
 
-    def _before_sync(self) -> None:
-        if self.faults.syncs != self._at:
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Sees the syncs that do not go through the files of `faults`."""
+        real_fsync, real_write = os.fsync, EntryIndex._write
+
+        def fsync(fd: int) -> None:
+            path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+            if self._folder in path.parents or path == self._folder:
+                self._before("folder" if path.is_dir() else "new file")
+            real_fsync(fd)
+
+        def write(index: EntryIndex, batch: Any, *, sync: bool) -> None:
+            if sync and not batch.is_empty():
+                self._before("index")
+            real_write(index, batch, sync=sync)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(EntryIndex, "_write", write)
+
+    def _before_sync_of(self, path: str) -> None:
+        self._before("journal" if path.endswith((".journal", ".spare")) else "log")
+
+    def _before(self, kind: str) -> None:
+        if kind != self._kind or self.at_loss is not None:
+            return
+        self._left -= 1
+        if self._left:
             return
         self.at_loss = dict(self.acknowledged), set(self.fenced)
         shutil.copytree(self._folder, self._frozen)
@@ -78,15 +108,27 @@ async def read_or_code(bookie: Bookie, ledger_id: int, entry_id: int) -> bytes |
         return error.rc
 
 
-@pytest.mark.parametrize("at", [2, 11, 46, 77, 104, 113, 128, 171])
-async def test_nothing_acknowledged_is_lost_whenever_the_power_fails(tmp_path: Path, at: int) -> None:
+POINTS = [
+    *(("journal", nth) for nth in (2, 11, 46, 104, 128, 171)),
+    *(("log", nth) for nth in (1, 2, 3, 4)),
+    *(("index", nth) for nth in (1, 2, 3, 4, 5)),
+    *(("new file", nth) for nth in (4, 5, 6, 7, 8, 9)),
+    *(("folder", nth) for nth in (5, 6, 7, 8, 9, 10, 11, 12, 13, 14)),
+]
+
+
+@pytest.mark.parametrize(("kind", "nth"), POINTS)
+async def test_nothing_acknowledged_is_lost_whenever_the_power_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, nth: int
+) -> None:
     ledgers = Ledgers()
-    loss = PowerLoss(tmp_path / "live", tmp_path / "frozen", at, seed=at)
+    loss = PowerLoss(tmp_path / "live", tmp_path / "frozen", kind, nth)
+    loss.watch(monkeypatch)
     settings: dict[str, Any] = {"journal_max_size_mb": 0.03, "log_size_limit": 60_000}
     bookie = await open_bookie(tmp_path / "live", ledgers, open_file=loss.faults.open, **settings)
     await work(bookie, loss, ledgers)
     await bookie.close()
-    assert loss.at_loss is not None, f"only {loss.faults.syncs} syncs"
+    assert loss.at_loss is not None, f"fewer than {nth} syncs of kind {kind}"
     acknowledged, fenced = loss.at_loss
     async with running(tmp_path / "frozen", **settings) as again:
         for ledger, count in acknowledged.items():

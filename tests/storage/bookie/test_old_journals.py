@@ -80,11 +80,11 @@ def test_the_header_is_durable_before_the_file_has_the_journals_name(tmp_path: P
     old.drop(mark(4))
     at_sync: list[tuple[list[int], int]] = []
 
-    def note() -> None:
+    def note(_: str) -> None:
         (spare,) = tmp_path.glob("*.spare")
         at_sync.append((list_journals(str(tmp_path)), parse_file_header(spare.read_bytes())[0]))
 
-    faults.before_sync = note
+    faults.before_sync_of = note
     assert old.take(9, HEADER, faults.open) is not None
     assert at_sync == [([], 9)]
 
