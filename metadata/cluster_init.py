@@ -145,9 +145,11 @@ async def initialize_cluster(
     *,
     broker_service_url: str,
     web_service_url: str,
+    instance_id: str | None = None,
     transaction_coordinators: int = STANDALONE_TRANSACTION_COORDINATORS,
 ) -> int:
-    """Writes what is missing of a new cluster's records, in one atomic change, and keeps whatever is there.
+    """Writes what is missing of a new cluster's records, in one atomic change, and keeps whatever is there. The
+    instance's id is a new one unless it is given.
 
     Returns how many records were missing: 0 on every start but the first, and then nothing is written. Raises
     MetadataError.
@@ -156,7 +158,7 @@ async def initialize_cluster(
         cluster,
         broker_service_url=broker_service_url,
         web_service_url=web_service_url,
-        instance_id=str(uuid.uuid4()),
+        instance_id=instance_id or str(uuid.uuid4()),
         transaction_coordinators=transaction_coordinators,
     )
     for _ in range(ATTEMPTS_MAX):

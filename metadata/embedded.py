@@ -8,15 +8,19 @@ import asyncio
 import logging
 import os
 import queue
+import sqlite3
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from metadata.errors import StoreClosedError, StoreWriteError
-from metadata.record_file import Change, RecordFile, Totals, error_name, is_passing, plan_change
+from metadata.errors import StoreClosedError, StoreFileError, StoreWriteError
+from metadata.record_file import RecordFile, is_passing
+from metadata.record_rows import Change, Totals, plan_change
+from metadata.stored import StoredMetadata, error_name, read_stored
 from metadata.tree import Batch, Tree
 from metadata.tree_store import Done, TreeStore, wall_clock_ms
 from metadata.watches import Watches
+from metadata.witness import Witness
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +29,9 @@ SESSION = 1
 
 
 class EmbeddedStore(TreeStore):
-    """A store on a file; made by `open`. Without room on the disk writes fail with StoreWriteError and reads go on,
-    until there is room again. After any other fault of the disk writes fail with StoreClosedError until a restart."""
+    """A store on a file; made by `open`, or by `read` and `start`. Without room on the disk writes fail with
+    StoreWriteError and reads go on, until there is room again. After any other fault of the disk writes fail with
+    StoreClosedError until a restart, and `fault` says why."""
 
     def __init__(
         self, file: RecordFile, thread: "_FileThread", tree: Tree, totals: Totals, clock_ms: Callable[[], int]
@@ -35,8 +40,12 @@ class EmbeddedStore(TreeStore):
         self._file = file
         self._thread = thread
         self._totals = totals
-        self._fault: str | None = None
-        self._full = False
+        self.fault: str | None = None
+        """Why no more is written until a restart; None while all is well."""
+        self.is_full = False
+        """The last write failed for want of room."""
+        self.on_fault: Callable[[str], None] = lambda reason: None
+        """Called once, on the loop, when `fault` is set."""
         self.commits = 0
         """Durable commits since the file was opened."""
 
@@ -44,25 +53,54 @@ class EmbeddedStore(TreeStore):
     async def open(
         cls, path: str | os.PathLike[str], *, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> "EmbeddedStore":
-        """Opens the file and makes it where there is none; its folder must exist. `clock_ms` dates the records.
+        """Opens the file and makes it where there is none; its folder must exist. `clock_ms` dates the records. No
+        witness is asked or told.
 
         Raises StoreLockedError, StoreForeignError, StoreDamagedError, or plain StoreFileError for what the system says.
         """
-        name = os.fspath(path)
+        return await cls.start(await cls.read(path), clock_ms=clock_ms)
+
+    @staticmethod
+    async def read(
+        path: str | os.PathLike[str], witness: Witness | None = None, accepted_generation: int | None = None
+    ) -> StoredMetadata:
+        """What the file holds, judged against the witness; see `read_stored`. Changes nothing on disk."""
         thread = _FileThread(asyncio.get_running_loop())
         try:
-            file, tree, totals = await thread.call(lambda: RecordFile.open(name))
+            stored = await thread.call(lambda: read_stored(os.fspath(path), witness, accepted_generation))
+        finally:
+            thread.stop()
+        assert isinstance(stored, StoredMetadata)
+        return stored
+
+    @classmethod
+    async def start(
+        cls, stored: StoredMetadata, witness: Witness | None = None, *, clock_ms: Callable[[], int] = wall_clock_ms
+    ) -> "EmbeddedStore":
+        """Opens for writing what `read` found. Unless it fits the witness already, `begin_witness` must follow, when
+        all that contradicts it was put right. Raises StoreFileError and its kinds."""
+        thread = _FileThread(asyncio.get_running_loop())
+        try:
+            file = await thread.call(lambda: RecordFile.open(stored, witness))
         except BaseException:
             thread.stop()
             raise
-        return cls(file, thread, tree, totals, clock_ms)
+        return cls(file, thread, stored.tree, stored.totals, clock_ms)
+
+    async def begin_witness(self, witness: Witness) -> None:
+        """From here on every commit is told to the witness before it is acknowledged. The witness's folder exists. Has
+        no effect when the store was started with a witness that fits. Raises StoreFileError."""
+        try:
+            await self._thread.call(lambda: self._file.begin_witness(witness))
+        except (OSError, sqlite3.Error) as error:
+            raise StoreFileError(witness.path, f"cannot be written: {error}") from error
 
     def _persist(self, batch: Batch, done: Done) -> None:
         change = plan_change(self._tree, batch.staged, self._totals)
         if change is None:
             done(None)
-        elif self._fault is not None:
-            fault = self._fault
+        elif self.fault is not None:
+            fault = self.fault
             done(lambda: StoreClosedError(self._name, fault))
         else:
             self._thread.run(lambda: self._file.write(change), lambda _, error: self._written(change, error, done))
@@ -71,21 +109,22 @@ class EmbeddedStore(TreeStore):
         if error is None:
             self._totals = change.totals
             self.commits += 1
-            if self._full:
-                self._full = False
+            if self.is_full:
+                self.is_full = False
                 log.info("metadata file %s: writes work again", self._name)
             done(None)
             return
         reason = f"{error} ({error_name(error)})"
         if is_passing(error):
-            if not self._full:
-                self._full = True
+            if not self.is_full:
+                self.is_full = True
                 log.warning("metadata file %s: writes fail until there is room: %s", self._name, reason)
             done(lambda: StoreWriteError(self._name, f"cannot be written: {reason}"))
             return
-        self._fault = f"writing failed, no more is written until a restart: {reason}"
-        log.error("metadata file %s: %s", self._name, self._fault)
+        self.fault = f"writing failed, no more is written until a restart: {reason}"
+        log.error("metadata file %s: %s", self._name, self.fault)
         done(lambda: StoreClosedError(self._name, f"writing failed: {reason}"))
+        self.on_fault(f"{self._name}: {self.fault}")
 
     async def _release(self) -> None:
         await self._thread.call(self._file.close)

@@ -69,7 +69,12 @@ class StoreOverloadedError(MetadataError):
 
 
 class StoreFileError(MetadataError):
-    """open() cannot use the file; nothing in it was changed. `path` is the file's name, not a record's."""
+    """The store cannot use the file; nothing in it was changed. `path` is the file's name, not a record's, and `reason`
+    the message without it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.reason = reason
 
 
 class StoreLockedError(StoreFileError):
@@ -82,3 +87,7 @@ class StoreForeignError(StoreFileError):
 
 class StoreDamagedError(StoreFileError):
     """The file does not hold what was written to it."""
+
+
+class StoreMismatchError(StoreFileError):
+    """The file is sound, but older or newer than the data that it describes, or another one."""

@@ -1,165 +1,170 @@
-"""The one SQLite file of the embedded store: layout, checks and writes. Synchronous; used by one thread at a time.
+"""The one SQLite file of the embedded store: how it is made, opened and written. Synchronous; used by one thread at a
+time. What it holds is read by `metadata.stored`.
 
     record  path, value, version, created_ms, modified_ms, sequence, crc    persistent records only, also "/"
     meta    records, digest                                                 how many there must be, and their sum
+            identity, generation                                            see `metadata.witness`
 
-`crc` is the CRC-32 of the row's other columns and `digest` the sum of all of them: SQLite has no checksums of its own,
-and a metadata record that is quietly lost would have its ledgers deleted as garbage. The write-ahead log is fsynced at
-each commit (synchronous=FULL), and the file is locked for as long as it is open.
+The write-ahead log is fsynced at each commit (synchronous=FULL), and the file is locked for as long as it is open.
 """
 
 import contextlib
 import os
+import secrets
 import sqlite3
-import struct
-import zlib
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from metadata.errors import (
-    NoNodeError,
-    StoreDamagedError,
-    StoreFileError,
-    StoreForeignError,
-    StoreLockedError,
+from metadata.errors import StoreDamagedError
+from metadata.record_rows import ROOT, Change, row_of
+from metadata.stored import (
+    APPLICATION_ID,
+    LAYOUT_VERSION,
+    PAGE_BYTES,
+    StoredMetadata,
+    check_owner,
+    error_name,
+    faults_named,
+    opened_here,
+    read_meta,
 )
-from metadata.tree import PERSISTENT, Node, Staged, Tree
-from metadata.wal_check import find_damage
+from metadata.witness import IDENTITY_BYTES, Seal, Witness
 
-APPLICATION_ID = 0x4D474E54
-"""SQLite's mark of whose file it is: "MGNT"."""
-LAYOUT_VERSION = 1
-PAGE_BYTES = 4096
 LOG_PAGES_MAX = 128
-"""The log is copied into the file when it has grown to this: what a start after a crash has to read."""
+"""The log is copied into the file when it has grown to about this: what a start after a crash has to read."""
 CACHE_KIB = 512
+SET_ASIDE = "-set-aside"
+"""What the name of a log ends with that an accepted file goes on without."""
 
 LAYOUT = """
 CREATE TABLE record (
     path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, created_ms INTEGER NOT NULL,
     modified_ms INTEGER NOT NULL, sequence INTEGER NOT NULL, crc INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 0), records INTEGER NOT NULL, digest INTEGER NOT NULL);
+CREATE TABLE meta (
+    id INTEGER PRIMARY KEY CHECK (id = 0), records INTEGER NOT NULL, digest INTEGER NOT NULL,
+    identity BLOB NOT NULL DEFAULT x'', generation INTEGER NOT NULL DEFAULT 0
+);
+"""
+UPGRADE = f"""
+BEGIN;
+ALTER TABLE meta ADD COLUMN identity BLOB NOT NULL DEFAULT x'';
+ALTER TABLE meta ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = {LAYOUT_VERSION};
+COMMIT;
 """
 
 UPSERT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?, ?)"
 DELETE = "DELETE FROM record WHERE path = ?"
-COUNT = "UPDATE meta SET records = ?, digest = ?"
-
-_NUMBERS = struct.Struct(">qqqq")
-
-
-Row = tuple[str, bytes, int, int, int, int, int]
-"""The columns of `record`."""
-
-
-class Totals(NamedTuple):
-    """How many records the file holds and the sum of their checksums."""
-
-    records: int
-    digest: int
-
-
-class Change(NamedTuple):
-    """What one commit writes."""
-
-    upserts: list[Row]
-    deletes: list[tuple[str]]
-    totals: Totals
-
-
-def row_crc(path: str, node: Node) -> int:
-    numbers = _NUMBERS.pack(node.version, node.created_ms, node.modified_ms, node.sequence)
-    return zlib.crc32(path.encode(), zlib.crc32(node.value, zlib.crc32(numbers)))
-
-
-def _row(path: str, node: Node | None) -> Row | None:
-    if node is None or node.owner != PERSISTENT:
-        return None
-    return path, node.value, node.version, node.created_ms, node.modified_ms, node.sequence, row_crc(path, node)
-
-
-def plan_change(tree: Tree, staged: Staged, totals: Totals) -> Change | None:
-    """What must be written so that the file follows the tree to `staged`; None when no persistent record changes.
-
-    Ephemeral records are never written: they end with the process at the latest.
-    """
-    upserts: list[Row] = []
-    deletes: list[tuple[str]] = []
-    records, digest = totals
-    for path, node in staged.items():
-        old = _row(path, tree.find(path))
-        new = _row(path, node)
-        if old == new:
-            continue  # ephemeral, or only its number of children changed
-        if old is not None:
-            records -= 1
-            digest -= old[-1]
-        if new is not None:
-            records += 1
-            digest += new[-1]
-            upserts.append(new)
-        else:
-            deletes.append((path,))
-    if not upserts and not deletes:
-        return None
-    return Change(upserts, deletes, Totals(records, digest))
+COUNT = "UPDATE meta SET records = ?, digest = ?, generation = ?"
+IDENTIFY = "UPDATE meta SET identity = ?, generation = ?"
 
 
 class RecordFile:
-    """An open, locked and checked file."""
+    """An open and locked file that holds what was read of it."""
 
-    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: str, connection: sqlite3.Connection, inode: tuple[int, int], seal: Seal, witness: Witness | None
+    ) -> None:
         self.path = path
         self._connection = connection
+        self._inode = inode
+        self._seal = seal
+        self._witness = witness
+        """Set while commits are counted and told to it."""
+        self._logged_pages = 0
+        """About how long the log is."""
 
     @classmethod
-    def open(cls, path: str) -> tuple["RecordFile", Tree, Totals]:
-        """Opens the file, making it where there is none, and reads it. Raises StoreFileError and its kinds."""
-        with _faults_named(path):
-            if not os.path.exists(path):
+    def open(cls, stored: StoredMetadata, witness: Witness | None = None) -> "RecordFile":
+        """Opens what `read_stored` found with the same witness; makes the file where there is none. The first change on
+        disk. A witness that has seen no commit so far is told of them from `begin_witness` on. Raises StoreFileError
+        and its kinds."""
+        path = stored.path
+        with faults_named(path):
+            if stored.is_new:
                 _create(path)
-            _check_log(path)
+            elif stored.image:
+                _go_on_from(stored)
             connection = _connect(path)
             try:
                 # Takes the lock: with the log in use, an exclusive reader locks the whole file.
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-                _check_owner(path, connection)
-                for setting in (
-                    "journal_mode = WAL",
-                    "synchronous = FULL",
-                    f"wal_autocheckpoint = {LOG_PAGES_MAX}",
-                    f"cache_size = -{CACHE_KIB}",
-                    "cell_size_check = ON",
-                    "secure_delete = OFF",
-                    "temp_store = MEMORY",
-                ):
-                    connection.execute(f"PRAGMA {setting}")
-                tree, totals = _load(path, connection)
+                layout = check_owner(path, connection)
+                _configure(connection)
+                totals, seal = read_meta(connection, layout)
+                if (totals, seal) != (stored.totals, stored.seal):
+                    raise StoreDamagedError(path, "was changed by another process since it was read")
+                if layout != LAYOUT_VERSION:
+                    connection.executescript(UPGRADE)
+                told = None if stored.is_unwitnessed or stored.is_accepted else witness
+                if told is not None:
+                    told.save(seal)
+                status = os.stat(path)
+                file = cls(path, connection, (status.st_dev, status.st_ino), seal, told)
             except BaseException:
                 connection.close()
                 raise
-        return cls(path, connection), tree, totals
+        opened_here.add(file._inode)
+        return file
+
+    def begin_witness(self, witness: Witness) -> None:
+        """From here on the witness is told of each commit. Has no effect when it is already.
+
+        A file that was accepted leaves the generation by which it was, log or no log, so that the operator's word holds
+        once. A file that was never witnessed stays at 0, which a start that was killed here goes on from. Raises
+        OSError, sqlite3.Error.
+        """
+        if self._witness is None:
+            generation = self._seal.generation
+            seal = Seal(secrets.token_bytes(IDENTITY_BYTES), generation and generation + 1)
+            self._connection.execute(IDENTIFY, seal)
+            self._connection.execute("PRAGMA wal_checkpoint")
+            witness.begin(seal)
+            self._seal, self._witness = seal, witness
 
     def write(self, change: Change) -> None:
-        """One durable commit. Raises sqlite3.Error; then nothing of it has happened (but see `is_passing`)."""
+        """One durable commit, which the witness has seen when this returns.
+
+        Raises sqlite3.Error; then nothing of it has happened (but see `is_passing`). Raises OSError for the witness;
+        then the commit may be found by the next start.
+        """
+        if self._logged_pages >= LOG_PAGES_MAX:
+            self._checkpoint()
         connection = self._connection
+        seal = self._seal if self._witness is None else self._seal._replace(generation=self._seal.generation + 1)
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(UPSERT, change.upserts)
             connection.executemany(DELETE, change.deletes)
-            connection.execute(COUNT, change.totals)
+            connection.execute(COUNT, (*change.totals, seal.generation))
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
             raise
+        self._seal = seal
+        self._logged_pages += 2 + (len(change.upserts) + len(change.deletes)) // 2  # neighbours share pages
+        if self._witness is not None:
+            self._witness.save(seal)
+
+    def _checkpoint(self) -> None:
+        """Copies the log into the file; without room for that the log goes on growing. SQLite would do it by itself,
+        but then it hides a failed sync (sqlite3WalDefaultHook), and the log would be written over though the file may
+        not hold its pages. Raises sqlite3.Error."""
+        try:
+            self._connection.execute("PRAGMA wal_checkpoint")
+            self._logged_pages = 0
+        except sqlite3.Error as error:
+            if not is_passing(error):
+                raise
 
     def close(self) -> None:
         """Copies the log into the file and removes it; on a full disk the log stays, and the next open reads it."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
+        opened_here.discard(self._inode)
+        if self._witness is not None:
+            self._witness.close()
 
 
 def is_passing(error: Exception) -> bool:
@@ -170,31 +175,21 @@ def is_passing(error: Exception) -> bool:
     return isinstance(error, sqlite3.Error) and error_name(error) in ("SQLITE_FULL", "SQLITE_IOERR_WRITE")
 
 
-def error_name(error: Exception) -> str:
-    return getattr(error, "sqlite_errorname", None) or type(error).__name__
-
-
-@contextlib.contextmanager
-def _faults_named(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreFileError(path, f"cannot be opened: {error.strerror or error}") from error
-    except (ValueError, TypeError, struct.error) as error:  # columns of types that were never written
-        raise StoreDamagedError(path, f"is damaged: {error}") from error
-    except sqlite3.Error as error:
-        name = error_name(error)
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise StoreLockedError(path, "is in use by another process") from error
-        if name.startswith("SQLITE_NOTADB"):
-            raise StoreForeignError(path, "is not a metadata store, or its first page is damaged") from error
-        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_FULL")):
-            raise StoreFileError(path, f"cannot be opened: {error}") from error
-        raise StoreDamagedError(path, f"is damaged: {error} ({name})") from error
-
-
 def _connect(path: str) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=0, isolation_level=None)
+
+
+def _configure(connection: sqlite3.Connection) -> None:
+    for setting in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "wal_autocheckpoint = 0",  # see RecordFile._checkpoint
+        f"cache_size = -{CACHE_KIB}",
+        "cell_size_check = ON",
+        "secure_delete = OFF",
+        "temp_store = MEMORY",
+    ):
+        connection.execute(f"PRAGMA {setting}")
 
 
 def _create(path: str) -> None:
@@ -213,6 +208,26 @@ def _create(path: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(unfinished)
+    _sync_folder(path)
+
+
+def _go_on_from(stored: StoredMetadata) -> None:
+    """Makes the accepted state the file. Its log is set aside, because SQLite would bring back what was not accepted. A
+    crash in between leaves a file that is refused like the one before."""
+    path, fresh = stored.path, f"{stored.path}.new"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(stored.image)
+        file.flush()
+        os.fsync(fd)
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(f"{path}-wal", f"{path}-wal{SET_ASIDE}")
+    _sync_folder(path)
+    os.rename(fresh, path)
+    _sync_folder(path)
+
+
+def _sync_folder(path: str) -> None:
     folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -227,70 +242,10 @@ def _write_empty(path: str) -> None:
         connection.executescript(
             f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LAYOUT_VERSION}; {LAYOUT}"
         )
-        row = _row("/", Node(b"", 0, 0, 0))
-        assert row is not None
+        row = row_of("/", ROOT)
         connection.execute(UPSERT, row)
-        connection.execute("INSERT INTO meta VALUES (0, 1, ?)", row[-1:])
+        connection.execute("INSERT INTO meta (id, records, digest) VALUES (0, 1, ?)", row[-1:])
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
-
-
-def _check_log(path: str) -> None:
-    """Raises StoreDamagedError. Comes before SQLite opens the file: it would drop the damaged part for good."""
-    log_path = f"{path}-wal"
-    while True:
-        try:
-            log = _read(log_path)
-        except FileNotFoundError:
-            return
-        offset = find_damage(log, PAGE_BYTES)
-        if offset is None:
-            return
-        if log == _read(log_path):  # else another process is writing it: the lock will say so
-            raise StoreDamagedError(log_path, f"is damaged at offset {offset}, before its last transaction")
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def _check_owner(path: str, connection: sqlite3.Connection) -> None:
-    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StoreForeignError(path, "is not a metadata store")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != LAYOUT_VERSION:
-        raise StoreForeignError(path, f"has layout version {version}; this server knows {LAYOUT_VERSION}")
-
-
-def _load(path: str, connection: sqlite3.Connection) -> tuple[Tree, Totals]:
-    tree = Tree()
-    records = digest = 0
-
-    def checked(rows: Iterable[Row]) -> Iterator[tuple[str, Node]]:
-        nonlocal records, digest
-        for record_path, value, version, created_ms, modified_ms, sequence, crc in rows:
-            if created_ms == modified_ms:
-                modified_ms = created_ms  # one number in memory: most records are never changed
-            if not isinstance(record_path, str) or not isinstance(value, bytes):
-                raise StoreDamagedError(path, f"is damaged: no record can be {record_path!r}")
-            node = Node(value, version, created_ms, modified_ms, sequence=sequence)
-            if row_crc(record_path, node) != crc:
-                raise StoreDamagedError(path, f"is damaged: record {record_path} is not as it was written")
-            records += 1
-            digest += crc
-            yield record_path, node
-
-    # Closed in any case: a cursor left open in a traceback would keep the file locked.
-    with contextlib.closing(connection.execute("SELECT * FROM record ORDER BY path")) as rows:
-        try:
-            tree.load(checked(rows))  # a parent's path sorts before its child's
-        except NoNodeError as error:
-            raise StoreDamagedError(path, f"is damaged: record {error.path} is lost") from error
-    totals = Totals(records, digest)
-    counted = connection.execute("SELECT records, digest FROM meta").fetchone()
-    if counted != totals:
-        raise StoreDamagedError(path, f"is damaged: {records} records with sum {digest}, {counted} were written")
-    return tree, totals

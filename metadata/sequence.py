@@ -13,6 +13,7 @@ from collections import deque
 from metadata.errors import NodeExistsError, NoNodeError, NotEmptyError
 from metadata.paths import LEDGERS_ROOT, PRODUCER_NAME_COUNTER
 from metadata.store import MetadataStore
+from metadata.tree import Tree
 
 BLOCK_IDS = 8
 """Ids drawn at once: with the embedded store, that share one commit. A restart skips what is left of them."""
@@ -23,6 +24,37 @@ SHORT_ID_END = 2**31 - 1
 LOW_BITS = 32
 HOBS_KEPT = 3
 """High-bit records that stay; older ones are cleared away."""
+
+
+def ledger_ids_end(tree: Tree, root: str = LEDGERS_ROOT) -> int:
+    """Every ledger id that was ever given out is below it."""
+    long_root = tree.find(f"{root}/idgen-long")
+    if long_root is None:
+        short_root = tree.find(f"{root}/idgen")
+        return 0 if short_root is None else min(short_root.sequence, SHORT_ID_END)
+    highs = sorted((_high_of(name), node.sequence) for name, node in (long_root.children or {}).items())
+    return highs[-1][0] << LOW_BITS | highs[-1][1] if highs else SHORT_ID_END
+
+
+async def skip_ledger_ids(store: MetadataStore, held: int, *, root: str = LEDGERS_ROOT) -> int:
+    """Ledger ids go on in high bits that nobody has used: beyond all that were given out and beyond `held`, an id that
+    is in use though these records may not know it. Returns the next id. Call it before a generator draws. Raises
+    MetadataError."""
+    long_root = f"{root}/idgen-long"
+    highs = [held >> LOW_BITS]
+    if await store.exists(long_root) is not None:
+        highs += map(_high_of, await store.children(long_root))
+    high = max(highs) + 1
+    await store.create(_hob_path(long_root, high), make_parents=True)
+    return high << LOW_BITS
+
+
+def _high_of(name: str) -> int:
+    return int(name.removeprefix("HOB-"))
+
+
+def _hob_path(long_root: str, high: int) -> str:
+    return f"{long_root}/HOB-{high:010d}"
 
 
 class LedgerIdGenerator:
@@ -54,25 +86,22 @@ class LedgerIdGenerator:
         return await self._draw_long()
 
     async def _draw_long(self) -> list[int]:
-        highs = sorted(int(name.removeprefix("HOB-")) for name in await self._store.children(self._long_root))
+        highs = sorted(map(_high_of, await self._store.children(self._long_root)))
         high = highs[-1] if highs else 0
         ids: list[int] = []
         while not ids:
             if high > 0:
-                numbers = await self._numbers(self._hob_path(high))
+                numbers = await self._numbers(_hob_path(self._long_root, high))
                 ids = [high << LOW_BITS | number for number in numbers if number < SHORT_ID_END]
             if not ids:
                 high += 1
                 highs.append(high)
                 with contextlib.suppress(NodeExistsError):
-                    await self._store.create(self._hob_path(high))
+                    await self._store.create(_hob_path(self._long_root, high))
         for old in highs[:-HOBS_KEPT]:
             with contextlib.suppress(NoNodeError, NotEmptyError):
-                await self._store.delete(self._hob_path(old))
+                await self._store.delete(_hob_path(self._long_root, old))
         return ids
-
-    def _hob_path(self, high: int) -> str:
-        return f"{self._long_root}/HOB-{high:010d}"
 
     async def _numbers(self, parent: str) -> list[int]:
         return sorted(await asyncio.gather(*(self._number(parent) for _ in range(self._block_ids))))

@@ -16,14 +16,11 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar import __version__
 from metadata import paths
-from metadata.cluster_init import initialize_cluster, publish_cluster_urls
-from metadata.embedded import EmbeddedStore
 from metadata.errors import MetadataError
 from metadata.sequence import LedgerIdGenerator
 from metadata.store import MetadataStore
@@ -37,6 +34,7 @@ from server.listeners import Listeners, ListenerSettings
 from server.ports import PortChoice, Ports, Urls, reserve_ports
 from server.security.errors import SecurityConfigError
 from server.security.settings import SecuritySettings
+from server.storage_start import BOOKIE_ID, open_storage
 from server.topics.broker_service import BrokerService
 from server.topics.settings import TopicSettings
 from server.upkeep.jobs import jobs_of
@@ -49,16 +47,12 @@ from storage.bookie.service import Bookie
 from storage.ledger.client import BookKeeper
 from storage.ledger.config import LedgerConfig
 from storage.ledger.errors import LedgerError
-from storage.ledger.listing import list_ledgers
 from storage.managed.factory import ManagedLedgerFactory
 
 if TYPE_CHECKING:
     from server.security.service import Security
 
 log = logging.getLogger(__name__)
-
-BOOKIE_ID = "127.0.0.1:3181"
-"""The one bookie's id in ledger records: what Apache's standalone writes there."""
 
 STOP_DEADLINE_SECONDS = 1.5
 """A stop that takes longer is cut off: the next start then replays the journal, nothing is lost."""
@@ -108,6 +102,7 @@ class Standalone:
         self._began = time.monotonic()
         self._closing = AsyncExitStack()
         self.urls = Urls()
+        self.bookie: Bookie
 
     async def start(self) -> None:
         """Returns when clients can produce and consume. Raises StartError."""
@@ -166,13 +161,12 @@ class Standalone:
         ports = reserve_ports(config, self._options.port_choice, host, advertised)
         self._closing.callback(ports.close)
         listeners = Listeners(ports.urls, config.fill(ListenerSettings))
-        urls = listeners.internal
         lock = DataFolderLock(self._options.data_dir)
         self._closing.callback(lock.release)
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)
 
-        store = await self._open_metadata(config, urls)
-        bookkeeper = await self._open_storage(config, store)
+        store, self.bookie = await open_storage(config, self._options.data_dir, listeners.internal, self._closing)
+        bookkeeper = await self._open_bookkeeper(config, store)
         service = await self._open_broker(config, store, bookkeeper)
         await prove_storage(bookkeeper)
 
@@ -191,39 +185,14 @@ class Standalone:
         gc.collect()
         gc.freeze()
 
-    async def _open_metadata(self, config: ServerConfig, urls: Urls) -> EmbeddedStore:
-        store = await EmbeddedStore.open(self._options.data_dir / "metadata.sqlite")
-        self._closing.push_async_callback(store.close)
-        cluster = config.broker.cluster_name
-        await initialize_cluster(store, cluster, broker_service_url=urls.broker, web_service_url=urls.web)
-        await publish_cluster_urls(
-            store,
-            cluster,
-            broker_service_url=urls.broker,
-            broker_service_url_tls=urls.broker_tls,
-            web_service_url=urls.web,
-            web_service_url_tls=urls.web_tls,
-        )
-        return store
-
-    async def _open_storage(self, config: ServerConfig, store: MetadataStore) -> BookKeeper:
-        """The bookie, and a ledger client that reaches it by a call."""
-        instance = await store.get(paths.INSTANCE_ID)
-        assert instance is not None, "initialize_cluster made it"
-        folder = self._options.data_dir
-        bookie = await Bookie.open(
-            config.bookie(journal_directories=(folder / "journal",), ledger_directories=(folder / "ledgers",)),
-            bookie_id=BOOKIE_ID,
-            instance_id=instance.value.decode(),
-            list_ledgers=partial(list_ledgers, store),
-        )
-        self._closing.push_async_callback(bookie.close)
+    async def _open_bookkeeper(self, config: ServerConfig, store: MetadataStore) -> BookKeeper:
+        """A ledger client that reaches the bookie by a call."""
         if await store.exists(paths.bookie_path(BOOKIE_ID)) is None:
             await store.create(paths.bookie_path(BOOKIE_ID), b"", make_parents=True)
         bookkeeper = BookKeeper(
             store,
-            {BOOKIE_ID: bookie}.__getitem__,
-            bookies=lambda: [BOOKIE_ID] if bookie.is_writable else [],
+            {BOOKIE_ID: self.bookie}.__getitem__,
+            bookies=lambda: [BOOKIE_ID] if self.bookie.is_writable else [],
             next_ledger_id=LedgerIdGenerator(store).next_id,
             rng=random.Random(),
             config=config.fill(LedgerConfig, skip_given_up_entries=True),

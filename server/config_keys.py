@@ -318,6 +318,7 @@ BOOKIE = (
     number("diskUsageWarnThreshold", 0.001, 1),
     whole("minUsableSizeForHighPriorityWrites", 1, TEBIBYTE, "bytes"),
     switch("skipDamagedJournal"),
+    whole("acceptMetadataGeneration", -1, MAX_LONG),
 )
 
 LEDGER_CLIENT = (

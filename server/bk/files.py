@@ -153,11 +153,13 @@ async def index(tool: Tool, arguments: Namespace) -> int:
     try:
         for state in opened.ledger_states():
             if arguments.ledger in (None, state.ledger_id):
-                fenced = ", fenced" if state.fenced else ""
-                tool.out.result(
-                    {"ledgerId": state.ledger_id, "fenced": state.fenced, "hasExplicitLac": bool(state.explicit_lac)},
-                    f"ledger {state.ledger_id}{fenced}",
-                )
+                fields = {
+                    "ledgerId": state.ledger_id,
+                    "fenced": state.fenced,
+                    "kept": state.kept,
+                    "hasExplicitLac": bool(state.explicit_lac),
+                }
+                tool.out.result(fields, f"ledger {state.ledger_id}{', fenced' * state.fenced}{', kept' * state.kept}")
         for ledger_id, run in opened.runs():
             if arguments.ledger in (None, ledger_id):
                 tool.out.result(

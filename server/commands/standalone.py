@@ -26,6 +26,8 @@ when the start stops because a file is damaged:
   at its very end is cut by itself: those entries were never acknowledged. Damage in the middle means that the disk
   returned other bytes than were written. Put the file back from a copy, or start once with
   --set skipDamagedJournal=true: all that can still be read is kept, and what is given up is logged.
+  Metadata that is older than the ledgers, or does not belong to them, is refused as well. Put the right files back, or
+  start once with --set acceptMetadataGeneration=N as the message says: no ledger is deleted then.
 """
 
 

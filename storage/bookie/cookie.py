@@ -103,6 +103,11 @@ class BookieDirectories:
         return tuple(dict.fromkeys((*self.journals, *self.ledgers)))
 
     @property
+    def is_new(self) -> bool:
+        """`claim` found no cookie."""
+        return not self._found
+
+    @property
     def index(self) -> str:
         return os.path.join(self.ledgers[0], "index")
 

@@ -11,12 +11,14 @@ written to the journal when it happens and to the index at the next checkpoint.
 """
 
 import struct
+from collections.abc import Iterable
 
 MASTER_KEY_SIZE_MAX = 255
 _RECORD = struct.Struct(">BB")
 _FENCED = 1
 _LIMBO = 2
 _KEY_UNKNOWN = 4
+_KEPT = 8
 
 EXPLICIT_LAC_BYTES_MIN = 16
 EXPLICIT_LAC_BYTES_MAX = 255
@@ -25,7 +27,7 @@ _LAC_PACKET = struct.Struct(">qq")
 
 
 class LedgerState:
-    __slots__ = ("explicit_lac", "fence_durable", "fenced", "key_durable", "ledger_id", "limbo", "master_key")
+    __slots__ = ("explicit_lac", "fence_durable", "fenced", "kept", "key_durable", "ledger_id", "limbo", "master_key")
 
     def __init__(
         self, ledger_id: int, master_key: bytes | None, *, fenced: bool = False, key_durable: bool = False
@@ -41,6 +43,9 @@ class LedgerState:
         """The journal or the index holds the key. Until then every group of adds brings the key record along, so that
         no entry can be durable without it."""
         self.limbo = False
+        self.kept = False
+        """The collector leaves the ledger alone though the metadata does not list it: it may be of a time that the
+        metadata forgot."""
         self.explicit_lac: bytes | None = None
         """The packet with the highest LAC of those that are durable."""
 
@@ -54,10 +59,12 @@ class LedgerState:
         return True
 
     def encode(self) -> bytes:
-        """The index record: u8 flags (1 fenced, 2 in limbo, 4 key unknown), u8 length of the key, the key, the explicit
-        LAC's packet if any."""
+        """The index record: u8 flags (1 fenced, 2 in limbo, 4 key unknown, 8 kept), u8 length of the key, the key, the
+        explicit LAC's packet if any."""
         key = self.master_key or b""
-        flags = _FENCED * self.fenced | _LIMBO * self.limbo | _KEY_UNKNOWN * (self.master_key is None)
+        flags = (
+            _FENCED * self.fenced | _LIMBO * self.limbo | _KEY_UNKNOWN * (self.master_key is None) | _KEPT * self.kept
+        )
         return _RECORD.pack(flags, len(key)) + key + (self.explicit_lac or b"")
 
     @classmethod
@@ -69,6 +76,7 @@ class LedgerState:
         key = None if data[0] & _KEY_UNKNOWN else data[_RECORD.size : end]
         state = cls(ledger_id, key, fenced=bool(data[0] & _FENCED), key_durable=True)
         state.limbo = bool(data[0] & _LIMBO)
+        state.kept = bool(data[0] & _KEPT)
         state.explicit_lac = data[end:] or None
         return state
 
@@ -126,6 +134,15 @@ class LedgerStates:
         records = [(ledger_id, self._states[ledger_id].encode()) for ledger_id in sorted(self.changed)]
         self.changed.clear()
         return records
+
+    def keep(self, ledger_ids: Iterable[int]) -> None:
+        """Ledgers that are here and that the collector must leave alone, durably from the next checkpoint on."""
+        for ledger_id in ledger_ids:
+            self._states[ledger_id].kept = True
+            self.changed.add(ledger_id)
+
+    def kept_ids(self) -> set[int]:
+        return {ledger_id for ledger_id, state in self._states.items() if state.kept}
 
     def ids(self) -> set[int]:
         return set(self._states)

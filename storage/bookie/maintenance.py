@@ -32,6 +32,9 @@ class Owner(Protocol):
     def ledger_ids(self) -> set[int]:
         """All ledgers that are here."""
 
+    def kept_ledgers(self) -> set[int]:
+        """Those that stay whatever the metadata lists."""
+
     def forget_ledgers(self, ledger_ids: set[int]) -> None:
         """The ledgers are gone from the metadata: no call may find them any more."""
 
@@ -99,8 +102,8 @@ class Maintenance:
             log.warning("garbage collection broke off, it will be tried again: %r", error)
 
     async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
-        """Forgets ledgers that the metadata does not list, deletes logs without live ones, and compacts logs whose
-        live share is below `compaction_threshold` (None: as the schedule says; 0: none).
+        """Forgets ledgers that the metadata does not list, but those that are kept; deletes logs without live ones, and
+        compacts logs whose live share is below `compaction_threshold` (None: as the schedule says; 0: none).
 
         Local ledgers are listed first: one that is created meanwhile is in the metadata before it is here. Raises
         whatever `list_ledgers` raises, OSError, IndexFailure.
@@ -109,7 +112,7 @@ class Maintenance:
             if self._owner.mode is Mode.FAILED:
                 return
             local = self._owner.ledger_ids()
-            doomed = local - await self._list_ledgers() if local else set()
+            doomed = local - await self._list_ledgers() - self._owner.kept_ledgers() if local else set()
             if doomed:
                 await self._drop(doomed)
                 log.info("garbage collection: %d ledgers were deleted, %d remain", len(doomed), len(local - doomed))

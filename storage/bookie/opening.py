@@ -45,6 +45,11 @@ class Recovered:
         self._replays: list[JournalReplay] = []
         self._recover(config.skip_damaged_journal)
 
+    @property
+    def is_new(self) -> bool:
+        """No folder has a cookie: nothing was ever stored here."""
+        return self.directories.is_new
+
     def release(self) -> None:
         """Gives the folders back when the start goes no further."""
         self.logs.close()

@@ -27,6 +27,8 @@ from storage.bookie.stats import BookieStats
 
 log = logging.getLogger(__name__)
 
+_KEPT_NAMED_MAX = 20
+
 _FENCING = int(ReadFlags.FENCING)  # an IntFlag's own & costs half a microsecond
 
 
@@ -172,6 +174,9 @@ class Bookie:
         self._maintenance = Maintenance(
             config, self, self._flush_executor, self._collector, opened.directories.all, list_ledgers
         )
+        if kept := self.kept_ledgers():
+            named = ", ".join(map(str, sorted(kept)[:_KEPT_NAMED_MAX]))
+            log.warning("%d ledgers are kept that the metadata may not list: %s …", len(kept), named)
         if config.force_read_only_bookie:
             self._change_mode(Mode.READ_ONLY, "forceReadOnlyBookie=true")
         if opened.mark_is_due:
@@ -359,6 +364,9 @@ class Bookie:
 
     def ledger_ids(self) -> set[int]:
         return self._opened.states.ids()
+
+    def kept_ledgers(self) -> set[int]:
+        return self._opened.states.kept_ids()
 
     def forget_ledgers(self, ledger_ids: set[int]) -> None:
         for ledger_id in ledger_ids:

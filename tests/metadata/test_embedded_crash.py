@@ -10,7 +10,7 @@ import pytest
 
 from metadata.embedded import EmbeddedStore
 from metadata.errors import StoreDamagedError, StoreFileError, StoreLockedError
-from metadata.record_file import PAGE_BYTES
+from metadata.stored import PAGE_BYTES
 from tests.metadata.crash_writer import WRITERS, value_of
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,9 @@ from metadata.errors import (
     StoreLockedError,
     StoreWriteError,
 )
-from metadata.record_file import Change, RecordFile
+from metadata.record_file import RecordFile
+from metadata.record_rows import Change
+from metadata.stored import PAGE_BYTES, read_stored
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,8 +116,17 @@ async def test_ephemeral_records_are_gone_after_close_and_their_parents_stay(pat
     await store.close()
 
 
-async def test_the_log_is_fsynced_at_each_commit_and_bounded(path: Path) -> None:
-    file, _, _ = RecordFile.open(str(path))
+async def test_the_log_is_copied_into_the_file_when_it_has_grown(path: Path) -> None:
+    store = await EmbeddedStore.open(path)
+    for number in range(600):
+        await store.create(f"/{number}", bytes(400))
+    assert Path(f"{path}-wal").stat().st_size < 3 * record_file.LOG_PAGES_MAX * PAGE_BYTES
+    assert path.stat().st_size > 400 * 400
+    await store.close()
+
+
+async def test_the_log_is_fsynced_at_each_commit(path: Path) -> None:
+    file = RecordFile.open(read_stored(str(path)))
     settings = {
         name: file._connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("synchronous", "journal_mode", "locking_mode", "wal_autocheckpoint", "page_size")
@@ -125,8 +136,8 @@ async def test_the_log_is_fsynced_at_each_commit_and_bounded(path: Path) -> None
         "synchronous": 2,
         "journal_mode": "wal",
         "locking_mode": "exclusive",
-        "wal_autocheckpoint": record_file.LOG_PAGES_MAX,
-        "page_size": record_file.PAGE_BYTES,
+        "wal_autocheckpoint": 0,
+        "page_size": PAGE_BYTES,
     }
 
 
@@ -169,9 +180,9 @@ async def test_somebody_elses_database_is_refused_and_kept(path: Path) -> None:
 async def test_a_store_of_a_later_layout_is_refused(path: Path) -> None:
     await (await EmbeddedStore.open(path)).close()
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
-    with pytest.raises(StoreForeignError, match="layout version 2"):
+    with pytest.raises(StoreForeignError, match="layout version 3"):
         await EmbeddedStore.open(path)
 
 

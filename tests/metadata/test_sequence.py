@@ -7,7 +7,14 @@ import pytest
 
 from metadata.embedded import EmbeddedStore
 from metadata.memory import MemoryStore
-from metadata.sequence import BLOCK_IDS, LedgerIdGenerator, broker_instance
+from metadata.sequence import (
+    BLOCK_IDS,
+    SHORT_ID_END,
+    LedgerIdGenerator,
+    broker_instance,
+    ledger_ids_end,
+    skip_ledger_ids,
+)
 
 
 async def test_ids_start_at_0_and_rise() -> None:
@@ -19,6 +26,24 @@ async def test_concurrent_callers_get_different_ids() -> None:
     generator = LedgerIdGenerator(MemoryStore())
     ids = await asyncio.gather(*(generator.next_id() for _ in range(3 * BLOCK_IDS + 1)))
     assert sorted(ids) == list(range(3 * BLOCK_IDS + 1))
+
+
+@pytest.mark.parametrize("long_ids", [False, True])
+async def test_the_end_of_the_ids_given_out_is_known_and_ids_go_on_beyond_any_that_is_held(long_ids: bool) -> None:
+    store = MemoryStore()
+    assert ledger_ids_end(store._tree) == 0
+    if long_ids:
+        await store.create("/ledgers/idgen-long", make_parents=True)
+        assert ledger_ids_end(store._tree) == SHORT_ID_END
+    drawn = [await LedgerIdGenerator(store).next_id() for _ in range(3)]
+    end = ledger_ids_end(store._tree)
+    assert max(drawn) < end <= max(drawn) + BLOCK_IDS
+    for held in (5, end + 3, (9 << 32) + 7):
+        first = await skip_ledger_ids(store, held)
+        assert first > max(held, end)
+        assert await LedgerIdGenerator(store).next_id() == first
+        assert ledger_ids_end(store._tree) > first
+    assert await skip_ledger_ids(store, 5) > (9 << 32) + 7
 
 
 async def test_two_servers_never_draw_the_same_id() -> None:

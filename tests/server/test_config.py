@@ -12,6 +12,7 @@ from server.config_file import parse_properties
 from server.config_keys import KEYS, PORT_OFF, snake_case
 from server.listeners import ListenerSettings
 from server.security.settings import SecuritySettings, TlsSettings
+from server.storage_start import MetadataSettings
 from server.topics.settings import TopicSettings
 from server.upkeep.settings import UpkeepSettings
 from server.web.settings import WebSettings
@@ -26,6 +27,7 @@ SETTINGS = (
     TlsSettings,
     TopicSettings,
     UpkeepSettings,
+    MetadataSettings,
     ManagedLedgerConfig,
     BookieConfig,
     LedgerConfig,

@@ -302,7 +302,7 @@ def test_files_of_a_running_bookie_are_dumped_and_checked(place: Place) -> None:
     place.bookies.remove(bookie)
     bookie.stop()
     rows = place.bk("index", *folders, "-l", ledger, "--json").rows
-    assert rows[0] == {"ledgerId": int(ledger), "fenced": False, "hasExplicitLac": False}
+    assert rows[0] == {"ledgerId": int(ledger), "fenced": False, "kept": False, "hasExplicitLac": False}
     runs = rows[1:]
     assert runs
     blocks = place.bk("entrylog", *folders, "-l", ledger, "--json").rows

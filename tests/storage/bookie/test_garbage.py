@@ -14,6 +14,7 @@ from storage.bookie.service import Bookie
 from tests.storage.bookie.helpers import (
     Ledgers,
     add,
+    config_in,
     entries_of,
     entry_of,
     files_of,
@@ -48,6 +49,25 @@ async def test_deleting_all_ledgers_of_a_log_gives_its_space_back(tmp_path: Path
         assert bookie.stats().reclaimed_bytes == before - disk_bytes(tmp_path)
         for ledger in range(20, 30):
             assert await read_all(bookie, ledger, 0, 39) == entries_of(ledger, range(40), 1000)
+
+
+async def test_ledgers_that_are_kept_survive_collections_and_restarts_though_nothing_lists_them(tmp_path: Path) -> None:
+    ledgers = Ledgers()
+    async with running(tmp_path, ledgers) as bookie:
+        await fill(bookie, range(6))
+        await add(bookie, 6, range(10))
+    recovered = await Bookie.read(config_in(tmp_path), bookie_id="bookie-1", instance_id="i")
+    recovered.states.keep([1, 6])
+    bookie = await Bookie.start(config_in(tmp_path), recovered, list_ledgers=ledgers)
+    ledgers.ids.clear()
+    await bookie.checkpoint()
+    await bookie.close()
+    for _ in range(2):
+        async with running(tmp_path, ledgers) as bookie:
+            await bookie.collect_garbage(1)
+            assert bookie.ledger_ids() == bookie.kept_ledgers() == {1, 6}
+            assert await read_all(bookie, 1, 0, 39) == entries_of(1, range(40), 1000)
+            assert len(await read_all(bookie, 6, 0, 9)) == 10
 
 
 async def test_the_last_deleted_ledger_frees_the_log_that_is_still_open(tmp_path: Path) -> None:

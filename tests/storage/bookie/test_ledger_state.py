@@ -33,6 +33,17 @@ def test_limbo_and_an_unknown_key_are_kept() -> None:
     assert (unknown.master_key, unknown.key_durable, states.changed) == (b"other", False, {2})
 
 
+def test_a_kept_ledger_is_kept_over_a_restart() -> None:
+    states = LedgerStates()
+    states.create(1, b"key")
+    states.create(2, b"key")
+    states.keep([2])
+    records = dict(states.take_changed())
+    assert records == {1: b"\x00\x03key", 2: b"\x08\x03key"}
+    assert [LedgerState.decode(ledger_id, data).kept for ledger_id, data in records.items()] == [False, True]
+    assert states.kept_ids() == {2}
+
+
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x03ke", b"\x00\x01key"])
 def test_a_state_of_the_wrong_length_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
