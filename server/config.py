@@ -1,6 +1,6 @@
 """The server's configuration: a file written for Apache's servers, then overrides, checked once at the start.
 
-Only keys of `server.config_keys` have an effect; the others are named in one warning. An empty value means the default.
+Only keys of `server.config_keys` have an effect; the others are named in warnings. An empty value means the default.
 Each part of the server takes a settings class of its own, which `ServerConfig.fill` makes from what was set.
 """
 
@@ -13,12 +13,16 @@ from typing import Any, TypeVar
 
 from server.config_file import Assignment, parse_properties
 from server.config_keys import KEYS, NOT_ABOVE, PORT_OFF, UNSAFE_TO_IGNORE, Key, Value
+from server.config_missing import NOT_HERE
 from storage.bookie.config import BookieConfig
 from storage.managed.config import ManagedLedgerConfig
 
 log = logging.getLogger(__name__)
 
 OVERRIDE_PLACE = "--set"
+
+LIKENESS_MIN = 0.8
+"""Of an unknown key and a known one, from 0 to 1, at which it may be misspelt."""
 
 Settings = TypeVar("Settings")
 
@@ -115,14 +119,14 @@ def load_config(
     faults: list[str] = []
     values: dict[str, Value] = {}
     places: dict[str, str] = {}
-    without_effect: list[str] = []
+    unused: dict[str, Assignment] = {}
     for name, (text, place) in assignments.items():
         key = keys.get(name)
         if key is None:
             if name in UNSAFE_TO_IGNORE and text.lower() == "true":
                 faults.append(f"{place}: {name}={text}: this version does not have that yet: {UNSAFE_TO_IGNORE[name]}")
             elif text:
-                without_effect.append(name)
+                unused[name] = Assignment(text, place)
         elif text or key.empty is not None:
             shown = "(hidden)" if key.is_secret else text
             try:
@@ -134,10 +138,37 @@ def load_config(
     faults += _contradictions(values, places)
     if faults:
         raise ConfigError("\n".join(faults))
-    if without_effect:
-        log.warning("without effect in this version: %s", ", ".join(without_effect))
+    if unused:
+        _tell_unused(unused, keys)
     config = ServerConfig(BrokerConfig(), values, places)
     return replace(config, broker=config.fill(BrokerConfig))
+
+
+def _tell_unused(unused: Mapping[str, Assignment], keys: Mapping[str, Key]) -> None:
+    """In the log: a line of its own for each key whose absence clients see, one line for the other keys that Apache
+    knows, and one for those that nobody knows. Values are not shown: they may be secrets."""
+    from server.config_known import FAMILIES, KNOWN
+
+    quiet, unknown = [], []
+    for name, (text, place) in unused.items():
+        missing = NOT_HERE.get(name)
+        if missing is not None and missing.matters(text):
+            log.warning("%s: %s is not honoured in this version: %s", place, name, missing.says)
+        elif name in KNOWN or name in KEYS or name.startswith(FAMILIES):
+            quiet.append(name)
+        else:
+            unknown.append(_with_likely(name, {*KNOWN, *keys}))
+    if quiet:
+        log.warning("without effect in this version: %s", ", ".join(quiet))
+    if unknown:
+        log.warning("unknown keys, which Apache does not know either: %s", ", ".join(unknown))
+
+
+def _with_likely(name: str, known: set[str]) -> str:
+    from difflib import get_close_matches
+
+    likely = get_close_matches(name, known, n=1, cutoff=LIKENESS_MIN)
+    return f"{name} (is it {likely[0]}?)" if likely else name
 
 
 def _contradictions(values: Mapping[str, Value], places: Mapping[str, str]) -> list[str]:

@@ -203,7 +203,7 @@ POLICIES = (
     whole("ttlDurationDefaultInSeconds", 0, MAX_INT, "seconds"),
     whole("subscriptionExpirationTimeMinutes", 0, MAX_INT, "minutes"),
     whole("backlogQuotaDefaultLimitBytes", -1, MAX_LONG, "bytes"),
-    whole("backlogQuotaDefaultLimitGB", -1, MAX_INT, "GB"),
+    number("backlogQuotaDefaultLimitGB", -1, MAX_INT, "GB"),
     whole("backlogQuotaDefaultLimitSecond", -1, MAX_INT, "seconds"),
     choice(
         "backlogQuotaDefaultRetentionPolicy",

@@ -157,7 +157,7 @@ def _or_full(strategy: str) -> str:
 
 def _default_backlog_bytes(settings: TopicSettings) -> int:
     gigabytes = settings.backlog_quota_default_limit_gb
-    return gigabytes << 30 if gigabytes > 0 else settings.backlog_quota_default_limit_bytes
+    return int(gigabytes * (1 << 30)) if gigabytes > 0 else settings.backlog_quota_default_limit_bytes
 
 
 def with_namespace(base: EffectivePolicies, namespace: Json, cluster: str) -> EffectivePolicies:

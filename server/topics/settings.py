@@ -82,7 +82,7 @@ class TopicSettings:
     """-1: however much."""
     backlog_quota_default_limit_bytes: int = -1
     """-1: none."""
-    backlog_quota_default_limit_gb: int = -1
+    backlog_quota_default_limit_gb: float = -1
     """Outranks the bytes where it is positive."""
     backlog_quota_default_limit_second: int = -1
     backlog_quota_default_retention_policy: str = "producer_request_hold"

@@ -9,7 +9,9 @@ import pytest
 from server.broker_context import ConnectionLimits
 from server.config import BrokerConfig, ConfigError, load_config
 from server.config_file import parse_properties
-from server.config_keys import KEYS, PORT_OFF, snake_case
+from server.config_keys import KEYS, PORT_OFF, UNSAFE_TO_IGNORE, snake_case
+from server.config_known import KNOWN
+from server.config_missing import NOT_HERE
 from server.listeners import ListenerSettings
 from server.security.settings import SecuritySettings, TlsSettings
 from server.storage_start import MetadataSettings
@@ -108,6 +110,46 @@ def test_a_pause_that_nothing_calls_for_is_told_to_be_without_effect(
     conf.write_text("dispatcherPauseOnAckStatePersistentEnabled=true\n")
     load_config(conf)
     assert "without effect in this version: dispatcherPauseOnAckStatePersistentEnabled" in caplog.text
+
+
+def test_what_clients_will_miss_is_told_in_lines_of_their_own(conf: Path, caplog: pytest.LogCaptureFixture) -> None:
+    conf.write_text(
+        "transactionCoordinatorEnabled=true\nwebSocketServiceEnabled=false\nmessagingProtocols=kafka\n"
+        "maxUnackedMessagesPerBroker=0\nmaxTenants=5\nenablePersistentTopics=true\nnumIOThreads=8\n"
+        "topicFactoryClassName=com.example.Topics\nschemaRegistryStorageClassName=org.apache.pulsar.Own\n"
+    )
+    load_config(conf, {"functionsWorkerEnabled": "TRUE"})
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        f"{conf}:1: transactionCoordinatorEnabled is not honoured in this version: there are no transactions: clients "
+        "that begin one are refused",
+        f"{conf}:3: messagingProtocols is not honoured in this version: protocol handlers are not loaded: clients of "
+        "other protocols cannot connect",
+        f"{conf}:5: maxTenants is not honoured in this version: the number of tenants is not limited",
+        f"{conf}:8: topicFactoryClassName is not honoured in this version: classes of Java are not loaded",
+        "--set: functionsWorkerEnabled is not honoured in this version: functions, sources and sinks are not run: "
+        "their admin calls answer 409",
+        "without effect in this version: webSocketServiceEnabled, maxUnackedMessagesPerBroker, enablePersistentTopics, "
+        "numIOThreads, schemaRegistryStorageClassName",
+    ]
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+
+
+def test_keys_that_nobody_knows_are_told_with_the_likely_one(conf: Path, caplog: pytest.LogCaptureFixture) -> None:
+    conf.write_text("maxMesageSize=7\nmyOwnKey=secret\nbookkeeper_anything=1\nopenIDAllowedAudiences=a\n")
+    load_config(conf)
+    assert [record.getMessage() for record in caplog.records] == [
+        "without effect in this version: bookkeeper_anything, openIDAllowedAudiences",
+        "unknown keys, which Apache does not know either: maxMesageSize (is it maxMessageSize?), myOwnKey",
+    ]
+
+
+def test_no_key_is_honoured_and_missed_at_once() -> None:
+    missed = set(NOT_HERE)
+    assert missed <= KNOWN
+    assert not missed & (set(KEYS) | set(UNSAFE_TO_IGNORE))
+    for name, missing in NOT_HERE.items():
+        assert any(map(missing.matters, ("true", "false", "7", "com.example.X"))), name
 
 
 def test_apaches_standalone_file_starts_ours(conf: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -35,6 +35,8 @@ def test_without_policies_broker_conf_holds() -> None:
     assert BROKER.message_ttl_in_seconds == 9
     assert BROKER.retention_size_in_mb == -1
     assert BROKER.backlog_quotas.destination_storage == BacklogQuota(10 << 30)
+    half = of_broker(TopicSettings(backlog_quota_default_limit_gb=0.5))
+    assert half.backlog_quotas.destination_storage == BacklogQuota(1 << 29)
     assert BROKER.backlog_quotas.message_age.limit == -1
     assert of_broker(TopicSettings()) == EffectivePolicies(
         inactive_topic_policies=of_broker(TopicSettings()).inactive_topic_policies,
