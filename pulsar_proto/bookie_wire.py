@@ -58,6 +58,14 @@ class BookieError(Exception):
         self.rc = rc
 
 
+class EntryDamaged(BookieError):
+    """The bookie's copy of an entry is damaged, so that asking again does not help. On the wire it is an EIO like any
+    other."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(BookieRc.EIO, message)
+
+
 class OpCode(IntEnum):
     """Requests that a v2 server decodes; 4 to 6 are reserved and close the connection like any unknown one."""
 

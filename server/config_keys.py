@@ -288,6 +288,7 @@ MANAGED_LEDGERS = (
     whole("managedLedgerMaxUnackedRangesToPersistInMetadataStore", 0, MAX_INT),
     whole("managedLedgerMaxBatchDeletedIndexToPersist", 0, MAX_INT),
     switch("managedLedgerPersistIndividualAckAsLongArray"),
+    switch("autoSkipNonRecoverableData"),
     whole("managedLedgerCacheSizeMB", 0, MAX_INT, "MB"),
     whole("managedLedgerCacheEvictionTimeThresholdMillis", 1, MAX_INT, "milliseconds"),
     whole("defaultRetentionTimeInMinutes", -1, MAX_INT, "minutes", fields=RETENTION_TIME),

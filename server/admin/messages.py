@@ -24,6 +24,7 @@ from server.admin.subscriptions import SUBSCRIPTION, message_id_of, number_of, r
 from server.admin.topics import loaded, message_id
 from server.topics import backlog
 from server.topics.faults import storage_faults_told
+from server.topics.stats_json import unreadable as unreadable_json
 from server.web.calls import Answer, Call, Refusal, Route, Text
 from server.web.needs import topic
 
@@ -38,6 +39,9 @@ HEADER_CHARACTERS_MAX = 16 << 10
 
 PROPERTY_CHARACTERS = 6
 """Of each property in its header beside key and value: quotes, colon, comma."""
+
+SCAN_SECONDS = 20.0
+"""For which one call looks for unreadable entries."""
 
 SCANNED_AT_ONCE = 100
 SCANNED_BYTES_AT_ONCE = 5 << 20
@@ -252,7 +256,33 @@ def date(time_ms: int) -> str:
     return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
+async def unreadable(call: Call) -> Answer:
+    """Entries that every bookie lost, found by reading the whole topic; nothing is skipped. A topic that takes longer
+    than `SCAN_SECONDS` is read on by a call with `?after=` what was scanned last."""
+    if not topic_of(call).is_persistent:
+        raise Refusal(405, "Non-persistent topics store nothing")
+    await refuse_partitioned(call, "Ask for the unreadable entries of a topic partition")
+    after = _position(call.query.get("after", "-1:-1"))
+    ledger = (await loaded(call)).ledger
+    with storage_faults_told():
+        scanned = await ledger.scan(after, asyncio.get_running_loop().time() + SCAN_SECONDS)
+    return {
+        "unreadable": [unreadable_json(gap) for gap in ledger.gaps.known if gap.end > after],
+        "scanned": str(scanned),
+        "complete": ledger.is_after_last(ledger.next_position(scanned)),
+    }
+
+
+def _position(text: str) -> Position:
+    try:
+        ledger_id, entry_id = map(int, text.split(":"))
+    except ValueError:
+        raise Refusal(400, f"after must be a position like 12:345, not {text!r}") from None
+    return Position(ledger_id, entry_id)
+
+
 ROUTES = (
+    Route("GET", f"{TOPIC}/unreadable", unreadable, topic("GET_STATS")),
     Route("GET", f"{SUBSCRIPTION}/position/{{messagePosition}}", peek, topic("PEEK_MESSAGES")),
     Route("POST", f"{SUBSCRIPTION}/analyzeBacklog", analyze, topic("CONSUME")),
     Route("GET", f"{TOPIC}/ledger/{{ledgerId}}/entry/{{entryId}}", by_id, topic("PEEK_MESSAGES")),

@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 THROTTLE_SECONDS_MIN = 0.001
 
+INTERNAL_ERROR = "internal error, see the log"
+
 ROUNDS_MAX = 10
 """Runs that one `kick` sends before it lets the loop serve others."""
 
@@ -88,6 +90,8 @@ class Dispatcher(ABC):
         self._generation = 0
         self.rewinds = 0
         self._failures = 0
+        self._failure = ""
+        """Why the last read failed; empty once one succeeded."""
         self._retry: asyncio.TimerHandle | None = None
         self._limits = source.limits
         self._throttles: tuple[Throttle, ...] = ()
@@ -168,6 +172,7 @@ class Dispatcher(ABC):
     def rewind(self) -> None:
         """Begins again at the first entry that is not acknowledged. What was read and not sent is forgotten."""
         self._generation += 1
+        self._failure = ""
         self.rewinds += 1
         self._held = None
         if self._retry is not None:
@@ -215,8 +220,8 @@ class Dispatcher(ABC):
         """One phrase for "why does this subscription get nothing"."""
         if self._is_closed:
             return "closed"
-        if self._retry is not None:
-            return "a read failed, the next try is due"
+        if self._failure:
+            return f"cannot read on: {self._failure}"
         if self._reading is not None:
             return "reading"
         if self._throttled is not None:
@@ -240,7 +245,7 @@ class Dispatcher(ABC):
                     return None
         except Exception:
             log.exception("%s: sending failed", self._name)
-            self._read_failed()
+            self._read_failed(INTERNAL_ERROR)
             return None
         finally:
             self._sending = False
@@ -347,6 +352,7 @@ class Dispatcher(ABC):
                 if self._is_closed:
                     return
                 self._failures = 0
+                self._failure = ""
                 self._sending = True
                 try:
                     if read.again:
@@ -358,16 +364,18 @@ class Dispatcher(ABC):
                 read = self._send_from_memory()
                 generation = self._generation
         except ManagedLedgerError as error:
-            log.warning("%s: reading failed at %s: %s", self._name, read and read.position, error)
-            self._read_failed()
+            if str(error) != self._failure:
+                log.warning("%s: reading failed at %s: %s", self._name, read and read.position, error)
+            self._read_failed(str(error))
         except Exception:
             log.exception("%s: reading or sending failed at %s", self._name, read and read.position)
-            self._read_failed()
+            self._read_failed(INTERNAL_ERROR)
         finally:
             self._reading = None
 
-    def _read_failed(self) -> None:
+    def _read_failed(self, why: str) -> None:
         """Tries again after a while, longer each time (readFailureBackoff)."""
+        self._failure = why
         settings = self.settings
         delay_ms = min(
             settings.dispatcher_read_failure_backoff_initial_time_in_ms << min(self._failures, 16),

@@ -16,6 +16,7 @@ from server.topics.stats import now_ms
 from server.topics.subscription_settings import is_replicated
 from storage.managed.appender import AppendState
 from storage.managed.cursor import Cursor
+from storage.managed.gaps import Gap
 
 if TYPE_CHECKING:
     from server.topics.base_topic import BaseTopic
@@ -260,8 +261,21 @@ def internal_stats(topic: "Topic") -> Json:
             for info in stats.ledgers
         ],
         "cursors": {name: cursor_stats(topic, name, cursor) for name, cursor in topic.ledger.cursors.items()},
+        "unreadable": [unreadable(gap) for gap in topic.ledger.gaps.known],
         "schemaLedgers": [],
         "compactedLedger": compacted_ledger_stats(topic.compaction),
+    }
+
+
+def unreadable(gap: Gap) -> Json:
+    """Entries that every bookie lost."""
+    return {
+        "ledgerId": gap.ledger_id,
+        "firstEntryId": gap.first,
+        "lastEntryId": gap.last,
+        "entries": gap.entries,
+        "skipped": gap.skipped,
+        "reason": gap.reason,
     }
 
 

@@ -299,6 +299,9 @@ class Topic(BaseTopic):
         if run is None:
             with storage_faults_told():
                 run = await self.ledger.read(last, 1, 1)
+                while not run.entries and (gap := self.ledger.gaps.at(last)) is not None:
+                    last = self.ledger.previous_position(Position(gap.ledger_id, gap.first))
+                    run = await self.ledger.read(last, 1, 1)
         if not run.entries:
             return EARLIEST, -1
         position = Position(run.ledger_id, run.first_entry_id)

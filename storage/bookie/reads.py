@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
-from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, BookieRc
+from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, BookieRc, EntryDamaged
 from storage.bookie.config import BookieConfig
 from storage.bookie.entry_reader import EntryReader
 from storage.bookie.errors import EntryLogDamaged, IndexFailure
@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 _WAITING_SHARE = 10
 """So many times the reads under way may wait."""
+
+DAMAGE_TOLD_MAX = 1_000
+"""Damaged places that are remembered to be logged once; then all are logged again."""
 
 
 class ReadPath:
@@ -50,6 +53,7 @@ class ReadPath:
         self._waiting = 0
         self._is_draining = False
         self._pending: set[asyncio.Future[Any]] = set()
+        self._damage_told: set[str] = set()
         self.cache_hits = 0
         self.cache_misses = 0
 
@@ -153,7 +157,10 @@ class ReadPath:
         self._pending.add(future)
         try:
             return await asyncio.shield(future)
-        except (EntryLogDamaged, IndexFailure, OSError) as error:
+        except EntryLogDamaged as error:
+            self._tell_damage(str(error), ledger_id)
+            raise EntryDamaged(str(error)) from None
+        except (IndexFailure, OSError) as error:
             log.error("reading ledger %d entry %s failed: %s", ledger_id, args[0] if args else "last", error)
             raise BookieError(BookieRc.EIO, str(error)) from None
         finally:
@@ -171,6 +178,14 @@ class ReadPath:
             raise BookieError(BookieRc.ETOOMANYREQUESTS, f"waited {self._wait_seconds} s for other reads") from None
         finally:
             self._waiting -= 1
+
+    def _tell_damage(self, what: str, ledger_id: int) -> None:
+        """Each damaged place once: who waits for an entry there asks again and again."""
+        if len(self._damage_told) >= DAMAGE_TOLD_MAX:
+            self._damage_told.clear()
+        if what not in self._damage_told:
+            self._damage_told.add(what)
+            log.error("entries of ledger %d cannot be read: %s", ledger_id, what)
 
     def _read_over(self, future: asyncio.Future[Any]) -> None:
         self._slots.release()

@@ -16,6 +16,8 @@ class LedgerError(Exception):
 
     code: ClassVar[int]
     retriable: ClassVar[bool] = False
+    is_lost = False
+    """Of a read: every replica answered, and none has the entry in order; it will not come back by itself."""
 
     def __init_subclass__(cls, *, code: int | None = None, retriable: bool = False) -> None:
         super().__init_subclass__()
@@ -110,6 +112,8 @@ class BookieTimeout(BookieFault, code=-23, retriable=True):
 
 class NoSuchLedger(LedgerError, code=-25):
     """The metadata store knows no such ledger."""
+
+    is_lost = True
 
 
 class IllegalOperation(BookieFault, code=-100):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from storage.ledger.errors import LedgerError
-from storage.ledger.read import worse
+from storage.ledger.read import verdict
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ async def first_good(questions: Sequence[Question[T]], patience: float) -> T:
     """
     if not patience or len(questions) == 1:
         return await _one_by_one(questions)
-    failure: LedgerError | None = None
+    failures: list[LedgerError] = []
     running: set[asyncio.Task[T]] = set()
     left = list(reversed(questions))
     try:
@@ -48,20 +48,20 @@ async def first_good(questions: Sequence[Question[T]], patience: float) -> T:
                 if not isinstance(error, LedgerError):
                     question.result()
                 else:
-                    failure = worse(failure, error)
+                    failures.append(error)
     finally:
         for question in running:
             question.cancel()
-    assert failure is not None, "nobody was asked"
-    raise failure
+    assert failures, "nobody was asked"
+    raise verdict(failures)
 
 
 async def _one_by_one(questions: Sequence[Question[T]]) -> T:
-    failure: LedgerError | None = None
+    failures: list[LedgerError] = []
     for question in questions:
         try:
             return await question()
         except LedgerError as error:
-            failure = worse(failure, error)
-    assert failure is not None, "nobody was asked"
-    raise failure
+            failures.append(error)
+    assert failures, "nobody was asked"
+    raise verdict(failures)

@@ -5,9 +5,12 @@ Source: bookkeeper.md 5 "Reads", PendingReadOp and the distribution schedule of 
 
 from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
+from functools import reduce
 
 from storage.ledger.errors import (
     BookieHandleNotAvailable,
+    DataUnknown,
+    DigestMismatch,
     LedgerError,
     NoSuchEntry,
     NoSuchLedgerOnBookie,
@@ -30,6 +33,7 @@ def always_available(_: str) -> Standing:
 
 
 _NOTHING_THERE = (NoSuchEntry, NoSuchLedgerOnBookie)
+_LOST = (*_NOTHING_THERE, DigestMismatch, DataUnknown)
 
 
 def replica_order(
@@ -72,6 +76,14 @@ def worse(first: LedgerError | None, new: LedgerError) -> LedgerError:
     if isinstance(first, BookieHandleNotAvailable):
         return first if isinstance(new, (*_NOTHING_THERE, BookieHandleNotAvailable)) else new
     return first
+
+
+def verdict(failures: Sequence[LedgerError]) -> LedgerError:
+    """What a read ends with that every replica failed, one failure each: the one that says most. The entry is lost if
+    each replica answered, and none has it, or has it undamaged."""
+    error = reduce(worse, failures)
+    error.is_lost = all(isinstance(failure, _LOST) for failure in failures)
+    return error
 
 
 def demotes(error: LedgerError) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError
+from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, EntryDamaged
 from pulsar_proto.entry_digest import DigestError, EntryCodec, entry_ids, entry_lac, entry_length
 from pulsar_proto.ledger_record import LedgerMetadata
 from storage.ledger.bookie_channel import LacChannel
@@ -215,7 +215,8 @@ class EntryReader:
                         refusals += 1
                     await asyncio.sleep(retry_seconds(refusals))
         except BookieError as error:
-            failure = error_class(int(error.rc), reading=True)(f"{where}: {error}")
+            kind = DigestMismatch if isinstance(error, EntryDamaged) else error_class(int(error.rc), reading=True)
+            failure = kind(f"{where}: {error}")
         except TimeoutError:
             if refusals:
                 failure = TooManyRequests(f"{where}: overloaded, {refusals} requests were refused")

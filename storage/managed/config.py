@@ -43,6 +43,9 @@ class ManagedLedgerConfig:
     managed_ledger_cache_eviction_time_threshold_millis: int = 1_000
     """Process: entries older than this leave the tail cache at the next tick."""
 
+    auto_skip_non_recoverable_data: bool = False
+    """Whether reading passes over entries that are lost on every replica, and subscriptions acknowledge them."""
+
     retention_time_minutes: int = 0
     """How long consumed ledgers are kept; -1 = for ever."""
     retention_size_mb: int = 0

@@ -13,6 +13,7 @@ from storage.managed.config import ManagedLedgerConfig
 from storage.managed.cursor import Cursor
 from storage.managed.cursor_store import CursorStore
 from storage.managed.errors import ManagedLedgerError, MetadataFault, NoSuchCursor
+from storage.managed.gaps import Gap
 from storage.managed.ledger_list import LedgerList
 from storage.managed.shared import Shared
 from storage.managed.versioned import VersionedRecord
@@ -21,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 32
 """Cursors recovered in parallel."""
+
+SKIPPED_AT_ONCE = 1_000
+"""Lost entries that a cursor acknowledges before others have their turn."""
 
 
 class CursorTable:
@@ -137,6 +141,19 @@ class CursorTable:
         """Ledgers before `ledger_id` were deleted."""
         for cursor in (*self.durable.values(), *self._non_durable):
             cursor.forget_before(ledger_id)
+
+    async def skip(self, gap: Gap) -> None:
+        """Every cursor acknowledges what is lost (ManagedCursorImpl.skipNonRecoverableLedger). In portions: a gap
+        may be as long as a ledger."""
+        for cursor in (*self.durable.values(), *self._non_durable):
+            lost = 0
+            for first, count in cursor.unacked_runs(gap.ledger_id, gap.first, gap.entries):
+                for at in range(first, first + count, SKIPPED_AT_ONCE):
+                    part = range(at, min(at + SKIPPED_AT_ONCE, first + count))
+                    lost += cursor.ack([(gap.ledger_id, entry_id, None) for entry_id in part])
+                    await asyncio.sleep(0)
+            if lost and cursor.durable:
+                logger.info("%s: cursor %s acknowledged %d lost entries", self._name, cursor.name, lost)
 
     async def close(self) -> None:
         """Stores all durable cursors; what cannot be stored is logged."""

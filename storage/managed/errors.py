@@ -70,8 +70,14 @@ class ReadFault(ManagedLedgerError):
 
 
 class LedgerGone(ManagedLedgerError):
-    """A ledger of the list cannot be read at all: its record is missing, or it was offloaded and removed from the
-    bookies."""
+    """A ledger of the list cannot be read at all: it was offloaded and removed from the bookies."""
+
+
+class EntriesLost(ManagedLedgerError):
+    """Every replica was asked for an entry, and none has it (NonRecoverableLedgerException). With
+    autoSkipNonRecoverableData such entries are passed over instead."""
+
+    retriable = True
 
 
 class MetadataFault(ManagedLedgerError):

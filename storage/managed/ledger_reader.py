@@ -1,19 +1,40 @@
-"""The reading end of a managed ledger: from the tail cache, the ledger being written, or a closed ledger."""
+"""The reading end of a managed ledger: from the tail cache, the ledger being written, or a closed ledger.
 
-from collections.abc import Callable
+Entries that are lost on every replica leave a gap. Where it begins and ends is found out once, by reading the entries
+around it one by one. With autoSkipNonRecoverableData reading goes on behind it; else every read there raises
+EntriesLost, until the entry can be read again.
+
+Source of the skipping: OpReadEntry.internalReadEntriesFailed. Apache's broker passes over as many entries as it wanted
+to read at once; here only what is lost is passed over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
 
 from pulsar_proto.ids import EARLIEST, Position
-from storage.ledger.errors import LedgerError, NoSuchLedger
+from storage.ledger.errors import LedgerError, NoSuchEntry, NoSuchLedger
 from storage.ledger.handle import WriteHandle
 from storage.managed.entry_run import EntryRun
-from storage.managed.errors import LedgerGone, ManagedLedgerError, ReadFault
+from storage.managed.errors import EntriesLost, LedgerGone, ManagedLedgerError, ReadFault
+from storage.managed.gaps import Gap, Gaps
 from storage.managed.ledger_list import LedgerList
 from storage.managed.read_handles import ReadHandles
 from storage.managed.tail_cache import TailCache
 
+logger = logging.getLogger(__name__)
+
+PROBED_AT_ONCE = 16
+"""Entries beside a lost one that are read at once to find the end of the gap."""
+
+SCANNED_ENTRIES = 1_000
+SCANNED_BYTES = 5 * 1024 * 1024
+"""Of one read of `scan`."""
+
 
 class LedgerReader:
-    """`current()` is the handle of the list's current ledger."""
+    """`current()` is the handle of the list's current ledger. `skips()`: whether lost entries are passed over; then
+    `on_skipped(gap)` is awaited each time that a read passes over one."""
 
     def __init__(
         self,
@@ -22,12 +43,19 @@ class LedgerReader:
         cache: TailCache,
         handles: ReadHandles,
         current: Callable[[], WriteHandle | None],
+        *,
+        skips: Callable[[], bool],
+        on_skipped: Callable[[Gap], Awaitable[None]],
     ) -> None:
         self._name = name
         self._ledgers = ledgers
         self._cache = cache
         self._handles = handles
         self._current = current
+        self._skips = skips
+        self._on_skipped = on_skipped
+        self._probing = asyncio.Lock()
+        self.gaps = Gaps()
 
     def cached(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun | None:
         """Entries from exactly `position` on if they are in memory, at least one; else None."""
@@ -35,8 +63,8 @@ class LedgerReader:
 
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
         """Confirmed entries of one ledger from the first existing one at or after `position` on: at least one, at most
-        `max_entries`, of `max_bytes` together unless one alone is larger. Empty at the end. Raises ReadFault,
-        LedgerGone."""
+        `max_entries`, of `max_bytes` together unless one alone is larger. Empty at the end. Raises EntriesLost,
+        ReadFault, LedgerGone."""
         while True:
             start = self._ledgers.at_or_after(position)
             if start is None:
@@ -44,12 +72,32 @@ class LedgerReader:
             held = self._cache.get(start.ledger_id, start.entry_id, max_entries, max_bytes)
             if held is not None:
                 return held
-            try:
-                return await self._fetch(start, max_entries, max_bytes)
-            except LedgerError as error:
-                if start.ledger_id in self._ledgers:
-                    raise self._fault(start, error) from error
-                # Trimmed meanwhile: on to what is left.
+            found = await self._run_or_gap(start, max_entries, max_bytes)
+            if isinstance(found, EntryRun):
+                return found
+            if found is not None:
+                if not self._skips():
+                    raise EntriesLost(self._name, f"{found} are lost: {found.reason}")
+                found.skipped = True
+                await self._on_skipped(found)
+                position = found.end
+            # Trimmed meanwhile, else: on to what is left.
+
+    async def scan(self, after: Position, until_s: float) -> Position:
+        """Reads everything behind `after`, so that `gaps` has what is lost; nothing is skipped. Returns the last
+        position that was looked at, which is before the end when the loop's time `until_s` is over. Raises ReadFault,
+        LedgerGone."""
+        loop = asyncio.get_running_loop()
+        while (start := self._ledgers.at_or_after(Position(after.ledger_id, after.entry_id + 1))) is not None:
+            found = await self._run_or_gap(start, SCANNED_ENTRIES, SCANNED_BYTES)
+            if isinstance(found, EntryRun):
+                after = Position(found.ledger_id, found.end_entry_id - 1)
+            elif found is not None:
+                after = Position(found.ledger_id, found.last)
+            await asyncio.sleep(0)
+            if loop.time() >= until_s:
+                break
+        return after
 
     async def find_first(self, predicate: Callable[[bytes], bool], after: Position = EARLIEST) -> Position:
         """The first entry behind `after` for whose payload (the bytes that were appended) `predicate` holds, where it
@@ -62,15 +110,85 @@ class LedgerReader:
             # Positions, not ranks, are kept over the read: the list may be trimmed meanwhile.
             middle = ledgers.entry_at(ledgers.rank(before) + (count - 1) // 2)
             run = await self.read(middle, 1, 1)
-            if not run.entries:
-                break
-            middle = Position(run.ledger_id, run.first_entry_id)
+            read = Position(run.ledger_id, run.first_entry_id)
+            if not run.entries or read > upto:
+                # All from there on is trimmed or lost.
+                upto = ledgers.previous_position(middle)
+                continue
+            middle = read
             if predicate(run.entries[0][run.payload_offset :]):
                 found = middle
                 upto = ledgers.previous_position(middle)
             else:
                 before = middle
         return found or ledgers.next_position(before)
+
+    async def _run_or_gap(self, start: Position, max_entries: int, max_bytes: int) -> EntryRun | Gap | None:
+        """The entries from `start` on, or the gap that it is in; None when it was trimmed meanwhile."""
+        known = self.gaps.at(start) if self.gaps else None
+        if known is not None and known.skipped and self._skips():
+            return known
+        try:
+            run = await self._fetch(start, max_entries, max_bytes)
+        except LedgerError as error:
+            if start.ledger_id not in self._ledgers:
+                return None
+            if not error.is_lost:
+                raise self._fault(start, error) from error
+            return await self._gap_at(start, error)
+        if known is not None and known in self.gaps.known:
+            logger.info("%s: %s can be read again", self._name, known)
+            self.gaps.remove(known)
+        return run
+
+    async def _gap_at(self, lost: Position, error: LedgerError) -> Gap | None:
+        """None when the ledger was trimmed meanwhile. Raises ReadFault when one of the entries around cannot be read
+        for another reason."""
+        async with self._probing:
+            known = self.gaps.at(lost)
+            if known is not None:
+                return known
+            ledger_id, entry_id = lost
+            last = self._ledgers.last_entry(ledger_id)
+            if last is None:
+                return None
+            reason = f"{type(error).__name__}: {error}"
+            if isinstance(error, NoSuchLedger):
+                gap = Gap(ledger_id, 0, last, reason)
+            else:
+                behind = await self._count_lost(ledger_id, range(entry_id + 1, last + 1))
+                before = await self._count_lost(ledger_id, range(entry_id - 1, -1, -1))
+                gap = Gap(ledger_id, entry_id - before, entry_id + behind, reason)
+            self._handles.drop(ledger_id)
+            self.gaps.add(gap)
+            what = "skipped" if self._skips() else "who reads there waits, autoSkipNonRecoverableData is off"
+            logger.warning("%s: %s are lost; %s: %s", self._name, gap, what, reason)
+            return gap
+
+    async def _count_lost(self, ledger_id: int, entry_ids: range) -> int:
+        """How many of the entries are lost before the first one that can be read."""
+        for at in range(0, len(entry_ids), PROBED_AT_ONCE):
+            probed = entry_ids[at : at + PROBED_AT_ONCE]
+            answers = await asyncio.gather(
+                *(self._is_lost(Position(ledger_id, entry_id)) for entry_id in probed), return_exceptions=True
+            )
+            for count, is_lost in enumerate(answers, at):
+                if isinstance(is_lost, BaseException):
+                    raise is_lost
+                if not is_lost:
+                    return count
+        return len(entry_ids)
+
+    async def _is_lost(self, position: Position) -> bool:
+        if position.ledger_id not in self._ledgers:
+            return False
+        try:
+            await self._fetch(position, 1, 1)
+        except LedgerError as error:
+            if not error.is_lost:
+                raise self._fault(position, error) from error
+            return True
+        return False
 
     async def _fetch(self, start: Position, max_entries: int, max_bytes: int) -> EntryRun:
         ledger_id, first = start
@@ -84,11 +202,13 @@ class LedgerReader:
         if info is not None and info.offloaded_only:
             raise LedgerGone(self._name, f"ledger {ledger_id} is only in offloaded storage, which is not supported")
         handle = await self._handles.get(ledger_id)
+        if first > handle.last_add_confirmed:
+            shorter = NoSuchEntry(f"ledger {ledger_id} was closed at entry {handle.last_add_confirmed}")
+            shorter.is_lost = True
+            raise shorter
+        last = min(last, handle.last_add_confirmed)
         return EntryRun(ledger_id, first, await handle.read(first, last, max_bytes), handle.payload_offset)
 
     def _fault(self, start: Position, error: LedgerError) -> ManagedLedgerError:
-        message = f"entry {start}: {type(error).__name__}: {error}"
-        if isinstance(error, NoSuchLedger):
-            return LedgerGone(self._name, message)
         self._handles.drop(start.ledger_id)
-        return ReadFault(self._name, message)
+        return ReadFault(self._name, f"entry {start}: {type(error).__name__}: {error}")

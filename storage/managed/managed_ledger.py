@@ -68,19 +68,10 @@ class ManagedLedger:
         }
         self._active: set[Cursor] = set()
         self._listeners: tuple[Callable[[], None], ...] = ()
-        switch = LedgerSwitch(
-            name,
-            lists,
-            shared.bookkeeper,
-            custom_metadata,
-            clock_ms=shared.clocks.wall_ms,
-            highest_id=self._highest_id,
-            on_ledger_closed=self._ledger_closed,
-        )
         self._appender = Appender(
             name,
             self._ledgers,
-            switch,
+            self._ledger_switch(custom_metadata),
             config,
             shared.cache,
             terminated=lists.terminated is not None,
@@ -89,7 +80,17 @@ class ManagedLedger:
             on_fenced=lambda error: cursors.stop(error),
         )
         appender = self._appender
-        self._reader = LedgerReader(name, self._ledgers, shared.cache, shared.handles, lambda: appender.handle)
+        self._reader = LedgerReader(
+            name,
+            self._ledgers,
+            shared.cache,
+            shared.handles,
+            lambda: appender.handle,
+            skips=lambda: self.config.auto_skip_non_recoverable_data,
+            on_skipped=lambda gap: cursors.skip(gap),
+        )
+        self.gaps = self._reader.gaps
+        """Entries that are known to be lost: somebody tried to read them, or `scan` did."""
         cursors = self._cursors = CursorTable(
             name,
             config,
@@ -114,6 +115,7 @@ class ManagedLedger:
         self.cached = self._reader.cached
         self.read = self._reader.read
         self.find_first = self._reader.find_first
+        self.scan = self._reader.scan
         self.next_position = self._ledgers.next_position
         self.previous_position = self._ledgers.previous_position
         self.entries_between = self._ledgers.entries_between
@@ -327,6 +329,17 @@ class ManagedLedger:
 
     # ---- inside
 
+    def _ledger_switch(self, custom_metadata: Mapping[str, bytes]) -> LedgerSwitch:
+        return LedgerSwitch(
+            self.name,
+            self._lists,
+            self._shared.bookkeeper,
+            custom_metadata,
+            clock_ms=self._shared.clocks.wall_ms,
+            highest_id=self._highest_id,
+            on_ledger_closed=self._ledger_closed,
+        )
+
     def _highest_id(self) -> int:
         """Cursors count too: one may stand in a ledger that was trimmed."""
         ids = [cursor.mark_delete.ledger_id for cursor in self.cursors.values()]
@@ -353,4 +366,5 @@ class ManagedLedger:
         for ledger_id in ledger_ids:
             self._shared.cache.drop_ledger(ledger_id)
             self._shared.handles.drop(ledger_id)
+        self.gaps.forget_before(ledger_ids[-1] + 1)
         self._cursors.forget_before(ledger_ids[-1] + 1)

@@ -21,6 +21,7 @@ from storage.managed.config import ManagedLedgerConfig
 from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
 from storage.managed.errors import ManagedLedgerError, ManagedLedgerTerminated, NoSuchCursor, ReadFault
+from storage.managed.gaps import Gaps
 from storage.managed.ledger_list import LedgerList
 from storage.managed.managed_ledger import ManagedLedgerStats
 
@@ -98,6 +99,7 @@ class FakeManagedLedger:
         self._waiting: deque[tuple[list[bytes], AddDone]] = deque()
         self._listeners: list[Callable[[], None]] = []
         self.now_ms = 0
+        self.gaps = Gaps()
         self.config = ManagedLedgerConfig()
 
     # ---- for tests

@@ -11,7 +11,7 @@ from typing import Any
 from metadata import paths
 from metadata.memory import MemoryStore
 from metadata.sequence import LedgerIdGenerator
-from pulsar_proto.bookie_wire import BookieRc
+from pulsar_proto.bookie_wire import BookieRc, EntryDamaged
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topics.broker_service import BrokerService
@@ -37,11 +37,23 @@ SMALL_LEDGERS = ManagedLedgerConfig(
 
 
 class Disk:
-    """The bookie, or what remains of it when its disk is full: reads work, adds do not."""
+    """The bookie, or what remains of it: when its disk is full, reads work and adds do not; entries that are `lost` it
+    does not have."""
 
     def __init__(self, bookie: Bookie) -> None:
         self._bookie = bookie
         self.is_full = False
+        self.lost: set[tuple[int, int]] = set()
+
+    async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
+        """As `BookieChannel`'s."""
+        lost = [entry_id for of, entry_id in self.lost if of == ledger_id and entry_id >= first_entry_id]
+        end = min(lost, default=first_entry_id + max_entries)
+        if end == first_entry_id:
+            raise EntryDamaged(f"entry {first_entry_id} of ledger {ledger_id}")
+        return await self._bookie.read_entries(
+            ledger_id, first_entry_id, min(max_entries, end - first_entry_id), max_bytes
+        )
 
     def add_entries(
         self,
@@ -89,7 +101,9 @@ class Process:
 
 
 @asynccontextmanager
-async def process(folder: Path, store: MemoryStore) -> AsyncIterator[Process]:
+async def process(
+    folder: Path, store: MemoryStore, config: ManagedLedgerConfig = SMALL_LEDGERS
+) -> AsyncIterator[Process]:
     bookie = await Bookie.open(
         BookieConfig(journal_directories=(str(folder / "journal"),), ledger_directories=(str(folder / "ledgers"),)),
         bookie_id="bookie",
@@ -105,7 +119,7 @@ async def process(folder: Path, store: MemoryStore) -> AsyncIterator[Process]:
     )
     if await store.exists(paths.policies_path(NAME.namespace)) is None:
         await store.create(paths.policies_path(NAME.namespace), make_parents=True)
-    factory = ManagedLedgerFactory(store, bookkeeper, SMALL_LEDGERS, clock_ms=lambda: 1_000, tick_seconds=None)
+    factory = ManagedLedgerFactory(store, bookkeeper, config, clock_ms=lambda: 1_000, tick_seconds=None)
     try:
         yield Process(BrokerService(factory, store, TopicSettings()), disk)
     finally:

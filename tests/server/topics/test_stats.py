@@ -18,7 +18,7 @@ OURS = {
     "subscription": {"activeConsumerName", "whyIdle", "entriesInAckHoles", "ackHolesFilledTotal"},
     "consumer": set(),
     "publisher": set(),
-    "internal": {"lastLedgerCreationFailureTimestamp"},
+    "internal": {"lastLedgerCreationFailureTimestamp", "unreadable"},
     "cursor": {"ackHoles"},
 }
 """Fields of later versions, and our own."""

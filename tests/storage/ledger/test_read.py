@@ -7,14 +7,16 @@ import pytest
 from storage.ledger.errors import (
     BookieHandleNotAvailable,
     BookieTimeout,
+    DataUnknown,
     DigestMismatch,
     LedgerError,
     NoSuchEntry,
     NoSuchLedgerOnBookie,
     ReadFault,
+    TooManyRequests,
 )
 from storage.ledger.quorum import write_set
-from storage.ledger.read import demotes, replica_order, worse
+from storage.ledger.read import demotes, replica_order, verdict, worse
 
 ENSEMBLE = ("a", "b", "c", "d")
 
@@ -52,6 +54,20 @@ def test_a_real_error_outranks_a_missing_entry_and_a_lost_connection_in_any_orde
         assert of_all(*order) is real
     for order in permutations((missing, lost)):
         assert of_all(*order) is lost
+
+
+LOST = (NoSuchEntry("x"), NoSuchLedgerOnBookie("x"), DigestMismatch("x"), DataUnknown("x"))
+NOT_NOW = (BookieHandleNotAvailable("x"), BookieTimeout("x"), ReadFault("x"), TooManyRequests("x"))
+
+
+@pytest.mark.parametrize("first", [*LOST, *NOT_NOW], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("second", [*LOST, *NOT_NOW], ids=lambda error: type(error).__name__)
+def test_an_entry_is_lost_only_if_every_replica_answered_that_it_has_none_in_order(
+    first: LedgerError, second: LedgerError
+) -> None:
+    assert verdict([first, second]).is_lost is (first in LOST and second in LOST)
+    assert verdict([first, second]) is worse(first, second)
+    assert verdict([first]).is_lost is (first in LOST)
 
 
 def test_of_equal_errors_the_first_is_kept() -> None:

@@ -28,9 +28,11 @@ from storage.ledger.errors import (
     LedgerClosed,
     LedgerError,
     LedgerFenced,
+    NoSuchEntry,
     NoSuchLedger,
     ReadFault,
 )
+from storage.ledger.read import verdict
 from tests.storage.managed.stepped_store import SteppedStore
 
 T = TypeVar("T")
@@ -118,6 +120,8 @@ class World:
         self.reads: list[tuple[int, int, int]] = []
         """(ledger, first, number) of every read from a handle."""
         self.opens: list[tuple[int, bool]] = []
+        self.lost: set[tuple[int, int]] = set()
+        """(ledger, entry) that no bookie has any more."""
         self.hold_appends = False
         """Appended groups stay in flight until `FakeBookKeeper.confirm`."""
         self.append_error: LedgerError | None = None
@@ -364,12 +368,16 @@ async def read_entries(
     await client.steps.pause()
     if ledger.ledger_id not in client.world.ledgers:
         raise NoSuchLedger(f"ledger {ledger.ledger_id}")
+    if client.world.fails():
+        raise ReadFault(f"entry {first} of ledger {ledger.ledger_id}: as the test wants it")
     taken: list[bytes] = []
-    for entry in ledger.entries[first : last + 1]:
+    for entry_id, entry in enumerate(ledger.entries[first : last + 1], first):
         max_bytes -= len(entry)
-        if taken and max_bytes < 0:
+        if (taken and max_bytes < 0) or (ledger.ledger_id, entry_id) in client.world.lost:
             break
         taken.append(entry)
+    if not taken and (ledger.ledger_id, first) in client.world.lost:
+        raise verdict([NoSuchEntry(f"entry {first} of ledger {ledger.ledger_id}")])
     if not taken:
         raise ReadFault(f"entry {first} of ledger {ledger.ledger_id}")
     return taken

@@ -1,0 +1,91 @@
+"""The entries of a managed ledger that are known to be lost: every replica was asked, and none has them.
+
+Pure: no I/O, no clock. What is known is what somebody tried to read; it is forgotten with the process.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from pulsar_proto.ids import Position
+
+GAPS_MAX = 1_000
+"""Gaps remembered of a managed ledger; beyond, the oldest is forgotten and found again when somebody reads there."""
+
+
+@dataclass(slots=True)
+class Gap:
+    """The entries `first` to `last` of one ledger cannot be read, while the entries around them can."""
+
+    ledger_id: int
+    first: int
+    last: int
+    reason: str
+    """What the ledger client said of the entry that was asked for."""
+    skipped: bool = False
+    """Reading went on behind it, and the cursors have acknowledged it."""
+
+    def __str__(self) -> str:
+        return f"entries {self.ledger_id}:{self.first} to {self.ledger_id}:{self.last} ({self.entries})"
+
+    @property
+    def entries(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def end(self) -> Position:
+        """The place behind it."""
+        return Position(self.ledger_id, self.last + 1)
+
+
+class Gaps:
+    """In the order of their places; they neither overlap nor touch."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: list[Gap] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    @property
+    def known(self) -> tuple[Gap, ...]:
+        return tuple(self._known)
+
+    @property
+    def entries(self) -> int:
+        """How many entries are known to be lost."""
+        return sum(gap.entries for gap in self._known)
+
+    @property
+    def entries_skipped(self) -> int:
+        """How many of them were skipped."""
+        return sum(gap.entries for gap in self._known if gap.skipped)
+
+    def at(self, position: Position) -> Gap | None:
+        """The gap that the entry is in."""
+        index = bisect_right(self._known, position, key=lambda gap: Position(gap.ledger_id, gap.first)) - 1
+        if index < 0:
+            return None
+        gap = self._known[index]
+        return gap if gap.ledger_id == position.ledger_id and position.entry_id <= gap.last else None
+
+    def add(self, gap: Gap) -> None:
+        """One that was found now; what is known within it gives way to it."""
+        self._known = [
+            known
+            for known in self._known
+            if known.ledger_id != gap.ledger_id or known.last < gap.first or known.first > gap.last
+        ]
+        self._known.append(gap)
+        if len(self._known) > GAPS_MAX:
+            del self._known[0]
+        self._known.sort(key=lambda known: (known.ledger_id, known.first))
+
+    def remove(self, gap: Gap) -> None:
+        """It can be read again."""
+        self._known.remove(gap)
+
+    def forget_before(self, ledger_id: int) -> None:
+        """Ledgers before `ledger_id` were deleted."""
+        self._known = [gap for gap in self._known if gap.ledger_id >= ledger_id]
