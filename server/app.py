@@ -32,6 +32,7 @@ from server.config import ConfigError, ServerConfig, load_config
 from server.exclusive import AlreadyInUseError, DataFolderLock, port_in_use
 from server.listeners import Listeners, ListenerSettings
 from server.ports import PortChoice, Ports, Urls, reserve_ports
+from server.private_files import keep_from_others
 from server.security.errors import SecurityConfigError
 from server.security.settings import SecuritySettings
 from server.storage_start import BOOKIE_ID, open_storage
@@ -181,6 +182,7 @@ class Standalone:
         context.listeners = listeners
         await self._listen(context, ports, config.fill(WebSettings))
         self.urls = ports.urls
+        keep_from_others(self._options.data_dir)
         # What lives now lives to the end: the collector need not look at it again.
         gc.collect()
         gc.freeze()

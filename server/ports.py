@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from server.config import BrokerConfig, ConfigError, ServerConfig
 from server.config_keys import PORT_OFF
+from server.descriptors import DESCRIPTORS, Refused
 from server.exclusive import reserve_port
 from server.security.settings import TlsSettings
 
@@ -130,7 +131,14 @@ async def listen(
     tls: "ssl.SSLContext | None",
     backlog: int,
 ) -> tuple[asyncio.Server, int]:
-    """The server and its actual port. `sock`: bound already, then host and port are not used. Raises OSError."""
+    """The server and its actual port. `sock`: bound already, then host and port are not used. Raises OSError.
+
+    A connection for which there is no file descriptor to spare is closed without `accept` hearing of it.
+    """
+
+    def accept_with_room() -> asyncio.BaseProtocol:
+        return accept() if DESCRIPTORS.has_room() else Refused()
+
     options: dict[str, Any] = {"backlog": backlog}
     options |= {"sock": sock} if sock is not None else {"host": host, "port": port}
     if tls is not None:
@@ -139,5 +147,5 @@ async def listen(
             "ssl_handshake_timeout": TLS_HANDSHAKE_SECONDS_MAX,
             "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS_MAX,
         }
-    server = await asyncio.get_running_loop().create_server(accept, **options)
+    server = await asyncio.get_running_loop().create_server(accept_with_room, **options)
     return server, server.sockets[0].getsockname()[1]

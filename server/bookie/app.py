@@ -34,6 +34,7 @@ from server.bookie.registration_rules import Wanted
 from server.bookie.settings import DAMAGE_ADVICE, service_uri, storage_config
 from server.commands.running import StartError, sentence
 from server.config import ConfigError, load_config
+from server.descriptors import DESCRIPTORS
 from server.exclusive import AlreadyInUseError, port_in_use, reserve_port
 from server.repair.settings import AutoRecoverySettings, autorecovery_settings
 from storage.bookie.config import BookieConfig
@@ -224,7 +225,9 @@ class BookieApp:
         self.ledger_directories = len(config.ledger_directories)
 
     async def _listen(self, sock: socket.socket, limits: WireLimits) -> None:
-        self.wire = BookieWireServer(self.bookie, disk_space=self.disk_space, limits=limits)
+        self.wire = BookieWireServer(
+            self.bookie, disk_space=self.disk_space, limits=limits, has_room=DESCRIPTORS.has_room
+        )
         self.bookie.on_ledgers_deleted(self.wire.ledgers_deleted)
         try:
             await self.wire.start(sock=sock)

@@ -5,8 +5,10 @@ import signal
 import sys
 from typing import Protocol
 
+from server.descriptors import raise_limit
 from server.log_lines import log_to_stderr
 from server.loop_watch import make_loop_watch
+from server.private_files import make_files_private
 
 
 class StartError(Exception):
@@ -39,6 +41,8 @@ def sentence(error: Exception) -> str:
 def run_app(app: App, *, log_level: str) -> int:
     """Returns the exit code: 0 stopped as asked, 1 could not start or failed."""
     log_to_stderr(log_level)
+    make_files_private()
+    raise_limit()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(serve(app))

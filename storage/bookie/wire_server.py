@@ -26,11 +26,14 @@ class BookieWireServer:
         *,
         disk_space: Callable[[], tuple[int, int]],
         limits: WireLimits | None = None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`disk_space()`: total and free bytes (`wire_calls.DiskSpace`)."""
+        """`disk_space()`: total and free bytes (`wire_calls.DiskSpace`). `has_room()`: whether this process may have
+        one more connection; it says itself why not."""
         self._bookie = bookie
         self._limits = limits or WireLimits()
         self._calls = WireCalls(bookie, disk_space)
+        self._has_room = has_room
         self._budget = Budget(self._limits.inflight_bytes_max)
         self._scratch = bytearray(READ_BYTES)
         self._connections: set[Connection] = set()
@@ -102,7 +105,7 @@ class BookieWireServer:
                 len(self._connections),
                 "further ones are refused" if full else "further ones are taken again",
             )
-        connection.refused = full
+        connection.refused = full or not self._has_room()
         self._connections.add(connection)
         self._all_gone.clear()
         return connection
