@@ -11,7 +11,7 @@ CLIENTS := compat_tests/go compat_tests/node compat_tests/rust compat_tests/java
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim soak spark spark-rounds clients
+.PHONY: help install run check lint types unit test compat bench proto clean sim mutants soak spark spark-rounds clients
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -74,6 +74,10 @@ sim: $(STAMP)  ## tell SEEDS random histories of the replicated log in virtual t
 MINUTES ?= 10
 soak: $(STAMP)  ## every feature at once for MINUTES (default 10) with kills; then everything is judged (ARGS="--seed N")
 	$(BIN)/python -m compat_tests.soak --minutes $(MINUTES) $(ARGS)
+
+MUTANTS ?= 300
+mutants: $(STAMP)  ## plant MUTANTS small bugs (default 300) and see whether the nearest tests notice (ARGS="--seed N --area storage")
+	$(BIN)/python -m tests.mutants --count $(MUTANTS) $(ARGS)
 
 ROUNDS ?= 5
 spark-rounds: $(STAMP)  ## kill Spark's jobs and the server ROUNDS times (default 5, a minute each; ARGS="--job JOB --seed N")

@@ -1,0 +1,140 @@
+"""Which test runs which line, and for how long: recorded once by a plugin of pytest, then asked for each mutant.
+
+The recording is a folder outside the tree's versions; it is made anew when it is missing, or on request.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import coverage
+import pytest
+
+FOLDER_VARIABLE = "MAGNETAR_MUTANTS_RECORDING"
+TESTS = ("tests/metadata", "tests/pulsar_proto", "tests/server", "tests/spark", "tests/storage")
+WANTED = "not process and not slow and not long"
+SECONDS_OF_A_TRIAL = 25.0
+"""Tests of a mutant are taken, nearest first, until they took that long when they were recorded."""
+TESTS_OF_A_TRIAL = 150
+
+
+class Recorder:
+    """Of one process: the lines of each test, by `coverage`'s contexts, and its seconds."""
+
+    def __init__(self, folder: Path, packages: Iterable[str]) -> None:
+        name = f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+        self._seconds_file = folder / f"{name}.json"
+        self._seconds: dict[str, float] = {}
+        self._unsound: set[str] = set()
+        self._coverage = coverage.Coverage(data_file=str(folder / f"{name}.sqlite"), source=list(packages))
+        self._coverage.start()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        self._coverage.switch_context(item.nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+        if not report.passed:
+            self._unsound.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        self._coverage.stop()
+        self._coverage.save()
+        sound = {test: seconds for test, seconds in self._seconds.items() if test not in self._unsound}
+        self._seconds_file.write_text(json.dumps(sound))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder:
+        config.pluginmanager.register(Recorder(Path(folder), PACKAGES), "mutants-recorder")
+
+
+PACKAGES = ("storage", "metadata", "server", "pulsar_proto", "spark")
+
+
+def record(root: Path, folder: Path) -> None:
+    """Runs the tests once, which takes minutes. Tests that fail or skip are of no use, and left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.recording", "-p", "no:cacheprovider"]
+    command += ["-n", "2", "--dist", "loadfile", "-m", WANTED, *TESTS]
+    environment = {**os.environ, FOLDER_VARIABLE: str(folder)}
+    subprocess.run(command, cwd=root, env=environment)
+    (folder / "complete").touch()
+
+
+def collect(root: Path) -> list[str]:
+    """The tests that there are."""
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-m", WANTED, *TESTS]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    return [line for line in listed.stdout.splitlines() if "::" in line]
+
+
+@dataclass(slots=True)
+class Recording:
+    """`tests_of()` says which tests a mutant has to outlive."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Of each test that passes without mutants."""
+    lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
+    """Path, line, tests. What ran before any test, on import, has none."""
+
+    @classmethod
+    def load(cls, folder: Path, root: Path) -> "Recording":
+        recording = cls()
+        for each in folder.glob("*.json"):
+            recording.seconds |= json.loads(each.read_text())
+        for each in folder.glob("*.sqlite"):
+            data = coverage.CoverageData(str(each))
+            data.read()
+            for measured in data.measured_files():
+                path = Path(measured).relative_to(root).as_posix()
+                known = recording.lines.setdefault(path, {})
+                for line, contexts in data.contexts_by_lineno(measured).items():
+                    known.setdefault(line, set()).update(filter(None, contexts))
+        return recording
+
+    def tests_of(self, path: str, first: int, last: int) -> list[str]:
+        """Nearest first. A line that ran on import alone has the tests that ran anything of its file."""
+        known = self.lines.get(path, {})
+        found = set().union(*(known.get(line, set()) for line in range(first, last + 1)))
+        if not found and any(line in known for line in range(first, last + 1)):
+            found = set().union(*known.values())
+        chosen: list[str] = []
+        seconds = 0.0
+        sound = found & self.seconds.keys()
+        for test in sorted(sound, key=lambda test: (-nearness(path, test), self.seconds[test], test)):
+            took = self.seconds[test]
+            if len(chosen) >= TESTS_OF_A_TRIAL or (chosen and seconds + took > SECONDS_OF_A_TRIAL):
+                continue
+            chosen.append(test)
+            seconds += took
+        return chosen
+
+    def seconds_of(self, tests: Iterable[str]) -> float:
+        return sum(self.seconds[test] for test in tests)
+
+    def keep(self, tests: Iterable[str]) -> None:
+        """Forgets all other tests: they have other names now."""
+        kept = set(tests)
+        self.seconds = {test: seconds for test, seconds in self.seconds.items() if test in kept}
+
+
+def nearness(path: str, test: str) -> int:
+    """How many folders and words of the name a test has in common with the file: tests mirror the tree."""
+    file = Path(path)
+    tested = Path(test.partition("::")[0])
+    common = 0
+    for one, other in zip(file.parts[:-1], tested.parts[1:-1], strict=False):
+        if one != other:
+            break
+        common += 1
+    words = set(file.stem.split("_"))
+    return 10 * common + 5 * len(words & set(tested.stem.split("_")[1:]))
