@@ -18,6 +18,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from pulsar_proto.checksum import crc32c_of
+from pulsar_proto.element_count import check_elements
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.text import raw
@@ -26,7 +27,12 @@ BatchMessage = tuple[pb.SingleMessageMetadata, bytes]
 """A message of a batch: what the batch says of it, and its content."""
 
 METADATA_BYTES_MAX = 128 << 10
-"""Of one message. A parser takes some 10 ms for so much where it is made of the smallest elements."""
+"""Of a message of a batch. A parser takes some 10 ms for so much where it is made of the smallest elements."""
+
+INNOCENT_METADATA_BYTES = 1 << 10
+"""Of an entry: so much may consist of the smallest elements. A hundred such entries are sent at once."""
+METADATA_ELEMENTS_MAX = 1_024
+"""Of an entry with longer metadata: properties, keys, and what is in them."""
 
 MAGIC_CRC32C = 0x0E01
 MAGIC_BROKER_ENTRY_METADATA = 0x0E02
@@ -92,6 +98,19 @@ def parse_metadata(payload: bytes, offset: int = 0) -> pb.MessageMetadata:
     if not metadata.IsInitialized():
         raise MalformedFrame("message metadata lacks a required field")
     return metadata
+
+
+def metadata_fault(payload: bytes) -> str | None:
+    """Why a broker does not store a client's payload: its metadata is long and has too many elements, so that whoever
+    reads them would stop everybody else. Raises MalformedFrame when sizes lie."""
+    start, end = _metadata_span(payload, 0)
+    if end - start <= INNOCENT_METADATA_BYTES:
+        return None
+    try:
+        check_elements(payload[start:end], pb.MessageMetadata.DESCRIPTOR, METADATA_ELEMENTS_MAX)
+    except MalformedFrame as error:
+        return f"Exceed maximum message metadata: {error}"
+    return None
 
 
 def message_count(payload: bytes, offset: int = 0) -> int:

@@ -15,16 +15,19 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 PLAIN_SEND_PREFIX = b"\x08\x06\x32"
 """How every client begins a SEND: field 1 (type) = 6, then field 6 with its length."""
 
+RUN_MAX = 1_000
+"""SENDs of one run: some milliseconds, after which others may have their turn."""
+
 _TYPE_BYTES = 2
 
 _parse_run = pb.SendRun.FromString
 
 
 def end_of_run(frames: Sequence[Frame], start: int) -> int:
-    """The index after the last of the plain SENDs that follow `start` without another command between; `start` itself
-    is not looked at."""
+    """The index after the last of the plain SENDs that follow `start` without another command between, RUN_MAX at most;
+    `start` itself is not looked at."""
     index = start + 1
-    end = len(frames)
+    end = min(len(frames), start + RUN_MAX)
     while index < end:
         command = frames[index][0]
         size = len(command) - 4

@@ -10,23 +10,22 @@ task; the commands behind it do not wait for it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from pulsar_proto.commands import (
     close_consumer_frame,
     close_producer_frame,
     error_frame,
-    parse_command,
     ping_frame,
 )
-from pulsar_proto.errors import MalformedFrame, UnknownCommand
+from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.framing import Frame, FrameReader
 from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.send_run import PLAIN_SEND_PREFIX
 from server.handlers.pending import Pending
-from server.handlers.produce import publish_run
+from server.inbound import Inbound
 from server.openings import describe_opening
 from server.output import Output
 from server.publish_window import PublishWindow
@@ -38,7 +37,6 @@ from server.session import (
     RecentlyClosed,
     Session,
     State,
-    Verdict,
 )
 
 if TYPE_CHECKING:
@@ -77,18 +75,17 @@ class Connection(asyncio.BufferedProtocol):
         self.principal: Principal | None = None
         """Who the peer is; None where authentication is off."""
         self.login: Login | None = None
-        self._table = broker.commands
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(broker.limits.max_frame_size, broker.read_scratch)
         self._keep_alive = KeepAlive(broker.limits.keep_alive_interval_seconds, broker.now())
         self._throttles: set[object] = set()
         self._release_scheduled = False
         self._requests = Requests(self)
+        self._inbound = Inbound(self, self._requests, self._loop)
         self._liveness: asyncio.Future[bool] | None = None
         self._cut_off_at = 0.0
         self._taken_at_tick = 0
         self._received_any = False
-        self._ignored_any = False
         self._transport: asyncio.Transport
         self._output: Output
 
@@ -109,13 +106,23 @@ class Connection(asyncio.BufferedProtocol):
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        try:
-            frames = self._reader.received(nbytes)
+        with self.faults_closing():
+            try:
+                frames = self._reader.received(nbytes)
+            except MalformedFrame as error:
+                self._received_malformed(error, nbytes)
+                return
             self._received_any = True
             if frames:
-                self._handle_frames(frames)
+                self._heard(frames)
+
+    @contextmanager
+    def faults_closing(self) -> Iterator[None]:
+        """Around the handling of what the peer sent."""
+        try:
+            yield
         except MalformedFrame as error:
-            self._received_malformed(error, nbytes)
+            self.close(str(error), logging.WARNING)
         except Exception:
             log.exception("%s: a command could not be handled", self.remote_address)
             self.close("an error of ours, see above", logging.ERROR)
@@ -137,51 +144,19 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- inbound ---------------------------------------------------------------------------------------------------
 
-    def _handle_frames(self, frames: list[Frame]) -> None:
+    def _heard(self, frames: list[Frame], then: Callable[[], None] | None = None) -> None:
         self._keep_alive.heard()
         if self._liveness is not None and not self._liveness.done():
             self._liveness.set_result(True)
-        index = 0
-        end = len(frames)
-        while index < end:
-            if frames[index][0].startswith(PLAIN_SEND_PREFIX) and self.session.state is State.CONNECTED:
-                index = publish_run(self, frames, index)
-            else:
-                self._handle(frames[index])
-                index += 1
-            if self.session.state is State.CLOSED:
-                return
-
-    def _handle(self, frame: Frame) -> None:
-        try:
-            command = parse_command(frame[0])
-        except UnknownCommand as error:
-            level = logging.DEBUG if self._ignored_any else logging.INFO  # one line, whatever the peer repeats
-            self._ignored_any = True
-            log.log(level, "%s: %s ignored", self.remote_address, error)
-            return
-        verdict = self.session.judge(command.type)
-        if verdict is Verdict.CLOSE:
-            self.close(self.session.why_illegal(command.type), logging.WARNING)
-        if verdict is not Verdict.HANDLE:
-            return
-        if command.type == pb.BaseCommand.SEND:
-            publish_run(self, [frame], 0)
-            return
-        handler = self._table[command.type]
-        self._requests.run(handler, getattr(command, handler.field))
+        self._inbound.take(frames, then)
 
     def _received_malformed(self, error: MalformedFrame, nbytes: int) -> None:
-        """Handles the sound frames before the bad one, then closes without an answer (facts 1.3)."""
+        """Handles the sound frames before the bad one, then closes without an answer (PulsarDecoder)."""
         opening = b""
         if not self._received_any:
             opening = bytes(self._reader.get_buffer(-1)[: min(nbytes, OPENING_BYTES)])
         reason = describe_opening(opening) or str(error)
-        try:
-            self._handle_frames(list(error.frames))
-        except MalformedFrame as earlier:
-            reason = str(earlier)
-        self.close(reason, logging.WARNING)
+        self._heard(list(error.frames), lambda: self.close(reason, logging.WARNING))
 
     # --- ClientConnection ------------------------------------------------------------------------------------------
 
@@ -344,6 +319,7 @@ class Connection(asyncio.BufferedProtocol):
         watchers, self.topic_watchers = self.topic_watchers, {}
         for watcher in watchers.values():
             self.broker.watchers.remove(watcher)
+        self._inbound.forget()
         self._requests.cancel()
         if self.login is not None:
             self.login.close()

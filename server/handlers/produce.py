@@ -14,7 +14,7 @@ from pulsar_proto.commands import producer_success_frame, send_error_frame, succ
 from pulsar_proto.errors import MalformedFrame, ServiceNotReady
 from pulsar_proto.framing import Frame
 from pulsar_proto.names import TopicName
-from pulsar_proto.payload import MAGIC_CRC32C, body, verify_checksum
+from pulsar_proto.payload import INNOCENT_METADATA_BYTES, MAGIC_CRC32C, body, metadata_fault, verify_checksum
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.send_run import end_of_run, parse_sends
 from server.handlers.names import topic_name
@@ -72,6 +72,7 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
                 magic, stored_crc, metadata_size = read_head(payload)
                 sound = (
                     magic == MAGIC_CRC32C
+                    and metadata_size <= INNOCENT_METADATA_BYTES
                     and metadata_size + CHECKED_HEAD_BYTES <= size <= max_size
                     and (len(command) < SHORT_SEND_BYTES or _is_usual(command))
                     and crc32c_of(payload[6:]) == stored_crc
@@ -116,6 +117,10 @@ def _is_acceptable(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> b
         raise MalformedFrame("SEND with broker entry metadata, which only brokers write")
     if not verify_checksum(payload):
         _refuse(cnx, send, pb.ChecksumError, "Checksum failed on the broker")
+        return False
+    fault = metadata_fault(payload)
+    if fault is not None:
+        _refuse(cnx, send, pb.NotAllowedError, fault)
         return False
     content = body(payload)
     if send.HasField("message_id"):

@@ -1,0 +1,138 @@
+"""What one connection has read: frames are handled in order, in portions.
+
+A read can hold twenty thousand small commands, and one ACK as many ids. After PORTION_SECONDS the rest waits for the
+next turn of the loop, and nothing more is read until it is done.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pulsar_proto.commands import parse_command
+from pulsar_proto.errors import UnknownCommand
+from pulsar_proto.framing import Frame
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.send_run import PLAIN_SEND_PREFIX
+from server.handlers.produce import publish_run
+from server.requests import Requests
+from server.session import State, Verdict
+from server.turns import PORTION_SECONDS
+
+if TYPE_CHECKING:
+    from server.connection import Connection
+
+log = logging.getLogger(__name__)
+
+ACK_IDS_A_PORTION = 2_000
+"""Of one ACK. Clients group 1,000."""
+
+
+class Inbound:
+    """The frames of one connection."""
+
+    __slots__ = ("_at", "_cnx", "_frames", "_ignored_any", "_loop", "_requests", "_then")
+
+    def __init__(self, cnx: "Connection", requests: Requests, loop: asyncio.AbstractEventLoop) -> None:
+        self._cnx = cnx
+        self._requests = requests
+        self._loop = loop
+        self._frames: list[Frame] = []
+        self._at = 0
+        """Of the frame to be handled next; the list is empty when there is none."""
+        self._then: Callable[[], None] | None = None
+        self._ignored_any = False
+
+    def take(self, frames: list[Frame], then: Callable[[], None] | None = None) -> None:
+        """Handles the frames, now or soon, and calls `then` at the end. Raises MalformedFrame for one that closes the
+        connection."""
+        self._then = then
+        if self._frames:
+            self._frames += frames
+        else:
+            self._frames = frames
+            self._run()
+
+    def forget(self) -> None:
+        """The connection is closed."""
+        self._frames, self._then = [], None
+
+    def _run(self) -> None:
+        cnx, frames = self._cnx, self._frames
+        ends_at = time.monotonic() + PORTION_SECONDS
+        index = self._at
+        while index < len(frames):
+            if frames[index][0].startswith(PLAIN_SEND_PREFIX) and cnx.session.state is State.CONNECTED:
+                index = publish_run(cnx, frames, index)
+            else:
+                shorter = self._handle(frames[index])
+                if shorter:
+                    frames[index : index + 1] = shorter
+                else:
+                    index += 1
+            if cnx.session.state is State.CLOSED:
+                return
+            if index < len(frames) and time.monotonic() >= ends_at:
+                self._at = index
+                cnx.throttle_reading(self)
+                self._loop.call_soon(self._go_on)
+                return
+        self._frames, self._at = [], 0
+        if self._then is not None:
+            then, self._then = self._then, None
+            then()
+
+    def _go_on(self) -> None:
+        if not self._cnx.is_open:
+            return
+        with self._cnx.faults_closing():
+            self._run()
+        if not self._frames:
+            self._cnx.release_reading(self)
+
+    def _handle(self, frame: Frame) -> list[Frame]:
+        """Returns shorter commands that are to be handled in its place: none, but for a long ACK."""
+        cnx = self._cnx
+        try:
+            command = parse_command(frame[0])
+        except UnknownCommand as error:
+            level = logging.DEBUG if self._ignored_any else logging.INFO  # one line, whatever the peer repeats
+            self._ignored_any = True
+            log.log(level, "%s: %s ignored", cnx.remote_address, error)
+            return []
+        verdict = cnx.session.judge(command.type)
+        if verdict is Verdict.CLOSE:
+            cnx.close(cnx.session.why_illegal(command.type), logging.WARNING)
+        if verdict is not Verdict.HANDLE:
+            return []
+        if command.type == pb.BaseCommand.SEND:
+            publish_run(cnx, [frame], 0)
+            return []
+        if command.type == pb.BaseCommand.ACK and len(command.ack.message_id) > ACK_IDS_A_PORTION:
+            return shorter_acks(command.ack)
+        handler = cnx.broker.commands[command.type]
+        self._requests.run(handler, getattr(command, handler.field))
+        return []
+
+
+def shorter_acks(ack: pb.CommandAck) -> list[Frame]:
+    """The same in portions. The last one asks for the answer: it says that all acknowledgements before it are durable
+    too. A cumulative ACK of several ids is none, and stays as useless by its first portion."""
+    if ack.ack_type == pb.CommandAck.Cumulative:
+        del ack.message_id[2:]
+        return [_frame(ack)]
+    shorter = []
+    ids = ack.message_id
+    for start in range(0, len(ids), ACK_IDS_A_PORTION):
+        one = pb.CommandAck()
+        one.consumer_id, one.ack_type = ack.consumer_id, ack.ack_type
+        one.message_id.extend(ids[start : start + ACK_IDS_A_PORTION])
+        shorter.append(one)
+    del ack.message_id[:]
+    shorter[-1].MergeFrom(ack)
+    return [_frame(each) for each in shorter]
+
+
+def _frame(ack: pb.CommandAck) -> Frame:
+    return pb.BaseCommand(type=pb.BaseCommand.ACK, ack=ack).SerializeToString(), None
