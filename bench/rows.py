@@ -37,6 +37,7 @@ class Row:
 
 LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, SIGKILL = "lifecycle", "batches", "tail", "catchup", "latency", "sigkill"
 BOOKIES = "bookies"
+ADMIN = "admin"
 SPARK = "spark"
 FEATURES = "features"
 OVER = "Spark batch read over the published connector's,"
@@ -66,6 +67,10 @@ ROWS = (
     Row("latency_p50", LATENCY, "publish latency at 1,000/s, p50", "ms", 1.0, 1.7),
     Row("latency_p99", LATENCY, "publish latency at 1,000/s, p99", "ms", 10, 57),
     Row("slow_latency_p50", LATENCY, "publish latency at 100/s, p50", "ms", 0.8, 2.4),
+    Row("admin_quiet_p99", ADMIN, "publish latency at 1,000/s before the admin calls, p99", "ms", None, None),
+    Row("admin_loaded_p50", ADMIN, "publish latency with 1,000 admin calls in flight, p50", "ms", None, None),
+    Row("admin_loaded_p99", ADMIN, "publish latency with 1,000 admin calls in flight, p99", "ms", None, None),
+    Row("admin_ratio", ADMIN, "the same over the p99 before them", "times", 3.0, None),
     Row("bookie_rate", BOOKIES, "one bookie, v2", "k adds/s", None, 102, more_is_better=True, goal_ratio=1.0),
     Row("bookie_cpu", BOOKIES, "one bookie, v2", "CPU s/million", 8, 8.7),
     Row("bookies_v2_rate", BOOKIES, f"{THREE}, v2", "k adds/s", None, 23.8, more_is_better=True, goal_ratio=1.5),

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.bookies import bookies
 from bench.driver import Outcome
 from bench.process_stats import cpu_seconds, memory_mb
-from bench.rows import BATCHES, BOOKIES, CATCH_UP, FEATURES, LATENCY, LIFECYCLE, SPARK, TAIL
+from bench.rows import ADMIN, BATCHES, BOOKIES, CATCH_UP, FEATURES, LATENCY, LIFECYCLE, SPARK, TAIL
 from bench.sizes import Figures, Scenario, Sizes
 from compat_tests import wire
 from compat_tests.harness import Product, Server, free_port
@@ -205,12 +205,20 @@ def features(product: Product, sizes: Sizes) -> Figures:
     return measured(product, sizes)
 
 
+def admin(product: Product, sizes: Sizes) -> Figures:
+    """Imported when it is run, as it builds on what stands here."""
+    from bench.admin import admin as measured
+
+    return measured(product, sizes)
+
+
 SCENARIOS: dict[str, Scenario] = {
     LIFECYCLE: lifecycle,
     BATCHES: batches,
     TAIL: tail,
     CATCH_UP: catch_up,
     LATENCY: latency,
+    ADMIN: admin,
     BOOKIES: bookies,
     SPARK: spark,
     FEATURES: features,

@@ -5,7 +5,6 @@ are read in portions, so that clients are served meanwhile. Sources: NamespaceSt
 PrometheusMetricsGenerator; names and labels as 4.0.7 answers them.
 """
 
-import asyncio
 import os
 import resource
 import time
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from magnetar import __version__
+from server.turns import in_portions
 
 if TYPE_CHECKING:
     from server.broker_context import BrokerContext
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from server.topics.base_topic import AnySubscription, BaseTopic
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-TOPICS_PER_TURN = 100
-"""Topics that are read before others have their turn."""
 
 BOOT_CLOCK = time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CLOCK_MONOTONIC
 
@@ -49,22 +46,20 @@ class Families:
         for name, value in samples:
             self.add(name, labels, value)
 
-    def text(self) -> bytes:
+    async def text(self) -> list[bytes]:
+        """The page in parts, one a name."""
         parts = []
-        for name, samples in self._samples.items():
-            parts.append(f"# TYPE {name} {self._kinds[name]}\n")
-            parts += samples
-        return "".join(parts).encode()
+        async for name, samples in in_portions(self._samples.items()):
+            parts.append(f"# TYPE {name} {self._kinds[name]}\n{''.join(samples)}".encode())
+        return parts
 
 
-async def render(broker: "BrokerContext") -> bytes:
-    """The whole page."""
+async def render(broker: "BrokerContext") -> list[bytes]:
+    """The whole page, in parts: with thousands of topics it has tens of megabytes."""
     families = Families(broker.cluster)
     totals: dict[str, float] = {}
     per_namespace: dict[str, int] = {}
-    for number, topic in enumerate(broker.service.all_topics):
-        if number % TOPICS_PER_TURN == TOPICS_PER_TURN - 1:
-            await asyncio.sleep(0)
+    async for topic in in_portions(broker.service.all_topics):
         per_namespace[topic.name.namespace] = per_namespace.get(topic.name.namespace, 0) + 1
         for name, value in _add_topic(families, topic):
             totals[name] = totals.get(name, 0) + value
@@ -74,7 +69,7 @@ async def render(broker: "BrokerContext") -> bytes:
         families.add(name, families.labels(namespace=namespace), value, "counter")
     _add_broker(families, broker, totals, sum(per_namespace.values()))
     _add_process(families)
-    return families.text()
+    return await families.text()
 
 
 def _add_topic(families: Families, topic: "BaseTopic") -> list[tuple[str, float]]:

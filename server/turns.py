@@ -7,7 +7,7 @@ instead: such libraries let the interpreter go meanwhile, which Python code on a
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -42,6 +42,14 @@ class Turns:
         if time.monotonic() >= self._ends_at:
             await asyncio.sleep(0)
             self._ends_at = time.monotonic() + PORTION_SECONDS
+
+
+async def in_portions(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items one by one; when a portion has taken its time, others run before the next item."""
+    turns = Turns()
+    for item in items:
+        yield item
+        await turns.breathe()
 
 
 def finish(steps: Steps[T]) -> T:

@@ -4,20 +4,20 @@ Sources: BrokerStatsBase, PulsarStats, NamespaceStats, LocalBrokerData; real ans
 that is a minute old at most; here it is how things are, with rates of the last full period.
 """
 
-import asyncio
 import os
 import resource
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from magnetar import __version__
 from server.admin.bundles import bundles_of
 from server.bundle_ranges import bundle_of
-from server.metrics import TOPICS_PER_TURN
 from server.topics.base_topic import BaseTopic
 from server.topics.broker_service import BrokerService
 from server.topics.stats import now_ms
+from server.turns import in_portions
 from server.web.calls import Answer, Call, Route
 from server.web.needs import SUPERUSER
 
@@ -59,7 +59,7 @@ async def loaded_by_bundle(service: BrokerService) -> Loaded:
     """Topics of both domains that are loaded, by namespace and bundle; none without a topic. Raises MetadataError."""
     found: Loaded = {}
     boundaries: dict[str, list[str]] = {}
-    for topic in service.all_topics:
+    async for topic in in_portions(service.all_topics):
         namespace = topic.name.namespace
         if namespace not in boundaries:
             boundaries[namespace] = await bundles_of(service, namespace)
@@ -71,16 +71,12 @@ async def loaded_by_bundle(service: BrokerService) -> Loaded:
 async def topics(call: Call) -> Answer:
     """Namespace, bundle, domain, topic. A bundle names non-persistent topics only where it has some."""
     answer: Json = {}
-    number = 0
     for namespace, bundles in (await loaded_by_bundle(call.broker.service)).items():
         for bundle, loaded in bundles.items():
             domains: Json = {"persistent": {}}
-            for topic in loaded:
+            async for topic in in_portions(loaded):
                 domain = "persistent" if topic.name.is_persistent else "non-persistent"
                 domains.setdefault(domain, {})[topic.name.full] = topic_summary(topic.stats())
-                number += 1
-                if number % TOPICS_PER_TURN == 0:
-                    await asyncio.sleep(0)
             answer.setdefault(namespace, {})[bundle] = domains
     return answer
 
@@ -111,7 +107,7 @@ async def load_report(call: Call) -> Answer:
     broker = call.broker
     urls = broker.listeners.internal
     bundles = {
-        f"{namespace}/{bundle}": _bundle_load(loaded)
+        f"{namespace}/{bundle}": await _bundle_load(loaded)
         for namespace, held in (await loaded_by_bundle(broker.service)).items()
         for bundle, loaded in held.items()
     }
@@ -147,22 +143,52 @@ async def load_report(call: Call) -> Answer:
     }
 
 
-def _bundle_load(loaded: list[BaseTopic]) -> Json:
+@dataclass(slots=True)
+class _Sums:
+    """Of some topics."""
+
+    topics: int = 0
+    rates: tuple[float, ...] = (0.0,) * len(RATES)
+    backlog: int = 0
+    consumers: int = 0
+    producers: int = 0
+    subscriptions: int = 0
+    stored_bytes: int = 0
+
+    def add(self, topic: BaseTopic) -> None:
+        self.topics += 1
+        self.rates = tuple(map(sum, zip(self.rates, _rates(topic), strict=True)))
+        self.backlog += topic.backlog_entries
+        self.consumers += topic.consumer_count
+        self.producers += len(topic.producers)
+        self.subscriptions += len(topic.all_subscriptions)
+        self.stored_bytes += topic.stored_bytes
+
+
+async def _sums_of(loaded: list[BaseTopic]) -> _Sums:
+    sums = _Sums()
+    async for topic in in_portions(loaded):
+        sums.add(topic)
+    return sums
+
+
+async def _bundle_load(loaded: list[BaseTopic]) -> Json:
+    sums = await _sums_of(loaded)
     return {
-        **dict(zip(RATES, _rates(loaded), strict=True)),
-        "consumerCount": sum(topic.consumer_count for topic in loaded),
-        "producerCount": sum(len(topic.producers) for topic in loaded),
-        "topics": len(loaded),
+        **dict(zip(RATES, sums.rates, strict=True)),
+        "consumerCount": sums.consumers,
+        "producerCount": sums.producers,
+        "topics": sums.topics,
         "cacheSize": 0,
     }
 
 
-def _rates(loaded: list[BaseTopic]) -> tuple[float, float, float, float]:
+def _rates(topic: BaseTopic) -> tuple[float, float, float, float]:
     """In the order of RATES."""
-    outs = [each.counters_out() for topic in loaded for each in topic.all_subscriptions.values()]
+    outs = [each.counters_out() for each in topic.all_subscriptions.values()]
     return (
-        sum(topic.publishing.counters.message_rate.value for topic in loaded),
-        sum(topic.publishing.counters.byte_rate.value for topic in loaded),
+        topic.publishing.counters.message_rate.value,
+        topic.publishing.counters.byte_rate.value,
         sum(out.message_rate.value for out in outs),
         sum(out.byte_rate.value for out in outs),
     )
@@ -184,9 +210,9 @@ def _machine_load() -> Json:
 
 async def metrics(call: Call) -> Answer:
     """Namespaces and connections; /metrics has more, and topics apart."""
-    by_namespace: dict[str, list[BaseTopic]] = {}
-    for topic in call.broker.service.all_topics:
-        by_namespace.setdefault(topic.name.namespace, []).append(topic)
+    by_namespace: dict[str, _Sums] = {}
+    async for topic in in_portions(call.broker.service.all_topics):
+        by_namespace.setdefault(topic.name.namespace, _Sums()).add(topic)
     counters = call.broker.counters
     connections = {
         "brk_active_connections": len(call.broker.connections),
@@ -197,26 +223,26 @@ async def metrics(call: Call) -> Answer:
     }
     where = {"broker": call.broker.broker_id.rpartition(":")[0], "cluster": call.broker.cluster}
     return [
-        *({"metrics": _figures(held), "dimensions": {"namespace": name}} for name, held in by_namespace.items()),
+        *({"metrics": _figures(sums), "dimensions": {"namespace": name}} for name, sums in by_namespace.items()),
         {"metrics": connections, "dimensions": {**where, "metric": "broker_connection"}},
     ]
 
 
-def _figures(loaded: list[BaseTopic]) -> Json:
-    rate_in, throughput_in, rate_out, throughput_out = _rates(loaded)
+def _figures(sums: _Sums) -> Json:
+    rate_in, throughput_in, rate_out, throughput_out = sums.rates
     return {
         "brk_in_rate": rate_in,
         "brk_in_tp_rate": throughput_in,
         "brk_max_replication_delay_second": 0.0,
-        "brk_msg_backlog": sum(topic.backlog_entries for topic in loaded),
-        "brk_no_of_consumers": sum(topic.consumer_count for topic in loaded),
-        "brk_no_of_producers": sum(len(topic.producers) for topic in loaded),
+        "brk_msg_backlog": sums.backlog,
+        "brk_no_of_consumers": sums.consumers,
+        "brk_no_of_producers": sums.producers,
         "brk_no_of_replicators": 0,
-        "brk_no_of_subscriptions": sum(len(topic.all_subscriptions) for topic in loaded),
+        "brk_no_of_subscriptions": sums.subscriptions,
         "brk_out_rate": rate_out,
         "brk_out_tp_rate": throughput_out,
         "brk_replication_backlog": 0.0,
-        "brk_storage_size": sum(topic.stored_bytes for topic in loaded),
+        "brk_storage_size": sums.stored_bytes,
     }
 
 

@@ -129,11 +129,11 @@ async def metrics(call: Call) -> Answer:
 
 
 ROUTES = (
-    Route("GET", "/status.html", status, EVERYBODY),
+    Route("GET", "/status.html", status, EVERYBODY, is_urgent=True),
     Route("GET", "/metrics", metrics, METRICS),
     Route("GET", "/admin/v2/brokers", brokers, SUPERUSER),
-    Route("GET", "/admin/v2/brokers/health", health, SUPERUSER),
-    Route("GET", "/admin/v2/brokers/ready", ready, EVERYBODY),
+    Route("GET", "/admin/v2/brokers/health", health, SUPERUSER, is_urgent=True),
+    Route("GET", "/admin/v2/brokers/ready", ready, EVERYBODY, is_urgent=True),
     Route("GET", "/admin/v2/brokers/version", version, EVERYBODY),
     Route("GET", "/admin/v2/brokers/leaderBroker", leader, SUPERUSER),
     Route("GET", "/admin/v2/brokers/configuration", configuration_names, SUPERUSER),

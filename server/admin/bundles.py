@@ -16,6 +16,7 @@ from server import bundle_ranges
 from server.admin import bodies, records
 from server.admin.paths import NAMESPACES, namespace_of
 from server.bundle_ranges import FULL_RANGE, bundle_of
+from server.turns import in_portions
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route, Text
 from server.web.needs import SUPERUSER, namespace, namespace_policy
 
@@ -66,7 +67,7 @@ async def topics_in(call: Call) -> list[str]:
     boundaries, bundle = await checked_bundle(call)
     catalog, name = call.broker.service.catalog, namespace_of(call)
     names = [*await catalog.topics_of(name), *catalog.non_persistent_topics_of(name)]
-    return [topic for topic in names if bundle_of(boundaries, topic) == bundle]
+    return [topic async for topic in in_portions(names) if bundle_of(boundaries, topic) == bundle]
 
 
 async def unload_namespace(call: Call) -> Answer:

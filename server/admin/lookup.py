@@ -36,6 +36,6 @@ async def bundle(call: Call) -> Answer:
 
 
 ROUTES = (
-    Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", lookup, topic("LOOKUP")),
+    Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", lookup, topic("LOOKUP"), is_urgent=True),
     Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}/bundle", bundle, namespace("GET_BUNDLE")),
 )

@@ -23,6 +23,7 @@ from server.admin.policy_rows import NAMESPACE_ROWS
 from server.bundle_ranges import bundle_of, fault_of_boundaries
 from server.topic_list import is_system_topic
 from server.topics import backlog
+from server.turns import in_portions
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from server.web.needs import namespace, namespace_policy, tenant_operation
 
@@ -34,7 +35,7 @@ MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
 BUNDLES_MAX = 1 << 20
 """Of a new namespace; more make its records too large to be stored."""
 
-TOPICS_AT_ONCE = 32
+TOPICS_AT_ONCE = 8
 """Topics that a call about a whole namespace works on at the same time."""
 
 NOT_FOUND = "Namespace does not exist"
@@ -191,7 +192,7 @@ async def topics_of_domain(call: Call) -> Answer:
     if not bundle:
         return names
     boundaries = await bundles_of(call.broker.service, namespace_of(call))
-    return [name for name in names if bundle_of(boundaries, name) == bundle]
+    return [name async for name in in_portions(names) if bundle_of(boundaries, name) == bundle]
 
 
 async def topics_of_bundle(call: Call) -> Answer:
@@ -199,7 +200,7 @@ async def topics_of_bundle(call: Call) -> Answer:
     if call.parts["domain"] == PERSISTENT:
         raise Refusal(405, "GET is not allowed here")
     call.parts = {**call.parts, "bundle": call.parts["topic"]}
-    return [name for name in await topics_in(call) if not TopicName.parse(name).is_persistent]
+    return [name for name in await topics_in(call) if not name.startswith(f"{PERSISTENT}://")]
 
 
 async def partitioned_topics(call: Call) -> Answer:
@@ -214,18 +215,18 @@ async def _partitioned(call: Call, domain: str) -> Answer:
     name = namespace_of(call)
     await _check_exists(call, name)
     names = await call.broker.service.catalog.partitioned.names(name, domain)
-    return names if call.flag("includeSystemTopic") else without_system_topics(names)
+    return names if call.flag("includeSystemTopic") else await without_system_topics(names)
 
 
 async def _listed(call: Call, domain: str) -> list[str]:
     name, catalog = namespace_of(call), call.broker.service.catalog
     await _check_exists(call, name)
     names = await catalog.topics_of(name) if domain == PERSISTENT else catalog.non_persistent_topics_of(name)
-    return names if call.flag("includeSystemTopic") else without_system_topics(names)
+    return names if call.flag("includeSystemTopic") else await without_system_topics(names)
 
 
-def without_system_topics(names: list[str]) -> list[str]:
-    return [name for name in names if not is_system_topic(TopicName.parse(name))]
+async def without_system_topics(names: list[str]) -> list[str]:
+    return [name async for name in in_portions(names) if not is_system_topic(TopicName.parse(name))]
 
 
 async def _check_exists(call: Call, name: str) -> None:
@@ -272,25 +273,32 @@ async def _of_all(call: Call, names: list[str], work: Callable[["Subscription"],
     """Of users' persistent topics: of the subscription that the path names, or of all. The first fault is told after
     the others are done."""
     wanted = call.parts.get("subscription")
-    permits = asyncio.Semaphore(TOPICS_AT_ONCE)
+    users = [name for name in await without_system_topics(names) if name.startswith(f"{PERSISTENT}://")]
+    faults: list[Exception] = []
+    left = iter(users)
+
+    async def take_turns() -> None:
+        for name in left:
+            await asyncio.sleep(0)  # where all is in memory nothing below suspends
+            try:
+                await one(TopicName.parse(name))
+            except Exception as fault:
+                faults.append(fault)
 
     async def one(name: TopicName) -> None:
-        async with permits:
-            try:
-                topic = await call.broker.service.get_topic(name, create=False)
-            except TopicNotFound:
-                return
-            for subscription in list(topic.subscriptions.values()):
-                if wanted in (None, subscription.name):
-                    await work(subscription)
+        try:
+            topic = await call.broker.service.get_topic(name, create=False)
+        except TopicNotFound:
+            return
+        for subscription in list(topic.subscriptions.values()):
+            if wanted in (None, subscription.name):
+                await work(subscription)
 
-    parsed = [TopicName.parse(name) for name in without_system_topics(names)]
-    ended = await asyncio.gather(*(one(name) for name in parsed if name.is_persistent), return_exceptions=True)
-    for fault in ended:
+    await asyncio.gather(*(take_turns() for _ in range(TOPICS_AT_ONCE)))
+    for fault in faults:
         if isinstance(fault, Refusal | PulsarError):
             raise fault
-        if fault is not None:
-            raise RuntimeError(f"not done for every topic of {namespace_of(call)}") from fault
+        raise RuntimeError(f"not done for every topic of {namespace_of(call)}") from fault
 
 
 ROUTES = (

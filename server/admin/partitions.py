@@ -123,7 +123,7 @@ async def delete(call: Call) -> Answer:
 
 
 ROUTES = (
-    Route("GET", f"{TOPIC}/partitions", get, topic("LOOKUP")),
+    Route("GET", f"{TOPIC}/partitions", get, topic("LOOKUP"), is_urgent=True),
     Route("PUT", f"{TOPIC}/partitions", create, namespace("CREATE_TOPIC")),
     Route("POST", f"{TOPIC}/partitions", grow, namespace("CREATE_TOPIC")),
     Route("DELETE", f"{TOPIC}/partitions", delete, namespace("DELETE_TOPIC")),

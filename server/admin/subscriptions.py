@@ -14,6 +14,7 @@ from server.admin.paths import TOPIC, topic_of
 from server.admin.topics import check_amount, check_local_cluster, loaded, loaded_of_any_domain, partitions_of
 from server.topics import backlog
 from server.topics.stats import now_ms
+from server.turns import in_portions
 from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from server.web.needs import topic
 
@@ -51,7 +52,8 @@ async def topics_of(call: Call) -> "list[Topic]":
     count = await partitions_of(call, name)
     if not count:
         return [await loaded(call)]
-    return [await call.broker.service.get_topic(name.partition(index), create=True) for index in range(count)]
+    service = call.broker.service
+    return [await service.get_topic(name.partition(index), create=True) async for index in in_portions(range(count))]
 
 
 async def subscription_of(call: Call) -> "Subscription":

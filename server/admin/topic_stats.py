@@ -17,6 +17,7 @@ from server.admin.paths import TOPIC, topic_of
 from server.admin.topics import loaded, loaded_of_any_domain, message_id, partitions_of
 from server.topics.partitioned import PartitionedTopic
 from server.topics.stats_json import iso_time
+from server.turns import in_portions
 from server.web.calls import Answer, Call, Refusal, Route
 from server.web.needs import topic
 from storage.managed.list_record import parse_list
@@ -102,19 +103,19 @@ async def partitioned_stats(call: Call) -> Answer:
     record = await _record(call)
     name = topic_of(call)
     partitions: dict[str, Any] = {}
-    for index in range(record.partitions):
+    async for index in in_portions(range(record.partitions)):
         each = name.partition(index)
         partitions[each.full] = _shown(call, (await call.broker.service.get_any(each, create=True)).stats())
-    total = total_of(partitions.values())
+    total = await total_of(partitions.values())
     total["metadata"] = _metadata(record)
     total["partitions"] = partitions if call.flag("perPartition", True) else {}
     return total
 
 
-def total_of(partitions: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Stats of all partitions as those of one topic. Pure."""
+async def total_of(partitions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Stats of all partitions as those of one topic."""
     total: dict[str, Any] = {}
-    for stats in partitions:
+    async for stats in in_portions(partitions):
         _add(total, stats)
     total.pop("ownerBroker", None)
     if total.get("msgRateIn"):
@@ -156,7 +157,7 @@ async def partitioned_internal_stats(call: Call) -> Answer:
     record = await _record(call)
     name = topic_of(call)
     partitions = {}
-    for index in range(record.partitions):
+    async for index in in_portions(range(record.partitions)):
         each = name.partition(index)
         partitions[each.full] = (await call.broker.service.get_any(each, create=True)).internal_stats()
     return {"metadata": _metadata(record), "partitions": partitions}
@@ -199,7 +200,7 @@ async def internal_info(call: Call) -> Answer:
     if not count:
         return await _info(call, name)
     infos = {}
-    for index in range(count):
+    async for index in in_portions(range(count)):
         each = name.partition(index)
         infos[each.full] = await _info(call, each)
     return {"version": 0, "partitions": infos}

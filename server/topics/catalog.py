@@ -21,6 +21,7 @@ from server.topic_list import is_system_topic
 from server.topics.faults import storage_faults_told
 from server.topics.partitioned import PartitionedTopics
 from server.topics.settings import TopicSettings
+from server.turns import in_portions
 
 NAMESPACE_NOT_FOUND = "Namespace not found"
 
@@ -73,7 +74,7 @@ class Catalog:
                 children = await self._metadata.children(paths.topics_path(namespace))
             except NoNodeError:
                 return []
-        return sorted(f"{PERSISTENT}://{namespace}/{decode_local(child)}" for child in children)
+        return sorted([f"{PERSISTENT}://{namespace}/{decode_local(child)}" async for child in in_portions(children)])
 
     def non_persistent_topics_of(self, namespace: str) -> list[str]:
         """Full names, sorted."""
@@ -164,6 +165,7 @@ class Catalog:
             limit = self._settings.max_topics_per_namespace
         if limit <= 0:
             return
-        existing = [each for each in await self.topics_of(name.namespace) if not is_system_topic(TopicName.parse(each))]
+        known = await self.topics_of(name.namespace)
+        existing = [each async for each in in_portions(known) if not is_system_topic(TopicName.parse(each))]
         if len(existing) + len(self.non_persistent_topics_of(name.namespace)) + topics > limit:
             raise NotAllowed("Exceed maximum number of topics in namespace.")

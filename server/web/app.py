@@ -5,7 +5,6 @@ Imported when the first client comes (`listener`). Nothing of a call is here.
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -15,10 +14,12 @@ from pulsar_proto.errors import PulsarError
 from server.admin.routes import ROUTES
 from server.security.http import admit
 from server.web.absent import refusal_of_path
-from server.web.calls import Call, Refusal, Route, refusal_of
+from server.web.calls import Answer, Call, Refusal, Route, refusal_of
 from server.web.connection import Connection, HttpServer
+from server.web.gate import Gate
+from server.web.loop_share import LoopShare
 from server.web.request_log import call_of, log_request
-from server.web.responses import answered, refused
+from server.web.responses import InParts, answered, refused
 from server.web.router import Found, Router, fault_of_parts
 from server.web.settings import WebSettings
 from storage.managed.errors import ManagedLedgerError
@@ -45,49 +46,94 @@ router = Router(ROUTES)
 
 def make_server(broker: "BrokerContext", settings: WebSettings | None = None) -> HttpServer:
     settings = settings or WebSettings()
-    loop = asyncio.get_running_loop()
+    gate = Gate(settings.max_concurrent_http_requests)
+    share = LoopShare()
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        began_s = loop.time()
-        connection = request.protocol
-        assert isinstance(connection, Connection)
-        caller = Caller()
+        began_s = share.clock()
+        call = _Incoming(broker, request)
         try:
-            response = await _answer(broker, request, caller)
-            if connection.body_is_broken:
-                response.force_close()
-            await _send(request, response)
+            with gate.entered(is_urgent=call.is_urgent):
+                response = await share.run(call.answer(), is_urgent=call.is_urgent)
+        except Refusal as refusal:
+            response = refused(refusal)
         finally:
-            connection.ends()
+            call.connection.ends()
         if settings.web_service_request_log_enabled:
-            log_request(request, response, caller.role, loop.time() - began_s)
+            log_request(request, response, call.role, share.clock() - began_s)
         return response
 
-    return HttpServer(handle, settings)
+    return HttpServer(handle, settings, share)
 
 
-@dataclass(slots=True)
-class Caller:
-    """Filled in when the call may go on."""
+class _Incoming:
+    """One request on its way to its route and back."""
 
-    role: str | None = None
+    def __init__(self, broker: "BrokerContext", request: web.BaseRequest) -> None:
+        assert isinstance(request.protocol, Connection)
+        self.connection = request.protocol
+        self.role: str | None = None
+        """Known once the call may go on."""
+        self._broker = broker
+        self._request = request
+        self._method = "GET" if request.method == "HEAD" else request.method
+        self._readings = router.find(request.rel_url.raw_path)
+        self._found = next((reading for reading in self._readings if self._method in reading.routes), None)
+
+    @property
+    def is_urgent(self) -> bool:
+        return self._found is not None and self._found.routes[self._method].is_urgent
+
+    async def answer(self) -> web.StreamResponse:
+        """Answers whatever happens, and in time; returns what was sent."""
+        try:
+            async with asyncio.timeout(CALL_SECONDS_MAX):
+                response = await self._respond()
+        except TimeoutError:
+            log.warning("%s was not answered in %s s", call_of(self._request), CALL_SECONDS_MAX)
+            response = refused(Refusal(503, f"The call was not answered in {CALL_SECONDS_MAX:g} s"))
+        if self.connection.body_is_broken:
+            response.force_close()
+        await _send(self._request, response)
+        return response
+
+    async def _respond(self) -> web.StreamResponse:
+        request = self._request
+        if self._found is None:
+            if self._readings:
+                return _not_allowed(request.method, self._readings)
+            return refused(refusal_of_path(request.path))
+        try:
+            return await answered(await self._call(self._found))
+        except Refusal as refusal:
+            return refused(refusal)
+        except PulsarError as error:
+            return refused(refusal_of(error))
+        except (MetadataError, ManagedLedgerError) as error:
+            log.warning("%s failed: %s", call_of(request), error)
+            return refused(Refusal(500, str(error)))
+        except Exception:
+            log.exception("%s failed", call_of(request))
+            return refused(Refusal(500, "An unexpected error occurred in the server; its log says more"))
+
+    async def _call(self, found: Found) -> Answer:
+        """Nothing of a call is looked at before its caller may make it."""
+        fault = fault_of_parts(found.parts)
+        if fault is not None:
+            raise Refusal(412, fault)
+        request, route = self._request, found.routes[self._method]
+        self.role = await _admit(self._broker, route, found, request)
+        body = await _body_of(request)
+        return await route.handler(Call(self._broker, found.parts, request.query, request.headers, body))
 
 
-async def _answer(broker: "BrokerContext", request: web.BaseRequest, caller: Caller) -> web.Response:
-    """Whatever happens, there is an answer, and in time."""
-    try:
-        async with asyncio.timeout(CALL_SECONDS_MAX):
-            return await _respond(broker, request, caller)
-    except TimeoutError:
-        log.warning("%s was not answered in %s s", call_of(request), CALL_SECONDS_MAX)
-        return refused(Refusal(503, f"The call was not answered in {CALL_SECONDS_MAX:g} s"))
-
-
-async def _send(request: web.BaseRequest, response: web.Response) -> None:
+async def _send(request: web.BaseRequest, response: web.StreamResponse) -> None:
     """A client that does not read what it asked for is cut off; of one that is gone aiohttp takes notice."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
             await response.prepare(request)
+            if isinstance(response, InParts) and request.method != "HEAD":
+                await response.write_parts()
             await response.write_eof()
     except TimeoutError:
         if request.transport is not None:
@@ -96,38 +142,8 @@ async def _send(request: web.BaseRequest, response: web.Response) -> None:
         pass
 
 
-async def _respond(broker: "BrokerContext", request: web.BaseRequest, caller: Caller) -> web.Response:
-    readings = router.find(request.rel_url.raw_path)
-    if not readings:
-        return refused(refusal_of_path(request.path))
-    method = "GET" if request.method == "HEAD" else request.method
-    found = next((reading for reading in readings if method in reading.routes), None)
-    if found is None:
-        return _not_allowed(request.method, readings)
-    route = found.routes[method]
-    try:
-        fault = fault_of_parts(found.parts)
-        if fault is not None:
-            raise Refusal(412, fault)
-        caller.role = await _admit(broker, route, found, request)
-        body = await _body_of(request)
-        call = Call(broker, found.parts, request.query, request.headers, body)
-        answer = await route.handler(call)
-    except Refusal as refusal:
-        return refused(refusal)
-    except PulsarError as error:
-        return refused(refusal_of(error))
-    except (MetadataError, ManagedLedgerError) as error:
-        log.warning("%s failed: %s", call_of(request), error)
-        return refused(Refusal(500, str(error)))
-    except Exception:
-        log.exception("%s failed", call_of(request))
-        return refused(Refusal(500, "An unexpected error occurred in the server; its log says more"))
-    return answered(answer)
-
-
 async def _admit(broker: "BrokerContext", route: Route, found: Found, request: web.BaseRequest) -> str | None:
-    """The caller's role. Nothing of a call is looked at before its caller may make it. Raises Refusal."""
+    """The caller's role. Raises Refusal."""
     if broker.security is None:
         return None
     transport = request.transport

@@ -45,7 +45,8 @@ class Call:
 class Text(NamedTuple):
     """An answer that is sent as it is; everything else becomes JSON."""
 
-    body: bytes
+    body: bytes | list[bytes]
+    """Or its parts, where it may be large."""
     content_type: str = "application/json"
     """Java labels even plain words so."""
     headers: Mapping[str, str] = {}
@@ -93,6 +94,8 @@ class Route(NamedTuple):
     path: str
     handler: Handler
     needs: Need
+    is_urgent: bool = False
+    """Lookups and health checks: they do not wait behind other calls."""
 
 
 STATUS_OF: dict[type[PulsarError], int] = {

@@ -18,6 +18,7 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from server.web.calls import Refusal
+from server.web.loop_share import LoopShare
 from server.web.responses import refused
 from server.web.seats import Seats
 from server.web.settings import WebSettings
@@ -49,9 +50,10 @@ Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 class HttpServer(web.Server):
     """Makes a `Connection` for each client, and seats it."""
 
-    def __init__(self, handle: Handle, settings: WebSettings) -> None:
+    def __init__(self, handle: Handle, settings: WebSettings, share: LoopShare) -> None:
         super().__init__(handle, request_factory=_make_request)
         self.settings = settings
+        self.share = share
         self.seats: Seats[Connection] = Seats(settings.max_http_server_connections)
         self._warned_s = float("-inf")
         self._unseated = 0
@@ -132,6 +134,11 @@ class Connection(RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        began_s = self._server.share.clock()
+        self._receive(data)
+        self._server.share.spend(self._server.share.clock() - began_s)
+
+    def _receive(self, data: bytes) -> None:
         if self._is_unreadable:
             return
         head, end, rest = data.partition(HEAD_END)

@@ -16,7 +16,7 @@ def call_of(request: web.BaseRequest) -> str:
     return f"{request.method} {request.rel_url.raw_path}"
 
 
-def log_request(request: web.BaseRequest, response: web.Response, role: str | None, seconds: float) -> None:
+def log_request(request: web.BaseRequest, response: web.StreamResponse, role: str | None, seconds: float) -> None:
     log.info(
         '%s role %s "%s" %d %d bytes %.1f ms',
         request.remote,

@@ -1,21 +1,40 @@
 """Answers and refusals as HTTP responses."""
 
+from collections.abc import Mapping
+
 import orjson
 from aiohttp import web
 
 from server.web.calls import Answer, Refusal, Status, Text
+from server.web.encoding import encoded
 
 JSON = "application/json"
 
 
-def answered(answer: Answer) -> web.Response:
+class InParts(web.StreamResponse):
+    """A body that is sent part by part, as fast as its client reads."""
+
+    def __init__(self, parts: list[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(headers=headers)
+        self.content_length = sum(map(len, parts))
+        self._parts = parts
+
+    async def write_parts(self) -> None:
+        """After `prepare`, before `write_eof`."""
+        for part in self._parts:
+            await self.write(part)
+
+
+async def answered(answer: Answer) -> web.StreamResponse:
+    if isinstance(answer, Text) and isinstance(answer.body, list):
+        return InParts(answer.body, {"Content-Type": answer.content_type, **answer.headers})
     if isinstance(answer, Text):
         return web.Response(body=answer.body, headers={"Content-Type": answer.content_type, **answer.headers})
     if isinstance(answer, Status):
         if answer.value is None:
             return web.Response(status=answer.code)
-        return web.Response(status=answer.code, body=orjson.dumps(answer.value), content_type=JSON)
-    return web.Response(body=orjson.dumps(answer, option=orjson.OPT_NON_STR_KEYS), content_type=JSON)
+        return web.Response(status=answer.code, body=await encoded(answer.value), content_type=JSON)
+    return web.Response(body=await encoded(answer), content_type=JSON)
 
 
 def refused(refusal: Refusal) -> web.Response:

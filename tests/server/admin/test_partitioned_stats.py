@@ -18,8 +18,8 @@ def partition(rate: float, throughput: float, acked_ms: int, oldest_ms: int) -> 
     return {**traffic, "subscriptions": {"s": subscription}, "ownerBroker": "b"}
 
 
-def test_times_are_no_sums_and_the_average_size_is_that_of_all_messages() -> None:
-    total = total_of([partition(1.0, 10.0, 700, 0), partition(3.0, 90.0, 900, 400), partition(0.0, 0.0, 0, 300)])
+async def test_times_are_no_sums_and_the_average_size_is_that_of_all_messages() -> None:
+    total = await total_of([partition(1.0, 10.0, 700, 0), partition(3.0, 90.0, 900, 400), partition(0.0, 0.0, 0, 300)])
     assert total == {
         "msgRateIn": 4.0,
         "msgThroughputIn": 100.0,

@@ -1,0 +1,96 @@
+"""Calls of the web port without a pause: each of many connections asks again as soon as it is answered.
+
+Runs as a process of its own (`python -m bench.admin_load`) until its stdin is closed, then prints one JSON object: how
+many calls were answered with which status. It says "all in flight" when the last connection has been answered once.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import sys
+from collections import Counter
+from itertools import cycle
+
+CALLS = ("{topic}/stats", "{topic}/internalStats", "namespaces/public/default/topics", "persistent/public/default")
+SCRAPE_EVERY = 50
+"""One connection in so many scrapes /metrics; the others take turns with CALLS."""
+
+LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+
+
+class Caller(asyncio.Protocol):
+    """One connection. `asked` are its requests, sent in turn."""
+
+    def __init__(self, asked: list[bytes], statuses: Counter[int], first: asyncio.Future[None]) -> None:
+        self._asked = cycle(asked)
+        self._statuses = statuses
+        self._first = first
+        self._buffer = bytearray()
+        self._missing: int | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+        transport.write(next(self._asked))
+
+    def data_received(self, data: bytes) -> None:
+        """Bodies are counted, not kept."""
+        if self._missing is None:
+            self._buffer += data
+            end = self._buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            head = bytes(self._buffer[:end])
+            length = LENGTH.search(head)
+            self._statuses[int(head.split()[1])] += 1
+            self._missing = (int(length[1]) if length else 0) + end + 4 - len(self._buffer)
+            self._buffer.clear()
+        else:
+            self._missing -= len(data)
+        if self._missing <= 0:
+            self._missing = None
+            if not self._first.done():
+                self._first.set_result(None)
+            self._transport.write(next(self._asked))
+
+
+def request(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+
+
+def requests(number: int, topics: int) -> list[bytes]:
+    """What connection `number` asks."""
+    if number % SCRAPE_EVERY == 0:
+        return [request("/metrics")]
+    paths = (call.format(topic=f"persistent/public/default/many-{number % topics}") for call in CALLS)
+    asked = [request(f"/admin/v2/{path}") for path in paths]
+    return asked[number % len(asked) :] + asked[: number % len(asked)]
+
+
+async def load(port: int, connections: int, topics: int) -> Counter[int]:
+    loop = asyncio.get_running_loop()
+    statuses: Counter[int] = Counter()
+    answered: list[asyncio.Future[None]] = []
+    for number in range(connections):
+        first: asyncio.Future[None] = loop.create_future()
+        answered.append(first)
+        caller = Caller(requests(number, topics), statuses, first)
+        await loop.create_connection(lambda: caller, "127.0.0.1", port)  # noqa: B023
+    await asyncio.gather(*answered)
+    print("all in flight", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    return statuses
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.admin_load", description=__doc__)
+    parser.add_argument("--port", type=int, required=True, help="the web port on 127.0.0.1")
+    parser.add_argument("--connections", type=int, required=True)
+    parser.add_argument("--topics", type=int, required=True, help="there are many-0, many-1, …")
+    arguments = parser.parse_args()
+    print(json.dumps(asyncio.run(load(arguments.port, arguments.connections, arguments.topics))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""JSON of any size without a long step: what is large is encoded in parts, and others run in between."""
+
+from itertools import chain, islice
+from typing import Any
+
+import orjson
+
+from server.turns import in_portions
+
+PART_VALUES_MAX = 1000
+"""Values that are encoded in one step: well under a millisecond."""
+
+CONTAINERS = (dict, list, tuple)
+
+
+async def encoded(value: Any) -> bytes:
+    """What orjson makes of it, keys that are no strings included. Raises TypeError as orjson does."""
+    if weight(value, PART_VALUES_MAX) < PART_VALUES_MAX:
+        return _dumps(value)
+    if isinstance(value, dict):
+        parts: list[bytes] = []
+        async for name, member in in_portions(value.items()):
+            key = _dumps({name: None})[1:-5]
+            parts.append(key + await encoded(member))
+        return b"{%b}" % b",".join(parts)
+    if isinstance(value, list | tuple):
+        return b"[%b]" % b",".join([part async for part in _members(value)])
+    return _dumps(value)
+
+
+async def _members(values: "list[Any] | tuple[Any, ...]") -> Any:
+    """Runs of members that are small together, encoded, without their brackets."""
+    run: list[Any] = []
+    left = PART_VALUES_MAX
+    async for member in in_portions(values):
+        size = weight(member, PART_VALUES_MAX)
+        if size >= left and run:
+            yield _dumps(run)[1:-1]
+            run, left = [], PART_VALUES_MAX
+        if size >= PART_VALUES_MAX:
+            yield await encoded(member)
+        else:
+            run.append(member)
+            left -= size
+    if run:
+        yield _dumps(run)[1:-1]
+
+
+def weight(value: Any, most: int) -> int:
+    """How many values there are in a value, itself included, counted up to `most`. Pure."""
+    counted, level = 0, [value]
+    while level and counted < most:
+        counted += len(level)
+        inner = chain.from_iterable(
+            each.values() if type(each) is dict else each for each in level if type(each) in CONTAINERS
+        )
+        level = list(islice(inner, most - counted)) if counted < most else []
+    return counted
+
+
+def _dumps(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)

@@ -1,0 +1,135 @@
+"""The web port's share of the loop: turns, their order, and that a call behaves as if nobody had cut it into steps."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import pytest
+
+from server.web.loop_share import SAVED_SECONDS_MAX, LoopShare
+from tests.server.fakes import until
+
+T = TypeVar("T")
+
+
+class Clock:
+    """Moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def walk(clock: Clock, name: str, seconds: float, steps: int, seen: list[str]) -> str:
+    """Takes `seconds` in each of its steps."""
+    for _ in range(steps):
+        clock.now_s += seconds
+        seen.append(name)
+        await asyncio.sleep(0)
+    return name
+
+
+async def wrapped(call: Awaitable[T]) -> T:
+    return await call
+
+
+async def test_the_web_port_takes_no_more_time_than_others_have() -> None:
+    clock, seen = Clock(), list[str]()
+    share = LoopShare(clock)
+    others_s = 0.0
+
+    async def others() -> None:
+        nonlocal others_s
+        while True:
+            clock.now_s += 0.00002
+            others_s += 0.00002
+            assert len(seen) * 0.001 <= others_s + SAVED_SECONDS_MAX + 0.002, "and what was under way"
+            await asyncio.sleep(0)
+
+    busy = asyncio.ensure_future(others())
+    calls = [share.run(walk(clock, str(number), 0.001, 10, seen)) for number in range(10)]
+    done, _ = await asyncio.wait((busy, asyncio.gather(*map(wrapped, calls))), return_when=asyncio.FIRST_COMPLETED)
+    assert busy not in done, busy.exception()
+    busy.cancel()
+    assert len(seen) == 100
+
+
+async def time_passes(clock: Clock) -> None:
+    while True:
+        clock.now_s += 0.0001
+        await asyncio.sleep(0)
+
+
+async def test_steps_wait_in_order_and_urgent_ones_go_first() -> None:
+    clock, seen = Clock(), list[str]()
+    share = LoopShare(clock)
+    share.spend(0.02)  # nothing is left for a while
+    passing = asyncio.ensure_future(time_passes(clock))
+    calls = [asyncio.ensure_future(wrapped(share.run(walk(clock, name, 0.01, 1, seen)))) for name in "abc"]
+    calls.append(asyncio.ensure_future(wrapped(share.run(walk(clock, "urgent", 0.01, 1, seen), is_urgent=True))))
+    await asyncio.gather(*calls)
+    passing.cancel()
+    assert seen == ["urgent", "a", "b", "c"]
+
+
+async def test_results_faults_and_cancellation_pass_as_without_it() -> None:
+    share = LoopShare()
+    ended: list[str] = []
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("hang")
+
+    async def survive() -> str:
+        try:
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return "timed out"
+        return "?"
+
+    assert await share.run(walk(Clock(), "x", 0, 3, [])) == "x"
+    assert await share.run(survive()) == "timed out"
+    with pytest.raises(ZeroDivisionError):
+        await share.run(fail())
+    hanging = asyncio.ensure_future(wrapped(share.run(hang())))
+    await asyncio.sleep(0)
+    share.spend(0.5)
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+    assert ended == ["hang"]
+
+
+async def test_who_is_cancelled_while_waiting_for_a_turn_ends_and_keeps_nobody_from_theirs() -> None:
+    share = LoopShare()
+    share.spend(0.05)
+    seen: list[str] = []
+    waiting = [asyncio.ensure_future(wrapped(share.run(walk(Clock(), name, 0, 1, seen)))) for name in "ab"]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    assert await waiting[1] == "b"
+    assert seen == ["b"]
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+
+
+async def test_nothing_ticks_while_nobody_waits() -> None:
+    share = LoopShare()
+    await share.run(walk(Clock(), "x", 0, 3, []))
+    assert not share.is_ticking
+    share.spend(0.01)
+    waiting = asyncio.ensure_future(wrapped(share.run(walk(Clock(), "x", 0, 1, []))))
+    await asyncio.sleep(0)
+    assert share.is_ticking
+    await waiting
+    await until(lambda: not share.is_ticking)
