@@ -24,6 +24,8 @@ from metadata.witness import Witness
 
 log = logging.getLogger(__name__)
 
+_ROOM_LOOK_SECONDS = 1.0
+
 SESSION = 1
 """The file has one user, so there is one session at a time."""
 
@@ -40,12 +42,11 @@ class EmbeddedStore(TreeStore):
         self._file = file
         self._thread = thread
         self._totals = totals
-        self.fault: str | None = None
-        """Why no more is written until a restart; None while all is well."""
-        self.is_full = False
-        """The last write failed for want of room."""
-        self.on_fault: Callable[[str], None] = lambda reason: None
+        self._broken: str | None = None
+        self.on_fault: Callable[[], None] = lambda: None
         """Called once, on the loop, when `fault` is set."""
+        self._no_room: str | None = None
+        self._room_timer: asyncio.TimerHandle | None = None
         self.commits = 0
         """Durable commits since the file was opened."""
 
@@ -95,13 +96,23 @@ class EmbeddedStore(TreeStore):
         except (OSError, sqlite3.Error) as error:
             raise StoreFileError(witness.path, f"cannot be written: {error}") from error
 
+    @property
+    def fault(self) -> str | None:
+        """Why no more is written until a restart; None while that is not so."""
+        return f"metadata file {self._name}: {self._broken}" if self._broken is not None else None
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why a write would fail now: the fault, or the want of room that the last one met."""
+        return self.fault or self._no_room
+
     def _persist(self, batch: Batch, done: Done) -> None:
         change = plan_change(self._tree, batch.staged, self._totals)
         if change is None:
             done(None)
-        elif self.fault is not None:
-            fault = self.fault
-            done(lambda: StoreClosedError(self._name, fault))
+        elif self._broken is not None:
+            broken = self._broken
+            done(lambda: StoreClosedError(self._name, broken))
         else:
             self._thread.run(lambda: self._file.write(change), lambda _, error: self._written(change, error, done))
 
@@ -109,24 +120,50 @@ class EmbeddedStore(TreeStore):
         if error is None:
             self._totals = change.totals
             self.commits += 1
-            if self.is_full:
-                self.is_full = False
-                log.info("metadata file %s: writes work again", self._name)
+            self._judge(None)
             done(None)
+            return
+        self._judge(error)
+        reason = f"{error} ({error_name(error)})"
+        if is_passing(error):
+            done(lambda: StoreWriteError(self._name, f"cannot be written: {reason}"))
+        else:
+            done(lambda: StoreClosedError(self._name, f"writing failed: {reason}"))
+
+    def _judge(self, error: Exception | None) -> None:
+        """What the outcome of a write says about the next one."""
+        if error is None:
+            if self._no_room is not None:
+                self._no_room = None
+                log.info("metadata file %s: writes work again", self._name)
             return
         reason = f"{error} ({error_name(error)})"
         if is_passing(error):
-            if not self.is_full:
-                self.is_full = True
-                log.warning("metadata file %s: writes fail until there is room: %s", self._name, reason)
-            done(lambda: StoreWriteError(self._name, f"cannot be written: {reason}"))
-            return
-        self.fault = f"writing failed, no more is written until a restart: {reason}"
-        log.error("metadata file %s: %s", self._name, self.fault)
-        done(lambda: StoreClosedError(self._name, f"writing failed: {reason}"))
-        self.on_fault(f"{self._name}: {self.fault}")
+            if self._no_room is None:
+                self._no_room = f"metadata file {self._name}: writes fail until there is room: {reason}"
+                log.warning("%s", self._no_room)
+                self._look_for_room_later()
+        elif self._broken is None:
+            self._broken = f"writing failed, no more is written until a restart: {reason}"
+            log.error("%s", self.fault)
+            self.on_fault()
+
+    def _look_for_room_later(self) -> None:
+        """An idle server must notice as well that there is room again."""
+        self._room_timer = asyncio.get_running_loop().call_later(_ROOM_LOOK_SECONDS, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        def looked(_: None, error: Exception | None) -> None:
+            self._judge(error)
+            if self._no_room is not None and self._closed is None:
+                self._look_for_room_later()
+
+        if self._no_room is not None and self._broken is None:
+            self._thread.run(self._file.try_to_write, looked)
 
     async def _release(self) -> None:
+        if self._room_timer is not None:
+            self._room_timer.cancel()
         await self._thread.call(self._file.close)
         self._thread.stop()
 

@@ -147,6 +147,10 @@ class RecordFile:
         if self._witness is not None:
             self._witness.save(seal)
 
+    def try_to_write(self) -> None:
+        """A commit that changes nothing: is there room for one? Raises sqlite3.Error."""
+        self._connection.execute("UPDATE meta SET id = id")
+
     def _checkpoint(self) -> None:
         """Copies the log into the file; without room for that the log goes on growing. SQLite would do it by itself,
         but then it hides a failed sync (sqlite3WalDefaultHook), and the log would be written over though the file may

@@ -6,12 +6,13 @@ a batch is on its way the next writes wait, and are judged against what that bat
 """
 
 import asyncio
+import logging
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from metadata.errors import MetadataError, StoreClosedError, StoreOverloadedError
+from metadata.errors import MetadataError, StoreClosedError, StoreOverloadedError, StoreWriteError
 from metadata.store import (
     CancelWatch,
     Created,
@@ -23,6 +24,8 @@ from metadata.store import (
 )
 from metadata.tree import Batch, Tree, check_path
 from metadata.watches import Watches
+
+log = logging.getLogger(__name__)
 
 WRITES_WAITING_MAX = 65_536
 """Writes that may wait for a commit; one more is refused with StoreOverloadedError."""
@@ -167,7 +170,13 @@ class TreeStore(MetadataStore):
             except Exception as error:
                 outcomes.append((future, None, error))
         self._committing = True
-        self._persist(batch, lambda make_error: self._finish(batch, outcomes, make_error))
+        try:
+            self._persist(batch, lambda make_error: self._finish(batch, outcomes, make_error))
+        except Exception as error:
+            # A bug of ours. Nothing of the batch was taken; what comes next must not wait for it for ever.
+            log.exception("metadata store %s: a change could not be prepared", self._name)
+            reason = f"the change could not be prepared: {error!r}"
+            self._finish(batch, outcomes, lambda: StoreWriteError(self._name, reason))
 
     def _finish(self, batch: Batch, outcomes: list[Outcome], make_error: Callable[[], MetadataError] | None) -> None:
         self._committing = False

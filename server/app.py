@@ -43,6 +43,7 @@ from server.upkeep.scheduler import Scheduler
 from server.upkeep.settings import UpkeepSettings
 from server.web.listener import WebListener
 from server.web.settings import WebSettings
+from server.write_readiness import WriteReadiness
 from storage.bookie.errors import BookieStartError
 from storage.bookie.service import Bookie
 from storage.ledger.client import BookKeeper
@@ -104,6 +105,8 @@ class Standalone:
         self._closing = AsyncExitStack()
         self.urls = Urls()
         self.bookie: Bookie
+        self._readiness = WriteReadiness()
+        self._failed = asyncio.Event()
 
     async def start(self) -> None:
         """Returns when clients can produce and consume. Raises StartError."""
@@ -129,9 +132,9 @@ class Standalone:
         return self.urls.web
 
     async def failed(self) -> str:
-        """Never returns: what breaks while it runs is answered to clients, and named in the log."""
-        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        return await never
+        """Returns when no write will be served until a restart, with the reason."""
+        await self._failed.wait()
+        return f"the server ends, because only a restart tells what is on the disk: {self._readiness.fault}"
 
     def ready_line(self) -> str:
         """What programs (JSON) and people read on stdout when the server is ready."""
@@ -167,6 +170,9 @@ class Standalone:
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)
 
         store, self.bookie = await open_storage(config, self._options.data_dir, listeners.internal, self._closing)
+        self._readiness = WriteReadiness((store, self.bookie))
+        store.on_fault = self._look_for_fault
+        self.bookie.on_mode_change(lambda mode: self._look_for_fault())
         bookkeeper = await self._open_bookkeeper(config, store)
         service = await self._open_broker(config, store, bookkeeper)
         await prove_storage(bookkeeper)
@@ -180,12 +186,17 @@ class Standalone:
         )
         watch_permissions(context)
         context.listeners = listeners
+        context.readiness = self._readiness
         await self._listen(context, ports, config.fill(WebSettings))
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
         # What lives now lives to the end: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+
+    def _look_for_fault(self) -> None:
+        if self._readiness.fault is not None:
+            self._failed.set()
 
     async def _open_bookkeeper(self, config: ServerConfig, store: MetadataStore) -> BookKeeper:
         """A ledger client that reaches the bookie by a call."""

@@ -16,6 +16,7 @@ from server.listeners import Listeners
 from server.ports import Urls
 from server.publish_window import PublishBudget
 from server.topic_watchers import TopicWatchers
+from server.write_readiness import WriteReadiness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +89,8 @@ class BrokerContext:
         self.started_ms = time.time_ns() // 1_000_000
         self.listeners = Listeners(Urls())
         """The addresses that lookups answer; set when the ports are known."""
+        self.readiness = WriteReadiness()
+        """Set when the storage is known."""
         self.watchers = TopicWatchers(service)
         self.connections: set[Connection] = set()
         self.counters = ConnectionCounters()

@@ -23,24 +23,32 @@ METRICS = Need(Scope.EVERYBODY, "metrics")
 
 
 async def status(call: Call) -> Answer:
-    """What load balancers ask: Apache serves a file here."""
+    """What load balancers ask: Apache serves a file here. Reads are served, so a full disk is no reason to be left out;
+    Refusal 503 when only a restart helps."""
+    _refuse_with(call.broker.readiness.fault)
     return Text(b"OK", "text/plain; charset=utf-8")
 
 
 async def health(call: Call) -> Answer:
-    """`ok` when a message was stored and read back just now. Raises Refusal 503."""
+    """`ok` when a message was stored and read back just now, and nothing hinders the next write. Raises Refusal 503."""
     version = call.query.get("topicVersion")
     if version is not None and version not in TOPIC_VERSIONS:
         raise Refusal(404, f"There is no topicVersion {version}")
+    _refuse_with(call.broker.readiness.fault)
     fault = await check_health(call.broker.service)
-    if fault is not None:
-        raise Refusal(503, fault)
+    _refuse_with(call.broker.readiness.hindrance or fault)
     return Text(b"ok")
 
 
 async def ready(call: Call) -> Answer:
-    """The ports open when clients can produce and consume: who can ask gets a yes."""
+    """The ports open when clients can produce and consume. Raises Refusal 503 while they cannot produce."""
+    _refuse_with(call.broker.readiness.hindrance)
     return Text(b"ok")
+
+
+def _refuse_with(reason: str | None) -> None:
+    if reason is not None:
+        raise Refusal(503, reason)
 
 
 async def version(call: Call) -> Answer:

@@ -102,9 +102,14 @@ class BookieHttp:
         )
 
     async def _is_ready(self, _: web.Request) -> web.Response:
-        """Serves, and the cluster's records say so."""
-        ready = self._running.bookie.mode in (Mode.WRITABLE, Mode.READ_ONLY) and self._running.registered_as is not None
-        return web.Response(status=200 if ready else 503)
+        """Serves, and the cluster's records say so. A read-only bookie is ready, as Apache's is; the reason why one is
+        not is in the answer."""
+        bookie = self._running.bookie
+        if bookie.mode not in (Mode.WRITABLE, Mode.READ_ONLY):
+            return web.Response(status=503, text=bookie.hindrance)
+        if self._running.registered_as is None:
+            return web.Response(status=503, text="the bookie is not registered in ZooKeeper")
+        return web.Response(status=200)
 
     async def _info(self, _: web.Request) -> web.Response:
         try:

@@ -53,8 +53,13 @@ class DurableFile:
         return offset
 
     def sync(self) -> None:
-        """Data and size are durable afterwards. After an OSError the file's unsynced content is undefined."""
-        _sync_data(self._fd)
+        """Data and size are durable afterwards. After an OSError, which names the file, its unsynced content is
+        undefined."""
+        try:
+            _sync_data(self._fd)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

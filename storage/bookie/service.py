@@ -27,8 +27,6 @@ from storage.bookie.stats import BookieStats
 
 log = logging.getLogger(__name__)
 
-_KEPT_NAMED_MAX = 20
-
 _FENCING = int(ReadFlags.FENCING)  # an IntFlag's own & costs half a microsecond
 
 
@@ -47,6 +45,7 @@ class Bookie:
         self._opened = opened
         self._flush_executor = flush_executor
         self._read_executor = ThreadPoolExecutor(config.num_read_worker_threads, "bookie-read")
+        self._mode_reason = ""
         self._listeners: list[Callable[[Mode], None]] = []
         self._deletion_listeners: list[Callable[[set[int]], None]] = []
         self._read_ahead = ReadAheadCache(config.read_ahead_cache_bytes)
@@ -175,8 +174,7 @@ class Bookie:
             config, self, self._flush_executor, self._collector, opened.directories.all, list_ledgers
         )
         if kept := self.kept_ledgers():
-            named = ", ".join(map(str, sorted(kept)[:_KEPT_NAMED_MAX]))
-            log.warning("%d ledgers are kept that the metadata may not list: %s …", len(kept), named)
+            log.warning("%d ledgers are kept, listed or not, the first are %s", len(kept), sorted(kept)[:20])
         if config.force_read_only_bookie:
             self._change_mode(Mode.READ_ONLY, "forceReadOnlyBookie=true")
         if opened.mark_is_due:
@@ -263,6 +261,16 @@ class Bookie:
     def takes_high_priority_writes(self) -> bool:
         """Whether recovery adds are taken, now or if it turned read-only."""
         return self.is_writable or (self.mode is Mode.READ_ONLY and self._adds.takes_high_priority)
+
+    @property
+    def fault(self) -> str | None:
+        """Why no write is taken until a restart."""
+        return f"the bookie failed: {self._mode_reason}" if self.mode is Mode.FAILED else None
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why no write is taken now: the fault, or a disk without room."""
+        return None if self.is_writable else f"the bookie is {self.mode.value}: {self._mode_reason}"
 
     def on_mode_change(self, callback: Callable[[Mode], None]) -> Callable[[], None]:
         """`callback(mode)` on the loop at each change; returns what ends it."""
@@ -383,6 +391,7 @@ class Bookie:
         level = logging.ERROR if mode is Mode.FAILED else logging.WARNING if mode is Mode.READ_ONLY else logging.INFO
         log.log(level, "bookie is %s, was %s: %s", mode.value, before.value, why)
         self._adds.mode = mode
+        self._mode_reason = why
         self._maintenance.mode_changed()
         self._adds.admit_waiting()
         for listener in list(self._listeners):

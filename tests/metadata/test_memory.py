@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from metadata.errors import StoreOverloadedError
+from metadata.errors import StoreOverloadedError, StoreWriteError
 from metadata.memory import MemoryStore
 from metadata.store import EventType
 from tests.metadata.record_contract import RecordContract
@@ -51,6 +51,25 @@ async def test_records_carry_the_clock_that_was_given() -> None:
     now_ms = 2500
     stat = await store.put("/a", b"")
     assert (stat.created_ms, stat.modified_ms) == (1000, 2500)
+
+
+async def test_a_change_that_cannot_be_prepared_is_told_and_stops_no_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with asyncio.timeout(20):
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "_persist", broken)
+            results = await asyncio.gather(store.create("/a"), store.create("/b"), return_exceptions=True)
+        assert [type(result) for result in results] == [StoreWriteError] * 2
+        assert "ZeroDivisionError" in str(results[0])
+        await store.create("/a")
+        assert await store.children("/") == ["a"]
+        await store.close()
 
 
 async def test_too_many_waiting_writes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

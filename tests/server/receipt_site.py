@@ -1,4 +1,4 @@
-"""A standalone server in this process, whose acknowledged messages are looked for after anything happened to it."""
+"""Messages whose receipts came are looked for again, whatever happened to the server; and a server in this process."""
 
 import asyncio
 import struct
@@ -13,6 +13,58 @@ from tests.server.wire_client import Client
 
 MESSAGES = 15
 """That `publish` sends to a topic, and `check` finds."""
+
+
+async def subscribed(port: int, topic: str) -> Client:
+    client = await Client.connect(port)
+    client.say(
+        command(
+            "SUBSCRIBE",
+            "subscribe",
+            topic=topic,
+            subscription="receipts",
+            subType=pb.CommandSubscribe.Exclusive,
+            initialPosition=pb.CommandSubscribe.Earliest,
+            consumer_id=1,
+            request_id=1,
+        )
+    )
+    assert (await client.answer()).type == pb.BaseCommand.SUCCESS
+    return client
+
+
+async def publish(port: int, topic: str) -> None:
+    """Returns when all have their receipts. A subscription holds them."""
+    client = await subscribed(port, topic)
+    client.say(command("PRODUCER", "producer", topic=topic, producer_id=1, request_id=1, producer_name="p"))
+    assert (await client.answer()).type == pb.BaseCommand.PRODUCER_SUCCESS
+    for number in range(MESSAGES):
+        metadata = pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=1)
+        payload = build_payload(metadata, b"%s %d" % (topic.encode(), number))
+        client.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=number), payload))
+    for _ in range(MESSAGES):
+        assert (await client.answer()).type == pb.BaseCommand.SEND_RECEIPT
+    await left(client)
+
+
+async def check(port: int, topic: str) -> None:
+    """Every acknowledged message comes, in order."""
+    client = await subscribed(port, topic)
+    client.say(command("FLOW", "flow", consumer_id=1, messagePermits=1000))
+    async with asyncio.timeout(20):
+        for number in range(MESSAGES):
+            total, size = struct.unpack(">II", await client.reader.readexactly(8))
+            rest = await client.reader.readexactly(total - 4)
+            assert body(rest[size:]) == b"%s %d" % (topic.encode(), number)
+    await left(client)
+
+
+async def left(client: Client) -> None:
+    """Returns when the server has closed the client's consumer as well."""
+    client.say(command("CLOSE_CONSUMER", "close_consumer", consumer_id=1, request_id=2))
+    while (await client.answer()).type != pb.BaseCommand.SUCCESS:
+        pass
+    client.writer.close()
 
 
 class Site:
@@ -32,54 +84,15 @@ class Site:
     async def __aexit__(self, *_: object) -> None:
         await self.server.stop()
 
-    async def _consumer(self, topic: str) -> Client:
-        client = await Client.connect(int(self.server.broker_url.rpartition(":")[2]))
-        client.say(
-            command(
-                "SUBSCRIBE",
-                "subscribe",
-                topic=topic,
-                subscription="receipts",
-                subType=pb.CommandSubscribe.Exclusive,
-                initialPosition=pb.CommandSubscribe.Earliest,
-                consumer_id=1,
-                request_id=1,
-            )
-        )
-        assert (await client.answer()).type == pb.BaseCommand.SUCCESS
-        return client
+    @property
+    def port(self) -> int:
+        return int(self.server.broker_url.rpartition(":")[2])
 
     async def publish(self, topic: str) -> None:
-        """Returns when all have their receipts. A subscription holds them."""
-        client = await self._consumer(topic)
-        client.say(command("PRODUCER", "producer", topic=topic, producer_id=1, request_id=1, producer_name="p"))
-        assert (await client.answer()).type == pb.BaseCommand.PRODUCER_SUCCESS
-        for number in range(MESSAGES):
-            metadata = pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=1)
-            payload = build_payload(metadata, b"%s %d" % (topic.encode(), number))
-            client.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=number), payload))
-        for _ in range(MESSAGES):
-            assert (await client.answer()).type == pb.BaseCommand.SEND_RECEIPT
-        await left(client)
+        await publish(self.port, topic)
 
     async def check(self, topic: str) -> None:
-        """Every acknowledged message comes, in order."""
-        client = await self._consumer(topic)
-        client.say(command("FLOW", "flow", consumer_id=1, messagePermits=1000))
-        async with asyncio.timeout(20):
-            for number in range(MESSAGES):
-                total, size = struct.unpack(">II", await client.reader.readexactly(8))
-                rest = await client.reader.readexactly(total - 4)
-                assert body(rest[size:]) == b"%s %d" % (topic.encode(), number)
-        await left(client)
-
-
-async def left(client: Client) -> None:
-    """Returns when the server has closed the client's consumer as well."""
-    client.say(command("CLOSE_CONSUMER", "close_consumer", consumer_id=1, request_id=2))
-    while (await client.answer()).type != pb.BaseCommand.SUCCESS:
-        pass
-    client.writer.close()
+        await check(self.port, topic)
 
 
 def content_of(folder: Path) -> dict[str, bytes | None]:
