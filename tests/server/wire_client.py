@@ -14,9 +14,9 @@ class Client:
         self.writer = writer
 
     @classmethod
-    async def connect(cls, port: int) -> "Client":
+    async def connect(cls, port: int, **credentials: object) -> "Client":
         client = cls(*await asyncio.open_connection("127.0.0.1", port))
-        client.say(command("CONNECT", "connect", client_version="test", protocol_version=20))
+        client.say(command("CONNECT", "connect", client_version="test", protocol_version=20, **credentials))
         assert (await client.answer()).type == pb.BaseCommand.CONNECTED
         return client
 
