@@ -1,5 +1,6 @@
-"""The web port. aiohttp is imported when the first client comes, on a thread, so that an idle server neither waits for
-it at the start nor holds it in memory; until it is there, the client's bytes wait in its connection.
+"""The web port. aiohttp and all routes are imported when the first client comes, on a thread, so that an idle server
+neither waits for them at the start (0.2 s) nor holds them in memory (14 MB of 67); until they are there, the client's
+bytes wait in its connection. Whatever a call imports is imported then: nothing is imported on the loop.
 """
 
 import asyncio
