@@ -153,7 +153,7 @@ def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
     with open(fd, "rb") as file:
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_OFFSET)
-        except OSError:
+        except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as the system likes
             raise StoreLockedError(path, "is in use by another process") from None
         database = file.read()
         if not database:

@@ -2,7 +2,8 @@
 
     python -m tests.metadata.crash_writer FILE FIRST_NUMBER
 
-Each line `+N` or `-N` says that the creation or the deletion of the record /n/N was acknowledged.
+The store has a witness, FILE-witness. Each line `+N` or `-N` says that the creation or the deletion of the record /n/N
+was acknowledged.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import os
 import sys
 
 from metadata.embedded import EmbeddedStore
+from metadata.witness import Witness
 
 WRITERS = 4
 
@@ -33,8 +35,16 @@ async def write_for_ever(store: EmbeddedStore, first: int) -> None:
         number += WRITERS
 
 
+async def open_witnessed(path: str) -> EmbeddedStore:
+    """As a server opens it: refused when it does not fit its witness."""
+    witness = Witness(f"{path}-witness")
+    store = await EmbeddedStore.start(await EmbeddedStore.read(path, witness), witness)
+    await store.begin_witness(witness)
+    return store
+
+
 async def main() -> None:
-    store = await EmbeddedStore.open(sys.argv[1])
+    store = await open_witnessed(sys.argv[1])
     first = int(sys.argv[2])
     await store.create(f"/alive-{first}", ephemeral=True)
     await store.create(f"/n/ephemeral-{first}", ephemeral=True, make_parents=True)

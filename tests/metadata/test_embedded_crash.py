@@ -11,7 +11,7 @@ import pytest
 from metadata.embedded import EmbeddedStore
 from metadata.errors import StoreDamagedError, StoreFileError, StoreLockedError
 from metadata.stored import PAGE_BYTES
-from tests.metadata.crash_writer import WRITERS, value_of
+from tests.metadata.crash_writer import WRITERS, open_witnessed, value_of
 
 ROOT = Path(__file__).parents[2]
 FRAME_BYTES = 24 + PAGE_BYTES
@@ -35,7 +35,7 @@ async def test_sigkill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> No
     for round_number, acknowledgements in enumerate((1, 150, 700)):
         for line in run_until_killed(path, round_number * 1_000_000, acknowledgements):
             (created if line[0] == "+" else deleted).add(int(line[1:]))
-        store = await EmbeddedStore.open(path)
+        store = await open_witnessed(str(path))
         assert await store.children("/") == ["n"], "an ephemeral record outlived its process"
         names = {int(name) for name in await store.children("/n")}
         assert created - deleted - names <= {number for number in created if number % 5 == 0}

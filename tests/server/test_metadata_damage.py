@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.harness import Server
 from metadata.embedded import EmbeddedStore
 from metadata.record_file import RecordFile
-from metadata.stored import read_stored
+from metadata.stored import PAGE_BYTES, read_stored
+from metadata.write_ahead_log import read_log
 from server import storage_start
 from server.commands.running import StartError
 from storage.bookie.service import Bookie
-from tests.server.receipt_site import Site, content_of
+from tests.server.receipt_site import Site, check, content_of, publish
 
 TOPICS = [f"persistent://public/default/t{number}" for number in range(6)]
 EARLY = TOPICS[:3]
@@ -72,16 +74,17 @@ def flip(path: Path, offset: int) -> None:
 
 
 def flip_in_the_last_frame(folder: Path, images: Path) -> None:
-    flip(log_of(folder), -1000)
+    end = read_log(log_of(folder).read_bytes(), PAGE_BYTES).end  # behind it may be frames of the log's former use
+    flip(log_of(folder), end - 1000)
 
 
 def flip_at_random(folder: Path, images: Path) -> None:
-    size = log_of(folder).stat().st_size
-    flip(log_of(folder), random.Random(7).randrange(size))
+    end = read_log(log_of(folder).read_bytes(), PAGE_BYTES).end
+    flip(log_of(folder), random.Random(7).randrange(end))
 
 
 def cut_the_log(folder: Path, images: Path) -> None:
-    os.truncate(log_of(folder), log_of(folder).stat().st_size - 2000)
+    os.truncate(log_of(folder), read_log(log_of(folder).read_bytes(), PAGE_BYTES).end - 2000)
 
 
 def empty_the_log(folder: Path, images: Path) -> None:
@@ -270,6 +273,29 @@ async def test_the_way_out_loses_only_what_the_metadata_forgot_and_deletes_no_le
         assert site.server.bookie.ledger_ids() >= site.server.bookie.kept_ledgers()
         for topic in [*known, "persistent://public/default/new"]:
             await site.check(topic)
+
+
+@pytest.mark.process
+async def test_after_sigkill_one_flipped_bit_in_the_log_ends_the_process_with_one_sentence(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    await server.start_async()
+    try:
+        for topic in TOPICS:
+            await publish(server.broker_port, topic)
+        server.kill()
+        log = log_of(server.data_dir)
+        sound = log.read_bytes()
+        flip_in_the_last_frame(server.data_dir, tmp_path)
+        server.spawn()
+        assert await asyncio.to_thread(server.wait) == 1
+        (sentence,) = (line for line in server.log_text().splitlines() if line.startswith("magnetar: "))
+        assert f"{file_of(server.data_dir)}: is older than what the bookie holds" in sentence
+        log.write_bytes(sound)
+        await server.start_async()
+        for topic in TOPICS:
+            await check(server.broker_port, topic)
+    finally:
+        server.close()
 
 
 async def test_the_answer_to_one_refusal_is_no_answer_to_the_next(tmp_path: Path, images: Path) -> None:
