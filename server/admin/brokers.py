@@ -116,6 +116,8 @@ async def internal_configuration(call: Call) -> Answer:
         "stateStorageServiceUrl": None,
         "metadataStoreUrl": "",
         "configurationMetadataStoreUrl": "",
+        "zookeeperServers": "",
+        "configurationStoreServers": "",
     }
 
 

@@ -9,7 +9,6 @@ internalAnalyzeSubscriptionBacklog); real answers of 4.0.7.
 import asyncio
 import base64
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pulsar_proto.compression import decompress
@@ -24,6 +23,7 @@ from server.admin.subscriptions import SUBSCRIPTION, message_id_of, number_of, r
 from server.admin.topics import loaded, message_id
 from server.topics import backlog
 from server.topics.faults import storage_faults_told
+from server.topics.stats_json import iso_time
 from server.topics.stats_json import unreadable as unreadable_json
 from server.web.calls import Answer, Call, Refusal, Route, Text
 from server.web.needs import topic
@@ -247,13 +247,11 @@ def _line(text: str) -> str | None:
 
 
 def date(time_ms: int) -> str:
-    """As Java prints an Instant: milliseconds only where there are some."""
+    """As Java prints an Instant; the number where it is no time that Python knows."""
     try:
-        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+        return iso_time(time_ms)
     except (OverflowError, ValueError, OSError):
         return str(time_ms)
-    precision = "milliseconds" if time_ms % 1000 else "seconds"
-    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 async def unreadable(call: Call) -> Answer:

@@ -61,8 +61,9 @@ NOTHING_DRAINS: Json = {
 
 
 def iso_time(time_ms: int) -> str:
-    """As Java prints an Instant."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """As Java prints an Instant: milliseconds only where there are some."""
+    precision = "milliseconds" if time_ms % 1000 else "seconds"
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def topic_stats(topic: "Topic") -> Json:
@@ -213,6 +214,8 @@ def consumer_stats(consumer: "Consumer") -> Json:
         "lastConsumedTimestamp": counters.last_sent_ms,
         "lastConsumedFlowTimestamp": counters.last_flow_ms,
         "metadata": consumer.metadata,
+        "lastAckedTime": iso_time(counters.last_acked_ms),
+        "lastConsumedTime": iso_time(counters.last_sent_ms),
     }
 
 

@@ -6,7 +6,13 @@ what a persistent topic has).
 
 from typing import TYPE_CHECKING
 
-from server.topics.stats_json import consumer_stats, producer_stats, traffic_stats
+from server.topics.stats_json import (
+    NEITHER_FILTERED_NOR_THROTTLED,
+    NOTHING_DRAINS,
+    consumer_stats,
+    producer_stats,
+    traffic_stats,
+)
 
 if TYPE_CHECKING:
     from server.topics.non_persistent.subscription import NonPersistentSubscription
@@ -83,14 +89,36 @@ def subscription_stats(subscription: "NonPersistentSubscription") -> Json:
         "isReplicated": False,
         "msgDropRate": subscription.drop_rate.value,
         "consumers": [consumer_stats(consumer) for consumer in subscription.consumers],
+        "consumersAfterMarkDeletePosition": {},
+        "allowOutOfOrderDelivery": False,
+        **NOTHING_DRAINS,
+        "nonContiguousDeletedMessagesRanges": 0,
+        "nonContiguousDeletedMessagesRangesSerializedSize": 0,
+        "delayedMessageIndexSizeInBytes": 0,
         "subscriptionProperties": dict(subscription.properties),
+        **NEITHER_FILTERED_NOR_THROTTLED,
         "durable": subscription.is_durable,
         "replicated": False,
     }
 
 
-def internal_stats() -> Json:
-    """There is nothing inside."""
+NO_CURSOR: Json = {
+    "waitingReadOp": False,
+    "pendingReadOps": 0,
+    "messagesConsumedCounter": 0,
+    "cursorLedger": 0,
+    "cursorLedgerLastEntry": 0,
+    "active": False,
+    "numberOfEntriesSinceFirstNotAckedMessage": 0,
+    "totalNonContiguousDeletedMessagesRange": 0,
+    "subscriptionHavePendingRead": False,
+    "subscriptionHavePendingReplayRead": False,
+}
+"""Of each subscription: Apache shows an empty CursorStats."""
+
+
+def internal_stats(topic: "NonPersistentTopic") -> Json:
+    """There is nothing inside but the names of the subscriptions."""
     return {
         "entriesAddedCounter": 0,
         "numberOfEntries": 0,
@@ -99,5 +127,5 @@ def internal_stats() -> Json:
         "currentLedgerSize": 0,
         "waitingCursorsCount": 0,
         "pendingAddEntriesCount": 0,
-        "cursors": {},
+        "cursors": {name: dict(NO_CURSOR) for name in topic.subscriptions},
     }

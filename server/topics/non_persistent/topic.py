@@ -199,7 +199,7 @@ class NonPersistentTopic(BaseTopic):
         return topic_stats(self)
 
     def internal_stats(self) -> dict[str, object]:
-        return internal_stats()
+        return internal_stats(self)
 
 
 def _messages_in(payload: bytes) -> int:

@@ -142,3 +142,25 @@ async def test_the_load_report_has_the_fields_that_java_s_class_has(tmp_path: Pa
         assert report["loadManagerClassName"].endswith("NoopLoadManager")
         assert 0 < report["startTimestamp"] <= report["lastUpdate"]
         assert 0 < report["maxResourceUsage"] <= 1
+
+
+async def test_stats_of_a_non_persistent_topic_have_the_fields_of_a_persistent_one_s(tmp_path: Path) -> None:
+    only_ours = {"entriesInAckHoles", "ackHolesFilledTotal", "whyIdle"}
+    async with running(tmp_path) as web:
+        client = await Client.connect(int(web.server.broker_url.rpartition(":")[2]))
+        fleeting = TOPIC.replace("persistent", "non-persistent", 1)
+        for number, topic in enumerate((TOPIC, fleeting)):
+            client.say(
+                command(
+                    "SUBSCRIBE", "subscribe", topic=topic, subscription="s", subType=1, consumer_id=number, request_id=1
+                )
+            )
+            await client.answer()
+        paths = [PATH, PATH.replace("persistent", "non-persistent", 1)]
+        stored, passing = [(await web.json(f"{path}/stats"))["subscriptions"]["s"] for path in paths]
+        assert set(stored) - set(passing) == only_ours
+        assert set(stored["consumers"][0]) == set(passing["consumers"][0])
+        assert stored["consumers"][0]["lastAckedTime"] == "1970-01-01T00:00:00Z"
+        cursor = (await web.json(f"{paths[1]}/internalStats"))["cursors"]["s"]
+        assert (cursor["active"], cursor["pendingReadOps"]) == (False, 0)
+        client.writer.close()
