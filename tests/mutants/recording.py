@@ -15,18 +15,27 @@ import coverage
 import pytest
 
 FOLDER_VARIABLE = "MAGNETAR_MUTANTS_RECORDING"
-TESTS = ("tests/metadata", "tests/pulsar_proto", "tests/server", "tests/spark", "tests/storage")
-WANTED = "not process and not slow and not long"
-SECONDS_OF_A_TRIAL = 25.0
+RUN_VARIABLE = "MAGNETAR_MUTANTS_RUN"
+RUNS = {
+    "units": (
+        "not process and not slow and not long",
+        ("tests/metadata", "tests/pulsar_proto", "tests/server", "tests/storage"),
+    ),
+    "spark": ("not slow and not long", ("tests/spark",)),
+}
+"""Which tests are near by the kind of code: what speaks to a server is held by tests that start one."""
+PACKAGES = ("storage", "metadata", "server", "pulsar_proto", "spark")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+SECONDS_OF_A_TRIAL = 12.0
 """Tests of a mutant are taken, nearest first, until they took that long when they were recorded."""
-TESTS_OF_A_TRIAL = 150
+TESTS_OF_A_TRIAL = 100
 
 
 class Recorder:
     """Of one process: the lines of each test, by `coverage`'s contexts, and its seconds."""
 
     def __init__(self, folder: Path, packages: Iterable[str]) -> None:
-        name = f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+        name = f"{os.environ[RUN_VARIABLE]}-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
         self._seconds_file = folder / f"{name}.json"
         self._seconds: dict[str, float] = {}
         self._unsound: set[str] = set()
@@ -55,26 +64,25 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(Path(folder), PACKAGES), "mutants-recorder")
 
 
-PACKAGES = ("storage", "metadata", "server", "pulsar_proto", "spark")
-
-
 def record(root: Path, folder: Path) -> None:
     """Runs the tests once, which takes minutes. Tests that fail or skip are of no use, and left out."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.recording", "-p", "no:cacheprovider"]
-    command += ["-n", "2", "--dist", "loadfile", "-m", WANTED, *TESTS]
-    environment = {**os.environ, FOLDER_VARIABLE: str(folder)}
-    subprocess.run(command, cwd=root, env=environment)
+    for name, (marks, tests) in RUNS.items():
+        command = [*PYTEST, "-p", "tests.mutants.recording", "-n", "2", "--dist", "loadfile", "-m", marks, *tests]
+        subprocess.run(command, cwd=root, env={**os.environ, FOLDER_VARIABLE: str(folder), RUN_VARIABLE: name})
     (folder / "complete").touch()
 
 
 def collect(root: Path) -> list[str]:
     """The tests that there are."""
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-m", WANTED, *TESTS]
-    listed = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    return [line for line in listed.stdout.splitlines() if "::" in line]
+    found: list[str] = []
+    for marks, tests in RUNS.values():
+        command = [*PYTEST, "--collect-only", "-m", marks, *tests]
+        listed = subprocess.run(command, cwd=root, capture_output=True, text=True)
+        found += [line for line in listed.stdout.splitlines() if "::" in line]
+    return found
 
 
 @dataclass(slots=True)
