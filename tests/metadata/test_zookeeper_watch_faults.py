@@ -1,5 +1,9 @@
 """Watches on a real ZooKeeper when the link is lost: what was missed is told, and they are armed again."""
 
+import asyncio
+import random
+from functools import partial
+
 import pytest
 
 from metadata.store import EventType
@@ -116,3 +120,68 @@ async def test_a_cancelled_watch_is_taken_off_the_server(store: ZooKeeperStore, 
     await store.put("/a", b"")
     assert all(int.from_bytes(request[4:8]) != SET_WATCHES for request in proxy.requests)
     await events.until((CREATED, "/a"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_flapping_link_loses_no_change(
+    store: ZooKeeperStore, proxy: ZkProxy, direct: ZooKeeperStore, seed: int
+) -> None:
+    """Each link is cut at some answer, the arming of watches and the looks after it included, while others write. A
+    copy that is read again at each event, as caches do, must end as the records are."""
+    rng = random.Random(seed)
+    names = [f"/{kind}{number}" for kind in ("exact", "tree") for number in range(20)]
+    copies = {name: Followed(store, name, recursive=name.startswith("/tree")) for name in names}
+    for name in names[::2]:
+        await direct.create(name)
+    await asyncio.gather(*(each.read_once() for each in copies.values()))
+    proxy.swallow = lambda opcode, answer: rng.random() < 0.2
+    proxy.cut()
+    for name in rng.sample(names, len(names)):
+        connections = proxy.connections
+        if await direct.exists(name) is None:
+            await direct.create(name, b"born")
+        elif rng.random() < 0.3:
+            await direct.delete(name)
+        else:
+            await direct.put(name, b"changed")
+        if rng.random() < 0.3:
+            await until(partial(has_more_connections, proxy, connections))
+    proxy.swallow = None
+    truth = {name: await value_of(direct, name) for name in names}
+    await until(lambda: {name: each.value for name, each in copies.items()} == truth)
+    for each in copies.values():
+        each.close()
+
+
+def has_more_connections(proxy: ZkProxy, than: int) -> bool:
+    return proxy.connections > than
+
+
+async def value_of(store: ZooKeeperStore, name: str) -> bytes | None:
+    record = await store.get(name)
+    return None if record is None else record.value
+
+
+class Followed:
+    """A copy of a record that is read again when a watch tells of it."""
+
+    def __init__(self, store: ZooKeeperStore, name: str, *, recursive: bool) -> None:
+        self.value: bytes | None = None
+        self._store = store
+        self._name = name
+        self._told = asyncio.Event()
+        self._cancel = store.watch(name, lambda event: self._told.set(), recursive=recursive)
+        self._reading = asyncio.ensure_future(self._follow())
+
+    async def read_once(self) -> None:
+        self.value = await value_of(self._store, self._name)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            await self.read_once()
+
+    def close(self) -> None:
+        self._cancel()
+        self._reading.cancel()
