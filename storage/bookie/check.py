@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from storage.bookie.checkpoint import MarkFile
 from storage.bookie.cookie import FILE_NAME, parse_cookie
 from storage.bookie.entry_index import EntryIndex
 from storage.bookie.errors import BookieStartError, IndexFailure
@@ -23,6 +22,7 @@ from storage.bookie.inspection import (
     read_journals,
 )
 from storage.bookie.journal_replay import journal_path
+from storage.bookie.mark import MarkFile
 
 Progress = Callable[[int, int], None]
 """(files done, of how many)."""

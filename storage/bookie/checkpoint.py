@@ -7,105 +7,23 @@ journal is in the half that is flushed (or in the index already); the mark never
 
 import asyncio
 import logging
-import struct
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from enum import Enum
-from typing import NamedTuple
 
-from pulsar_proto.checksum import crc32c
-from storage.bookie.durable_file import replace_file
 from storage.bookie.entry_index import EntryIndex
 from storage.bookie.entry_log_writer import EntryLogWriter, PlacedBlock
 from storage.bookie.entry_reader import EntryReader
-from storage.bookie.errors import IndexDamaged, IndexFailure, MarkDamaged, is_no_room
-from storage.bookie.journal_format import JournalPosition
+from storage.bookie.errors import IndexDamaged, IndexFailure, is_no_room
 from storage.bookie.ledger_state import LedgerStates
+from storage.bookie.mark import Mark, MarkFile, Positions
 from storage.bookie.old_journals import OldJournals
 from storage.bookie.write_cache import CacheHalf, WriteCache
 
 log = logging.getLogger(__name__)
 
-_MARK_HEAD = struct.Struct(">4sI")
-_COUNT = struct.Struct(">I")
-_POSITION = struct.Struct(">QQQ")
-_SEQUENCE = struct.Struct(">Q")
-_CRC = struct.Struct(">I")
-_MARK_MAGIC = b"MGMK"
-_ONE_JOURNAL = 1
-_SEVERAL_JOURNALS = 2
 _RELEASED_AT_ONCE = 1024
-
-
-Positions = tuple[JournalPosition, ...]
-"""One for each journal, in the order of the configuration."""
-
-
-class Mark(NamedTuple):
-    """From where the journals are to be replayed, and what the index must at least contain."""
-
-    positions: Positions
-    index_sequence: int
-
-
-class MarkFile:
-    """The mark on disk: "MGMK", u32 version, for each journal u64 journal id, u64 offset and u64 sequence of the next
-    batch, then u64 index sequence, u32 CRC32C of all before. Version 1: one journal; version 2: a u32 number of
-    journals follows the version. Replaced as a whole."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._last: Mark | None = None
-
-    def load(self) -> Mark | None:
-        """None when there is no file. Raises MarkDamaged."""
-        try:
-            with open(self._path, "rb") as file:
-                data = file.read()
-        except FileNotFoundError:
-            return None
-        if len(data) < _CRC.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32c(data[: -_CRC.size]):
-            raise MarkDamaged(f"{self._path} is damaged: checksum mismatch")
-        try:
-            self._last = _parse_mark(data[: -_CRC.size])
-        except (struct.error, ValueError):
-            raise MarkDamaged(f"{self._path} is not a mark that this program knows") from None
-        return self._last
-
-    def save(self, mark: Mark) -> None:
-        """Durably. Raises OSError; AssertionError for a mark that would move back."""
-        if mark == self._last:
-            return
-        before = self._last.positions if self._last is not None else mark.positions
-        pairs = zip(mark.positions, before, strict=True)
-        assert all(new >= old for new, old in pairs), f"mark would move back: {mark}"
-        data = _format_mark(mark)
-        replace_file(self._path, data + _CRC.pack(crc32c(data)))
-        self._last = mark
-
-
-def _format_mark(mark: Mark) -> bytes:
-    count = len(mark.positions)
-    head = _MARK_HEAD.pack(_MARK_MAGIC, _ONE_JOURNAL if count == 1 else _SEVERAL_JOURNALS)
-    if count > 1:
-        head += _COUNT.pack(count)
-    return head + b"".join([_POSITION.pack(*each) for each in mark.positions]) + _SEQUENCE.pack(mark.index_sequence)
-
-
-def _parse_mark(data: bytes) -> Mark:
-    """Raises ValueError, struct.error."""
-    magic, version = _MARK_HEAD.unpack_from(data)
-    if magic != _MARK_MAGIC or version not in (_ONE_JOURNAL, _SEVERAL_JOURNALS):
-        raise ValueError(version)
-    start, count = _MARK_HEAD.size, 1
-    if version == _SEVERAL_JOURNALS:
-        count, start = _COUNT.unpack_from(data, start)[0], start + _COUNT.size
-    end = start + count * _POSITION.size
-    if len(data) != end + _SEQUENCE.size:
-        raise ValueError(len(data))
-    positions = tuple(JournalPosition(*each) for each in _POSITION.iter_unpack(data[start:end]))
-    return Mark(positions, _SEQUENCE.unpack_from(data, end)[0])
 
 
 class FlushJob:
@@ -143,7 +61,7 @@ class Flusher:
         if job.placed is None:
             job.placed = self._write_entries(job)
         self._write_index(job)
-        self._marks.save(Mark(job.mark, self._index.sequence))
+        self._marks.save(Mark(job.mark, self._index.sequence, self._index.manifest()))
         for old, position in zip(self._old_journals, job.mark, strict=True):
             old.drop(position)
 
@@ -174,6 +92,12 @@ class Flusher:
             job.index_failed = True
             raise
         self._writer.indexed()
+
+    def renew_mark(self) -> None:
+        """Opening the index gave it another manifest: the mark is to name that one. Raises OSError, AssertionError."""
+        mark = self._marks.last
+        assert mark is not None, "the first one comes with a checkpoint"
+        self._marks.save(Mark(mark.positions, self._index.sequence, self._index.manifest()))
 
     @staticmethod
     def release(half: CacheHalf) -> None:

@@ -31,6 +31,7 @@ from rocksdict import (
 
 from storage.bookie.entry_log_writer import PlacedBlock
 from storage.bookie.errors import IndexDamaged, IndexFailure
+from storage.bookie.index_manifest import Manifest, read_manifest
 from storage.bookie.index_runs import IdsOf, Run, overlay
 from storage.bookie.ledger_state import LedgerState
 
@@ -91,6 +92,13 @@ class EntryIndex:
     def sequence(self) -> int:
         """Grows with every record written and survives restarts, so that a lost write is noticed."""
         return int(self._db.latest_sequence_number())
+
+    def manifest(self) -> Manifest:
+        """What RocksDB holds for the list of its files, for the next start to compare."""
+        try:
+            return read_manifest(self._path)
+        except ValueError as error:
+            raise IndexFailure(f"{self._path}: {error}") from None
 
     def ledger_states(self) -> Iterator[LedgerState]:
         """Every ledger's state. Raises IndexDamaged."""

@@ -60,8 +60,13 @@ class EntryReader:
         if not runs or runs[0].first > first_entry_id:
             return []
         runs = _adjacent(runs)
-        start, end = runs[0].offset, runs[-1].offset + runs[-1].length
-        data = self._logs.read(runs[0].log_id, start, end - start)
+        start = runs[0].offset
+        try:
+            data = self._logs.read(runs[0].log_id, start, runs[-1].offset + runs[-1].length - start)
+        except EntryLogDamaged:
+            # The file is too short, perhaps only for what was to be read ahead.
+            runs = runs[:1]
+            data = self._logs.read(runs[0].log_id, start, runs[0].length)
         entries: list[bytes] = []
         for run in runs:
             try:

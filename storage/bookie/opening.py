@@ -9,7 +9,6 @@ import os
 import struct
 import time
 
-from storage.bookie.checkpoint import Mark, MarkFile
 from storage.bookie.config import BookieConfig
 from storage.bookie.cookie import BookieDirectories
 from storage.bookie.durable_file import OpenFile
@@ -18,9 +17,11 @@ from storage.bookie.entry_log import EntryLogs
 from storage.bookie.entry_log_writer import EntryLogWriter
 from storage.bookie.entry_reader import EntryReader
 from storage.bookie.errors import DirectoryMismatch, IndexDamaged, JournalMissing, MarkDamaged, Skippable
+from storage.bookie.index_manifest import check_manifest
 from storage.bookie.journal_format import EXPLICIT_LAC, FENCE, LEDGER_KEY, ControlRecord, JournalPosition
 from storage.bookie.journal_replay import FIRST_POSITION, JournalReplay, journal_path, list_journals
 from storage.bookie.ledger_state import LedgerStates
+from storage.bookie.mark import Mark, MarkFile
 from storage.bookie.write_cache import WriteCache
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,8 @@ class Recovered:
                 f"the index {self.directories.index} lacks records: it is at {index_sequence}, "
                 f"the last checkpoint left it at {mark.index_sequence}; restore the folder from a copy"
             )
+        if mark is not None and mark.manifest is not None:
+            check_manifest(self.directories.index, mark.manifest)
         directories = self.directories.journals
         missing = [directory for directory in directories if not list_journals(directory)]
         if mark is None and missing == list(directories) and (len(self.states) or self.logs.ids()):

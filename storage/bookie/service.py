@@ -61,10 +61,10 @@ class Bookie:
             )
             for directory in opened.directories.journals
         ]
-        flusher = Flusher(opened.writer, opened.index, opened.reader, opened.marks, self._old_journals)
+        self._flusher = Flusher(opened.writer, opened.index, opened.reader, opened.marks, self._old_journals)
         self._checkpointer = Checkpointer(
             flush_executor,
-            flusher,
+            self._flusher,
             opened.cache,
             opened.states,
             lambda: tuple(self._adds.positions),
@@ -177,8 +177,7 @@ class Bookie:
             log.warning("%d ledgers are kept, listed or not, the first are %s", len(kept), sorted(kept)[:20])
         if config.force_read_only_bookie:
             self._change_mode(Mode.READ_ONLY, "forceReadOnlyBookie=true")
-        if opened.mark_is_due:
-            await self._save_first_mark()
+        await self._renew_mark()
         await self._maintenance.check_disks()
         self._maintenance_task = self._loop.create_task(self._maintenance.run())
         if opened.cache.active.size > config.write_cache_half_bytes:
@@ -186,10 +185,13 @@ class Bookie:
         elif self._checkpointer.is_dirty():
             self._checkpointer.touch()
 
-    async def _save_first_mark(self) -> None:
-        """See `Opened.mark_is_due`. Raises OSError, IndexFailure."""
+    async def _renew_mark(self) -> None:
+        """See `Opened.mark_is_due` and `Flusher.renew_mark`. Raises OSError, IndexFailure."""
         try:
-            await self._checkpointer.checkpoint()
+            if self._opened.mark_is_due:
+                await self._checkpointer.checkpoint()
+            else:
+                await self._loop.run_in_executor(self._flush_executor, self._flusher.renew_mark)
         except BaseException:
             for journal in self._journals:
                 await self._loop.run_in_executor(self._flush_executor, journal.close)

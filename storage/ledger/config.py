@@ -43,9 +43,9 @@ class LedgerConfig:
     """Entries read at once from a striped ledger (ensemble size above write quorum)."""
 
     skip_given_up_entries: bool = False
-    """Recovery passes over entries that all their bookies say to have given up (EUNKNOWNLEDGERSTATE) and goes on with
-    what stands behind them. Right for a standalone server only, whose one bookie nobody can complete; in a cluster such
-    a bookie may know more later, so there recovery fails instead."""
+    """Recovery passes over entries that all their bookies say to have given up (EUNKNOWNLEDGERSTATE), or hold damaged,
+    and goes on with what stands behind them. Right for a standalone server only, whose one bookie nobody can complete;
+    in a cluster another one may be repaired, so there recovery fails instead."""
 
     recovery_reads_max: int = 8
     """Entries that recovery reads ahead; the ones beyond the end of the ledger are asked for in vain."""

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from storage.ledger.errors import (
     BookieTimeout,
     DataUnknown,
+    DigestMismatch,
     LedgerError,
     LedgerRecoveryFailed,
     NoSuchEntry,
@@ -45,6 +46,8 @@ class Verdict(Enum):
     FAILED = "failed"
     GIVEN_UP = "given up"
     """Of one entry: every replica knows that it may have lost it, so nobody can tell what it was."""
+    DAMAGED = "damaged"
+    """Of one entry: the same, but a replica has it, and cannot read it."""
 
 
 class LastEntryRound:
@@ -106,6 +109,7 @@ class RecoveryRead:
 
     __slots__ = (
         "_ack_quorum",
+        "_damaged",
         "_error",
         "_missing",
         "_order",
@@ -127,6 +131,7 @@ class RecoveryRead:
         self._ack_quorum = ack_quorum
         self._missing = 0
         self._unknown = 0
+        self._damaged = 0
         self._error: LedgerError | None = None
         self._verdict = Verdict.OPEN
 
@@ -156,9 +161,14 @@ class RecoveryRead:
             if missing_proves_end(self._missing, self._write_quorum, self._ack_quorum):
                 self._verdict = Verdict.DECIDED
                 return
-        self._unknown += isinstance(error, DataUnknown)
-        if not self._order:
-            self._verdict = Verdict.GIVEN_UP if self._unknown == self._write_quorum else Verdict.FAILED
+        self._damaged += isinstance(error, DigestMismatch)
+        self._unknown += isinstance(error, DataUnknown | DigestMismatch)
+        if self._order:
+            return
+        if self._unknown < self._write_quorum:
+            self._verdict = Verdict.FAILED
+        else:
+            self._verdict = Verdict.DAMAGED if self._damaged else Verdict.GIVEN_UP
 
     def error(self) -> LedgerError:
         """What to raise when neither a copy nor the end was found."""

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from pulsar_proto.bookie_wire import AddFlags, ReadFlags
@@ -24,7 +25,7 @@ from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
 from storage.ledger.append import Append
 from storage.ledger.channels import ChannelOf
 from storage.ledger.config import LedgerConfig
-from storage.ledger.errors import LedgerClosed, LedgerError
+from storage.ledger.errors import DigestMismatch, LedgerClosed, LedgerError
 from storage.ledger.fragments import Members, last_fragment, mark_in_recovery, recovered
 from storage.ledger.lac import ask_last_entries
 from storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
@@ -38,9 +39,15 @@ logger = logging.getLogger(__name__)
 
 _FENCE = int(ReadFlags.FENCING)
 _RECOVERY_READ = int(ReadFlags.FENCING | ReadFlags.HIGH_PRIORITY)
-_GIVEN_UP = b""
-"""In the place of an entry (which is never empty) that is passed over."""
 _RECOVERY_ADD = int(AddFlags.RECOVERY_ADD | AddFlags.HIGH_PRIORITY)
+
+
+class Passed(Enum):
+    """What recovery passes over."""
+
+    GIVEN_UP = Verdict.GIVEN_UP
+    DAMAGED = Verdict.DAMAGED
+    """It is the ledger's last one if nothing follows it."""
 
 
 class Recoverer:
@@ -79,6 +86,11 @@ class Recoverer:
             return ledger
         try:
             confirmed = await ask_last_entries(self._reader, begun, _FENCE)
+        except DigestMismatch as error:
+            if not self._config.skip_given_up_entries:
+                raise recovery_error(self._ledger_id, "fencing", error) from error
+            logger.warning("ledger %d: fenced, its last entry is damaged: every entry is looked at", self._ledger_id)
+            confirmed = LastConfirmed(last_fragment(begun).first - 1, 0)
         except LedgerError as error:
             raise recovery_error(self._ledger_id, "fencing", error) from error
         logger.info("ledger %d: fenced, last confirmed entry known is %d", self._ledger_id, confirmed.entry_id)
@@ -167,8 +179,8 @@ class _CopyForward:
 
     async def run(self) -> tuple[int, int]:
         """The last entry and the ledger's length there (0 when nothing was copied). Raises LedgerError."""
-        reads: deque[asyncio.Task[bytes | None]] = deque()
-        next_id = self._lac + 1
+        reads: deque[asyncio.Task[bytes | Passed | None]] = deque()
+        next_id, last_damaged = self._lac + 1, -1
         try:
             while True:
                 while len(reads) < self._config.recovery_reads_max:
@@ -178,7 +190,9 @@ class _CopyForward:
                 entry = await reads.popleft()
                 if entry is None:
                     break
-                if entry == _GIVEN_UP:
+                if isinstance(entry, Passed):
+                    if entry is Passed.DAMAGED:
+                        last_damaged = entry_id
                     continue
                 if entry_id != self._writer.machine.last_add_pushed + 1:
                     await self._pass_over(entry_id)
@@ -186,17 +200,17 @@ class _CopyForward:
                 self._writer.submit(Append(entry_id, [entry], entry_length(entry), self._added))
             await self._pending_at_most(0)
             machine = self._writer.machine
-            return machine.last_add_confirmed, machine.length_confirmed
+            return max(machine.last_add_confirmed, last_damaged), machine.length_confirmed
         finally:
             self._writer.end(LedgerClosed(f"ledger {self._begun.ledger_id}: recovery is over"))
             await _cancel(reads)
 
     async def _pass_over(self, entry_id: int) -> None:
-        """The entries between the last one that was copied and `entry_id` were given up by all who had them."""
+        """The entries between the last one that was copied and `entry_id` cannot be read from anybody."""
         await self._pending_at_most(0)
         first, ledger_id = self._writer.machine.last_add_pushed + 1, self._begun.ledger_id
         logger.warning(
-            "ledger %d: its bookies gave up the entries %d to %d; it goes on behind them",
+            "ledger %d: nobody can read the entries %d to %d; it goes on behind them",
             ledger_id,
             first,
             entry_id - 1,
@@ -204,8 +218,8 @@ class _CopyForward:
         self._writer.end(LedgerClosed(f"ledger {ledger_id}: another writer goes on behind a gap"))
         self._writer = self._writer_behind(entry_id - 1)
 
-    async def _read(self, entry_id: int) -> bytes | None:
-        """The entry, None where the ledger ends, or _GIVEN_UP. Raises LedgerError when none of it can be told."""
+    async def _read(self, entry_id: int) -> bytes | Passed | None:
+        """The entry; None where the ledger ends. Raises LedgerError when none of it can be told."""
         begun = self._begun
         members = self._fragment.members
         question = RecoveryRead(entry_id, members, begun.write_quorum, begun.ack_quorum, demoted=self._reader.demoted)
@@ -217,8 +231,8 @@ class _CopyForward:
                 question.failed(error)
         if question.verdict is Verdict.DECIDED:
             return question.entry
-        if question.verdict is Verdict.GIVEN_UP and self._config.skip_given_up_entries:
-            return _GIVEN_UP
+        if question.verdict is not Verdict.FAILED and self._config.skip_given_up_entries:
+            return Passed(question.verdict)
         raise question.error()
 
     async def _pending_at_most(self, entries: int) -> None:

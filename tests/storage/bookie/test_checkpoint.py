@@ -2,15 +2,18 @@
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from storage.bookie.checkpoint import Mark, MarkFile
+from pulsar_proto.checksum import crc32c
 from storage.bookie.disks import Mode
-from storage.bookie.errors import MarkDamaged
+from storage.bookie.errors import IndexDamaged, MarkDamaged
+from storage.bookie.index_manifest import Manifest
 from storage.bookie.journal_format import JournalPosition
 from storage.bookie.journal_replay import list_journals
+from storage.bookie.mark import Mark, MarkFile
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import (
     add,
@@ -26,7 +29,7 @@ from tests.storage.bookie.helpers import (
 
 
 def mark(journal_id: int, offset: int) -> Mark:
-    return Mark((JournalPosition(journal_id, offset, 10),), 5)
+    return Mark((JournalPosition(journal_id, offset, 10),), 5, Manifest(3, 277, 0x01020304))
 
 
 def test_the_mark_reads_back_and_never_moves_back(tmp_path: Path) -> None:
@@ -42,12 +45,43 @@ def test_the_mark_reads_back_and_never_moves_back(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["lastMark"]
 
 
-def test_the_mark_is_44_bytes(tmp_path: Path) -> None:
+def test_the_marks_bytes(tmp_path: Path) -> None:
     path = tmp_path / "lastMark"
     MarkFile(str(path)).save(mark(2, 100))
-    head = "4d474d4b 00000001 0000000000000002 0000000000000064 000000000000000a 0000000000000005"
-    assert path.read_bytes()[:40] == bytes.fromhex(head)
-    assert path.stat().st_size == 44
+    head = "4d474d4b 00000003 00000001 0000000000000002 0000000000000064 000000000000000a 0000000000000005"
+    manifest = "0000000000000003 0000000000000115 01020304"
+    assert path.read_bytes()[:-4] == bytes.fromhex(head + manifest)
+    assert path.stat().st_size == 68
+
+
+@pytest.mark.parametrize("version", ["00000001", "00000002 00000001"])
+def test_marks_of_earlier_versions_are_read(tmp_path: Path, version: str) -> None:
+    """They know no manifest."""
+    path = tmp_path / "lastMark"
+    data = bytes.fromhex(f"4d474d4b {version} 0000000000000002 0000000000000064 000000000000000a 0000000000000005")
+    path.write_bytes(data + crc32c(data).to_bytes(4))
+    assert MarkFile(str(path)).load() == mark(2, 100)._replace(manifest=None)
+
+
+async def test_an_older_index_in_the_place_of_the_newer_one_is_refused(tmp_path: Path) -> None:
+    """RocksDB takes an older manifest for the truth, and what its log holds behind it for what comes next."""
+    index = tmp_path / "bookie" / "ledgers" / "index"
+    async with running(tmp_path / "bookie") as bookie:
+        await add(bookie, 1, range(5))
+        await bookie.checkpoint()
+        (older,) = [path.read_bytes() for path in index.glob("MANIFEST-*")]
+    async with running(tmp_path / "bookie"):
+        (manifest,) = index.glob("MANIFEST-*")
+        newer = manifest.read_bytes()
+        shutil.copytree(tmp_path / "bookie", tmp_path / "copy")
+    copied = tmp_path / "copy" / "ledgers" / "index" / manifest.name
+    for wrong in (older, newer[:-1], newer[:30] + b"x" + newer[31:]):
+        copied.write_bytes(wrong)
+        with pytest.raises(IndexDamaged, match=r"ledgers/index"):
+            await open_bookie(tmp_path / "copy")
+    copied.write_bytes(newer)
+    async with running(tmp_path / "copy") as bookie:
+        assert await read_all(bookie, 1, 0, 4) == entries_of(1, range(5))
 
 
 def test_a_damaged_mark_is_refused(tmp_path: Path) -> None:

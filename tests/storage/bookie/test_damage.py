@@ -9,6 +9,7 @@ import pytest
 
 from pulsar_proto.bookie_wire import BookieError, BookieRc
 from storage.bookie.errors import IndexDamaged, JournalDamaged
+from storage.bookie.inspection import SeenBlock, read_entry_log
 from tests.storage.bookie.helpers import add, entries_of, files_of, flip_byte, open_bookie, read_all, running
 
 COUNT = 400
@@ -141,3 +142,16 @@ async def test_a_missing_entry_log_is_named(tmp_path: Path, caplog: pytest.LogCa
             await bookie.read_entry(1, 0)
         assert caught.value.rc == BookieRc.EIO
     assert log.name in caplog.text
+
+
+async def test_an_entry_log_that_is_cut_loses_only_what_was_cut_off(tmp_path: Path) -> None:
+    """Reading ahead reaches behind the end of the file: what stands before it is read all the same."""
+    await written(tmp_path, checkpoint=True)
+    log = files_of(tmp_path / "copy", ".log")[0]
+    blocks = [found for found in read_entry_log(str(log)) if isinstance(found, SeenBlock)]
+    os.truncate(log, blocks[-1].offset + 10)
+    first_lost = blocks[-1].block.ids[0]
+    assert first_lost > 0
+    async with running(tmp_path / "copy") as bookie:
+        assert await read_all(bookie, 1, 0, first_lost - 1) == entries_of(1, range(first_lost), 500)
+        assert await code_of(bookie.read_entry(1, first_lost)) is BookieRc.EIO

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from pulsar_proto.bookie_wire import BookieRc, ReadFlags
-from storage.bookie.checkpoint import Mark, MarkFile
 from storage.bookie.disks import Mode
 from storage.bookie.errors import BookieStartError, DirectoryMismatch, JournalMissing
+from storage.bookie.index_manifest import Manifest
 from storage.bookie.journal_format import JournalPosition
+from storage.bookie.mark import Mark, MarkFile
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import KEY, add, entries_of, files_of, open_bookie, read_all, running
 
@@ -111,7 +112,7 @@ async def test_one_journals_failed_sync_ends_all_writes(tmp_path: Path) -> None:
 
 def test_a_mark_of_several_journals_reads_back_and_damage_is_named(tmp_path: Path) -> None:
     path = tmp_path / "lastMark"
-    mark = Mark((JournalPosition(1, 64, 1), JournalPosition(7, 1 << 40, 12)), 99)
+    mark = Mark((JournalPosition(1, 64, 1), JournalPosition(7, 1 << 40, 12)), 99, Manifest(3, 4, 5))
     MarkFile(str(path)).save(mark)
     assert MarkFile(str(path)).load() == mark
     data = path.read_bytes()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pulsar_proto.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
-from storage.bookie.checkpoint import MarkFile
 from storage.bookie.errors import Skippable
 from storage.bookie.inspection import SeenBatch, read_journals
+from storage.bookie.mark import MarkFile
 from storage.bookie.service import Bookie
 from tests.storage.bookie.helpers import (
     KEY,

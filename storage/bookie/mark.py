@@ -1,0 +1,98 @@
+"""The mark: from where the journals are to be replayed, and what the index must at least contain.
+
+    "MGMK", u32 version 3, u32 number of journals, for each of them u64 journal id, u64 offset and u64 sequence number
+    of the next batch, u64 RocksDB's sequence number, its manifest (u64 number, u64 bytes, u32 CRC32C of these bytes),
+    u32 CRC32C of all before
+
+RocksDB's sequence number tells of records that were lost at the end of the index. The manifest, which names all of its
+other files and only grows, tells of an older one that was put in its place: RocksDB would take that for the truth.
+Versions 1 (one journal, whose number is not said) and 2 know no manifest.
+"""
+
+import struct
+from typing import NamedTuple
+
+from pulsar_proto.checksum import crc32c
+from storage.bookie.durable_file import replace_file
+from storage.bookie.errors import MarkDamaged
+from storage.bookie.index_manifest import Manifest
+from storage.bookie.journal_format import JournalPosition
+
+_HEAD = struct.Struct(">4sI")
+_COUNT = struct.Struct(">I")
+_POSITION = struct.Struct(">QQQ")
+_SEQUENCE = struct.Struct(">Q")
+_MANIFEST = struct.Struct(">QQI")
+_CRC = struct.Struct(">I")
+_MAGIC = b"MGMK"
+_ONE_JOURNAL = 1
+_SEVERAL_JOURNALS = 2
+_WITH_MANIFEST = 3
+
+Positions = tuple[JournalPosition, ...]
+"""One for each journal, in the order of the configuration."""
+
+
+class Mark(NamedTuple):
+    positions: Positions
+    index_sequence: int
+    manifest: Manifest | None = None
+    """None in a mark of an earlier version."""
+
+
+class MarkFile:
+    """Replaced as a whole. `last` is what was loaded or saved last."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.last: Mark | None = None
+
+    def load(self) -> Mark | None:
+        """None when there is no file. Raises MarkDamaged."""
+        try:
+            with open(self._path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return None
+        if len(data) < _CRC.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32c(data[: -_CRC.size]):
+            raise MarkDamaged(f"{self._path} is damaged: checksum mismatch")
+        try:
+            self.last = _parse(data[: -_CRC.size])
+        except (struct.error, ValueError):
+            raise MarkDamaged(f"{self._path} is not a mark that this program knows") from None
+        return self.last
+
+    def save(self, mark: Mark) -> None:
+        """Durably. Raises OSError; AssertionError for a mark that would move back."""
+        if mark == self.last:
+            return
+        before = self.last.positions if self.last is not None else mark.positions
+        pairs = zip(mark.positions, before, strict=True)
+        assert all(new >= old for new, old in pairs), f"mark would move back: {mark}"
+        data = _format(mark)
+        replace_file(self._path, data + _CRC.pack(crc32c(data)))
+        self.last = mark
+
+
+def _format(mark: Mark) -> bytes:
+    assert mark.manifest is not None
+    head = _HEAD.pack(_MAGIC, _WITH_MANIFEST) + _COUNT.pack(len(mark.positions))
+    positions = b"".join([_POSITION.pack(*each) for each in mark.positions])
+    return head + positions + _SEQUENCE.pack(mark.index_sequence) + _MANIFEST.pack(*mark.manifest)
+
+
+def _parse(data: bytes) -> Mark:
+    """Raises ValueError, struct.error."""
+    magic, version = _HEAD.unpack_from(data)
+    if magic != _MAGIC or version not in (_ONE_JOURNAL, _SEVERAL_JOURNALS, _WITH_MANIFEST):
+        raise ValueError(version)
+    start, count = _HEAD.size, 1
+    if version != _ONE_JOURNAL:
+        count, start = _COUNT.unpack_from(data, start)[0], start + _COUNT.size
+    end = start + count * _POSITION.size
+    rest = _MANIFEST.size if version == _WITH_MANIFEST else 0
+    if len(data) != end + _SEQUENCE.size + rest:
+        raise ValueError(len(data))
+    positions = tuple(JournalPosition(*each) for each in _POSITION.iter_unpack(data[start:end]))
+    manifest = Manifest(*_MANIFEST.unpack_from(data, end + _SEQUENCE.size)) if rest else None
+    return Mark(positions, _SEQUENCE.unpack_from(data, end)[0], manifest)
