@@ -11,7 +11,7 @@ CLIENTS := compat_tests/go compat_tests/node compat_tests/rust compat_tests/java
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim mutants soak spark spark-rounds clients
+.PHONY: help install run check lint types unit test compat bench proto clean sim damage mutants soak spark spark-rounds clients
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -71,6 +71,9 @@ SEEDS ?= 10000
 sim: $(STAMP)  ## tell SEEDS random histories of the replicated log in virtual time (default 10000; about 0.1 s each)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
 
+damage: $(STAMP)  ## damage every kind of file in every way, ROUNDS times (default 20, minutes each; ARGS="--seed N --only REGEX")
+	$(BIN)/python -m tests.damage --rounds $(or $(ROUNDS),20) $(ARGS)
+
 MINUTES ?= 10
 soak: $(STAMP)  ## every feature at once for MINUTES (default 10) with kills; then everything is judged (ARGS="--seed N")
 	$(BIN)/python -m compat_tests.soak --minutes $(MINUTES) $(ARGS)
@@ -79,9 +82,8 @@ MUTANTS ?= 300
 mutants: $(STAMP)  ## plant MUTANTS small bugs (default 300) and see whether the nearest tests notice (ARGS="--seed N --area storage")
 	$(BIN)/python -m tests.mutants --count $(MUTANTS) $(ARGS)
 
-ROUNDS ?= 5
 spark-rounds: $(STAMP)  ## kill Spark's jobs and the server ROUNDS times (default 5, a minute each; ARGS="--job JOB --seed N")
-	$(BIN)/python -m compat_tests.spark.kill_rounds --rounds $(ROUNDS) $(ARGS)
+	$(BIN)/python -m compat_tests.spark.kill_rounds --rounds $(or $(ROUNDS),5) $(ARGS)
 
 proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pulsar_proto.pb.generate

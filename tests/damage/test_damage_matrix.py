@@ -1,0 +1,51 @@
+"""A sample of the damage matrix: one case of each kind of file. `make damage` runs all of them."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from compat_tests.harness import Server, ServerFailedError
+from tests.damage.cases import Trial, all_cases
+from tests.damage.kinds import kinds_of
+from tests.damage.scenery import SETTINGS, Scene, make_scenes
+from tests.storage.bookie.helpers import flip_byte
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+SEED = 20
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scene]:
+    return make_scenes(tmp_path_factory.mktemp("damage"))
+
+
+def test_a_sample_of_the_matrix_loses_nothing_silently(scenes: dict[str, Scene], tmp_path: Path) -> None:
+    rng = Random(SEED)
+    sample = {case.kind: case for case in sorted(all_cases(scenes, 1, SEED), key=lambda _: rng.random())}
+    outcomes = set()
+    complaints = []
+    for number, case in enumerate(sample.values()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        verdict = asyncio.run(Trial(case, scenes, folder).run())
+        outcomes.add(verdict.outcome)
+        complaints += [f"{case.seed}, {verdict.harm}: {complaint}" for complaint in verdict.complaints]
+    assert not complaints, "\n".join(complaints)
+    assert outcomes >= {"right", "refused"}
+
+
+@pytest.mark.parametrize("kind", ["journal, older", "index, MANIFEST", "metadata.sqlite"])
+def test_a_real_server_refuses_with_an_exit_code_and_a_sentence(
+    scenes: dict[str, Scene], tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "data").symlink_to(scenes["killed"].folder, target_is_directory=True)
+    file = kinds_of(scenes["killed"].folder)[kind][-1]
+    flip_byte(file, 100)
+    try:
+        with pytest.raises(ServerFailedError, match=rf"exit code 1\b(.|\n)*{tmp_path / 'data'}"):
+            Server(tmp_path, settings=SETTINGS).start()
+    finally:
+        flip_byte(file, 100)
