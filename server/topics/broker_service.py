@@ -198,13 +198,15 @@ class BrokerService:
                 on_lost=self._lost,
                 policies=self.policies.of(name, await self._properties_of(name, ledger)),
             )
+            ledger.on_fenced(topic.lost_ledger)
             topic.compaction = TopicCompaction(name.full, ledger, self.compactions)
             topic.base_config = self._factory.config
             self._equip(topic)
             await self._prepare(topic)
-            if self._is_closed:
+            if self._is_closed or not topic.is_open:
                 await topic.close()
-                raise ServiceNotReady("The broker is shutting down")
+                why = "The broker is shutting down" if self._is_closed else "The topic was taken over by another broker"
+                raise ServiceNotReady(why)
             self.topics[name.full] = topic
             log.info("%s: loaded with %d subscriptions", topic, len(topic.subscriptions))
             return topic

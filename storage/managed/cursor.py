@@ -49,8 +49,8 @@ class Cursor:
     deduplication, the compacted ledger). All calls on the loop's thread.
 
     `on_dirty(cursor)`: there is something for the tick. `on_crossed()`: the mark-delete went to another ledger.
-    `on_fenced(error)`: the cursor's node belongs to somebody else. `trim_ended()` returns when no trim is under way: it
-    is awaited before the cursor is moved back.
+    `on_fenced(error)`: the cursor's node belongs to somebody else. `trim_ended()` returns when no trim is under way or
+    in doubt: it is awaited before the cursor is moved back.
     """
 
     def __init__(

@@ -27,6 +27,7 @@ from storage.managed.managed_ledger import ManagedLedger
 from storage.managed.read_handles import ReadHandles
 from storage.managed.shared import Shared
 from storage.managed.tail_cache import TailCache
+from storage.managed.takeover_watch import TakeoverWatch
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class ManagedLedgerFactory:
             Clocks(clock_ms, monotonic_s),
             self._note_dirty,
         )
+        self._takeovers = TakeoverWatch(metadata, self.ledgers)
         self._opening: dict[str, asyncio.Task[ManagedLedger]] = {}
         self._tick_seconds = tick_seconds
         self._timer: asyncio.TimerHandle | None = None
@@ -108,6 +110,7 @@ class ManagedLedgerFactory:
                 await ledger.close()
                 raise ManagedLedgerClosed(name, "the factory is closed")
             self.ledgers[name] = ledger
+            self._takeovers.opened(name)
             self._start_timer()
             return ledger
         finally:
@@ -174,6 +177,7 @@ class ManagedLedgerFactory:
             async with limit:
                 await self.close_ledger(name)
 
+        await self._takeovers.close()
         await asyncio.gather(*(close(name) for name in list(self.ledgers)))
         if self._maintenance is not None:
             await asyncio.wait([self._maintenance])

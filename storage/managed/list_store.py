@@ -6,7 +6,8 @@ touches only how much the current one holds.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from metadata.errors import MetadataError
 from pulsar_proto.ids import Position
@@ -41,6 +42,11 @@ class ListStore:
         self.terminated = terminated
         self.properties: Mapping[str, str] = properties
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the record may say something else than `ledgers`, because a write's answer was lost."""
+        return self._record.in_doubt
+
     async def change(
         self,
         edit: Edit | None = None,
@@ -57,12 +63,23 @@ class ListStore:
             new_terminated = self.terminated if terminated is None else terminated
             new_properties = self.properties if properties is None else properties(self.properties)
             value = serialize_list(trial.infos, new_terminated, new_properties, self._extra)
-            try:
+            with self._faults_told():
                 await self._record.write(value)
-            except SupersededError as error:
-                raise ManagedLedgerFenced(self._name, f"another owner wrote the ledger list: {error}") from error
-            except MetadataError as error:
-                raise MetadataFault(self._name, str(error)) from error
             if edit is not None:
                 edit(self.ledgers)
             self.terminated, self.properties = new_terminated, new_properties
+
+    async def check(self) -> None:
+        """Raises ManagedLedgerFenced when another owner wrote or deleted the record, MetadataFault."""
+        async with self._lock:
+            with self._faults_told():
+                await self._record.check()
+
+    @contextmanager
+    def _faults_told(self) -> Iterator[None]:
+        try:
+            yield
+        except SupersededError as error:
+            raise ManagedLedgerFenced(self._name, f"another owner wrote the ledger list: {error}") from error
+        except MetadataError as error:
+            raise MetadataFault(self._name, str(error)) from error

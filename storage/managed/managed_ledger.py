@@ -19,7 +19,7 @@ from storage.managed.appender import Appender, AppendState
 from storage.managed.config import ManagedLedgerConfig
 from storage.managed.cursor import Cursor
 from storage.managed.cursor_table import CursorTable
-from storage.managed.errors import ManagedLedgerClosed, ManagedLedgerError
+from storage.managed.errors import ManagedLedgerClosed, ManagedLedgerError, ManagedLedgerFenced
 from storage.managed.ledger_list import LedgerInfo, LedgerList
 from storage.managed.ledger_reader import LedgerReader
 from storage.managed.ledger_switch import LedgerSwitch
@@ -68,6 +68,9 @@ class ManagedLedger:
         }
         self._active: set[Cursor] = set()
         self._listeners: tuple[Callable[[], None], ...] = ()
+        self._fence_listeners: list[Callable[[ManagedLedgerError], None]] = []
+        self._fence_error: ManagedLedgerError | None = None
+        self._loop = asyncio.get_running_loop()
         self._appender = Appender(
             name,
             self._ledgers,
@@ -77,7 +80,7 @@ class ManagedLedger:
             terminated=lists.terminated is not None,
             clocks=shared.clocks,
             on_confirmed=self._confirmed,
-            on_fenced=lambda error: cursors.stop(error),
+            on_fenced=self._fenced,
         )
         appender = self._appender
         self._reader = LedgerReader(
@@ -99,7 +102,7 @@ class ManagedLedger:
             custom_metadata,
             on_crossed=lambda: trimmer.request(),
             on_fenced=appender.fence,
-            trim_ended=lambda: trimmer.idle(),
+            trim_ended=lambda: trimmer.settled(),
         )
         trimmer = self._trimmer = Trimmer(
             name,
@@ -215,6 +218,20 @@ class ManagedLedger:
             self._listeners = tuple(listener for listener in self._listeners if listener is not callback)
 
         return cancel
+
+    def on_fenced(self, callback: Callable[[ManagedLedgerError], None]) -> None:
+        """Calls back once, never from inside, when another owner turns out to have taken the managed ledger over,
+        however that was noticed; soon when it was before. It must be opened anew then, if at all."""
+        self._fence_listeners.append(callback)
+        if self._fence_error is not None:
+            self._loop.call_soon(callback, self._fence_error)
+
+    async def check_ownership(self) -> None:
+        """See `takeover_watch.Owned`."""
+        try:
+            await self._lists.check()
+        except ManagedLedgerFenced as error:
+            self._appender.fence(error)
 
     async def open_ledger(self) -> None:
         """Makes sure that a ledger takes entries now; raises what `add_entries` would answer. To find out whether
@@ -355,6 +372,12 @@ class ManagedLedger:
     def _ledger_closed(self, garbage: Sequence[int]) -> None:
         self._shared.reaper.bury(garbage)
         self._trim_passed()
+
+    def _fenced(self, error: ManagedLedgerError) -> None:
+        self._cursors.stop(error)
+        self._fence_error = error
+        for callback in self._fence_listeners:
+            self._loop.call_soon(callback, error)
 
     def _trim_passed(self) -> None:
         """Trims what every durable cursor passed. What no cursor ever held waits for `maintain`: Apache's broker trims

@@ -61,6 +61,14 @@ class Trimmer:
         while self._running is not None:
             await asyncio.wait([self._running])
 
+    async def settled(self) -> None:
+        """Returns when no trim is under way, and none may have arrived although it failed: what is in the list now is
+        there after a restart too. Raises MetadataFault, ManagedLedgerFenced."""
+        await self.idle()
+        while self._lists.in_doubt:
+            await self._lists.change()
+            await self.idle()
+
     async def close(self) -> None:
         """No trim starts any more."""
         self._closed = True

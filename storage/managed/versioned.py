@@ -55,6 +55,14 @@ class VersionedRecord:
             raise
         self._version = stat.version
 
+    async def check(self) -> None:
+        """Raises SupersededError when somebody else wrote or deleted it. Says nothing while the last write is in doubt,
+        which may still arrive: the next write finds out."""
+        stat = await self._store.exists(self.path)
+        if self._doubtful is None and (stat is None or stat.version != self._version):
+            found = "nothing" if stat is None else f"version {stat.version}"
+            raise SupersededError(f"{self.path}: expected version {self._version}, found {found}")
+
     async def delete(self) -> None:
         """Deletes whatever version is there. A record that is gone is success."""
         try:

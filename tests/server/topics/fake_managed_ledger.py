@@ -188,6 +188,9 @@ class FakeManagedLedger:
         if not self.holds_appends:
             asyncio.get_running_loop().call_soon(self.confirm)
 
+    def on_fenced(self, callback: Callable[[ManagedLedgerError], None]) -> None:
+        """Nobody takes it over."""
+
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)

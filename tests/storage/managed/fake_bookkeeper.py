@@ -122,6 +122,7 @@ class World:
         self.opens: list[tuple[int, bool]] = []
         self.lost: set[tuple[int, int]] = set()
         """(ledger, entry) that no bookie has any more."""
+        self.watches_work = True
         self.hold_appends = False
         """Appended groups stay in flight until `FakeBookKeeper.confirm`."""
         self.append_error: LedgerError | None = None
@@ -302,7 +303,7 @@ class FakeWriteHandle:
             asyncio.get_running_loop().create_task(self._confirm())
 
     async def _confirm(self) -> None:
-        while self._in_flight and self._end_error is None:
+        while self._in_flight and self._end_error is None and not self._client.world.hold_appends:
             await asyncio.sleep(0)
             await self._client.steps.take("append", self._store, None)
         self._scheduled = False

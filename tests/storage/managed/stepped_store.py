@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from metadata.errors import OutcomeUnknownError
-from metadata.store import Created, MetadataStore, Op, Record, Stat, WatchCallback
+from metadata.store import Created, Event, MetadataStore, Op, Record, Stat, WatchCallback
 
 if TYPE_CHECKING:
     from tests.storage.managed.fake_bookkeeper import Steps, World
@@ -56,7 +56,11 @@ class SteppedStore(MetadataStore):
         return await self._write("multi", lambda: self._store.multi(ops))
 
     def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> Callable[[], None]:
-        return self._store.watch(path, callback, recursive=recursive)
+        def of_the_living(event: Event) -> None:
+            if self._world.watches_work and not self._steps.dead.is_set():
+                callback(event)
+
+        return self._store.watch(path, of_the_living, recursive=recursive)
 
     async def close(self) -> None:
         """The world's tree outlives its sessions."""

@@ -148,6 +148,7 @@ async def test_a_failure_reaches_the_waiters_and_is_tried_again_by_the_tick() ->
 
 async def test_an_owner_whose_cursor_ledger_was_recovered_elsewhere_is_fenced() -> None:
     world = World()
+    world.watches_work = False
     first = await with_entries(world, 9)
     cursor = await first.open_cursor("s", EARLIEST)
     cursor.ack_cumulative(1, 2)

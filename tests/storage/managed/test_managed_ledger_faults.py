@@ -94,6 +94,7 @@ async def test_what_waits_for_a_ledger_is_bounded(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_second_owner_stops_the_first_one() -> None:
     world = World()
+    world.watches_work = False
     first = await open_one(world)
     await fill(first, 3)
     second = await open_one(world)
@@ -108,6 +109,7 @@ async def test_a_second_owner_stops_the_first_one() -> None:
 
 async def test_an_owner_between_two_ledgers_is_stopped_by_the_list() -> None:
     world = World()
+    world.watches_work = False
     first = await open_one(world)
     await fill(first, 3)
     await first.roll()

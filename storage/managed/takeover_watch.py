@@ -1,0 +1,81 @@
+"""Notices that another owner took an open managed ledger over, though nothing is written to it here.
+
+Whoever opens a managed ledger writes its list (`opening`), and whoever deletes it deletes the list's record. So one
+recursive watch over all lists tells of every takeover, however many managed ledgers are open; an idle one costs
+nothing. An event names the record and not its writer: the record's version says whether the change was ours. The watch
+is only the fast way. What protects the data is the version, which every write of the list is conditional on, and the
+fence of the ledger.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from metadata.paths import MANAGED_LEDGERS
+from metadata.store import CancelWatch, Event, EventType, MetadataStore
+from storage.managed.errors import MetadataFault
+
+logger = logging.getLogger(__name__)
+
+CHECKED_AT_ONCE = 64
+"""Records whose version is asked for in parallel."""
+
+
+class Owned(Protocol):
+    async def check_ownership(self) -> None:
+        """Fences the managed ledger when its list was written or deleted by another owner. Raises MetadataFault."""
+
+
+class TakeoverWatch:
+    """`owned`: the open managed ledgers by name. Lives on the event loop's thread."""
+
+    def __init__(self, metadata: MetadataStore, owned: Mapping[str, Owned]) -> None:
+        self._metadata = metadata
+        self._owned = owned
+        self._cancel: CancelWatch | None = None
+        self._suspects: dict[str, None] = {}
+        self._checking: asyncio.Task[None] | None = None
+
+    def opened(self, name: str) -> None:
+        """It is one of `owned` from now on. Events that came while it was being opened found nobody: it is checked."""
+        if self._cancel is None:
+            self._cancel = self._metadata.watch(MANAGED_LEDGERS, self._on_event, recursive=True)
+        self._suspect(name)
+
+    async def close(self) -> None:
+        if self._cancel is not None:
+            self._cancel()
+            self._cancel = None
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.wait([self._checking])
+
+    def _on_event(self, event: Event) -> None:
+        name = event.path[len(MANAGED_LEDGERS) + 1 :]
+        if name in self._owned and event.type is not EventType.CHILDREN_CHANGED:
+            self._suspect(name)
+
+    def _suspect(self, name: str) -> None:
+        self._suspects[name] = None
+        if self._checking is None:
+            self._checking = asyncio.get_running_loop().create_task(self._check())
+
+    async def _check(self) -> None:
+        try:
+            while self._suspects:
+                names = list(self._suspects)[:CHECKED_AT_ONCE]
+                for name in names:
+                    del self._suspects[name]
+                await asyncio.gather(*map(self._check_one, names))
+        finally:
+            self._checking = None
+
+    async def _check_one(self, name: str) -> None:
+        owned = self._owned.get(name)
+        if owned is None:
+            return
+        try:
+            await owned.check_ownership()
+        except MetadataFault as error:
+            logger.warning("%s: unknown whether another owner wrote it, its next write finds out: %s", name, error)
