@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from aiohttp import web
@@ -18,6 +18,10 @@ from metadata.errors import MetadataError
 from metadata.store import MetadataStore
 from server.bookie import metrics
 from server.bookie.registration_rules import Wanted
+from server.ports import listen
+from server.web.connection import HttpServer
+from server.web.loop_share import LoopShare
+from server.web.settings import WebSettings
 from storage.bookie.disks import Mode
 from storage.bookie.service import Bookie
 from storage.bookie.wire_server import BookieWireServer
@@ -25,6 +29,8 @@ from storage.bookie.wire_server import BookieWireServer
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 0.2
+
+Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
 class RunningBookie(Protocol):
@@ -50,36 +56,49 @@ class BookieHttp:
     def __init__(self, running: RunningBookie, *, metrics_only: bool = False) -> None:
         self._running = running
         self._collecting: asyncio.Task[None] | None = None
-        app = web.Application()
-        app.add_routes([web.get("/metrics", self._metrics)])
+        self._pages: dict[str, dict[str, Page]] = {"/metrics": {"GET": self._metrics}}
+        """By path and method."""
         if not metrics_only:
-            app.add_routes(self._routes())
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS)
+            self._pages |= self._bookkeepers()
+        self._server: asyncio.Server | None = None
+        self._web: HttpServer | None = None
 
-    def _routes(self) -> list[web.RouteDef]:
-        return [
-            web.get("/heartbeat", self._heartbeat),
-            web.get("/api/v1/bookie/state", self._state),
-            web.get("/api/v1/bookie/is_ready", self._is_ready),
-            web.get("/api/v1/bookie/info", self._info),
-            web.get("/api/v1/bookie/list_bookies", self._list_bookies),
-            web.get("/api/v1/bookie/gc", self._gc),
-            web.put("/api/v1/bookie/gc", self._trigger_gc),
-        ]
+    def _bookkeepers(self) -> dict[str, dict[str, Page]]:
+        return {
+            "/heartbeat": {"GET": self._heartbeat},
+            "/api/v1/bookie/state": {"GET": self._state},
+            "/api/v1/bookie/is_ready": {"GET": self._is_ready},
+            "/api/v1/bookie/info": {"GET": self._info},
+            "/api/v1/bookie/list_bookies": {"GET": self._list_bookies},
+            "/api/v1/bookie/gc": {"GET": self._gc, "PUT": self._trigger_gc},
+        }
 
     async def start(self, sock: socket.socket) -> None:
         """Raises OSError."""
-        await self._runner.setup()
-        await web.SockSite(self._runner, sock).start()
-        log.info("listening for HTTP on port %d", sock.getsockname()[1])
+        settings = WebSettings()
+        self._web = HttpServer(self._handle, settings, LoopShare())
+        backlog = settings.http_server_accept_queue_size
+        self._server, port = await listen(self._web, None, 0, sock=sock, tls=None, backlog=backlog)
+        log.info("listening for HTTP on port %d", port)
 
     async def close(self) -> None:
-        await self._runner.cleanup()
+        if self._server is not None and self._web is not None:
+            self._server.close()
+            await self._web.shutdown(CLOSE_SECONDS)
 
-    async def _heartbeat(self, _: web.Request) -> web.Response:
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        methods = self._pages.get(request.path)
+        if methods is None:
+            return web.Response(status=404, text=f"there is nothing at {request.path}")
+        page = methods.get("GET" if request.method == "HEAD" else request.method)
+        if page is None:
+            return web.Response(status=405, headers={"Allow": ",".join(methods)})
+        return await page(request)
+
+    async def _heartbeat(self, _: web.BaseRequest) -> web.Response:
         return web.Response(text="OK\n")
 
-    async def _metrics(self, _: web.Request) -> web.Response:
+    async def _metrics(self, _: web.BaseRequest) -> web.Response:
         running = self._running
         found = metrics.samples(
             running.bookie.stats(),
@@ -90,7 +109,7 @@ class BookieHttp:
         )
         return web.Response(body=metrics.text(found).encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
-    async def _state(self, _: web.Request) -> web.Response:
+    async def _state(self, _: web.BaseRequest) -> web.Response:
         mode = self._running.bookie.mode
         return answer(
             {
@@ -101,7 +120,7 @@ class BookieHttp:
             }
         )
 
-    async def _is_ready(self, _: web.Request) -> web.Response:
+    async def _is_ready(self, _: web.BaseRequest) -> web.Response:
         """Serves, and the cluster's records say so. A read-only bookie is ready, as Apache's is; the reason why one is
         not is in the answer."""
         bookie = self._running.bookie
@@ -111,14 +130,14 @@ class BookieHttp:
             return web.Response(status=503, text="the bookie is not registered in ZooKeeper")
         return web.Response(status=200)
 
-    async def _info(self, _: web.Request) -> web.Response:
+    async def _info(self, _: web.BaseRequest) -> web.Response:
         try:
             total, free = self._running.disk_space()
         except OSError as error:
             return web.Response(status=500, text=str(error))
         return answer({"freeSpace": free, "totalSpace": total})
 
-    async def _list_bookies(self, request: web.Request) -> web.Response:
+    async def _list_bookies(self, request: web.BaseRequest) -> web.Response:
         """`?type=rw` or `?type=ro`: ids, each with null where Apache gives a host name when it is asked for."""
         kind = request.query.get("type")
         if kind not in ("rw", "ro"):
@@ -131,11 +150,11 @@ class BookieHttp:
         readonly = paths.READ_ONLY_BOOKIES.rpartition("/")[2]
         return answer({name: None for name in names if kind == "ro" or name != readonly})
 
-    async def _gc(self, _: web.Request) -> web.Response:
+    async def _gc(self, _: web.BaseRequest) -> web.Response:
         running = self._collecting is not None and not self._collecting.done()
         return answer({"is_in_force_gc": str(running).lower()})
 
-    async def _trigger_gc(self, _: web.Request) -> web.Response:
+    async def _trigger_gc(self, _: web.BaseRequest) -> web.Response:
         """One at a time; asking again meanwhile changes nothing."""
         if self._collecting is None or self._collecting.done():
             self._collecting = asyncio.get_running_loop().create_task(self._collect())

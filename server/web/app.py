@@ -15,7 +15,7 @@ from server.admin.routes import ROUTES
 from server.security.http import admit
 from server.web.absent import refusal_of_path
 from server.web.calls import Answer, Call, Refusal, Route, refusal_of
-from server.web.connection import Connection, HttpServer
+from server.web.connection import UNEXPECTED, Connection, HttpServer
 from server.web.gate import Gate
 from server.web.loop_share import LoopShare
 from server.web.request_log import call_of, log_request
@@ -57,8 +57,6 @@ def make_server(broker: "BrokerContext", settings: WebSettings | None = None) ->
                 response = await share.run(call.answer(), is_urgent=call.is_urgent)
         except Refusal as refusal:
             response = refused(refusal)
-        finally:
-            call.connection.ends()
         if settings.web_service_request_log_enabled:
             log_request(request, response, call.role, share.clock() - began_s)
         return response
@@ -114,7 +112,7 @@ class _Incoming:
             return refused(Refusal(500, str(error)))
         except Exception:
             log.exception("%s failed", call_of(request))
-            return refused(Refusal(500, "An unexpected error occurred in the server; its log says more"))
+            return refused(Refusal(500, UNEXPECTED))
 
     async def _call(self, found: Found) -> Answer:
         """Nothing of a call is looked at before its caller may make it."""

@@ -8,6 +8,7 @@ may hold a token.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -44,14 +45,16 @@ HEAD_END = b"\r\n\r\n"
 
 HEAD_TOO_LARGE = 431
 
+UNEXPECTED = "An unexpected error occurred in the server; its log says more"
+
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class HttpServer(web.Server):
-    """Makes a `Connection` for each client, and seats it."""
+    """Makes a `Connection` for each client, and seats it. `share` learns how long requests take to parse."""
 
     def __init__(self, handle: Handle, settings: WebSettings, share: LoopShare) -> None:
-        super().__init__(handle, request_factory=_make_request)
+        super().__init__(partial(_handled, handle), request_factory=_make_request)
         self.settings = settings
         self.share = share
         self.seats: Seats[Connection] = Seats(settings.max_http_server_connections)
@@ -186,15 +189,17 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what is no request. aiohttp's own would log what came and send it back."""
+        """The answer to what is no request, and to a call that failed. aiohttp's own would log what came and send it
+        back."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer breaks off")
+        if status >= 500:
+            log.error("%s %s failed", request.method, request.rel_url.raw_path, exc_info=exc)
+            return refused(Refusal(status, UNEXPECTED, closes=True))
         if isinstance(exc, LineTooLong):
             status = HEAD_TOO_LARGE
         log.warning("%s: answered %d to what is no HTTP request (%s)", request.remote, status, type(exc).__name__)
-        response = refused(Refusal(status, f"This is no HTTP/1.1 request ({type(exc).__name__})"))
-        response.force_close()
-        return response
+        return refused(Refusal(status, f"This is no HTTP/1.1 request ({type(exc).__name__})", closes=True))
 
     def _break_off(self, body: StreamReader) -> None:
         """Has no effect on a body that is whole."""
@@ -229,6 +234,14 @@ class Connection(RequestHandler):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+async def _handled(handle: Handle, request: web.BaseRequest) -> web.StreamResponse:
+    assert isinstance(request.protocol, Connection)
+    try:
+        return await handle(request)
+    finally:
+        request.protocol.ends()
 
 
 def _make_request(

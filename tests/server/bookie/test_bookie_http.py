@@ -34,8 +34,9 @@ class Running:
 
 
 class Scene:
-    def __init__(self, running: Running, session: aiohttp.ClientSession, ledgers: Ledgers) -> None:
+    def __init__(self, running: Running, session: aiohttp.ClientSession, ledgers: Ledgers, port: int) -> None:
         self.running = running
+        self.port = port
         self.ledgers = ledgers
         self._session = session
 
@@ -62,8 +63,9 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     sock.bind(("127.0.0.1", 0))
     http = BookieHttp(running)
     await http.start(sock)
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{sock.getsockname()[1]}") as session:
-        yield Scene(running, session, ledgers)
+    port = sock.getsockname()[1]
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        yield Scene(running, session, ledgers, port)
     await http.close()
     await running.bookie.close()
 
@@ -118,3 +120,31 @@ async def test_garbage_is_collected_when_asked_for(scene: Scene) -> None:
 
 def test_a_bookie_out_of_the_cluster_has_a_status_of_its_own() -> None:
     assert [server_status(each) for each in (Wanted.WRITABLE, Wanted.READ_ONLY, None)] == [1, 0, -1]
+
+
+async def test_what_is_no_request_is_refused_at_once_and_leaves_nothing_of_itself_in_the_log(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    for sent in (
+        b"GET /heartbeat HTTP/1.1\r\nAuthorization Bearer s3cret\r\n\r\n",
+        b"GET /?token=s3cret HTTP/7.1\r\n\r\n",
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", scene.port)
+        writer.write(sent)
+        assert (await reader.read()).startswith(b"HTTP/1.0 400")
+        writer.close()
+    assert "answered 400" in caplog.text
+    assert "s3cret" not in caplog.text
+    await scene.text("/nosuch", status=404)
+    await scene.text("/heartbeat", status=405, method="POST")
+
+
+async def test_a_page_that_fails_is_told_with_its_stack_in_the_log_alone(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> Any:
+        raise ZeroDivisionError
+
+    scene.running.disk_space = fail  # type: ignore[method-assign]
+    assert "ZeroDivisionError" not in await scene.text("/api/v1/bookie/info", status=500)
+    assert "ZeroDivisionError" in caplog.text
