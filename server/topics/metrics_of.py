@@ -25,8 +25,8 @@ def topic_metrics(topic: "Topic") -> Samples:
         ("pulsar_storage_backlog_size", topic.backlog_size),
         ("pulsar_storage_backlog_quota_limit", quotas.destination_storage.limit),
         ("pulsar_storage_backlog_quota_limit_time", quotas.message_age.limit),
-        ("pulsar_storage_unreadable_entries", topic.ledger.gaps.entries),
-        ("pulsar_storage_unreadable_entries_skipped", topic.ledger.gaps.entries_skipped),
+        ("magnetar_storage_unreadable_entries", topic.ledger.gaps.entries),
+        ("magnetar_storage_unreadable_entries_skipped", topic.ledger.gaps.entries_skipped),
         ("pulsar_storage_backlog_age_seconds", -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000),
     )
 

@@ -140,7 +140,7 @@ def skipped_by_metrics(server: Server) -> int:
     (line,) = [
         line
         for line in call(server, "/metrics").splitlines()
-        if line.startswith("pulsar_storage_unreadable_entries_skipped") and "default/damaged" in line
+        if line.startswith("magnetar_storage_unreadable_entries_skipped") and "default/damaged" in line
     ]
     return int(float(line.split()[-1]))
 
