@@ -15,6 +15,7 @@ from server.handlers.handler import Handler
 from server.listeners import Listeners
 from server.ports import Urls
 from server.publish_window import PublishBudget
+from server.shared_result import SharedResult
 from server.topic_watchers import TopicWatchers
 from server.write_readiness import WriteReadiness
 
@@ -91,6 +92,8 @@ class BrokerContext:
         """The addresses that lookups answer; set when the ports are known."""
         self.readiness = WriteReadiness()
         """Set when the storage is known."""
+        self.metrics_page: SharedResult[list[bytes]] = SharedResult()
+        """With many topics a page is large, and everybody may ask for it."""
         self.watchers = TopicWatchers(service)
         self.connections: set[Connection] = set()
         self.counters = ConnectionCounters()

@@ -5,6 +5,7 @@ Sources: BrokersBase, MetricsServlet; real answers of 4.0.7 (JSON's content type
 
 import asyncio
 import logging
+from functools import partial
 
 from magnetar import __version__
 from server.admin.broker_stats import loaded_by_bundle
@@ -135,7 +136,7 @@ async def shut_down(call: Call) -> Answer:
 
 
 async def metrics(call: Call) -> Answer:
-    return Text(await render(call.broker), CONTENT_TYPE)
+    return Text(await call.broker.metrics_page.get(partial(render, call.broker)), CONTENT_TYPE)
 
 
 ROUTES = (
