@@ -21,6 +21,9 @@ REQUESTS_MAX = 10_000
 """Requests of one connection that may be in progress. The next one that has an answer is refused with TooManyRequests
 before its handler sees it, so that nothing of it is left behind."""
 
+TEXT_CHARACTERS_MAX = 16 << 10
+"""Of what a client is told. A refused schema is told with the schemas that refuse it."""
+
 Work = Awaitable[None]
 
 
@@ -100,7 +103,7 @@ class Requests:
         else:
             code = pb.UnknownError
             log.error("%s: %s failed", cnx.remote_address, handler.field, exc_info=error)
-        text = str(error) or type(error).__name__
+        text = (str(error) or type(error).__name__)[:TEXT_CHARACTERS_MAX]
         cnx.write(_refusal(handler, body, code, text))
         if handler.refuse is None or cnx.session.state is not State.CONNECTED:
             cnx.close(f"{handler.field} failed: {text}", logging.WARNING)

@@ -11,9 +11,14 @@ from typing import NamedTuple
 from pulsar_proto.checksum import crc32c
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
+from server.turns import Steps
 
 MATCH_COST_MAX = 20_000_000
 """Upper bound of the matcher's steps for one list: the sum of len(name) ** repeats, times the ways to choose."""
+NAME_COST_MAX = 400_000
+"""Of one name: some milliseconds, which nobody can interrupt."""
+STEP_COST = 100_000
+"""Of names between two moments when others may run."""
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -62,9 +67,9 @@ def is_system_topic(name: TopicName) -> bool:
     return local in SYSTEM_TOPICS or local.startswith(TRANSACTION_LOG_PREFIX) or local.endswith(PENDING_ACK_SUFFIX)
 
 
-def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> list[str] | None:
+def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> Steps[list[str] | None]:
     """The topics that the pattern matches wholly, without scheme and without partition suffix; None where this broker
-    does not filter: pattern longer than `max_length`, too costly, or in a dialect of Java alone.
+    does not filter: pattern longer than `max_length`, too costly, or in a dialect of Java alone. Works in steps.
 
     Raises InvalidTopicName for what is no regular expression.
     """
@@ -79,10 +84,20 @@ def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> l
     if _REPEATED_GROUP.search(bare) or _BACK_REFERENCE.search(expression):
         return None
     names = [without_scheme(_without_partition(topic)) for topic in topics]
-    repeats = len(_REPEAT.findall(bare))
-    if sum(len(name) ** repeats for name in names) * _ways(bare) > MATCH_COST_MAX:
+    repeats, ways = len(_REPEAT.findall(bare)), _ways(bare)
+    costs = [len(name) ** repeats * ways for name in names]
+    if sum(costs) > MATCH_COST_MAX or max(costs, default=0) > NAME_COST_MAX:
         return None
-    return [topic for topic, name in zip(topics, names, strict=True) if matcher.fullmatch(name)]
+    matching: list[str] = []
+    spent = 0
+    for topic, name, cost in zip(topics, names, costs, strict=True):
+        spent += cost
+        if spent > STEP_COST:
+            spent = 0
+            yield
+        if matcher.fullmatch(name):
+            matching.append(topic)
+    return matching
 
 
 def _ways(bare: str) -> int:

@@ -15,6 +15,7 @@ from metadata.store import CancelWatch, Event
 from pulsar_proto.errors import NotAllowed, PulsarError
 from pulsar_proto.names import TopicName
 from server.topic_list import Change, change_between, filter_by_pattern, is_system_topic, without_scheme
+from server.turns import Turns
 
 if TYPE_CHECKING:
     from server.topics.broker_service import BrokerService
@@ -39,13 +40,13 @@ class Watcher:
         self.is_told = False
         """It has its first list: changes follow."""
 
-    def matching(self, topics: Sequence[str]) -> list[str]:
+    async def matching(self, topics: Sequence[str]) -> list[str]:
         """Raises InvalidTopicName, NotAllowed."""
         if len(self.pattern) > self.max_length:
             raise NotAllowed(
                 f"Unable to create topic list watcher: the pattern is longer than {self.max_length} characters"
             )
-        matching = filter_by_pattern(topics, self.pattern, self.max_length)
+        matching = await Turns().run(filter_by_pattern(topics, self.pattern, self.max_length))
         if matching is None:
             raise NotAllowed("Unable to create topic list watcher: the broker does not evaluate this pattern")
         return matching
@@ -87,7 +88,7 @@ class TopicWatchers:
         watched.watchers.add(watcher)
         changes = watched.changes
         try:
-            watcher.topics = watcher.matching(await self._list(namespace))
+            watcher.topics = await watcher.matching(await self._list(namespace))
         except BaseException:
             self.remove(watcher)
             raise
@@ -133,19 +134,22 @@ class TopicWatchers:
                 topics = await self._list(namespace)
                 for watcher in list(watched.watchers):
                     if watcher.is_told:
-                        self._compare(watcher, topics)
+                        await self._compare(watcher, topics)
         except PulsarError as error:
             log.warning("%s: its topics cannot be listed for watchers, who poll: %s", namespace, error)
         finally:
             watched.looking = None
 
-    def _compare(self, watcher: Watcher, topics: Sequence[str]) -> None:
+    async def _compare(self, watcher: Watcher, topics: Sequence[str]) -> None:
         try:
-            matching = watcher.matching(topics)
+            matching = await watcher.matching(topics)
         except PulsarError as error:
             log.warning("%s: a watcher cannot be served any more, it polls: %s", watcher.namespace, error)
             self.remove(watcher)
             return
+        watched = self._namespaces.get(watcher.namespace)
+        if watched is None or watcher not in watched.watchers:
+            return  # it was closed meanwhile
         change = change_between(watcher.topics, matching)
         watcher.topics = matching
         if change is not None:

@@ -13,6 +13,7 @@ from pulsar_proto.names import NamespaceName, TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.topic_list import Change, filter_by_pattern, hash_of, is_system_topic
 from server.topic_watchers import Watcher
+from server.turns import Turns
 
 if TYPE_CHECKING:
     from server.connection import Connection
@@ -33,7 +34,7 @@ async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.C
     filtered = None
     if command.HasField("topics_pattern"):
         max_length = cnx.broker.limits.subscription_pattern_max_length
-        filtered = filter_by_pattern(topics, command.topics_pattern, max_length)
+        filtered = await Turns().run(filter_by_pattern(topics, command.topics_pattern, max_length))
     listed = topics if filtered is None else filtered
     topics_hash = hash_of(listed)
     changed = command.topics_hash != topics_hash

@@ -93,7 +93,7 @@ class SchemaRegistry:
 
     async def find_version(self, schema_id: str, schema: Schema) -> int:
         """The version that has exactly this type and definition; -1 where none has. Raises InvalidSchema."""
-        validate(schema)
+        await _validate(schema)
         for stored in await self.versions(schema_id):
             if stored.schema.type is schema.type and stored.schema.data == schema.data:
                 return stored.version
@@ -101,18 +101,18 @@ class SchemaRegistry:
 
     async def check_compatible(self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy) -> None:
         """Whether `put` would store it. Raises InvalidSchema, SchemaConflict."""
-        validate(schema)
+        await _validate(schema)
         versions = await self.versions(schema_id)
         check = partial(compatibility.check_next_version, schema, versions, strategy)
-        await self._judge(schema_id, versions, check)
+        await self._judge(schema_id, schema, versions, check)
 
     async def check_consumer(self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy) -> None:
         """Whether a consumer with that schema reads what is there. Raises InvalidSchema, SchemaConflict."""
-        validate(schema)
+        await _validate(schema)
         if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
             versions = await self.versions(schema_id)
             check = partial(compatibility.check_consumer, schema, versions, strategy)
-            await self._judge(schema_id, versions, check)
+            await self._judge(schema_id, schema, versions, check)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -121,11 +121,11 @@ class SchemaRegistry:
     ) -> int:
         """The version that is this schema, which is added where it is new. Raises InvalidSchema, SchemaConflict (also
         for a new one without `may_add`)."""
-        validate(schema)
+        await _validate(schema)
 
         async def put(locator: Locator | None) -> int:
             versions = await self._versions(locator)
-            known = await _aside(versions, partial(compatibility.version_of, schema, versions))
+            known = await _aside(schema, versions, partial(compatibility.version_of, schema, versions))
             if known is not None:
                 return known
             if not may_add:
@@ -134,7 +134,7 @@ class SchemaRegistry:
                 raise SchemaConflict(f"The topic has {VERSIONS_MAX} versions of its schema, no more are taken")
             if versions:
                 check = partial(compatibility.check_next_version, schema, versions, strategy)
-                await self._judge(schema_id, versions, check)
+                await self._judge(schema_id, schema, versions, check)
             began = time.monotonic()
             dated = replace(schema, timestamp_ms=self._clock_ms())
             added = await self._storage.append(schema_id, locator, dated, schema.hash)
@@ -211,9 +211,11 @@ class SchemaRegistry:
             self._cached_bytes -= _size(self._cache.popitem(last=False)[1])
         return stored
 
-    async def _judge(self, schema_id: str, versions: Sequence[StoredSchema], check: Callable[[], None]) -> None:
+    async def _judge(
+        self, schema_id: str, schema: Schema, versions: Sequence[StoredSchema], check: Callable[[], None]
+    ) -> None:
         try:
-            await _aside(versions, check)
+            await _aside(schema, versions, check)
         except SchemaFault as error:
             self.counters.judged(schema_id, compatible=False)
             log.warning("schema %s: refused: %s", schema_id, " ".join(str(error).split()))
@@ -221,11 +223,18 @@ class SchemaRegistry:
         self.counters.judged(schema_id, compatible=True)
 
 
-async def _aside(versions: Sequence[StoredSchema], compare: Callable[[], T]) -> T:
-    """What `compare` returns or raises. Definitions are parsed for it, and many or long ones must not stop the loop."""
-    if sum(len(stored.schema.data) for stored in versions) <= ON_THE_LOOP_BYTES:
-        return compare()
-    return await asyncio.to_thread(compare)
+async def _validate(schema: Schema) -> None:
+    """Raises InvalidSchema."""
+    await _aside(schema, (), partial(validate, schema))
+
+
+async def _aside(schema: Schema, versions: Sequence[StoredSchema], work: Callable[[], T]) -> T:
+    """What `work` on a schema and on versions returns or raises. Definitions are parsed for it, and many or long ones
+    must not stop the loop."""
+    size = len(schema.data) + sum(map(len, schema.properties.values()))
+    if size + sum(len(stored.schema.data) for stored in versions) <= ON_THE_LOOP_BYTES:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 def since_last_deletion(versions: Sequence[StoredSchema]) -> list[StoredSchema]:
