@@ -13,6 +13,8 @@ from pathlib import Path
 from tests.damage.cases import Case, Trial, Verdict, all_cases
 from tests.damage.scenery import Scene, make_scenes
 
+PROGRESS_EVERY = 100
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.damage", description=__doc__)
@@ -28,7 +30,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="damage-") as folder:
         scenes = make_scenes(Path(folder))
         cases = [case for case in all_cases(scenes, options.rounds, seed) if re.search(options.only, case.seed)]
-        verdicts = [run(case, scenes, Path(folder)) for case in cases]
+        verdicts = []
+        for number, case in enumerate(cases, 1):
+            verdicts.append(run(case, scenes, Path(folder)))
+            if number % PROGRESS_EVERY == 0:
+                print(f"{number} of {len(cases)} cases", flush=True)
     return report(verdicts)
 
 

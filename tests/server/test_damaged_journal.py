@@ -13,6 +13,8 @@ from tests.storage.bookie.helpers import flip_byte
 pytestmark = pytest.mark.process
 
 COUNT = 1600
+PART = 200
+"""So many are sent at once: there are at least as many batches in the journal as parts."""
 TOPIC = "persistent://public/default/damaged"
 READ_TIMEOUT_MS = 30_000
 
@@ -57,7 +59,9 @@ def test_all_messages_outside_of_the_damaged_batch_come_back(tmp_path: Path, vic
     first = Server(tmp_path / "first", data_dir=data, settings={"flushInterval": "600000"})
     with first, client_of(first) as client:
         client.subscribe(TOPIC, "keeps the messages").close()
-        receipts = publish(client, range(COUNT))
+        receipts: Receipts = {}
+        for start in range(0, COUNT, PART):
+            receipts |= publish(client, range(start, start + PART))
         first.kill()
     batch, damaged = damage(sorted((data / "journal").glob("*.journal")), victim)
 
