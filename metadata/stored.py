@@ -255,7 +255,8 @@ def faults_named(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreFileError(path, f"cannot be opened: {error.strerror or error}") from error
+        name = error.filename if isinstance(error.filename, str) else path
+        raise StoreFileError(name, f"cannot be used: {error.strerror or error}") from error
     except (ValueError, TypeError, struct.error) as error:  # columns of types that were never written
         raise StoreDamagedError(path, f"is damaged: {error}") from error
     except sqlite3.Error as error:

@@ -148,6 +148,9 @@ async def test_a_crash_between_commit_and_witness_loses_nothing(
     await store.close()
     store = await crashed.start()
     assert await store.children("/") == ["seen", "unseen"]
+    seen = crashed.witness.read()
+    assert seen is not None
+    assert seen.generation == 2, "what a reader may see now must not be lost unseen"
     await store.create("/more")
     await store.close()
 

@@ -168,6 +168,18 @@ def old_bookie(folder: Path, images: Path) -> None:
         shutil.copytree(images / "old" / name, folder / name)
 
 
+def damage_the_mark(folder: Path, images: Path) -> None:
+    flip(folder / "ledgers" / "lastMark", 20)
+
+
+def lose_the_index(folder: Path, images: Path) -> None:
+    shutil.rmtree(folder / "ledgers" / "index")
+
+
+def cookie_of_another_server(folder: Path, images: Path) -> None:
+    shutil.copy(images / "other" / "ledgers" / "VERSION", folder / "ledgers")
+
+
 def make_layout_1(folder: Path) -> None:
     connection = sqlite3.connect(file_of(folder))
     connection.executescript(
@@ -211,6 +223,9 @@ OTHERS = [
     empty_the_ledgers,
     old_bookie,
     layout_1_and_no_bookie,
+    damage_the_mark,
+    lose_the_index,
+    cookie_of_another_server,
 ]
 
 

@@ -1,6 +1,8 @@
 """The bookie's HTTP port: what a probe, a scraper and an operator ask."""
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from metadata.memory import MemoryStore
 from server.bookie.http import BookieHttp
 from server.bookie.metrics import server_status
 from server.bookie.registration_rules import Wanted
+from storage.bookie import durable_file
 from storage.bookie.service import Bookie
 from storage.bookie.wire_server import BookieWireServer
 from tests.storage.bookie.helpers import Ledgers, add, open_bookie
@@ -68,6 +71,20 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         yield Scene(running, session, ledgers, port)
     await http.close()
     await running.bookie.close()
+
+
+async def test_a_probe_hears_why_a_bookie_whose_sync_failed_is_not_ready(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(durable_file, "_sync_data", fail)
+    assert await add(scene.running.bookie, 1, [0]) != 0
+    reason = await scene.text("/api/v1/bookie/is_ready", status=503)
+    assert "Input/output error" in reason
+    assert ".journal" in reason
+    assert (await scene.json("/api/v1/bookie/state"))["running"] is False
 
 
 async def test_a_probe_hears_whether_it_lives_and_is_in_the_cluster(scene: Scene) -> None:
