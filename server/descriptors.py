@@ -42,10 +42,16 @@ class Descriptors:
         self._warned_at: float | None = None
         self._refused = 0
 
+    @property
+    def limit(self) -> int:
+        """How many this process may have; WANTED_MAX where nothing limits them."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return WANTED_MAX if limit == resource.RLIM_INFINITY else limit
+
     def has_room(self) -> bool:
         """Asked for each connection that was accepted."""
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if limit == resource.RLIM_INFINITY or _next_free() < limit - min(RESERVE_MAX, limit // RESERVE_SHARE):
+        limit = self.limit
+        if _next_free() < limit - min(RESERVE_MAX, limit // RESERVE_SHARE):
             return True
         self._refused += 1
         if self._warned_at is None or self._now() - self._warned_at >= SECONDS_BETWEEN_WARNINGS:

@@ -18,6 +18,7 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from server.descriptors import DESCRIPTORS
 from server.web.calls import Refusal
 from server.web.loop_share import LoopShare
 from server.web.responses import refused
@@ -38,6 +39,9 @@ LINGER_SECONDS = 2.0
 WARNING_SECONDS = 10.0
 """One warning in this time tells of connections that lost their seats or found none."""
 
+DESCRIPTORS_SHARE = 2
+"""HTTP connections take at most one of so many file descriptors: clients of the binary port need the others."""
+
 PIECES_MAX = 64
 """Heads of one read that are parsed one by one."""
 
@@ -57,7 +61,8 @@ class HttpServer(web.Server):
         super().__init__(partial(_handled, handle), request_factory=_make_request)
         self.settings = settings
         self.share = share
-        self.seats: Seats[Connection] = Seats(settings.max_http_server_connections)
+        most = min(settings.max_http_server_connections, DESCRIPTORS.limit // DESCRIPTORS_SHARE)
+        self.seats: Seats[Connection] = Seats(most)
         self._warned_s = float("-inf")
         self._unseated = 0
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from server.descriptors import Descriptors
 from server.web import app as web_app
 from server.web import connection as web_connection
 from tests.server.web_scene import Web, running
@@ -146,6 +147,17 @@ async def test_silent_connections_shut_nobody_out_and_go_before_those_that_were_
             await ask(reader, writer)
         await ask(*await kept(web))
     assert "maxHttpServerConnections" in caplog.text
+
+
+async def test_where_descriptors_are_few_http_connections_leave_half_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Descriptors, "limit", 8)
+    async with running(tmp_path) as web:
+        silent = [await web.connect() for _ in range(5)]
+        await ask(*await kept(web))
+        for reader, _ in silent[:2]:
+            assert await asyncio.wait_for(reader.read(), 60) == b""
 
 
 async def test_where_every_connection_has_a_call_in_progress_a_newcomer_is_refused(tmp_path: Path) -> None:
