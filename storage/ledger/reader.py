@@ -214,9 +214,11 @@ class EntryReader:
                             raise
                         refusals += 1
                     await asyncio.sleep(retry_seconds(refusals))
+        except EntryDamaged as error:
+            # That one entry is damaged says nothing about the bookie's others: it is not noted against it.
+            raise DigestMismatch(f"{where}: {error}") from error
         except BookieError as error:
-            kind = DigestMismatch if isinstance(error, EntryDamaged) else error_class(int(error.rc), reading=True)
-            failure = kind(f"{where}: {error}")
+            failure = error_class(int(error.rc), reading=True)(f"{where}: {error}")
         except TimeoutError:
             if refusals:
                 failure = TooManyRequests(f"{where}: overloaded, {refusals} requests were refused")

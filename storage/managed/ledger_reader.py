@@ -159,7 +159,6 @@ class LedgerReader:
                 behind = await self._count_lost(ledger_id, range(entry_id + 1, last + 1))
                 before = await self._count_lost(ledger_id, range(entry_id - 1, -1, -1))
                 gap = Gap(ledger_id, entry_id - before, entry_id + behind, reason)
-            self._handles.drop(ledger_id)
             self.gaps.add(gap)
             what = "skipped" if self._skips() else "who reads there waits, autoSkipNonRecoverableData is off"
             logger.warning("%s: %s are lost; %s: %s", self._name, gap, what, reason)
