@@ -4,10 +4,10 @@ import asyncio
 import logging
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from server.descriptors import Descriptors
 from server.web import app as web_app
 from server.web import connection as web_connection
 from tests.server.web_scene import Web, running
@@ -152,7 +152,7 @@ async def test_silent_connections_shut_nobody_out_and_go_before_those_that_were_
 async def test_where_descriptors_are_few_http_connections_leave_half_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Descriptors, "limit", 8)
+    monkeypatch.setattr(web_connection, "DESCRIPTORS", SimpleNamespace(limit=8))
     async with running(tmp_path) as web:
         silent = [await web.connect() for _ in range(5)]
         await ask(*await kept(web))
