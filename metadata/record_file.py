@@ -97,6 +97,10 @@ class RecordFile:
                     connection.executescript(UPGRADE)
                 told = None if stored.is_unwitnessed or stored.is_accepted else witness
                 if told is not None:
+                    # After SIGKILL the last commit may be in the kernel's memory only, and has to be durable before it
+                    # is witnessed.
+                    with contextlib.suppress(FileNotFoundError):
+                        _sync(f"{path}-wal")
                     told.save(seal)
                 status = os.stat(path)
                 file = cls(path, connection, (status.st_dev, status.st_ino), seal, told)
@@ -212,7 +216,7 @@ def _create(path: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(unfinished)
-    _sync_folder(path)
+    _sync(os.path.dirname(path) or ".")
 
 
 def _go_on_from(stored: StoredMetadata) -> None:
@@ -226,17 +230,18 @@ def _go_on_from(stored: StoredMetadata) -> None:
         os.fsync(fd)
     with contextlib.suppress(FileNotFoundError):
         os.rename(f"{path}-wal", f"{path}-wal{SET_ASIDE}")
-    _sync_folder(path)
+    _sync(os.path.dirname(path) or ".")
     os.rename(fresh, path)
-    _sync_folder(path)
+    _sync(os.path.dirname(path) or ".")
 
 
-def _sync_folder(path: str) -> None:
-    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+def _sync(path: str) -> None:
+    """Makes a file's content durable, or the names in a folder."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)
+        os.fsync(fd)
     finally:
-        os.close(folder)
+        os.close(fd)
 
 
 def _write_empty(path: str) -> None:

@@ -155,6 +155,31 @@ async def test_a_crash_between_commit_and_witness_loses_nothing(
     await store.close()
 
 
+async def test_a_start_makes_the_log_durable_before_the_witness_has_seen_it(
+    crashed: tuple[Place, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a killed process left may be in the kernel's memory only."""
+    place, _ = crashed
+    log = place.log.stat().st_ino
+    order: list[str] = []
+    sync, save = os.fsync, Witness.save
+
+    def synced(fd: int) -> None:
+        sync(fd)
+        if os.fstat(fd).st_ino == log:
+            order.append("log")
+
+    def saved(witness: Witness, seal: Seal) -> None:
+        order.append("witness")
+        save(witness, seal)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Witness, "save", saved)
+    store = await place.start()
+    assert order == ["log", "witness"]
+    await store.close()
+
+
 async def test_a_failed_sync_of_the_witness_ends_all_writes_and_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
