@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -68,7 +69,7 @@ class LoopWatch:
         self._turned_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._beneath_callbacks: FrameType | None = None
-        self._collecting_since = 0.0
+        self._collecting_since: float | None = None
         self._collector_seconds = 0.0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="loop-watch", daemon=True)
@@ -77,8 +78,7 @@ class LoopWatch:
         self._ident = threading.get_ident()
         # macOS has no clock of another thread.
         if self._by_cpu and hasattr(time, "pthread_getcpuclockid"):
-            clock = time.pthread_getcpuclockid(self._ident)
-            self._clock = lambda: time.clock_gettime(clock) - self._collector_seconds
+            self._clock = partial(self._own_cpu_seconds, time.pthread_getcpuclockid(self._ident))
         if self._by_cpu:
             gc.callbacks.append(self._collector_runs)
         self._turned_at = self._clock()
@@ -114,8 +114,14 @@ class LoopWatch:
             return
         if phase == "start":
             self._collecting_since = time.thread_time()
-        else:
+        elif self._collecting_since is not None:
             self._collector_seconds += time.thread_time() - self._collecting_since
+            self._collecting_since = None
+
+    def _own_cpu_seconds(self, clock: int) -> float:
+        """Stands still while the collector runs."""
+        since = self._collecting_since
+        return (time.clock_gettime(clock) if since is None else since) - self._collector_seconds
 
     def _watch(self) -> None:
         seen: FrameType | None = None

@@ -79,7 +79,7 @@ def test_a_call_that_never_gives_up_the_interpreter_is_found(stalls_of: Callable
 
     (stall,) = stalls_of(body)
     assert stall.seconds >= GAP_LIMITS * LIMIT_SECONDS
-    assert " body" in stall.place
+    assert " main" in stall.place, "the callback; where in it is not sure after such a call"
 
 
 def test_many_short_callbacks_are_no_stall(stalls_of: Callable[..., list[Stall]]) -> None:
