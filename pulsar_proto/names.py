@@ -18,6 +18,8 @@ DEFAULT_NAMESPACE = "public/default"
 PARTITION_SUFFIX = "-partition-"
 CACHED_NAMES_MAX = 10_000
 """Parsed names kept for the next parse; the least recently used one is forgotten."""
+CACHED_CHARACTERS_MAX = 1_024
+"""Of a name that is kept: clients may ask for names of megabytes."""
 
 _ENTITY = re.compile(r"[-=:.A-Za-z0-9_]+")
 _DOTS = (".", "..")
@@ -79,7 +81,7 @@ class TopicName:
     @staticmethod
     def parse(text: str) -> "TopicName":
         """From a full name, `tenant/namespace/topic` or `topic`. Raises InvalidTopicName."""
-        return _parse(text)
+        return _parse(text) if len(text) <= CACHED_CHARACTERS_MAX else _parsed(text)
 
     @staticmethod
     def from_managed_ledger_name(name: str) -> "TopicName":
@@ -88,7 +90,7 @@ class TopicName:
         if len(parts) != 4:
             raise InvalidTopicName(f"Invalid managed ledger name {name!r}")
         tenant, namespace, domain, encoded = parts
-        return _parse(f"{domain}://{tenant}/{namespace}/{decode_local(encoded)}")
+        return TopicName.parse(f"{domain}://{tenant}/{namespace}/{decode_local(encoded)}")
 
     @property
     def namespace(self) -> str:
@@ -108,11 +110,11 @@ class TopicName:
         """The partitioned topic of a partition; else the topic itself."""
         if self.partition_index < 0:
             return self
-        return _parse(self.full.rpartition(PARTITION_SUFFIX)[0])
+        return TopicName.parse(self.full.rpartition(PARTITION_SUFFIX)[0])
 
     def partition(self, index: int) -> "TopicName":
         """Partition `index` of this topic."""
-        return _parse(f"{self.full}{PARTITION_SUFFIX}{index}")
+        return TopicName.parse(f"{self.full}{PARTITION_SUFFIX}{index}")
 
     @property
     def managed_ledger_name(self) -> str:
@@ -130,6 +132,10 @@ class TopicName:
 
 @lru_cache(maxsize=CACHED_NAMES_MAX)
 def _parse(text: str) -> TopicName:
+    return _parsed(text)
+
+
+def _parsed(text: str) -> TopicName:
     domain, scheme, rest = text.partition("://")
     if not scheme:
         domain, rest = PERSISTENT, text

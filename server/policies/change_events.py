@@ -21,6 +21,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from server.policies import events
 from server.policies.event_schema import EVENT_SCHEMA, EVENT_SCHEMA_TEXT, SCHEMA_PROPERTIES, policy_names
+from server.policies.foreign_schema import check_schema
 from server.policies.topic_policies import TopicPolicies, TopicPoliciesChange
 from server.schema.strategies import CompatibilityStrategy
 from server.schema.types import Schema, SchemaType, StoredSchema
@@ -249,6 +250,14 @@ def _parsed(stored: StoredSchema) -> events.Schema:
     import fastavro
 
     try:
-        return fastavro.parse_schema(json.loads(stored.schema.data))
-    except (ValueError, TypeError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+        definition = json.loads(stored.schema.data)
+        check_schema(definition)
+        return fastavro.parse_schema(definition)
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+        fastavro.schema.SchemaParseException,
+        fastavro.schema.UnknownType,
+    ) as error:
         raise MalformedRecord(f"its schema's version {stored.version} is not Avro: {error}") from error

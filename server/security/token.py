@@ -27,7 +27,8 @@ HMAC_KEY_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
 RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 EC_ALGORITHMS = ("ES256", "ES384", "ES512")
 
-TOKEN_BYTES_MAX = 64 << 10
+TOKEN_BYTES_MAX = 16 << 10
+"""HTTP servers take no longer headers. Anybody can send one, and deeply nested JSON takes a millisecond a kilobyte."""
 
 SECONDS_END = 2**53
 """A claim that is a time lies below it on either side of 1970: every such number is exact as a float."""
