@@ -61,7 +61,7 @@ class Flusher:
         if job.placed is None:
             job.placed = self._write_entries(job)
         self._write_index(job)
-        self._marks.save(Mark(job.mark, self._index.sequence, self._index.manifest()))
+        self._save_mark(job.mark)
         for old, position in zip(self._old_journals, job.mark, strict=True):
             old.drop(position)
 
@@ -97,7 +97,10 @@ class Flusher:
         """Opening the index gave it another manifest: the mark is to name that one. Raises OSError, AssertionError."""
         mark = self._marks.last
         assert mark is not None, "the first one comes with a checkpoint"
-        self._marks.save(Mark(mark.positions, self._index.sequence, self._index.manifest()))
+        self._save_mark(mark.positions)
+
+    def _save_mark(self, positions: Positions) -> None:
+        self._marks.save(Mark(positions, self._index.sequence, self._index.manifest(), self._writer.next_log_id))
 
     @staticmethod
     def release(half: CacheHalf) -> None:

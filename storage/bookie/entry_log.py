@@ -43,6 +43,14 @@ class EntryLogs:
                     self._paths[int(match.group(1), 16)] = os.path.join(directory, name)
         self._next_id = max(self._paths, default=0) + 1
 
+    @property
+    def next_id(self) -> int:
+        return self._next_id
+
+    def begin_at(self, next_id: int) -> None:
+        """Lower ids are not used any more, even if no file has them."""
+        self._next_id = max(self._next_id, next_id)
+
     def ids(self) -> list[int]:
         return sorted(self._paths)
 

@@ -53,6 +53,10 @@ class EntryLogWriter:
         self._offset = 0
         self.bytes_written = 0
 
+    @property
+    def next_log_id(self) -> int:
+        return self._logs.next_id
+
     def append(
         self, generation: int, ledger_id: int, ids: Sequence[int], entries: Sequence[bytes]
     ) -> list[PlacedBlock]:

@@ -2,11 +2,12 @@
 
     "MGMK", u32 version 3, u32 number of journals, for each of them u64 journal id, u64 offset and u64 sequence number
     of the next batch, u64 RocksDB's sequence number, its manifest (u64 number, u64 bytes, u32 CRC32C of these bytes),
-    u32 CRC32C of all before
+    u32 id of the next entry log, u32 CRC32C of all before
 
 RocksDB's sequence number tells of records that were lost at the end of the index. The manifest, which names all of its
 other files and only grows, tells of an older one that was put in its place: RocksDB would take that for the truth.
-Versions 1 (one journal, whose number is not said) and 2 know no manifest.
+The id of the next entry log keeps a lost log's name free: who finds the file puts it back.
+Versions 1 (one journal, whose number is not said) and 2 end behind RocksDB's sequence number.
 """
 
 import struct
@@ -22,12 +23,12 @@ _HEAD = struct.Struct(">4sI")
 _COUNT = struct.Struct(">I")
 _POSITION = struct.Struct(">QQQ")
 _SEQUENCE = struct.Struct(">Q")
-_MANIFEST = struct.Struct(">QQI")
+_REST = struct.Struct(">QQII")
 _CRC = struct.Struct(">I")
 _MAGIC = b"MGMK"
 _ONE_JOURNAL = 1
 _SEVERAL_JOURNALS = 2
-_WITH_MANIFEST = 3
+_WITH_REST = 3
 
 Positions = tuple[JournalPosition, ...]
 """One for each journal, in the order of the configuration."""
@@ -38,6 +39,7 @@ class Mark(NamedTuple):
     index_sequence: int
     manifest: Manifest | None = None
     """None in a mark of an earlier version."""
+    next_log_id: int = 0
 
 
 class MarkFile:
@@ -76,23 +78,26 @@ class MarkFile:
 
 def _format(mark: Mark) -> bytes:
     assert mark.manifest is not None
-    head = _HEAD.pack(_MAGIC, _WITH_MANIFEST) + _COUNT.pack(len(mark.positions))
+    head = _HEAD.pack(_MAGIC, _WITH_REST) + _COUNT.pack(len(mark.positions))
     positions = b"".join([_POSITION.pack(*each) for each in mark.positions])
-    return head + positions + _SEQUENCE.pack(mark.index_sequence) + _MANIFEST.pack(*mark.manifest)
+    return head + positions + _SEQUENCE.pack(mark.index_sequence) + _REST.pack(*mark.manifest, mark.next_log_id)
 
 
 def _parse(data: bytes) -> Mark:
     """Raises ValueError, struct.error."""
     magic, version = _HEAD.unpack_from(data)
-    if magic != _MAGIC or version not in (_ONE_JOURNAL, _SEVERAL_JOURNALS, _WITH_MANIFEST):
+    if magic != _MAGIC or version not in (_ONE_JOURNAL, _SEVERAL_JOURNALS, _WITH_REST):
         raise ValueError(version)
     start, count = _HEAD.size, 1
     if version != _ONE_JOURNAL:
         count, start = _COUNT.unpack_from(data, start)[0], start + _COUNT.size
     end = start + count * _POSITION.size
-    rest = _MANIFEST.size if version == _WITH_MANIFEST else 0
+    rest = _REST.size if version == _WITH_REST else 0
     if len(data) != end + _SEQUENCE.size + rest:
         raise ValueError(len(data))
     positions = tuple(JournalPosition(*each) for each in _POSITION.iter_unpack(data[start:end]))
-    manifest = Manifest(*_MANIFEST.unpack_from(data, end + _SEQUENCE.size)) if rest else None
-    return Mark(positions, _SEQUENCE.unpack_from(data, end)[0], manifest)
+    (sequence,) = _SEQUENCE.unpack_from(data, end)
+    if not rest:
+        return Mark(positions, sequence)
+    *manifest, next_log_id = _REST.unpack_from(data, end + _SEQUENCE.size)
+    return Mark(positions, sequence, Manifest(*manifest), next_log_id)

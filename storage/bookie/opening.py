@@ -67,6 +67,7 @@ class Recovered:
         started = time.perf_counter()
         mark = self._load_mark(skip_damaged_journal)
         self.mark_is_due = mark is None
+        self.logs.begin_at(mark.next_log_id if mark is not None else 0)
         index_sequence = self._read_index()
         if mark is not None and index_sequence < mark.index_sequence:
             raise IndexDamaged(

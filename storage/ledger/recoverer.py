@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Any
 
 from pulsar_proto.bookie_wire import AddFlags, ReadFlags
@@ -40,14 +39,6 @@ logger = logging.getLogger(__name__)
 _FENCE = int(ReadFlags.FENCING)
 _RECOVERY_READ = int(ReadFlags.FENCING | ReadFlags.HIGH_PRIORITY)
 _RECOVERY_ADD = int(AddFlags.RECOVERY_ADD | AddFlags.HIGH_PRIORITY)
-
-
-class Passed(Enum):
-    """What recovery passes over."""
-
-    GIVEN_UP = Verdict.GIVEN_UP
-    DAMAGED = Verdict.DAMAGED
-    """It is the ledger's last one if nothing follows it."""
 
 
 class Recoverer:
@@ -179,7 +170,7 @@ class _CopyForward:
 
     async def run(self) -> tuple[int, int]:
         """The last entry and the ledger's length there (0 when nothing was copied). Raises LedgerError."""
-        reads: deque[asyncio.Task[bytes | Passed | None]] = deque()
+        reads: deque[asyncio.Task[bytes | Verdict | None]] = deque()
         next_id, last_damaged = self._lac + 1, -1
         try:
             while True:
@@ -190,8 +181,8 @@ class _CopyForward:
                 entry = await reads.popleft()
                 if entry is None:
                     break
-                if isinstance(entry, Passed):
-                    if entry is Passed.DAMAGED:
+                if isinstance(entry, Verdict):
+                    if entry is Verdict.DAMAGED:
                         last_damaged = entry_id
                     continue
                 if entry_id != self._writer.machine.last_add_pushed + 1:
@@ -218,8 +209,9 @@ class _CopyForward:
         self._writer.end(LedgerClosed(f"ledger {ledger_id}: another writer goes on behind a gap"))
         self._writer = self._writer_behind(entry_id - 1)
 
-    async def _read(self, entry_id: int) -> bytes | Passed | None:
-        """The entry; None where the ledger ends. Raises LedgerError when none of it can be told."""
+    async def _read(self, entry_id: int) -> bytes | Verdict | None:
+        """The entry; None where the ledger ends; GIVEN_UP or DAMAGED for one to pass over. Raises LedgerError when none
+        of it can be told."""
         begun = self._begun
         members = self._fragment.members
         question = RecoveryRead(entry_id, members, begun.write_quorum, begun.ack_quorum, demoted=self._reader.demoted)
@@ -232,7 +224,7 @@ class _CopyForward:
         if question.verdict is Verdict.DECIDED:
             return question.entry
         if question.verdict is not Verdict.FAILED and self._config.skip_given_up_entries:
-            return Passed(question.verdict)
+            return question.verdict
         raise question.error()
 
     async def _pending_at_most(self, entries: int) -> None:

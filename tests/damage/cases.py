@@ -112,6 +112,9 @@ class Trial:
         except StartError as error:
             refusal = str(error)
         else:
+            if outcome == "unreadable" and not was_running:
+                self._put_back(harm)
+                await self._way_out("put back", {})
             return outcome
         if judge.content(self._folder) != damaged:
             changed = {name for name, data in judge.content(self._folder).items() if damaged.get(name) != data}
@@ -128,13 +131,13 @@ class Trial:
             self._image.rename(self._folder)
         if not was_running:
             self._put_back(harm)
-            self._exposed = self._silent = NONE
             await self._way_out("put back", {})
         return "refused"
 
     def _put_back(self, harm: Harm) -> None:
         for path in harm.ranges:
             shutil.copy2(self._before / path.relative_to(self._folder), path)
+        self._exposed = self._silent = NONE
 
     async def _way_out(self, name: str, settings: dict[str, str]) -> None:
         try:
@@ -157,6 +160,8 @@ class Trial:
                 self._complaints.append(f"{name}: takes no writes: {refused}")
             judge.image(self._folder, self._folder.with_name("again"))
         await self._again(self._folder.with_name("again"), name, more)
+        if not name:
+            self._receipts = more
         return "unreadable" if unreadable else "right"
 
     async def _again(self, folder: Path, name: str, receipts: Receipts) -> None:

@@ -29,7 +29,7 @@ from tests.storage.bookie.helpers import (
 
 
 def mark(journal_id: int, offset: int) -> Mark:
-    return Mark((JournalPosition(journal_id, offset, 10),), 5, Manifest(3, 277, 0x01020304))
+    return Mark((JournalPosition(journal_id, offset, 10),), 5, Manifest(3, 277, 0x01020304), 6)
 
 
 def test_the_mark_reads_back_and_never_moves_back(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_the_marks_bytes(tmp_path: Path) -> None:
     path = tmp_path / "lastMark"
     MarkFile(str(path)).save(mark(2, 100))
     head = "4d474d4b 00000003 00000001 0000000000000002 0000000000000064 000000000000000a 0000000000000005"
-    manifest = "0000000000000003 0000000000000115 01020304"
+    manifest = "0000000000000003 0000000000000115 01020304 00000006"
     assert path.read_bytes()[:-4] == bytes.fromhex(head + manifest)
-    assert path.stat().st_size == 68
+    assert path.stat().st_size == 72
 
 
 @pytest.mark.parametrize("version", ["00000001", "00000002 00000001"])
@@ -60,7 +60,7 @@ def test_marks_of_earlier_versions_are_read(tmp_path: Path, version: str) -> Non
     path = tmp_path / "lastMark"
     data = bytes.fromhex(f"4d474d4b {version} 0000000000000002 0000000000000064 000000000000000a 0000000000000005")
     path.write_bytes(data + crc32c(data).to_bytes(4))
-    assert MarkFile(str(path)).load() == mark(2, 100)._replace(manifest=None)
+    assert MarkFile(str(path)).load() == mark(2, 100)._replace(manifest=None, next_log_id=0)
 
 
 async def test_an_older_index_in_the_place_of_the_newer_one_is_refused(tmp_path: Path) -> None:

@@ -155,3 +155,17 @@ async def test_an_entry_log_that_is_cut_loses_only_what_was_cut_off(tmp_path: Pa
     async with running(tmp_path / "copy") as bookie:
         assert await read_all(bookie, 1, 0, first_lost - 1) == entries_of(1, range(first_lost), 500)
         assert await code_of(bookie.read_entry(1, first_lost)) is BookieRc.EIO
+
+
+async def test_a_lost_entry_log_can_be_put_back_after_the_bookie_went_on_without_it(tmp_path: Path) -> None:
+    await written(tmp_path, checkpoint=True)
+    log = files_of(tmp_path / "copy", ".log")[-1]
+    log.rename(tmp_path / "lost")
+    async with running(tmp_path / "copy") as bookie:
+        await add(bookie, 2, range(50), size=500)
+        await bookie.checkpoint()
+        assert not log.exists(), "its name was given to another one"
+    (tmp_path / "lost").rename(log)
+    async with running(tmp_path / "copy") as bookie:
+        assert await read_all(bookie, 1, 0, COUNT - 1) == entries_of(1, range(COUNT), 500)
+        assert await read_all(bookie, 2, 0, 49) == entries_of(2, range(50), 500)

@@ -112,7 +112,7 @@ async def test_one_journals_failed_sync_ends_all_writes(tmp_path: Path) -> None:
 
 def test_a_mark_of_several_journals_reads_back_and_damage_is_named(tmp_path: Path) -> None:
     path = tmp_path / "lastMark"
-    mark = Mark((JournalPosition(1, 64, 1), JournalPosition(7, 1 << 40, 12)), 99, Manifest(3, 4, 5))
+    mark = Mark((JournalPosition(1, 64, 1), JournalPosition(7, 1 << 40, 12)), 99, Manifest(3, 4, 5), 6)
     MarkFile(str(path)).save(mark)
     assert MarkFile(str(path)).load() == mark
     data = path.read_bytes()
