@@ -7,6 +7,7 @@ exists in SEND and MESSAGE only and is not looked at here.
 from struct import Struct
 
 from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.long_frame import LongFrame
 
 MAX_MESSAGE_SIZE = 5_242_880
 """Bytes; Pulsar's maxMessageSize."""
@@ -23,7 +24,6 @@ Frame = tuple[bytes, bytes | None]
 _SIZES = Struct(">II")
 _TOTAL_BYTES = 4
 _HEAD_BYTES = 8
-_GROWTH = 4
 
 
 class FrameReader:
@@ -31,10 +31,10 @@ class FrameReader:
 
     Between the two nobody else may run, which every selector-based loop keeps; so one buffer (`scratch`) can serve all
     connections of a loop, and an idle connection holds none. What is kept between reads is the beginning of one frame:
-    below the scratch's size as bytes, else in a buffer that grows with what has arrived, never beyond that frame.
+    below the scratch's size as bytes, else as a `LongFrame`.
     """
 
-    __slots__ = ("_limit", "_long", "_long_filled", "_long_size", "_rest", "_view")
+    __slots__ = ("_limit", "_long", "_rest", "_view")
 
     def __init__(
         self, max_frame_size: int = MAX_MESSAGE_SIZE + FRAME_PADDING, scratch: bytearray | None = None
@@ -43,14 +43,12 @@ class FrameReader:
         self._limit = max_frame_size - _TOTAL_BYTES
         self._view = memoryview(bytearray(OWN_READ_SIZE) if scratch is None else scratch)
         self._rest = b""
-        self._long: memoryview | None = None
-        self._long_filled = 0
-        self._long_size = 0
+        self._long: LongFrame | None = None
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes go. Never empty; valid until `received`."""
         if self._long is not None:
-            return self._long[self._long_filled :]
+            return self._long.room
         return self._view
 
     def received(self, nbytes: int) -> list[Frame]:
@@ -59,7 +57,7 @@ class FrameReader:
         Raises MalformedFrame, with the frames before the bad one as its `frames`; the reader is of no use afterwards.
         """
         if self._long is not None:
-            return self._received_long(nbytes)
+            return self._received_long(self._long, nbytes)
         rest = self._rest
         data = b"".join((rest, self._view[:nbytes])) if rest else bytes(self._view[:nbytes])
         frames: list[Frame] = []
@@ -92,39 +90,29 @@ class FrameReader:
         rest = data[start:] if start else data
         size = frame_size(rest, self._limit, frames)
         if len(rest) >= _HEAD_BYTES and size > len(self._view):
-            self._begin_long(rest, size)
+            self._long = LongFrame(rest, size)
             rest = b""
         self._rest = rest
 
-    def _begin_long(self, begin: bytes, size: int) -> None:
-        """A frame beyond the scratch's size: collected in a buffer of its own."""
-        capacity = min(size, max(len(self._view), len(begin)) * _GROWTH)
-        self._long = memoryview(bytearray(capacity))
-        self._long[: len(begin)] = begin
-        self._long_filled = len(begin)
-        self._long_size = size
-
     def take_rest(self) -> bytes:
         """What is kept of an unfinished frame; somebody else reads on."""
-        rest = self._rest if self._long is None else bytes(self._long[: self._long_filled])
-        self._rest, self._long = b"", None
+        rest = self._rest if self._long is None else self._long.begin
+        self.forget()
         return rest
 
-    def _received_long(self, nbytes: int) -> list[Frame]:
-        buffer = self._long
-        assert buffer is not None
-        filled = self._long_filled + nbytes
-        self._long_filled = filled
-        if filled < len(buffer):
-            return []
-        if filled < self._long_size:
-            # What a peer only announces must not cost memory: grow by what has really come.
-            self._long = memoryview(bytearray(min(self._long_size, filled * _GROWTH)))
-            self._long[:filled] = buffer
+    def forget(self) -> None:
+        """Nothing is kept of an unfinished frame: the stream has ended."""
+        self._rest, self._long = b"", None
+
+    def _received_long(self, long: LongFrame, nbytes: int) -> list[Frame]:
+        frame = long.received(nbytes)
+        if frame is None:
             return []
         self._long = None
-        command_end = _HEAD_BYTES + int.from_bytes(buffer[4:8], "big")
-        return [(bytes(buffer[_HEAD_BYTES:command_end]), bytes(buffer[command_end:]) if command_end < filled else None)]
+        command_end = _HEAD_BYTES + int.from_bytes(frame[4:8], "big")
+        return [
+            (bytes(frame[_HEAD_BYTES:command_end]), bytes(frame[command_end:]) if command_end < len(frame) else None)
+        ]
 
 
 def frame_size(begin: bytes, limit: int, before: list[Frame] | None = None) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.long_frame import LongFrame
 
 PACKET_BYTES_MAX = 5_253_120
 """nettyMaxFrameSizeBytes as Pulsar sets it, the length word included (BookKeeper's own default is 5,242,880)."""
@@ -15,31 +16,28 @@ READ_BYTES = 262_144
 """Size of a read buffer; all connections of one loop can share one."""
 
 LENGTH_BYTES = 4
-_GROWTH = 4
 
 
 class PacketReader:
     """The reading half of an asyncio.BufferedProtocol: `get_buffer`, then `received`, then `keep`.
 
     Between `get_buffer` and `received` nobody else may run, which every selector-based loop keeps; so connections can
-    share a `scratch`. Between reads only the beginning of one packet is held, in a buffer that grows with what really
-    came: a length that is only announced costs nothing.
+    share a `scratch`. Between reads only the beginning of one packet is held: below the scratch's size as bytes, else
+    as a `LongFrame`.
     """
 
-    __slots__ = ("_limit", "_long", "_long_filled", "_long_size", "_rest", "_view")
+    __slots__ = ("_limit", "_long", "_rest", "_view")
 
     def __init__(self, packet_bytes_max: int = PACKET_BYTES_MAX, scratch: bytearray | None = None) -> None:
         self._limit = packet_bytes_max - LENGTH_BYTES
         self._view = memoryview(bytearray(READ_BYTES) if scratch is None else scratch)
         self._rest = b""
-        self._long: memoryview | None = None
-        self._long_filled = 0
-        self._long_size = 0
+        self._long: LongFrame | None = None
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes go. Never empty; valid until `received`."""
         if self._long is not None:
-            return self._long[self._long_filled :]
+            return self._long.room
         return self._view
 
     def received(self, nbytes: int) -> bytes:
@@ -48,7 +46,11 @@ class PacketReader:
         The caller says with `keep` where it stopped, before the next read.
         """
         if self._long is not None:
-            return self._received_long(nbytes)
+            packet = self._long.received(nbytes)
+            if packet is None:
+                return b""
+            self._long = None
+            return bytes(packet)
         if self._rest:
             return b"".join((self._rest, self._view[:nbytes]))
         return bytes(self._view[:nbytes])
@@ -64,28 +66,11 @@ class PacketReader:
             size += LENGTH_BYTES
             if size > len(self._view):
                 self._rest = b""
-                self._begin_long(rest, size)
+                self._long = LongFrame(rest, size)
 
-    def _begin_long(self, begin: bytes, size: int) -> None:
-        capacity = min(size, max(len(self._view), len(begin)) * _GROWTH)
-        self._long = memoryview(bytearray(capacity))
-        self._long[: len(begin)] = begin
-        self._long_filled = len(begin)
-        self._long_size = size
-
-    def _received_long(self, nbytes: int) -> bytes:
-        buffer = self._long
-        assert buffer is not None
-        filled = self._long_filled + nbytes
-        self._long_filled = filled
-        if filled < len(buffer):
-            return b""
-        if filled < self._long_size:
-            self._long = memoryview(bytearray(min(self._long_size, filled * _GROWTH)))
-            self._long[:filled] = buffer
-            return b""
-        self._long = None
-        return bytes(buffer)
+    def forget(self) -> None:
+        """Nothing is kept of an unfinished packet: the stream has ended."""
+        self._rest, self._long = b"", None
 
 
 class Packet(NamedTuple):

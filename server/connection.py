@@ -24,6 +24,7 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.framing import Frame, FrameReader
 from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.gone_transport import GONE
 from server.handlers.pending import Pending
 from server.inbound import Inbound
 from server.openings import describe_opening
@@ -80,8 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         self._keep_alive = KeepAlive(broker.limits.keep_alive_interval_seconds, broker.now())
         self._throttles: set[object] = set()
         self._release_scheduled = False
-        self._requests = Requests(self)
-        self._inbound = Inbound(self, self._requests, self._loop)
+        self._requests = Requests()
+        self._inbound = Inbound(self._requests, self._loop)
         self._liveness: asyncio.Future[bool] | None = None
         self._cut_off_at = 0.0
         self._taken_at_tick = 0
@@ -135,6 +136,8 @@ class Connection(asyncio.BufferedProtocol):
             self._become_closed(f"closed by the peer ({exc})" if exc else "closed by the peer", logging.INFO)
         finally:
             self.broker.leave(self)
+            self._output.lost()
+            self._transport = GONE
 
     def pause_writing(self) -> None:
         self._output.pause()
@@ -148,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         self._keep_alive.heard()
         if self._liveness is not None and not self._liveness.done():
             self._liveness.set_result(True)
-        self._inbound.take(frames, then)
+        self._inbound.take(self, frames, then)
 
     def _received_malformed(self, error: MalformedFrame, nbytes: int) -> None:
         """Handles the sound frames before the bad one, then closes without an answer (PulsarDecoder)."""
@@ -323,6 +326,8 @@ class Connection(asyncio.BufferedProtocol):
         self._requests.cancel()
         if self.login is not None:
             self.login.close()
+            self.login = None
+        self._reader.forget()
         if self._liveness is not None and not self._liveness.done():
             self._liveness.set_result(False)
         self.broker.waiting_for_budget.discard(self)

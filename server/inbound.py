@@ -30,12 +30,11 @@ ACK_IDS_A_PORTION = 2_000
 
 
 class Inbound:
-    """The frames of one connection."""
+    """The frames of one connection. It does not keep the connection, which keeps it."""
 
-    __slots__ = ("_at", "_cnx", "_frames", "_ignored_any", "_loop", "_requests", "_then")
+    __slots__ = ("_at", "_frames", "_ignored_any", "_loop", "_requests", "_then")
 
-    def __init__(self, cnx: "Connection", requests: Requests, loop: asyncio.AbstractEventLoop) -> None:
-        self._cnx = cnx
+    def __init__(self, requests: Requests, loop: asyncio.AbstractEventLoop) -> None:
         self._requests = requests
         self._loop = loop
         self._frames: list[Frame] = []
@@ -44,7 +43,7 @@ class Inbound:
         self._then: Callable[[], None] | None = None
         self._ignored_any = False
 
-    def take(self, frames: list[Frame], then: Callable[[], None] | None = None) -> None:
+    def take(self, cnx: "Connection", frames: list[Frame], then: Callable[[], None] | None = None) -> None:
         """Handles the frames, now or soon, and calls `then` at the end. Raises MalformedFrame for one that closes the
         connection."""
         self._then = then
@@ -52,21 +51,21 @@ class Inbound:
             self._frames += frames
         else:
             self._frames = frames
-            self._run()
+            self._run(cnx)
 
     def forget(self) -> None:
         """The connection is closed."""
         self._frames, self._then = [], None
 
-    def _run(self) -> None:
-        cnx, frames = self._cnx, self._frames
+    def _run(self, cnx: "Connection") -> None:
+        frames = self._frames
         ends_at = time.monotonic() + PORTION_SECONDS
         index = self._at
         while index < len(frames):
             if frames[index][0].startswith(PLAIN_SEND_PREFIX) and cnx.session.state is State.CONNECTED:
                 index = publish_run(cnx, frames, index)
             else:
-                shorter = self._handle(frames[index])
+                shorter = self._handle(cnx, frames[index])
                 if shorter:
                     frames[index : index + 1] = shorter
                 else:
@@ -76,24 +75,23 @@ class Inbound:
             if index < len(frames) and time.monotonic() >= ends_at:
                 self._at = index
                 cnx.throttle_reading(self)
-                self._loop.call_soon(self._go_on)
+                self._loop.call_soon(self._go_on, cnx)
                 return
         self._frames, self._at = [], 0
         if self._then is not None:
             then, self._then = self._then, None
             then()
 
-    def _go_on(self) -> None:
-        if not self._cnx.is_open:
+    def _go_on(self, cnx: "Connection") -> None:
+        if not cnx.is_open:
             return
-        with self._cnx.faults_closing():
-            self._run()
+        with cnx.faults_closing():
+            self._run(cnx)
         if not self._frames:
-            self._cnx.release_reading(self)
+            cnx.release_reading(self)
 
-    def _handle(self, frame: Frame) -> list[Frame]:
+    def _handle(self, cnx: "Connection", frame: Frame) -> list[Frame]:
         """Returns shorter commands that are to be handled in its place: none, but for a long ACK."""
-        cnx = self._cnx
         try:
             command = parse_command(frame[0])
         except UnknownCommand as error:
@@ -112,7 +110,7 @@ class Inbound:
         if command.type == pb.BaseCommand.ACK and len(command.ack.message_id) > ACK_IDS_A_PORTION:
             return shorter_acks(command.ack)
         handler = cnx.broker.commands[command.type]
-        self._requests.run(handler, getattr(command, handler.field))
+        self._requests.run(cnx, handler, getattr(command, handler.field))
         return []
 
 

@@ -9,6 +9,8 @@ OUTPUT_MAX_BYTES pile up is cut off.
 import asyncio
 from collections.abc import Callable
 
+from server.gone_transport import GONE
+
 OUTPUT_HIGH_WATER_BYTES = 4 << 20
 OUTPUT_LOW_WATER_BYTES = 1 << 20
 OUTPUT_MAX_BYTES = 128 << 20
@@ -133,15 +135,29 @@ class Output:
         self._wake()
 
     def forget(self) -> None:
-        """The connection is gone: nothing is written or called back any more."""
+        """The connection is gone: nothing is written or called back any more, and nothing leads back to it."""
+        self._writable_changed, self._too_much = _is_ignored, _is_nothing
         self._chunks.clear()
         self._waiters.clear()
         self._pending_bytes = 0
+
+    def lost(self) -> None:
+        """The transport is gone too."""
+        self.forget()
+        self._transport = GONE
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for callback in waiters:
             callback()
+
+
+def _is_ignored(writable: bool) -> None:
+    """Nobody is there who wants to know."""
+
+
+def _is_nothing() -> None:
+    """Nobody is there any more."""
 
 
 def join_small(chunks: list[bytes]) -> list[bytes]:

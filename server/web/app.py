@@ -169,10 +169,11 @@ async def _body_of(request: web.BaseRequest) -> bytes:
                     raise _too_large()
     except TimeoutError:
         raise Refusal(408, f"The body of the request did not come in {BODY_SECONDS_MAX:g} s", closes=True) from None
-    except web.RequestPayloadError:
-        raise Refusal(400, "The body of the request is not encoded as its Content-Encoding says", closes=True) from None
-    except ConnectionError:
-        raise Refusal(400, "The body of the request breaks off", closes=True) from None
+    except (web.RequestPayloadError, ConnectionError) as error:
+        error.__traceback__ = None  # the body keeps the error, which would keep the request, which keeps the body
+        is_cut_off = isinstance(error, ConnectionError)
+        fault = "breaks off" if is_cut_off else "is not encoded as its Content-Encoding says"
+        raise Refusal(400, f"The body of the request {fault}", closes=True) from None
     if connection.body_is_broken:
         raise Refusal(400, "The body of the request is not framed as HTTP/1.1 frames bodies", closes=True)
     return bytes(body)

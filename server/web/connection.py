@@ -170,7 +170,10 @@ class Connection(RequestHandler):
         super().data_received(data)
         # aiohttp has no call for this: it queues the fault behind the call whose body it has ruined, which would wait
         # for the rest of the body until its deadline.
-        self._is_unreadable = bool(self._messages) and not isinstance(self._messages[-1][0], RawRequestMessage)
+        latest: Any = self._messages[-1][0] if self._messages else None
+        if latest is not None and not isinstance(latest, RawRequestMessage):
+            self._is_unreadable = True
+            latest.exc.__traceback__ = None  # or the fault keeps this connection, and itself
 
     def begins(self, body: StreamReader) -> None:
         """A call begins."""

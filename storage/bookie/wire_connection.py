@@ -59,7 +59,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         assert len(scratch) >= READ_BYTES, "a read must hold many packets"
         self._reader = PacketReader(limits.packet_bytes_max, scratch)
-        self._session = WireSession(self._adds_done)
+        self._session = WireSession()
         self._reads = Lane(limit.READS_AT_ONCE)
         self._others = Lane(limit.CALLS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin(self, work: Work) -> None:
         if type(work) is AddGroup:
+            work.sink = self._adds_done
             size = work.measure()
             self._inflight += size
             self._budget.used += size
@@ -331,5 +332,6 @@ class Connection(asyncio.BufferedProtocol):
         self._budget.waiting.discard(self)
         self._reads.waiting.clear()
         self._others.waiting.clear()
+        self._reader.forget()
         for task in self._tasks:
             task.cancel()

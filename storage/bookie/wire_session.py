@@ -40,15 +40,17 @@ AddSink = Callable[["AddGroup", int], None]
 
 
 class AddGroup:
-    """Adds of one ledger, on their way to the bookie and back; its `done` callback.
+    """Adds of one ledger, on their way to the bookie and back; its `done` callback, once its connection has set `sink`.
 
     `echoes` is None in v2; in v3 each request's txnId and ids, which need not be those of its body.
     """
 
     __slots__ = ("echoes", "entries", "entry_ids", "flags", "ledger_id", "master_key", "sink", "size", "version")
 
+    sink: AddSink
+
     def __init__(
-        self, ledger_id: int, master_key: bytes, flags: int, version: int, sink: AddSink, *, with_echoes: bool = False
+        self, ledger_id: int, master_key: bytes, flags: int, version: int, *, with_echoes: bool = False
     ) -> None:
         self.ledger_id = ledger_id
         self.master_key = master_key
@@ -57,7 +59,6 @@ class AddGroup:
         self.entry_ids: list[int] = []
         self.entries: list[bytes] = []
         self.echoes: list[v3.Echo] | None = [] if with_echoes else None
-        self.sink = sink
         self.size = 0
         """Bytes of the entries, when `measure` has counted them."""
 
@@ -115,12 +116,11 @@ _AUTH_DISABLED = pb.AuthMessage(authPluginName=v3.AUTH_DISABLED_PLUGIN, payload=
 
 
 class WireSession:
-    """One connection's. `add_sink(group, rc)` is what each AddGroup calls when the bookie has decided."""
+    """One connection's."""
 
-    __slots__ = ("_add_sink", "_groups", "_v2_only", "_works", "fault")
+    __slots__ = ("_groups", "_v2_only", "_works", "fault")
 
-    def __init__(self, add_sink: AddSink) -> None:
-        self._add_sink = add_sink
+    def __init__(self) -> None:
         self._v2_only = False
         self._works: list[Work] = []
         self._groups: dict[int, AddGroup] = {}
@@ -128,13 +128,13 @@ class WireSession:
 
     def take(self, data: bytes) -> tuple[list[Work], int]:
         """Works in order, and where the first unfinished packet begins. After a `fault` the rest is worthless."""
-        works = self._works = []
         start = 0
         try:
             start = self._walk(data)
         except MalformedFrame as error:
             self.fault = str(error)
         self._groups.clear()
+        works, self._works = self._works, []
         return works, start
 
     def _walk(self, data: bytes) -> int:
@@ -182,7 +182,7 @@ class WireSession:
             or group.version != version
             or (group.echoes is not None) != with_echoes
         ):
-            group = AddGroup(ledger_id, key, flags, version, self._add_sink, with_echoes=with_echoes)
+            group = AddGroup(ledger_id, key, flags, version, with_echoes=with_echoes)
             self._groups[ledger_id] = group
             self._works.append(group)
             if not with_echoes:

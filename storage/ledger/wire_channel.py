@@ -83,9 +83,12 @@ class WireChannel:
         entries: list[bytes] = []
         for answer in answers:
             if isinstance(answer, BaseException):
-                if not entries:
+                if entries:
+                    break
+                try:
                     raise answer
-                break
+                finally:
+                    del answer, answers  # the error keeps this frame, which would keep the error
             max_bytes -= len(answer)
             if entries and max_bytes < 0:
                 break

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from pulsar_proto import bookie_wire as v2
 from pulsar_proto import bookie_wire_v3 as v3
@@ -26,8 +26,6 @@ from storage.ledger.errors import BookieHandleNotAvailable, BookieTimeout, TooMa
 from storage.ledger.wire_pending import AddGroup, AddTable, Conflict, ReadTable, ReadWait
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 SWEEPS_PER_TIMEOUT = 4
 """A request is given up at most a quarter after its deadline."""
@@ -182,17 +180,19 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._write([v2.read_request(ledger_id, entry_id, flags, master_key)])
         if self._sweeper is None:
             self._arm_sweeper()
-        return await outcome
+        try:
+            return await outcome
+        finally:
+            del outcome  # see `_ask`
 
     async def batch_read(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
         """v2 only. A bookie older than 4.17 ends the connection instead. Raises as `read`."""
         assert self.speaks_v2, "v3 has no batch read"
         request_id = self._take_ids(1)
-        outcome: asyncio.Future[list[bytes]] = self._loop.create_future()
-        self._calls[request_id] = outcome
         size = min(max_bytes, self._config.packet_bytes_max)
-        self._write([v2.batch_read_request(ledger_id, first_entry_id, request_id, max_entries, size)])
-        return await self._answer(request_id, outcome)
+        request = v2.batch_read_request(ledger_id, first_entry_id, request_id, max_entries, size)
+        entries: list[bytes] = await self._ask(request_id, request)
+        return entries
 
     async def call(self, request: pb.Request) -> pb.Response:
         """v3 only; sets the txnId. Raises BookieError for any status but EOK, ConnectionError, TimeoutError."""
@@ -204,23 +204,21 @@ class BookieConnection(asyncio.BufferedProtocol):
         """As `call`, but any status is an answer. `more_seconds` is added to the deadline, for long polls."""
         assert not self.speaks_v2, "only v3 has such requests"
         request.header.txnId = txn_id = self._take_ids(1)
-        outcome: asyncio.Future[pb.Response] = self._loop.create_future()
-        self._calls[txn_id] = outcome
-        self._write([v3.frame(request)])
-        return await self._answer(txn_id, outcome, more_seconds)
+        response: pb.Response = await self._ask(txn_id, v3.frame(request), more_seconds)
+        return response
 
     async def _ask_v3(self, txn_id: int, frame: bytes) -> pb.Response:
-        outcome: asyncio.Future[pb.Response] = self._loop.create_future()
-        self._calls[txn_id] = outcome
-        self._write([frame])
-        response = await self._answer(txn_id, outcome)
+        response: pb.Response = await self._ask(txn_id, frame)
         status = v3.status_in(response)
         if status != pb.EOK:
             raise BookieError(v3.rc_of(status), f"answer of bookie {self.name}")
         return response
 
-    async def _answer(self, request_id: int, outcome: "asyncio.Future[T]", more_seconds: float = 0.0) -> T:
+    async def _ask(self, request_id: int, request: bytes, more_seconds: float = 0.0) -> Any:
+        """Sends a request and returns what `_calls` gets as its answer."""
         asked = self._loop.time()
+        outcome = self._calls[request_id] = self._loop.create_future()
+        self._write([request])
         try:
             async with asyncio.timeout(self._config.read_entry_timeout_sec + more_seconds):
                 return await outcome
@@ -229,6 +227,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             raise
         finally:
             self._calls.pop(request_id, None)
+            del outcome  # it keeps its error, which keeps this frame and so the connection
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -379,6 +378,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._parts.clear()
         waiting: list[asyncio.Future[Any]] = list(self._calls.values())
         waiting += [cast("asyncio.Future[Any]", wait.outcome) for wait in self._reads.all()]
+        self._reads = ReadTable()
+        self._reader.forget()
         for outcome in waiting:
             if not outcome.done():
                 outcome.set_exception(ConnectionResetError(f"bookie {self.name}: {reason}"))

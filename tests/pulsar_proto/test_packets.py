@@ -53,14 +53,6 @@ def test_another_protocol_is_refused_at_its_first_bytes() -> None:
         feed(PacketReader(), b"GET / HTTP/1.1\r\n", [16])
 
 
-def test_an_announced_length_costs_no_memory_until_the_bytes_come() -> None:
-    reader = PacketReader(1 << 30, bytearray(64))
-    feed(reader, (1 << 29).to_bytes(4, "big") + b"x", [5])
-    assert len(reader.get_buffer()) <= 4 * 64
-    feed(reader, bytes(300), [300])
-    assert len(reader.get_buffer()) <= 4 * 300
-
-
 def test_readers_share_a_scratch_and_keep_their_own_beginnings() -> None:
     scratch = bytearray(64)
     first, second = PacketReader(100, scratch), PacketReader(100, scratch)

@@ -1,18 +1,15 @@
 """A client's conversation with a whole server: real topics, real storage, real sockets."""
 
 import asyncio
-import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pulsar_proto.commands import send_frame
-from pulsar_proto.payload import body, build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.app import Standalone, StandaloneOptions
 from tests.server.fakes import command
-from tests.server.wire_client import Client
+from tests.server.wire_client import Client, flow, message, send
 
 TOPIC = "persistent://public/default/t"
 Type = pb.BaseCommand
@@ -28,12 +25,6 @@ async def running(folder: Path) -> AsyncIterator[int]:
             yield int(server.broker_url.rpartition(":")[2])
     finally:
         await server.stop()
-
-
-def send(sequence_id: int, text: bytes = b"", producer_id: int = 1) -> bytes:
-    metadata = pb.MessageMetadata(producer_name="p", sequence_id=sequence_id, publish_time=1 + sequence_id)
-    payload = build_payload(metadata, text or b"m%d" % sequence_id)
-    return send_frame(pb.CommandSend(producer_id=producer_id, sequence_id=sequence_id), payload)
 
 
 def subscribe(consumer_id: int = 1, **values: Any) -> pb.BaseCommand:
@@ -53,19 +44,6 @@ async def subscribed(port: int, **values: Any) -> Client:
     client.say(subscribe(**values))
     assert (await client.answer()).type == Type.SUCCESS
     return client
-
-
-async def message(client: Client) -> tuple[pb.CommandMessage, bytes]:
-    """(the command, the message's body)"""
-    total, size = struct.unpack(">II", await client.reader.readexactly(8))
-    rest = await client.reader.readexactly(total - 4)
-    made = pb.BaseCommand.FromString(rest[:size])
-    assert made.type == Type.MESSAGE, made
-    return made.message, body(rest[size:])
-
-
-def flow(permits: int) -> pb.BaseCommand:
-    return command("FLOW", "flow", consumer_id=1, messagePermits=permits)
 
 
 async def test_what_is_published_comes_in_order_and_stays_acknowledged_over_a_restart(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import struct
 
-from pulsar_proto.commands import parse_command, simple_frame
+from pulsar_proto.commands import parse_command, send_frame, simple_frame
+from pulsar_proto.payload import body, build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command
 
@@ -33,3 +34,22 @@ class Client:
             return await self.reader.read(1) == b""
         except ConnectionResetError:
             return True
+
+
+def send(sequence_id: int, text: bytes = b"", producer_id: int = 1) -> bytes:
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=sequence_id, publish_time=1 + sequence_id)
+    payload = build_payload(metadata, text or b"m%d" % sequence_id)
+    return send_frame(pb.CommandSend(producer_id=producer_id, sequence_id=sequence_id), payload)
+
+
+async def message(client: Client) -> tuple[pb.CommandMessage, bytes]:
+    """(the command, the message's body)"""
+    total, size = struct.unpack(">II", await client.reader.readexactly(8))
+    rest = await client.reader.readexactly(total - 4)
+    made = pb.BaseCommand.FromString(rest[:size])
+    assert made.type == pb.BaseCommand.MESSAGE, made
+    return made.message, body(rest[size:])
+
+
+def flow(permits: int) -> pb.BaseCommand:
+    return command("FLOW", "flow", consumer_id=1, messagePermits=permits)

@@ -193,7 +193,7 @@ class TestRefresh:
     async def test_a_closed_connection_has_no_timer_left(self) -> None:
         scene = Scene()
         peer = await self.expired(scene)
-        peer.transport.lose()
         login = peer.connection.login
         assert login is not None
+        peer.transport.lose()
         assert login._next_look is None
