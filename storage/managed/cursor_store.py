@@ -84,13 +84,14 @@ class CursorStore:
     # ---- beginnings
 
     async def create(self, mark_delete: Position, cursor_properties: Mapping[str, str]) -> None:
-        """A new node. Raises MetadataFault, CursorFault (exists already)."""
+        """A new node. Raises CursorFault (exists already), MetadataFault: then the same object is to be asked again,
+        because it knows a node that it made although the answer was lost."""
         self.cursor_properties = dict(cursor_properties)
         self._stored_position = mark_delete
         value = encode_node(NO_LEDGER, mark_delete, {}, cursor_properties, last_active_ms=self.last_active_ms)
         try:
             await self._record.create(value)
-        except NodeExistsError as error:
+        except (NodeExistsError, SupersededError) as error:
             raise CursorFault(self._label, "created by another owner") from error
         except MetadataError as error:
             raise MetadataFault(self._label, str(error)) from error

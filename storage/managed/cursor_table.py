@@ -23,6 +23,10 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 32
 """Cursors recovered in parallel."""
 
+UNSURE_MAX = 1_000
+"""Names of cursors that are remembered because making them had no answer; of others the node is found again when the
+managed ledger is opened anew."""
+
 SKIPPED_AT_ONCE = 1_000
 """Lost entries that a cursor acknowledges before others have their turn."""
 
@@ -54,6 +58,8 @@ class CursorTable:
         self._non_durable: dict[Cursor, None] = {}
         self.held: list[Position] = []
         """Places that are held like a cursor's, see `ManagedLedger.hold`."""
+        self._unsure: dict[str, CursorStore] = {}
+        """Of cursors that could not be made: their nodes may be there all the same."""
         self.durable: dict[str, Cursor] = {}
 
     @property
@@ -105,10 +111,14 @@ class CursorTable:
             await self._trim_ended()
             acks = AckState(self._ledgers, Position(-1, -1))
             acks.reset(self._ledgers.start_of(initial))
-            store = self._store(name)
+            store = self._unsure.pop(name, None) or self._store(name)
             self.held.append(acks.mark_delete)
             try:
                 await store.create(acks.mark_delete, properties)
+            except MetadataFault:
+                if len(self._unsure) < UNSURE_MAX:
+                    self._unsure[name] = store
+                raise
             finally:
                 self.held.remove(acks.mark_delete)
             cursor = self.durable[name] = self._cursor(name, acks, store, {})

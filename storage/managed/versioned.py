@@ -5,7 +5,7 @@ whose answer never came is looked up before the next one: if the record is exact
 the write had arrived.
 """
 
-from metadata.errors import BadVersionError, NoNodeError
+from metadata.errors import BadVersionError, NodeExistsError, NoNodeError
 from metadata.store import MetadataStore
 
 
@@ -39,9 +39,24 @@ class VersionedRecord:
         return record.value
 
     async def create(self, value: bytes) -> None:
-        """Raises NodeExistsError."""
-        created = await self._store.create(self.path, value, make_parents=True)
-        self._version = created.stat.version
+        """Raises NodeExistsError. What an earlier call made whose answer was lost is overwritten; then also
+        SupersededError."""
+        if self._version >= 0:
+            await self.write(value)
+            return
+        try:
+            created = await self._store.create(self.path, value, make_parents=True)
+        except NodeExistsError:
+            record = await self._store.get(self.path)
+            if record is None or record.stat.version != 0 or record.value != self._doubtful:
+                raise
+            self._version, self._doubtful = 0, None
+            await self.write(value)
+        except BaseException:
+            self._doubtful = value
+            raise
+        else:
+            self._version, self._doubtful = created.stat.version, None
 
     async def write(self, value: bytes) -> None:
         """Replaces the value. Raises SupersededError."""

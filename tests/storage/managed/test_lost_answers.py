@@ -170,3 +170,35 @@ async def test_nothing_is_appended_to_a_cursor_ledger_that_the_node_may_not_name
     again = (await open_one(world)).cursors["s"]
     assert again.is_acked(1, 2)
     assert again.properties == {}, "what failed was not shown, and is overwritten"
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_a_cursor_whose_making_got_no_answer_can_be_made_again(seed: int) -> None:
+    world = World(seed)
+    ledger = await open_one(world)
+    await fill(ledger, 3)
+    world.fail_rate = 0.7
+    for attempt in range(200):
+        try:
+            cursor = await ledger.open_cursor("s", EARLIEST)
+            break
+        except MetadataFault:
+            world.fail_rate = 0.7 if attempt < 20 else 0
+    world.fail_rate = 0
+    await fill(ledger, 2, 3)
+    assert cursor.backlog == 5
+    cursor.ack([(1, 0, None)])
+    await cursor.persisted()
+    await world.bury()
+    assert (await open_one(world)).cursors["s"].backlog == 4
+
+
+async def test_a_cursor_that_another_owner_made_is_not_taken() -> None:
+    world = World()
+    record = VersionedRecord(world.session().metadata(), "/r")
+    await world.store.create("/r", b"theirs")
+    with pytest.raises(NodeExistsError):
+        await record.create(b"mine")
+    stored = await world.store.get("/r")
+    assert stored is not None
+    assert stored.value == b"theirs"
