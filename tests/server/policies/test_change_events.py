@@ -89,6 +89,26 @@ async def test_what_is_no_event_does_no_harm(tmp_path: Path) -> None:
         assert await scene("GET", "persistent/public/default/t/maxProducers") == 2
 
 
+async def test_an_event_by_a_schema_that_contains_itself_does_not_end_the_server(tmp_path: Path) -> None:
+    """The Avro library would follow it on the C stack."""
+    itself = b'{"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}'
+    async with running(tmp_path) as scene:
+        await scene("PUT", "persistent/public/default/t")
+        client = await Client.connect(int(scene.server.broker_url.rpartition(":")[2]))
+        schema = pb.Schema(name="s", type=pb.Schema.Avro, schema_data=itself)
+        made = {"topic": "persistent://public/default/__change_events", "producer_id": 1, "request_id": 1}
+        client.say(command("PRODUCER", "producer", schema=schema, **made))
+        assert (await client.answer()).type == pb.BaseCommand.PRODUCER_SUCCESS
+        metadata = pb.MessageMetadata(
+            producer_name="x", sequence_id=0, publish_time=1, partition_key="k", schema_version=bytes(8)
+        )
+        payload = build_payload(metadata, b"\x02" * 200_000 + b"\x00")
+        client.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=0), payload))
+        assert (await client.answer()).type == pb.BaseCommand.SEND_RECEIPT
+    async with running(tmp_path) as scene:
+        assert await scene("GET", "persistent/public/default/t/maxProducers") is None
+
+
 async def test_many_changes_at_once_are_all_kept(tmp_path: Path) -> None:
     async with running(tmp_path) as scene:
         await scene("PUT", "persistent/public/default/t")
