@@ -13,6 +13,7 @@ from pulsar_proto.framing import FRAME_PADDING, MAX_MESSAGE_SIZE, READ_SIZE
 from server.handlers import TABLE
 from server.handlers.handler import Handler
 from server.listeners import Listeners
+from server.output_budget import OutputBudget
 from server.ports import Urls
 from server.publish_window import PublishBudget
 from server.shared_result import SharedResult
@@ -40,6 +41,9 @@ class ConnectionLimits:
     max_message_publish_buffer_size_in_mb: int = 64
     """Unanswered published bytes of the whole process, 0 or less: no limit. Java's default is half of its direct
     memory."""
+    max_message_dispatch_buffer_size_in_mb: int = 256
+    """Output of the whole process that clients have not taken; beyond it those that do not read are cut off. 0 or less:
+    no limit. Ours; Java's broker has none."""
     max_concurrent_lookup_request: int = 50_000
     """LOOKUP and PARTITIONED_METADATA of all connections together."""
     broker_max_connections: int = 0
@@ -98,6 +102,9 @@ class BrokerContext:
         self.connections: set[Connection] = set()
         self.counters = ConnectionCounters()
         self.budget = PublishBudget(limits.max_message_publish_buffer_size_in_mb << 20, self._settle_all)
+        self.output_budget = OutputBudget(
+            limits.max_message_dispatch_buffer_size_in_mb << 20, lambda: list(self.connections), self.now
+        )
         self.read_scratch = bytearray(READ_SIZE)
         """One read buffer for all connections: see FrameReader."""
         self.lookups_in_progress = 0

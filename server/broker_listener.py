@@ -66,6 +66,7 @@ class BrokerListener:
             self._sweep.cancel()
             self._sweep = None
         now_s = self._broker.now()
+        self._broker.output_budget.count()
         for connection in list(self._broker.connections):
             try:
                 connection.tick(now_s)

@@ -140,6 +140,7 @@ CONNECTIONS = (
     whole("connectionLivenessCheckTimeoutMillis", -1, MAX_INT, "milliseconds"),
     whole("maxPendingPublishRequestsPerConnection", 0, MAX_INT),
     whole("maxMessagePublishBufferSizeInMB", -1, MAX_INT, "MB"),
+    whole("maxMessageDispatchBufferSizeInMB", -1, MAX_INT, "MB"),
     whole("maxConcurrentLookupRequest", 1, MAX_INT),
     whole("brokerMaxConnections", 0, MAX_INT),
     whole("brokerMaxConnectionsPerIp", 0, MAX_INT),

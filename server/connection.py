@@ -97,7 +97,9 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.remote_ip = str(peer[0]) if peer else "unknown"
         self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
-        self._output = Output(self._loop, self._transport, self._writable_changed, self._too_much_output)
+        self._output = Output(
+            self._loop, self._transport, self._writable_changed, self._too_much_output, self.broker.output_budget.sent
+        )
         refusal = self.broker.admit(self)
         if refusal is not None:
             self.write(error_frame(NO_REQUEST_ID, pb.NotAllowedError, refusal))
@@ -276,6 +278,20 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Cuts the socket at once; what was not delivered is lost."""
         self._cut_off("cut off")
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._output.unsent_bytes
+
+    def idle_since(self, now_s: float) -> float:
+        return self._output.idle_since(now_s)
+
+    def cut_off_for_room(self) -> None:
+        """Others need the room that its output takes."""
+        self._cut_off(
+            f"does not read: {self.unsent_bytes} bytes wait for it, and all clients together have more than "
+            "maxMessageDispatchBufferSizeInMB waiting"
+        )
 
     def tick(self, now_s: float) -> None:
         """The listener's sweep: keep-alive, output that nobody takes, throttles whose cause went away silently."""

@@ -25,10 +25,13 @@ class Output:
         "_chunks",
         "_handed_bytes",
         "_has_large",
+        "_idle_since_s",
         "_loop",
         "_paused",
         "_pending_bytes",
         "_scheduled",
+        "_sent",
+        "_taken_seen",
         "_too_much",
         "_transport",
         "_waiters",
@@ -41,12 +44,17 @@ class Output:
         transport: asyncio.Transport,
         writable_changed: Callable[[bool], None],
         too_much: Callable[[], None],
+        sent: Callable[[int], None],
     ) -> None:
-        """`writable_changed(writable)` at the transport's water marks; `too_much()` above OUTPUT_MAX_BYTES."""
+        """`writable_changed(writable)` at the transport's water marks; `too_much()` above OUTPUT_MAX_BYTES.
+        `sent(bytes)` after they were handed to the transport."""
         self._loop = loop
         self._transport = transport
         self._writable_changed = writable_changed
         self._too_much = too_much
+        self._sent = sent
+        self._taken_seen = -1
+        self._idle_since_s = 0.0
         self._chunks: list[bytes] = []
         self._pending_bytes = 0
         self._handed_bytes = 0
@@ -69,6 +77,13 @@ class Output:
     def taken_bytes(self) -> int:
         """What the peer's side has taken since the beginning: it grows while the peer reads."""
         return self._handed_bytes - self._transport.get_write_buffer_size()
+
+    def idle_since(self, now_s: float) -> float:
+        """See `output_budget.Drained`."""
+        taken = self.taken_bytes
+        if taken != self._taken_seen or not self.unsent_bytes:
+            self._taken_seen, self._idle_since_s = taken, now_s
+        return self._idle_since_s
 
     def write(self, data: bytes) -> None:
         size = len(data)
@@ -111,8 +126,8 @@ class Output:
         if self._chunks:
             chunks, self._chunks = self._chunks, []
             large, self._has_large = self._has_large, False
-            self._handed_bytes += self._pending_bytes
-            self._pending_bytes = 0
+            sent, self._pending_bytes = self._pending_bytes, 0
+            self._handed_bytes += sent
             if large:
                 self._transport.writelines(join_small(chunks))
             else:
@@ -120,6 +135,7 @@ class Output:
             if self._paused and self._transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
                 self._too_much()
                 return
+            self._sent(sent)
         if self._waiters and not self._paused:
             self._wake()
 

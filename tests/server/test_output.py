@@ -24,8 +24,13 @@ class Owner(asyncio.Protocol):
         self.transport.set_protocol(self)
         self.writable: list[bool] = []
         self.too_much = 0
+        self.sent: list[int] = []
         self.output = Output(
-            asyncio.get_running_loop(), self.transport, self.writable.append, lambda: setattr(self, "too_much", 1)
+            asyncio.get_running_loop(),
+            self.transport,
+            self.writable.append,
+            lambda: setattr(self, "too_much", 1),
+            self.sent.append,
         )
 
     def pause_writing(self) -> None:
