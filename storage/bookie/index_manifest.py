@@ -3,11 +3,17 @@ number is higher; so of a manifest that was there once, the first bytes stay as 
 
 import os
 import re
+import struct
 from typing import NamedTuple
 
 from pulsar_proto.checksum import crc32c
 from storage.bookie.errors import IndexDamaged
 
+_RECORD = struct.Struct("<IHB")
+"""CRC32C of kind and content, bytes of content, kind."""
+_KINDS = range(1, 5)
+"""A whole record; first, middle and last part of one."""
+_BLOCK_BYTES = 32768
 _NAME = re.compile(r"MANIFEST-([0-9]{6,})\n?")
 
 
@@ -43,6 +49,40 @@ def check_manifest(index: str, known: Manifest) -> None:
             f"the index {index} is an older one: it uses MANIFEST-{number:06}, and MANIFEST-{known.number:06} had "
             f"{known.size} bytes with another content at the last checkpoint; restore the folder from a copy"
         )
+
+
+def check_records(index: str) -> None:
+    """Raises IndexDamaged when the manifest in use is not made of whole records; the last one may be torn.
+
+    RocksDB 9.8 itself never returns from opening an index whose manifest ends with a record of a recyclable kind (5 to
+    8), which only its log may have.
+    """
+    try:
+        number = _number_in_use(index)
+        data = _first_bytes(index, number)
+    except (OSError, ValueError):
+        return  # opening the index says more
+    offset = 0
+    while offset < len(data):
+        left = _BLOCK_BYTES - offset % _BLOCK_BYTES
+        if left < _RECORD.size:
+            offset += left
+            continue
+        if offset + _RECORD.size > len(data) or not any(data[offset:]):
+            return
+        crc, length, kind = _RECORD.unpack_from(data, offset)
+        end = offset + _RECORD.size + length
+        if kind in _KINDS and end > len(data):
+            return
+        if kind not in _KINDS or crc != _masked(crc32c(data[end - length - 1 : end])):
+            what = f"no record of MANIFEST-{number:06} begins at offset {offset}"
+            raise IndexDamaged(f"the index {index} is damaged: {what}; restore the folder from a copy")
+        offset = end
+
+
+def _masked(crc: int) -> int:
+    """As RocksDB and LevelDB store checksums."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def _number_in_use(index: str) -> int:

@@ -17,7 +17,7 @@ from storage.bookie.entry_log import EntryLogs
 from storage.bookie.entry_log_writer import EntryLogWriter
 from storage.bookie.entry_reader import EntryReader
 from storage.bookie.errors import DirectoryMismatch, IndexDamaged, JournalMissing, MarkDamaged, Skippable
-from storage.bookie.index_manifest import check_manifest
+from storage.bookie.index_manifest import check_manifest, check_records
 from storage.bookie.journal_format import EXPLICIT_LAC, FENCE, LEDGER_KEY, ControlRecord, JournalPosition
 from storage.bookie.journal_replay import FIRST_POSITION, JournalReplay, journal_path, list_journals
 from storage.bookie.ledger_state import LedgerStates
@@ -68,6 +68,7 @@ class Recovered:
         mark = self._load_mark(skip_damaged_journal)
         self.mark_is_due = mark is None
         self.logs.begin_at(mark.next_log_id if mark is not None else 0)
+        check_records(self.directories.index)
         index_sequence = self._read_index()
         if mark is not None and index_sequence < mark.index_sequence:
             raise IndexDamaged(

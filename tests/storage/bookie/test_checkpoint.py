@@ -184,3 +184,20 @@ async def test_after_a_failed_sync_of_a_log_the_journal_still_has_everything(tmp
     await bookie.close()
     async with running(tmp_path) as again:
         assert await read_all(again, 1, 0, 49) == entries_of(1, range(50))
+
+
+@pytest.mark.parametrize("kind", [0, 5, 6, 7, 8, 200])
+async def test_bytes_behind_the_end_of_the_manifest_are_refused_and_a_torn_record_is_not(
+    tmp_path: Path, kind: int
+) -> None:
+    """RocksDB never returned from opening an index with some of these."""
+    async with running(tmp_path) as bookie:
+        await add(bookie, 1, range(5))
+    (manifest,) = (tmp_path / "ledgers" / "index").glob("MANIFEST-*")
+    sound = manifest.read_bytes()
+    manifest.write_bytes(sound + b"\x17\x2a\x00\x99\x01\x01" + bytes([kind]) + b"x" * 190)
+    with pytest.raises(IndexDamaged, match=rf"{manifest.name} begins at offset {len(sound)}"):
+        await open_bookie(tmp_path)
+    manifest.write_bytes(sound + b"\x17\x2a\x00\x99\x01\x01\x01" + b"x" * 190)
+    async with running(tmp_path) as bookie:
+        assert await read_all(bookie, 1, 0, 4) == entries_of(1, range(5))
