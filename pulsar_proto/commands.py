@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from pulsar_proto.element_count import INNOCENT_BYTES, check_elements
 from pulsar_proto.errors import MalformedFrame, UnknownCommand
 from pulsar_proto.frame_encoders import MessageFramer, Receipt, ReceiptEncoder, varint
+from pulsar_proto.id_list import ID_LISTS, PORTION_BYTES
 from pulsar_proto.ids import NO_REQUEST_ID, Position, unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
@@ -44,11 +45,8 @@ __all__ = [
 _SIZES = Struct(">II").pack
 _SEND_BEGIN = b"\x08\x06\x32"
 _TYPE_FIELD = 1
-_ID_LISTS = (b"\x08\x0a\x52", b"\x08\x14\xa2\x01")
-"""How ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES begin: lists of message ids, which may be long."""
-ID_LIST_BYTES_MAX = 160 << 10
-"""Of a command that lists message ids: seven thousand as clients write them, which group 1,000. A longer one is
-refused."""
+ID_LIST_BYTES_MAX = 2 * PORTION_BYTES
+"""Of a command that lists message ids, and so of one portion of a longer list."""
 
 # A command's number in BaseCommand.Type is its field's number (facts 1.3). PING and PONG carry nothing, so a missing
 # field does no harm there.
@@ -71,10 +69,10 @@ def parse_command(data: bytes) -> pb.BaseCommand:
     """The command, with all its required fields and the field that its type names.
 
     Raises UnknownCommand for a type of a later version, MalformedFrame for anything that does not decode or has too
-    many elements: a broken
-    required field closes the connection without an ERROR frame (facts 1.3).
+    many elements (a long list of ids is to be cut before, by `cut_id_list`): a broken required field closes the
+    connection without an ERROR frame (PulsarDecoder.channelRead).
     """
-    if len(data) > INNOCENT_BYTES and not (data.startswith(_ID_LISTS) and len(data) <= ID_LIST_BYTES_MAX):
+    if len(data) > INNOCENT_BYTES and not (data.startswith(ID_LISTS) and len(data) <= ID_LIST_BYTES_MAX):
         check_elements(data, pb.BaseCommand.DESCRIPTOR)
     try:
         command = _new_command(data)

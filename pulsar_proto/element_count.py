@@ -28,12 +28,12 @@ def _walk(data: bytes, at: int, end: int, descriptor: Descriptor | None, room: i
         room -= 1
         if room < 0:
             raise MalformedFrame(f"a message of {len(data)} bytes has too many elements")
-        tag, at = _varint(data, at, end)
+        tag, at = varint_at(data, at, end)
         kind = tag & 7
         if kind == _VARINT:
-            _, at = _varint(data, at, end)
+            _, at = varint_at(data, at, end)
         elif kind == _BYTES:
-            size, at = _varint(data, at, end)
+            size, at = varint_at(data, at, end)
             field = None if descriptor is None else descriptor.fields_by_number.get(tag >> 3)
             if field is not None and field.message_type is not None:
                 room = _walk(data, at, min(at + size, end), field.message_type, room)
@@ -45,7 +45,7 @@ def _walk(data: bytes, at: int, end: int, descriptor: Descriptor | None, room: i
     return room
 
 
-def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+def varint_at(data: bytes, at: int, end: int) -> tuple[int, int]:
     """(value, where it ends); a value that is cut ends where the message does."""
     value = shift = 0
     while at < end and shift < 70:

@@ -31,7 +31,7 @@ METADATA_BYTES_MAX = 128 << 10
 
 INNOCENT_METADATA_BYTES = 1 << 10
 """Of an entry: so much may consist of the smallest elements. A hundred such entries are sent at once."""
-METADATA_ELEMENTS_MAX = 1_024
+METADATA_ELEMENTS_MAX = 4_096
 """Of an entry with longer metadata: properties, keys, and what is in them."""
 
 MAGIC_CRC32C = 0x0E01

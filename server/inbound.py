@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pulsar_proto.commands import parse_command
 from pulsar_proto.errors import UnknownCommand
 from pulsar_proto.framing import Frame
+from pulsar_proto.id_list import cut_id_list, is_long_id_list
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.send_run import PLAIN_SEND_PREFIX
 from server.handlers.produce import publish_run
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from server.connection import Connection
 
 log = logging.getLogger(__name__)
-
-ACK_IDS_A_PORTION = 2_000
-"""Of one ACK. Clients group 1,000."""
 
 
 class Inbound:
@@ -91,7 +89,11 @@ class Inbound:
             cnx.release_reading(self)
 
     def _handle(self, cnx: "Connection", frame: Frame) -> list[Frame]:
-        """Returns shorter commands that are to be handled in its place: none, but for a long ACK."""
+        """Returns shorter commands that are to be handled in its place: none, but for a long list of ids."""
+        if is_long_id_list(frame[0]):
+            shorter = cut_id_list(frame[0])
+            if len(shorter) > 1:
+                return [(data, None) for data in shorter]
         try:
             command = parse_command(frame[0])
         except UnknownCommand as error:
@@ -107,30 +109,6 @@ class Inbound:
         if command.type == pb.BaseCommand.SEND:
             publish_run(cnx, [frame], 0)
             return []
-        if command.type == pb.BaseCommand.ACK and len(command.ack.message_id) > ACK_IDS_A_PORTION:
-            return shorter_acks(command.ack)
         handler = cnx.broker.commands[command.type]
         self._requests.run(cnx, handler, getattr(command, handler.field))
         return []
-
-
-def shorter_acks(ack: pb.CommandAck) -> list[Frame]:
-    """The same in portions. The last one asks for the answer: it says that all acknowledgements before it are durable
-    too. A cumulative ACK of several ids is none, and stays as useless by its first portion."""
-    if ack.ack_type == pb.CommandAck.Cumulative:
-        del ack.message_id[2:]
-        return [_frame(ack)]
-    shorter = []
-    ids = ack.message_id
-    for start in range(0, len(ids), ACK_IDS_A_PORTION):
-        one = pb.CommandAck()
-        one.consumer_id, one.ack_type = ack.consumer_id, ack.ack_type
-        one.message_id.extend(ids[start : start + ACK_IDS_A_PORTION])
-        shorter.append(one)
-    del ack.message_id[:]
-    shorter[-1].MergeFrom(ack)
-    return [_frame(each) for each in shorter]
-
-
-def _frame(ack: pb.CommandAck) -> Frame:
-    return pb.BaseCommand(type=pb.BaseCommand.ACK, ack=ack).SerializeToString(), None

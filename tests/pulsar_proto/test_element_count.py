@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.commands import ID_LIST_BYTES_MAX, parse_command
+from pulsar_proto.commands import parse_command
 from pulsar_proto.element_count import INNOCENT_BYTES, check_elements
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.payload import METADATA_ELEMENTS_MAX, build_payload, metadata_fault
@@ -70,21 +70,6 @@ def test_a_long_command_of_many_elements_is_malformed() -> None:
         command.subscribe.metadata.add(key="", value="")
     with pytest.raises(MalformedFrame, match="too many elements"):
         parse_command(command.SerializeToString())
-
-
-def test_lists_of_ids_may_be_long_up_to_a_size() -> None:
-    ids = [pb.MessageIdData(ledgerId=7_000_000 + at, entryId=at, partition=-1) for at in range(7_000)]
-    ack = pb.BaseCommand(
-        type=pb.BaseCommand.ACK, ack=pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=ids)
-    )
-    assert len(parse_command(ack.SerializeToString()).ack.message_id) == 7_000
-    again = pb.CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=ids)
-    made = pb.BaseCommand(type=pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, redeliverUnacknowledgedMessages=again)
-    assert len(parse_command(made.SerializeToString()).redeliverUnacknowledgedMessages.message_ids) == 7_000
-    ack.ack.message_id.extend(ids[:5_000])
-    assert len(ack.SerializeToString()) > ID_LIST_BYTES_MAX
-    with pytest.raises(MalformedFrame, match="too many elements"):
-        parse_command(ack.SerializeToString())
 
 
 def test_metadata_of_many_elements_is_at_fault_and_long_one_is_not() -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.commands import parse_command, send_frame, simple_frame
+from pulsar_proto.commands import send_frame, simple_frame
 from pulsar_proto.frame_encoders import varint
+from pulsar_proto.id_list import LIST_BYTES_MAX, PORTION_IDS
 from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server import inbound
-from server.inbound import ACK_IDS_A_PORTION, shorter_acks
 from tests.server.fakes import Peer, command, make_broker, settle
 from tests.server.handler_scene import producer, send, subscribe
 from tests.server.served import Served, Wire, serving
@@ -74,25 +74,15 @@ def acks(count: int, **values: Any) -> pb.CommandAck:
     return pb.CommandAck(consumer_id=5, ack_type=pb.CommandAck.Individual, message_id=ids, **values)
 
 
-def test_a_long_ack_is_the_same_as_shorter_ones_and_the_last_one_asks_for_the_answer() -> None:
-    count = 2 * ACK_IDS_A_PORTION + 1
-    frames = shorter_acks(acks(count, request_id=9))
-    parts = [parse_command(data).ack for data, _ in frames]
-    assert [len(each.message_id) for each in parts] == [ACK_IDS_A_PORTION, ACK_IDS_A_PORTION, 1]
-    assert [each.entryId for part in parts for each in part.message_id] == list(range(count))
-    assert [part.HasField("request_id") for part in parts] == [False, False, True]
-    assert {part.consumer_id for part in parts} == {5}
-
-
 async def test_a_long_ack_is_handled_whole() -> None:
     broker = make_broker()
     peer = Peer(broker).connect()
     peer.say(subscribe(5))
     await peer.answers()
-    peer.say(pb.BaseCommand(type=pb.BaseCommand.ACK, ack=acks(3 * ACK_IDS_A_PORTION)))
+    peer.say(pb.BaseCommand(type=pb.BaseCommand.ACK, ack=acks(3 * PORTION_IDS + 1)))
     await settle()
     (consumer,) = broker.service.topic("persistent://public/default/t").consumers
-    assert [each.entryId for ack in consumer.acks for each in ack.message_id] == list(range(3 * ACK_IDS_A_PORTION))
+    assert [each.entryId for ack in consumer.acks for each in ack.message_id] == list(range(3 * PORTION_IDS + 1))
 
 
 # --- a whole server, whose loop is watched ----------------------------------------------------------------------------
@@ -130,10 +120,14 @@ LONG: dict[str, Callable[[], bytes]] = {
     "metadata of SUBSCRIBE": lambda: stuffed("SUBSCRIBE", "subscribe", SUBSCRIBE, b"\x52\x04" + KEY_VALUE),
     "a little metadata": lambda: stuffed("SUBSCRIBE", "subscribe", SUBSCRIBE, b"\x52\x04" + KEY_VALUE, 16_000),
     "ids of ACK": lambda: stuffed("ACK", "ack", ACK, b"\x1a" + SOME_ID),
-    "as many ids of ACK as there may be": lambda: stuffed("ACK", "ack", ACK, b"\x1a" + SOME_ID, 163_000),
-    "empty ids": lambda: stuffed("ACK", "ack", ACK, b"\x1a\x00", 163_000),
+    "as many ids of ACK as there may be": lambda: stuffed("ACK", "ack", ACK, b"\x1a" + SOME_ID, LIST_BYTES_MAX - 64),
+    "empty ids": lambda: stuffed("ACK", "ack", ACK, b"\x1a\x00", LIST_BYTES_MAX - 64),
     "as many ids to redeliver": lambda: stuffed(
-        "REDELIVER_UNACKNOWLEDGED_MESSAGES", "redeliverUnacknowledgedMessages", REDELIVER, b"\x12" + SOME_ID, 163_000
+        "REDELIVER_UNACKNOWLEDGED_MESSAGES",
+        "redeliverUnacknowledgedMessages",
+        REDELIVER,
+        b"\x12" + SOME_ID,
+        LIST_BYTES_MAX - 64,
     ),
     "unknown fields": lambda: stuffed("PING", "ping", pb.CommandPing(), b"\xf8\x07\x01"),
     "groups": lambda: stuffed("PING", "ping", pb.CommandPing(), b"\xfb\x07\xfc\x07"),
