@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 WALL_LIMIT_SECONDS = 1.0
 CPU_LIMIT_VARIABLE = "MAGNETAR_LOOP_CPU_LIMIT_MS"
 """Set for a process under test: callbacks that take more CPU time than this are logged as errors."""
-SAMPLES_PER_LIMIT = 8
+SAMPLES_PER_LIMIT = 4
 GAP_LIMITS = 5
 """A callback that is seen for the first time counts from the last sample or turn of the timer when that was this many
 limits ago: less may as well mean that this thread was kept from the processor while the loop ran many callbacks."""

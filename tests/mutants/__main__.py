@@ -66,7 +66,7 @@ def try_all(chosen: list[Mutant], recording: Recording, jobs: int) -> list[Verdi
     def judge(mutant: Mutant) -> Verdict:
         copy = copies.get()
         try:
-            tests = recording.tests_of(mutant.path, mutant.line, mutant.last_line)
+            tests = recording.tests_of(mutant)
             verdict = copy.judge(mutant, tests, recording.seconds_of(tests))
         finally:
             copies.put(copy)

@@ -33,6 +33,8 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.LShift: ast.RShift,
     ast.RShift: ast.LShift,
 }
+SYMMETRIC = {"min", "max"}
+"""Calls that mean the same with their arguments swapped."""
 UNTESTED_FUNCTIONS = {"__repr__", "__str__"}
 LOGGERS = {"log", "_log", "logger", "logging", "warnings"}
 
@@ -47,6 +49,8 @@ class Mutant:
     operator: str
     line: int
     last_line: int
+    on_import: bool
+    """Outside of functions: it ran before any test."""
     begin: int
     end: int
     text: str
@@ -87,7 +91,8 @@ class _Finder(ast.NodeVisitor):
             said = f"({said})"
         scope = ".".join(self._scope)
         last = node.end_lineno or node.lineno
-        self.found.append(Mutant(self._path, scope, operator, node.lineno, last, begin, end, said))
+        on_import = not self._in_function
+        self.found.append(Mutant(self._path, scope, operator, node.lineno, last, on_import, begin, end, said))
 
     # What is entered, and what is not.
 
@@ -222,7 +227,8 @@ class _Finder(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         if _is_said(node):
             return
-        if len(node.args) >= 2 and not any(isinstance(each, ast.Starred) for each in node.args[:2]):
+        is_ordered = ast.unparse(node.func) not in SYMMETRIC
+        if is_ordered and len(node.args) >= 2 and not any(isinstance(each, ast.Starred) for each in node.args[:2]):
             changed = copy.copy(node)
             changed.args = [node.args[1], node.args[0], *node.args[2:]]
             self._add("arguments swapped", node, changed)

@@ -14,16 +14,17 @@ from pathlib import Path
 import coverage
 import pytest
 
+from tests.mutants.operators import Mutant
+
 FOLDER_VARIABLE = "MAGNETAR_MUTANTS_RECORDING"
 RUN_VARIABLE = "MAGNETAR_MUTANTS_RUN"
+UNITS = ("tests/metadata", "tests/pulsar_proto", "tests/server", "tests/storage")
 RUNS = {
-    "units": (
-        "not process and not slow and not long",
-        ("tests/metadata", "tests/pulsar_proto", "tests/server", "tests/storage"),
-    ),
+    "units": ("not process and not slow and not long", UNITS),
+    "processes": ("process and not slow and not long", UNITS),
     "spark": ("not slow and not long", ("tests/spark",)),
 }
-"""Which tests are near by the kind of code: what speaks to a server is held by tests that start one."""
+"""Marks and folders. Tests that start processes count for what they run in their own."""
 PACKAGES = ("storage", "metadata", "server", "pulsar_proto", "spark")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SECONDS_OF_A_TRIAL = 12.0
@@ -109,11 +110,12 @@ class Recording:
                     known.setdefault(line, set()).update(filter(None, contexts))
         return recording
 
-    def tests_of(self, path: str, first: int, last: int) -> list[str]:
-        """Nearest first. A line that ran on import alone has the tests that ran anything of its file."""
+    def tests_of(self, mutant: Mutant) -> list[str]:
+        """Nearest first. What ran on import alone has the tests that ran anything of its file."""
+        path = mutant.path
         known = self.lines.get(path, {})
-        found = set().union(*(known.get(line, set()) for line in range(first, last + 1)))
-        if not found and any(line in known for line in range(first, last + 1)):
+        found = set().union(*(known.get(line, set()) for line in range(mutant.line, mutant.last_line + 1)))
+        if not found and mutant.on_import:
             found = set().union(*known.values())
         chosen: list[str] = []
         seconds = 0.0

@@ -75,6 +75,7 @@ def test_each_operator_changes_what_it_is_for(source: str, operator: str, text: 
         "def __repr__(self):\n  return a",
         "if TYPE_CHECKING:\n  a = 1",
         "a = cast(1, b)",
+        "a = max(b, c)",
     ],
 )
 def test_what_no_test_should_pin_is_left_alone(source: str) -> None:
@@ -98,12 +99,18 @@ def test_the_same_seed_is_the_same_sample() -> None:
 
 
 def test_the_nearest_tests_of_a_line_come_first_and_imports_have_those_of_their_file() -> None:
+    path = "server/topics/dedup_table.py"
     far, near = "tests/storage/ledger/test_far.py::t", "tests/server/topics/test_dedup_table.py::t"
     recording = Recording(seconds={far: 0.1, near: 9.0})
-    recording.lines["server/topics/dedup_table.py"] = {1: set(), 5: {far, near}}
-    assert recording.tests_of("server/topics/dedup_table.py", 5, 6) == [near, far]
-    assert recording.tests_of("server/topics/dedup_table.py", 1, 1) == [near, far]
-    assert recording.tests_of("server/topics/dedup_table.py", 7, 7) == []
+    recording.lines[path] = {5: {far, near}}
+    source = b"a = True\n\n\ndef f():\n    g(True)\n    return True"
+    of_line = {each.line: each for each in mutants_of(path, source)}
+    imported, run, never_run = of_line[1], of_line[5], of_line[6]
+    assert recording.tests_of(run) == [near, far]
+    assert recording.tests_of(imported) == [near, far]
+    assert recording.tests_of(never_run) == []
+    recording.keep([far])
+    assert recording.tests_of(run) == [far]
 
 
 @pytest.fixture
