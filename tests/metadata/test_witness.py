@@ -380,3 +380,13 @@ def downgrade(path: Path) -> None:
         "ALTER TABLE meta DROP COLUMN identity; ALTER TABLE meta DROP COLUMN generation; PRAGMA user_version = 1;"
     )
     connection.close()
+
+
+def test_a_witness_that_is_begun_saved_and_closed_leaves_no_descriptor(tmp_path: Path) -> None:
+    before = os.listdir("/dev/fd")
+    witness = Witness(str(tmp_path / "w"))
+    for generation in range(3):
+        witness.begin(Seal(ME, generation))
+        witness.save(Seal(ME, generation + 1))
+    witness.close()
+    assert len(os.listdir("/dev/fd")) == len(before)

@@ -31,6 +31,8 @@ def test_a_recursive_watch_hears_of_lists_that_changed_though_the_server_does_no
     ("before", "now", "told"),
     [
         ([], stat(50), []),
+        ([], stat(100), []),
+        ([], stat(50, mzxid=100, pzxid=100), []),
         ([], stat(50, mzxid=101), [CHANGED]),
         ([], stat(50, pzxid=101), [CHILDREN]),
         ([], stat(50, mzxid=101, pzxid=102), [CHANGED, CHILDREN]),

@@ -27,9 +27,9 @@ RUNS = {
 """Marks and folders. Tests that start processes count for what they run in their own."""
 PACKAGES = ("storage", "metadata", "server", "pulsar_proto", "spark")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-SECONDS_OF_A_TRIAL = 12.0
+SECONDS_OF_A_TRIAL = 45.0
 """Tests of a mutant are taken, nearest first, until they took that long when they were recorded."""
-TESTS_OF_A_TRIAL = 100
+TESTS_OF_A_TRIAL = 500
 
 
 class Recorder:

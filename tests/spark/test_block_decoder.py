@@ -244,3 +244,14 @@ def test_frames_are_found_however_they_arrive(lengths: list[int], step: int) -> 
             ends = places + 4 + buffer.sizes_at(places)
             found += [buffer.data[start:end] for start, end in zip(places.tolist(), ends.tolist(), strict=True)]
     assert found == sent
+
+
+def test_a_tag_of_three_bytes_is_odd_and_one_of_two_is_passed_over() -> None:
+    """Fields that clients of later protocols add: numbers from 16 on take two bytes, from 2048 on three."""
+    flow = pb.CommandFlow(consumer_id=3, messagePermits=4).SerializeToString()
+    two_bytes, three_bytes = b"\xf8\x7f\x05" + flow, b"\x80\x80\x01\x05" + flow
+    buffer = Buffer(two_bytes + three_bytes + flow + bytes(PADDING))
+    stops = np.cumsum([len(two_bytes), len(three_bytes), len(flow)])
+    found = scan(buffer, stops - [len(two_bytes), len(three_bytes), len(flow)], stops, (1, 2))
+    assert found.odd.tolist() == [False, True, False]
+    assert found.numbers[1][[0, 2]].tolist() == [3, 3]

@@ -107,3 +107,19 @@ def test_a_topic_that_was_deleted_since_it_was_planned_is_a_loss() -> None:
     with pytest.raises(DataLoss, match=f"{TOPIC}: it does not exist any more, {LEDGER}:3 was to be read"):
         rows(Deleted([]))
     assert rows(Deleted([]), strict=False) == 0
+
+
+def test_the_reader_is_closed_at_the_end_and_when_rows_are_not_wanted_any_more() -> None:
+    class Noted(Played):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    whole = Noted([sent_block([ordinary_payload(number) for number in range(4)])])
+    assert rows(whole) == 4
+    assert whole.closed == 1
+    broken = Noted([sent_block([chunk(0), chunk(2), ordinary_payload(2), ordinary_payload(3)])])
+    with pytest.raises(CorruptEntry):
+        rows(broken)
+    assert broken.closed == 1

@@ -128,3 +128,8 @@ def test_every_codec_gives_back_what_it_took(data: bytes, name: str) -> None:
 def test_a_body_cannot_claim_more_memory_than_a_limit() -> None:
     with pytest.raises(BadCompression, match="claims"):
         decompress(bytes(pa.compress(b"x", codec="zstd", asbytes=True)), pb.ZSTD, 2**31)
+
+
+def test_the_size_of_rows_is_that_of_their_values() -> None:
+    assert decode(b"x" * 70, metadata()).size >= 70
+    assert decode(b"x" * 70, metadata()).size - decode(b"", metadata()).size == 70

@@ -38,7 +38,7 @@ from spark.source.outgoing import Outgoing
 from spark.source.primitives import PRIMITIVES
 from spark.source.row_columns import columns_of
 from spark.source.rows import Rows
-from spark.source.values import RecordCodec, ValueColumns
+from spark.source.values import RecordCodec, ValueColumns, split_pair
 
 TOPIC = "persistent://public/default/t"
 UTC = datetime.UTC
@@ -265,3 +265,37 @@ def test_a_null_where_a_json_schema_allows_none_is_an_error_and_elsewhere_it_is_
     assert [message.value for message in outgoing.messages(right)] == [b'{"id":1,"txt":null}']
     with pytest.raises(BadColumns, match="column id is null in a row"):
         list(outgoing.messages(pa.RecordBatch.from_pylist([{"id": 1, "txt": "a"}, {"id": None, "txt": "b"}])))
+
+
+@pytest.mark.parametrize(
+    ("data", "pair"),
+    [
+        (b"\0\0\0\1k\0\0\0\2vv", (b"k", b"vv")),
+        (b"\0\0\0\0\0\0\0\0", (b"", b"")),
+        (b"\xff\xff\xff\xff\0\0\0\1v", (None, b"v")),
+        (b"\0\0\0\1k\xff\xff\xff\xff", (b"k", None)),
+    ],
+)
+def test_a_key_value_pair_is_split(data: bytes, pair: tuple[bytes | None, bytes | None]) -> None:
+    assert split_pair(data) == pair
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0\0\0", b"\0\0\0\2k", b"\0\0\0\1k", b"\0\0\0\1k\0\0\0", b"\0\0\0\1k\0\0\0\2v"]
+)
+def test_a_key_value_pair_that_is_cut_off_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="cut off"):
+        split_pair(data)
+
+
+def test_a_row_without_a_topic_is_refused() -> None:
+    columns = StructType([StructField("value", StringType()), StructField("__topic", StringType())])
+    rows = pa.RecordBatch.from_pylist([{"value": "a", "__topic": "t"}, {"value": "b", "__topic": None}])
+    with pytest.raises(BadColumns, match="__topic is null in a row"):
+        list(Outgoing(columns, "", None).messages(rows))
+
+
+def test_a_value_that_no_schema_fits_is_refused_by_name() -> None:
+    columns = StructType([StructField("value", DecimalType(5, 2))])
+    with pytest.raises(BadColumns, match=r"column value of type decimal\(5,2\) cannot be a value of its own"):
+        Outgoing(columns, TOPIC, None)

@@ -9,6 +9,7 @@ import pytest
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.security.identity import Identity
+from server.security.settings import SecuritySettings
 from tests.server.fakes import Peer, command, make_broker
 from tests.server.handler_scene import TOPIC, producer
 from tests.server.security.scene import Scene, refusal, token
@@ -197,3 +198,16 @@ class TestRefresh:
         assert login is not None
         peer.transport.lose()
         assert login._next_look is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "complaint"),
+    [
+        ({"authentication_enabled": True}, "lets nobody in"),
+        ({"authorization_enabled": True}, "needs authentication_enabled"),
+        ({"token_audience_claim": "aud"}, "needs token_audience"),
+    ],
+)
+def test_settings_that_contradict_themselves_are_refused(keys: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        SecuritySettings(**keys)

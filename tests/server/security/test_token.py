@@ -70,7 +70,11 @@ def test_a_token_is_good_until_it_expires() -> None:
 
 
 def test_a_token_is_not_good_before_its_time() -> None:
-    assert "not valid for another 60 s" in rejected(token({"sub": "alice", "nbf": NOW + 60}))
+    early = token({"sub": "alice", "nbf": NOW + 60})
+    assert "not valid for another 60 s" in rejected(early)
+    assert verifier(clock_skew_s=60).verify(early, NOW).role == "alice"
+    with pytest.raises(RejectedCredentialsError, match="not valid for another 60 s"):
+        verifier(clock_skew_s=59).verify(early, NOW)
 
 
 NO_TIMES = ["soon", True, [], [1], {"a": 1}, 10**400, -(10**400), 2**53, float("nan"), float("inf"), float("-inf")]

@@ -69,11 +69,30 @@ async def test_a_consumer_that_holds_too_much_is_passed_over_until_half_is_ackno
     assert consumer.blocked
     consumer.flow(100)
     assert consumer.permits == 6, "kept aside"
+    assert dispatcher_of(consumer).why_idle() == "consumers hold too many unacknowledged messages"
     ack(consumer, [Position(10, 0)])
     assert len(cnx.messages) == 4
     ack(consumer, [Position(10, 1)])
     assert len(cnx.messages) == 6
     assert consumer.permits == 104
+
+
+async def test_a_limit_of_unacknowledged_messages_that_changes_holds_for_those_sent_before() -> None:
+    scene, cnx = Scene(max_unacked_messages_per_consumer=4), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(10))
+    consumer.flow(10)
+    assert (len(cnx.messages), consumer.blocked) == (4, True)
+    consumer.set_unacked_max(4)
+    assert (consumer.blocked, consumer.permits) == (True, 6)
+    consumer.flow(3)
+    assert consumer.permits == 6, "kept aside"
+    consumer.set_unacked_max(5)
+    assert (consumer.blocked, consumer.permits) == (False, 9)
+    consumer.set_unacked_max(3)
+    assert consumer.blocked
+    consumer.set_unacked_max(0)
+    assert not consumer.blocked
 
 
 async def test_redelivery_unblocks_a_consumer_too() -> None:

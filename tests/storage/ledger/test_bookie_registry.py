@@ -23,6 +23,10 @@ async def test_a_bookie_that_comes_goes_or_turns_read_only_is_noticed() -> None:
     await registry.start()
     changed = asyncio.Event()
     registry.on_change(changed.set)
+    forgotten: list[bool] = []
+    cancel = registry.on_change(lambda: forgotten.append(True))
+    cancel()
+    cancel()
     assert registry.bookies == Bookies({"b1": ("h1", 1)}, {})
 
     async def noticed() -> Bookies:
@@ -37,6 +41,7 @@ async def test_a_bookie_that_comes_goes_or_turns_read_only_is_noticed() -> None:
     assert registry.bookies.all == {"b1", "b2"}
     await bookies.close()
     assert (await noticed()).writable == {}
+    assert forgotten == []
     assert registry.address_of("b1") == ("h1", 1), "still known: it may be asked for what it has"
     await registry.stop()
     await registry.stop()

@@ -124,6 +124,26 @@ def test_any_state_survives_a_node(holes: dict[int, set[int]], batches: dict[tup
     assert pb.ManagedCursorInfo.FromString(value).SerializeToString() == value
 
 
+def test_ranges_at_the_bounds_of_numbers_in_bytes_are_written_as_protobuf_writes_them() -> None:
+    ledgers = LedgerList([LedgerInfo(1, 3_000_000, 1, 1)])
+    acks = AckState(ledgers, Position(1, -1))
+    ends = [127, 129, 16_383, 16_385, 16_387, 2_097_151, 2_097_153]
+    acks.restore({1: BitMap(ends)}, [])
+    encoded = encode_position(acks, acks.mark_delete, {}, CONFIG)
+    message = pb.PositionInfo.FromString(encoded)
+    assert [each.upperEndpoint.entryId for each in message.individualDeletedMessages] == ends
+    assert [each.lowerEndpoint.entryId for each in message.individualDeletedMessages] == [end - 1 for end in ends]
+    assert message.SerializeToString() == encoded
+
+
+def test_a_node_that_does_not_say_when_the_cursor_was_used_says_never() -> None:
+    acks = state_of({}, {})
+    value = encode_node(-1, acks.mark_delete, {}, {}, last_active_ms=0, acks=acks)
+    record = pb.ManagedCursorInfo.FromString(value)
+    record.ClearField("lastActive")
+    assert parse_node(record.SerializeToString(), LEDGERS).last_active_ms == 0
+
+
 def test_a_range_over_several_ledgers_covers_what_exists_between() -> None:
     info = pb.PositionInfo(ledgerId=1, entryId=-1)
     item = info.individualDeletedMessages.add()

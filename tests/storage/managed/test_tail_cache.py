@@ -150,6 +150,8 @@ async def test_only_managed_ledgers_with_an_active_cursor_fill_it() -> None:
     assert ledger.cached(Position(1, 0), 10, 10_000) is None
     ledger.deactivate(cursor)
     assert factory.cache.bytes_held == 0
+    await fill(ledger, 2)
+    assert factory.cache.bytes_held == 0
 
 
 async def test_a_cached_entry_is_read_without_asking_the_bookies() -> None:
