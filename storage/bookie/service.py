@@ -51,7 +51,6 @@ class Bookie:
         self._read_ahead = ReadAheadCache(config.read_ahead_cache_bytes)
         self._adds = AddPath(config, opened.states, opened.cache, self._read_ahead)
         self._adds.on_journal_failure = self._storage_failed
-        self._adds.positions = list(opened.journal_ends)
         self._old_journals = [
             OldJournals(
                 directory,

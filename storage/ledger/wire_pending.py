@@ -191,7 +191,6 @@ class AddTable:
         expired = False
         while (group := self.oldest()) is not None and group.deadline <= now:
             expired = True
-            self._by_age.popleft()
             self.bytes -= group.size
             group.give_up(rc)
         if expired:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pulsar_proto.ids import unsigned64
 from pulsar_proto.payload import build_batch, build_broker_entry_metadata, build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.batch_walk import Unusual
+from spark.source.batch_walk import BatchPlaces, Unusual
 from spark.source.block_decoder import BlockDecoder
 from spark.source.compression import compress
 from spark.source.continuity import Continuity
@@ -249,9 +249,18 @@ def test_frames_are_found_however_they_arrive(lengths: list[int], step: int) -> 
 def test_a_tag_of_three_bytes_is_odd_and_one_of_two_is_passed_over() -> None:
     """Fields that clients of later protocols add: numbers from 16 on take two bytes, from 2048 on three."""
     flow = pb.CommandFlow(consumer_id=3, messagePermits=4).SerializeToString()
-    two_bytes, three_bytes = b"\xf8\x7f\x05" + flow, b"\x80\x80\x01\x05" + flow
+    two_bytes, three_bytes = b"\xf8\x7f\x05" + flow, b"\x82\x80\x01\x00" + flow
     buffer = Buffer(two_bytes + three_bytes + flow + bytes(PADDING))
     stops = np.cumsum([len(two_bytes), len(three_bytes), len(flow)])
     found = scan(buffer, stops - [len(two_bytes), len(three_bytes), len(flow)], stops, (1, 2))
     assert found.odd.tolist() == [False, True, False]
     assert found.numbers[1][[0, 2]].tolist() == [3, 3]
+
+
+def test_metadata_in_another_order_than_clients_write_is_left_to_the_plain_way() -> None:
+    usual, other = b"\x18\x01", b"\x28\x00\x18\x01"
+    places = BatchPlaces(b"\0\0\0\x02" + usual + b"v")
+    places.walk(0, 7, 1)
+    assert [each.tolist() for each in places.columns()] == [[4], [6], [7]]
+    with pytest.raises(Unusual, match="another order"):
+        BatchPlaces(b"\0\0\0\x04" + other + b"v").walk(0, 9, 1)

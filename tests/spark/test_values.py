@@ -168,6 +168,7 @@ MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
     [
         (record(("t", {"type": "int", "logicalType": "time-millis"})), {"t": datetime.time(1, 2, 3)}, {"t": 3_723_000}),
         (record(("t", {"type": "long", "logicalType": "time-micros"})), {"t": datetime.time(0, 0, 1)}, {"t": 10**6}),
+        (record(("n", "null"), ("i", "int")), {"n": None, "i": 1}, {"n": None, "i": 1}),
         (record(("x", ENUM), ("y", ["null", "a.b.E"])), {"x": "A", "y": "B"}, {"x": "A", "y": "B"}),
         (record(("t", [MILLIS, "string"])), {"t": "x"}, {"t": {"member0": None, "member1": "x"}}),
         (record(("t", [MONEY, "string"])), {"t": "x"}, {"t": {"member0": None, "member1": "x"}}),
@@ -299,3 +300,15 @@ def test_a_value_that_no_schema_fits_is_refused_by_name() -> None:
     columns = StructType([StructField("value", DecimalType(5, 2))])
     with pytest.raises(BadColumns, match=r"column value of type decimal\(5,2\) cannot be a value of its own"):
         Outgoing(columns, TOPIC, None)
+
+
+def test_a_map_with_keys_that_are_no_text_has_no_avro_type() -> None:
+    columns = StructType([StructField("m", MapType(LongType(), StringType()))])
+    with pytest.raises(BadColumns, match="m: maps need string keys"):
+        avro_definition(columns)
+
+
+def test_a_column_of_the_type_null_may_hold_null() -> None:
+    codec = RecordCodec(schema_of(pb.Schema.Avro, record(("n", "null"))), lambda version: None)
+    (field,) = codec.schema.fields if hasattr(codec, "schema") else [StructField("n", StringType())]
+    assert field.nullable

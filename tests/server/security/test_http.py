@@ -80,6 +80,16 @@ async def refusal(need: Any, headers: Mapping[str, str], parts: Mapping[str, str
     return None
 
 
+async def test_who_sends_nothing_but_a_certificate_is_who_it_says() -> None:
+    """Behind a token's provider too; a header goes before the certificate."""
+    tls = "org.apache.pulsar.broker.authentication.AuthenticationProviderTls"
+    authenticator = security(authentication_providers=(PROVIDER, tls)).authenticator
+    assert (await authenticator.of_http({}, "alice")).role == "alice"
+    assert (await authenticator.of_http(bearer("bob"), "alice")).role == "bob"
+    without = security(authentication_providers=(PROVIDER,), anonymous_user_role="nobody").authenticator
+    assert (await without.of_http({}, "alice")).role == "nobody"
+
+
 class TestRoutes:
     def test_every_route_states_a_need_that_exists_and_names_what_it_is_about(self) -> None:
         for route in ROUTES:

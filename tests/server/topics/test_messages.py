@@ -50,6 +50,13 @@ def test_payloads_are_cut_and_messages_counted() -> None:
     assert messages.total == 13
 
 
+def test_a_part_of_messages_has_their_counts() -> None:
+    messages = messages_of(run_of(payload(b"one"), payload(b"many", batch=12), payload(b"few", batch=3), first=5))
+    part = messages.part([1, 2])
+    assert (list(part.entry_ids), list(part.counts), part.total) == ([6, 7], [12, 3], 15)
+    assert messages.part([0, 1, 2]) is messages
+
+
 def test_a_batch_of_less_than_one_message_counts_as_one() -> None:
     damaged = [payload(b"x", batch=count) for count in (-(2**31), -1)]
     empty = build_payload(

@@ -1,6 +1,6 @@
 """What Shared subscriptions remember of messages that are out, against plain dictionaries and sets."""
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pulsar_proto.ids import Position
@@ -49,6 +49,7 @@ def test_the_replay_queue_is_a_sorted_set_of_positions(operations: list[tuple[st
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["add", "pop", "reduce"]), LEDGERS, ENTRIES, st.integers(1, 5)), max_size=60))
+@example([("add", 0, 0, 4), ("pop", 0, 0, 1), ("pop", 0, 1, 1), ("pop", 0, 2, 1), ("add", 0, 0, 5), ("pop", 0, 0, 1)])
 def test_pending_acks_are_a_dictionary_of_counts(operations: list[tuple[str, int, int, int]]) -> None:
     pending = PendingAcks()
     twin: dict[tuple[int, int], int] = {}

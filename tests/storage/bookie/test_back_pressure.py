@@ -59,6 +59,24 @@ async def test_a_group_that_waits_too_long_is_refused(tmp_path: Path) -> None:
         assert await add(bookie, 1, range(500, 501)) == BookieRc.EOK
 
 
+async def test_each_group_that_waits_has_a_deadline_of_its_own(tmp_path: Path) -> None:
+    faults = Faults()
+    faults.only_path_ending = ".log"
+    async with running(
+        tmp_path, open_file=faults.open, db_storage_max_throttle_time_ms=50, gc_wait_time=100_000, **SMALL_CACHE
+    ) as bookie:
+        faults.gate.clear()
+        first = [start_add(bookie, 1, ids, entries_of(1, ids, 1000)) for ids in groups(10)]
+        loop = asyncio.get_running_loop()
+        later = loop.create_future()
+        loop.call_later(0.03, lambda: later.set_result(start_add(bookie, 2, range(5), entries_of(2, range(5), 1000))))
+        async with asyncio.timeout(60):
+            assert await first[-1] == BookieRc.ETOOMANYREQUESTS
+            assert await (await later) == BookieRc.ETOOMANYREQUESTS
+        faults.gate.set()
+        await asyncio.gather(*first)
+
+
 async def test_the_waiting_room_is_bounded(tmp_path: Path) -> None:
     faults = Faults()
     async with running(tmp_path, open_file=faults.open, waiting_adds_max_mb=0.02, **SMALL_CACHE) as bookie:

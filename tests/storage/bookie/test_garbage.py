@@ -30,6 +30,13 @@ def disk_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in files_of(folder, ".log"))
 
 
+async def turn() -> None:
+    """A look later, at what nobody reports."""
+    looked = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.01, looked.set)
+    await looked.wait()
+
+
 async def fill(bookie: Bookie, ledgers: range, count: int = 40, size: int = 1000) -> None:
     """One flush with a share of every ledger, so that they lie mixed in the logs."""
     for ledger in ledgers:
@@ -49,6 +56,18 @@ async def test_deleting_all_ledgers_of_a_log_gives_its_space_back(tmp_path: Path
         assert bookie.stats().reclaimed_bytes == before - disk_bytes(tmp_path)
         for ledger in range(20, 30):
             assert await read_all(bookie, ledger, 0, 39) == entries_of(ledger, range(40), 1000)
+
+
+async def test_the_collector_runs_by_itself_again_and_again(tmp_path: Path) -> None:
+    ledgers = Ledgers()
+    async with running(tmp_path, ledgers, log_size_limit=100_000, gc_wait_time=20) as bookie:
+        for first in (0, 10, 20):
+            await fill(bookie, range(first, first + 10))
+            before = bookie.stats().reclaimed_bytes
+            ledgers.ids -= set(range(first, first + 10))
+            async with asyncio.timeout(60):
+                while bookie.stats().reclaimed_bytes == before:
+                    await turn()
 
 
 async def test_ledgers_that_are_kept_survive_collections_and_restarts_though_nothing_lists_them(tmp_path: Path) -> None:
