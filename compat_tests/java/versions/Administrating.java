@@ -153,7 +153,8 @@ public class Administrating extends Checks {
         same(4, admin.namespaces().getMaxConsumersPerSubscription(name));
         admin.namespaces().setCompactionThreshold(name, 1000);
         same(1000L, admin.namespaces().getCompactionThreshold(name));
-        same("NotFoundException", refused(() -> admin.namespaces().setOffloadThreshold(name, 1000)));
+        admin.namespaces().setOffloadThreshold(name, 1000);
+        same(1000L, admin.namespaces().getOffloadThreshold(name));
         DelayedDeliveryPolicies delayed = DelayedDeliveryPolicies.builder().active(false).tickTime(500).build();
         admin.namespaces().setDelayedDeliveryMessages(name, delayed);
         same(500L, admin.namespaces().getDelayedDelivery(name).getTickTime());
