@@ -120,3 +120,23 @@ def test_paths_move_below_the_chroot_and_back() -> None:
     assert connect.user_path("/") == "/"
     plain = ConnectString.parse("a")
     assert plain.full_path("/x") == plain.user_path("/x") == "/x"
+
+
+def test_codes_are_those_of_keeper_exception() -> None:
+    """org.apache.zookeeper.KeeperException.Code."""
+    assert {code.name: code.value for code in zk_codec.Code} == {
+        "OK": 0,
+        "RUNTIME_INCONSISTENCY": -2,
+        "CONNECTION_LOSS": -4,
+        "NO_NODE": -101,
+        "NO_AUTH": -102,
+        "BAD_VERSION": -103,
+        "NO_CHILDREN_FOR_EPHEMERALS": -108,
+        "NODE_EXISTS": -110,
+        "NOT_EMPTY": -111,
+        "SESSION_EXPIRED": -112,
+        "AUTH_FAILED": -115,
+        "SESSION_MOVED": -118,
+        "QUOTA_EXCEEDED": -125,
+        "THROTTLED": -127,
+    }

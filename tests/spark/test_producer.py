@@ -22,9 +22,11 @@ TOPIC = "persistent://public/default/t"
 class Broker:
     """Connections to a broker that confirms a batch when it is asked for receipts, and not before."""
 
-    def __init__(self, breaks_at: frozenset[int] = frozenset()) -> None:
-        """`breaks_at`: the sends that fail, counted over all connections."""
+    def __init__(self, breaks_at: frozenset[int] = frozenset(), silent_at: frozenset[int] = frozenset()) -> None:
+        """`breaks_at`: the sends that fail, `silent_at`: the looks for receipts that do; over all connections."""
         self.breaks_at = breaks_at
+        self.silent_at = silent_at
+        self.looks = 0
         self.sends = 0
         self.open = 0
         self.bytes_most = 0
@@ -67,6 +69,9 @@ class Wire:
         broker.bytes_most = max(broker.bytes_most, sum(size for _, size in self._waiting))
 
     def frames(self, deadline: float) -> deque[Frame]:
+        self._broker.looks += 1
+        if self._broker.looks in self._broker.silent_at:
+            raise Disconnected("broken")
         number, _ = self._waiting.popleft()
         self._broker.stored.append(number)
         receipt = pb.CommandSendReceipt(producer_id=1, sequence_id=number)
@@ -114,6 +119,16 @@ def test_a_connection_that_breaks_again_while_it_sends_again_is_closed_first() -
         made.send(message(10), number)
     made.flush()
     assert sorted(set(broker.stored)) == [0, 1, 2, 3, 4]
+
+
+def test_what_has_no_receipt_is_sent_again_when_the_connection_breaks_while_it_is_awaited() -> None:
+    broker = Broker(silent_at=frozenset([2, 3]))
+    made = producer(broker)
+    for number in range(5):
+        made.send(message(10), number)
+    made.flush()
+    assert sorted(set(broker.stored)) == [0, 1, 2, 3, 4]
+    assert broker.sends > 5
 
 
 class Task:

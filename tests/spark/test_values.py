@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 from pulsar_proto.errors import ServiceNotReady, UnknownFault
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from spark.source.avro_definition import BadColumns, avro_definition
+from spark.source.avro_types import record_field
 from spark.source.connection import Disconnected
 from spark.source.outgoing import Outgoing
 from spark.source.primitives import PRIMITIVES
@@ -308,7 +309,7 @@ def test_a_map_with_keys_that_are_no_text_has_no_avro_type() -> None:
         avro_definition(columns)
 
 
-def test_a_column_of_the_type_null_may_hold_null() -> None:
-    codec = RecordCodec(schema_of(pb.Schema.Avro, record(("n", "null"))), lambda version: None)
-    (field,) = codec.schema.fields if hasattr(codec, "schema") else [StructField("n", StringType())]
-    assert field.nullable
+def test_a_field_of_the_type_null_is_nullable_and_others_are_by_their_unions_alone() -> None:
+    field = record_field(json.dumps(record(("n", "null"), ("i", "int"), ("u", ["null", "int"]))).encode())
+    assert isinstance(field.type, StructType)
+    assert [each.nullable for each in field.type.fields] == [True, False, True]

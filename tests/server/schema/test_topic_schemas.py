@@ -155,7 +155,8 @@ async def test_faults_of_the_storage_are_told_as_such() -> None:
 async def test_deleting_a_topic_leaves_no_schema() -> None:
     scene = Scene()
     await scene.schemas.admit_producer(scene.topic, AVRO)
-    assert len(await scene.schemas.ledgers(scene.topic.name)) == 1
+    (shown,) = await scene.schemas.ledgers(scene.topic.name)
+    assert (shown["offloaded"], shown["underReplicated"]) == (False, False)
     await scene.schemas.delete(scene.topic.name)
     assert await scene.schemas.ledgers(scene.topic.name) == []
     assert scene.world.ledgers == {}

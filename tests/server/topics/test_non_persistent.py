@@ -19,6 +19,15 @@ from tests.server.topics.scene import FakeConnection, bodies, in_virtual_time, p
 NAME = TopicName.parse("non-persistent://public/default/t")
 
 
+NEVER_MORE_THAN_ZERO = (
+    "lastMarkDeleteAdvancedTimestamp",
+    "nonContiguousDeletedMessagesRanges",
+    "nonContiguousDeletedMessagesRangesSerializedSize",
+    "delayedMessageIndexSizeInBytes",
+)
+"""Of a subscription, in stats: there is no log behind it."""
+
+
 class Scene:
     def __init__(self, **settings: Any) -> None:
         names = iter(range(1_000))
@@ -212,7 +221,9 @@ async def test_stats_count_what_was_dropped_and_closing_tells_everybody() -> Non
     scene.topic.roll_rates(2.0)
     stats: dict[str, Any] = scene.topic.stats()
     assert (stats["msgDropRate"], stats["msgInCounter"], stats["msgOutCounter"]) == (1.0, 3, 1)
-    assert stats["subscriptions"]["s"]["consumers"][0]["consumerName"] == "c"
+    shown = stats["subscriptions"]["s"]
+    assert shown["consumers"][0]["consumerName"] == "c"
+    assert {name: shown[name] for name in NEVER_MORE_THAN_ZERO} == dict.fromkeys(NEVER_MORE_THAN_ZERO, 0)
     await scene.topic.close()
     assert cnx.kinds[-2:] == ["CLOSE_PRODUCER", "CLOSE_CONSUMER"]
 

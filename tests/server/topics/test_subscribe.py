@@ -16,6 +16,9 @@ from pulsar_proto.errors import (
 )
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from server.topics.consumer import Consumer
+from server.topics.subscription import Subscription
+from server.topics.topic import Topic
 from storage.managed.errors import MetadataFault as StoreFault
 from tests.server.topics.scene import (
     LATEST_INITIAL,
@@ -217,6 +220,39 @@ async def test_a_reader_that_was_refused_leaves_nothing_behind() -> None:
     with pytest.raises(ServiceNotReady):
         await coming
     assert scene.topic.subscriptions == {}
+
+
+async def test_a_reader_that_its_subscription_does_not_take_leaves_no_subscription(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(self: Subscription, consumer: Consumer) -> None:
+        raise ServiceNotReady("not now")
+
+    scene = Scene()
+    monkeypatch.setattr(Subscription, "add_consumer", refuse)
+    with pytest.raises(ServiceNotReady):
+        await scene.consumer(FakeConnection(), durable=False)
+    assert scene.topic.subscriptions == {}
+    with pytest.raises(ServiceNotReady):
+        await scene.consumer(FakeConnection(), subscription="kept")
+    assert list(scene.topic.subscriptions) == ["kept"]
+
+
+async def test_the_last_message_of_a_compacted_reader_is_asked_for_with_its_start_and_cursor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[object, object]] = []
+
+    async def answer(self: Topic, start: Position | None, cursor: object) -> tuple[Position, int, Position]:
+        asked.append((start, cursor))
+        return Position(10, 4), 2, Position(10, 1)
+
+    scene = Scene()
+    start = message_id(10, 3)
+    consumer = await scene.consumer(FakeConnection(), durable=False, read_compacted=True, start_message_id=start)
+    monkeypatch.setattr(Topic, "last_message_id_compacted", answer)
+    assert await consumer.last_message_id() == (Position(10, 4), -1, 2, Position(10, 1))
+    assert asked == [(Position(10, 3), consumer.subscription.cursor)]
 
 
 async def test_durable_and_not_durable_do_not_mix_under_one_name() -> None:

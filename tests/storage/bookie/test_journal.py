@@ -126,6 +126,15 @@ def test_after_a_failed_sync_nothing_is_accepted_any_more(tmp_path: Path, caplog
     assert "nothing is stored any more" in caplog.text
 
 
+def test_after_a_fault_of_ours_nothing_is_accepted_any_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with journal_in(tmp_path) as opened:
+        broken = (["no bytes"], [8], 8, (), None)
+        result = opened.commit(broken)  # type: ignore[arg-type]
+        assert (result.fatal, str(result.error)[:14]) == (True, "journal failed")
+        assert opened.commit(group(1, 1)).fatal
+    assert "a batch could not be written" in caplog.text
+
+
 def test_a_full_disk_at_the_change_of_files_loses_nothing(tmp_path: Path) -> None:
     faults = Faults()
     with journal_in(tmp_path, faults, max_file=2000) as opened:

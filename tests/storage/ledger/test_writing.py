@@ -6,6 +6,7 @@ import pytest
 
 from pulsar_proto.bookie_wire import BookieRc
 from pulsar_proto.entry_digest import entry_lac
+from pulsar_proto.ledger_record import LedgerState
 from storage.ledger.errors import (
     LedgerClosed,
     NotEnoughBookies,
@@ -91,6 +92,7 @@ def test_with_no_spare_bookie_the_writer_fails_at_once_and_the_ledger_closes_by_
         await asyncio.sleep(0.1)
         assert [(e, type(error)) for e, error in writer.failed] == [(e, NotEnoughBookies) for e in (1, 2, 3)]
         assert (handle.last_add_confirmed, handle.length, handle.is_open) == (0, 6, False)
+        assert (await scene.metadata(handle.ledger_id)).state is LedgerState.CLOSED
         await handle.close()
         assert (await check_closed(scene, handle.ledger_id, [writer])).last_entry_id == 0
         reading = await client.open_ledger(handle.ledger_id)
