@@ -18,6 +18,7 @@ from server.ports import Urls
 from server.publish_window import PublishBudget
 from server.shared_result import SharedResult
 from server.topic_watchers import TopicWatchers
+from server.turns import TurnQueue
 from server.write_readiness import WriteReadiness
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class BrokerContext:
         self.output_budget = OutputBudget(
             limits.max_message_dispatch_buffer_size_in_mb << 20, lambda: list(self.connections), self.now
         )
+        self.turns = TurnQueue()
+        """For what connections have read and not handled yet."""
         self.read_scratch = bytearray(READ_SIZE)
         """One read buffer for all connections: see FrameReader."""
         self.lookups_in_progress = 0

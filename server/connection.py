@@ -82,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._throttles: set[object] = set()
         self._release_scheduled = False
         self._requests = Requests()
-        self._inbound = Inbound(self._requests, self._loop)
+        self._inbound = Inbound(self._requests, broker.turns)
         self._liveness: asyncio.Future[bool] | None = None
         self._cut_off_at = 0.0
         self._taken_at_tick = 0

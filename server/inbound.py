@@ -1,13 +1,14 @@
 """What one connection has read: frames are handled in order, in portions.
 
-A read can hold twenty thousand small commands, and one ACK as many ids. After PORTION_SECONDS the rest waits for the
-next turn of the loop, and nothing more is read until it is done.
+A read can hold twenty thousand small commands, and one ACK as many ids. After a portion the rest waits for its turn
+among all connections that have a rest (`server.turns.TurnQueue`), and nothing more is read until it is done. So fifty
+clients that send as fast as they can do not hold up the others fifty times as long as one does.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pulsar_proto.commands import parse_command
@@ -19,7 +20,7 @@ from pulsar_proto.send_run import PLAIN_SEND_PREFIX
 from server.handlers.produce import publish_run
 from server.requests import Requests
 from server.session import State, Verdict
-from server.turns import PORTION_SECONDS
+from server.turns import PORTION_SECONDS, TurnQueue
 
 if TYPE_CHECKING:
     from server.connection import Connection
@@ -30,11 +31,11 @@ log = logging.getLogger(__name__)
 class Inbound:
     """The frames of one connection. It does not keep the connection, which keeps it."""
 
-    __slots__ = ("_at", "_frames", "_ignored_any", "_loop", "_requests", "_then")
+    __slots__ = ("_at", "_frames", "_ignored_any", "_requests", "_then", "_turns")
 
-    def __init__(self, requests: Requests, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, requests: Requests, turns: TurnQueue) -> None:
         self._requests = requests
-        self._loop = loop
+        self._turns = turns
         self._frames: list[Frame] = []
         self._at = 0
         """Of the frame to be handled next; the list is empty when there is none."""
@@ -49,15 +50,15 @@ class Inbound:
             self._frames += frames
         else:
             self._frames = frames
-            self._run(cnx)
+            self._run(cnx, self._turns.portion_seconds)
 
     def forget(self) -> None:
         """The connection is closed."""
         self._frames, self._then = [], None
 
-    def _run(self, cnx: "Connection") -> None:
+    def _run(self, cnx: "Connection", portion_seconds: float) -> None:
         frames = self._frames
-        ends_at = time.monotonic() + PORTION_SECONDS
+        ends_at = time.monotonic() + portion_seconds
         index = self._at
         while index < len(frames):
             if frames[index][0].startswith(PLAIN_SEND_PREFIX) and cnx.session.state is State.CONNECTED:
@@ -73,7 +74,7 @@ class Inbound:
             if index < len(frames) and time.monotonic() >= ends_at:
                 self._at = index
                 cnx.throttle_reading(self)
-                self._loop.call_soon(self._go_on, cnx)
+                self._turns.add(partial(self._go_on, cnx))
                 return
         self._frames, self._at = [], 0
         if self._then is not None:
@@ -84,7 +85,7 @@ class Inbound:
         if not cnx.is_open:
             return
         with cnx.faults_closing():
-            self._run(cnx)
+            self._run(cnx, PORTION_SECONDS)
         if not self._frames:
             cnx.release_reading(self)
 

@@ -1,5 +1,6 @@
 """What a client sends is handled in order and in portions, and never holds up others."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +11,8 @@ from pulsar_proto.frame_encoders import varint
 from pulsar_proto.id_list import LIST_BYTES_MAX, PORTION_IDS
 from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server import inbound
+from server import inbound, turns
+from server.inbound import Inbound
 from tests.server.fakes import Peer, command, make_broker, settle
 from tests.server.handler_scene import producer, send, subscribe
 from tests.server.served import Served, Wire, serving
@@ -23,6 +25,7 @@ NUMBERS = {field.name: field.number for field in pb.BaseCommand.DESCRIPTOR.field
 @pytest.fixture
 def _turn_after_every_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbound, "PORTION_SECONDS", -1.0)
+    monkeypatch.setattr(turns, "PORTION_SECONDS", -1.0)
 
 
 @pytest.mark.usefixtures("_turn_after_every_frame")
@@ -39,6 +42,30 @@ class TestPortions:
             ids += [each.lookupTopicResponse.request_id for each in await peer.answers()]
         assert ids == list(range(50))
         assert peer.transport.reading
+
+    async def test_what_many_have_left_is_one_portion_a_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Fifty clients that ask as fast as they can made each turn of the loop fifty portions long, and a publish
+        waited for several such turns: five to nine seconds on a busy machine."""
+        broker = make_broker()
+        peers = [Peer(broker).connect() for _ in range(20)]
+        for peer in peers:
+            await peer.answers()
+        handled: list[object] = []
+        handle = Inbound._handle
+
+        def counting(self: Inbound, cnx: Any, frame: Any) -> Any:
+            handled.append(self)
+            return handle(self, cnx, frame)
+
+        monkeypatch.setattr(Inbound, "_handle", counting)
+        for peer in peers:
+            peer.feed(PING * 5)
+        assert len(handled) == 20
+        while len(handled) < 100:
+            before = len(handled)
+            await asyncio.sleep(0)
+            assert len(handled) == before + 1
+        assert handled[:20] == handled[20:40] == handled[40:60] == handled[60:80] == handled[80:]
 
     async def test_what_came_before_a_broken_frame_is_handled_before_the_connection_is_closed(self) -> None:
         peer = Peer(make_broker()).connect()
