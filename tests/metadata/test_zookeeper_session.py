@@ -1,11 +1,13 @@
 """The session's rules, without a network: handshakes, order of answers, time, and what is given back."""
 
+import asyncio
 import struct
 
 import pytest
 
 from metadata import zk_codec
 from metadata.store import EventType
+from metadata.zk_link import Link
 from metadata.zk_session import (
     REPLY_BYTES_MAX,
     Answer,
@@ -153,3 +155,18 @@ def test_the_pause_between_rounds_grows_to_a_second_and_is_never_the_same_for_al
     assert [backoff_seconds(rounds, 1.0) for rounds in (1, 2, 3, 4)] == [0.1, 0.2, 0.4, 0.8]
     assert all(backoff_seconds(rounds, 1.0) == 1.0 for rounds in (5, 50, 10_000))
     assert backoff_seconds(50, 0.0) == 0.5
+
+
+async def test_a_connection_that_comes_after_it_was_given_up_is_closed() -> None:
+    """Dialling has a limit: what the system connects afterwards must not stay open."""
+
+    class Transport(asyncio.Transport):
+        aborted = 0
+
+        def abort(self) -> None:
+            self.aborted += 1
+
+    link, transport = Link("zk1:2181", lambda *_: None, lambda *_: None), Transport()
+    link.abort()
+    link.connection_made(transport)
+    assert (link.is_gone, link.attached.result(), transport.aborted) == (True, False, 1)

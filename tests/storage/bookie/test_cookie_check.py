@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from storage.bookie.config import BookieConfig
 from storage.bookie.cookie import Cookie
 from storage.bookie.cookie_check import check_cookies
 from storage.bookie.errors import DirectoryMismatch
@@ -73,3 +74,8 @@ def test_ledger_directories_may_be_added_behind_the_known_ones_when_that_is_allo
         check(MINE._replace(ledger_directories=("/l2",)), found, DATA, grow=True)
     with pytest.raises(DirectoryMismatch, match="/l1 has no cookie"):
         check(before, {**found, "/l1": None}, {**DATA, "/l1": []}, grow=True)
+
+
+def test_folders_are_not_added_unless_the_configuration_says_so() -> None:
+    config = BookieConfig(journal_directories=("/j",), ledger_directories=("/l",))
+    assert (config.allow_storage_expansion, config.force_read_only_bookie) == (False, False)

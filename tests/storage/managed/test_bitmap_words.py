@@ -32,6 +32,14 @@ def as_integer(bitmap: BitMap) -> int:
     return int(digits, 2)
 
 
+def whole(count: int) -> BitMap:
+    """`count` containers without a hole, stored as runs, which they stay when others are united with them."""
+    bitmap = BitMap()
+    bitmap.add_range(0, count * 65536)
+    bitmap.run_optimize()
+    return bitmap
+
+
 BITMAPS = {
     "empty": BitMap(),
     "zero": BitMap([0]),
@@ -41,6 +49,9 @@ BITMAPS = {
     "one range": BitMap(range(100, 50_000)),
     "runs in one container": runs(1),
     "runs in five containers": runs(5),
+    "a whole container": whole(1),
+    "whole containers": whole(5),
+    "whole containers and sparse": whole(2) | BitMap([131_072, 500_000]),
     "runs, dense and sparse": runs(1) | dense(3) | BitMap([500_000]),
 }
 
