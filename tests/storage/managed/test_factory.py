@@ -103,6 +103,27 @@ async def test_closing_twice_is_closing_once_and_nothing_opens_afterwards() -> N
         await factory.open(NAME)
 
 
+async def test_closing_waits_for_the_maintenance_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, began, go = Clock(), asyncio.Event(), asyncio.Event()
+
+    async def maintain(self: ManagedLedger) -> None:
+        began.set()
+        await go.wait()
+
+    monkeypatch.setattr(ManagedLedger, "maintain", maintain)
+    world = World()
+    factory = factory_of(world.session(), clock=clock)
+    await factory.open(NAME)
+    clock.advance(CONFIG.retention_check_interval_in_seconds)
+    ticking = asyncio.ensure_future(factory.tick())
+    await began.wait()
+    closing = asyncio.ensure_future(factory.close())
+    await quiet(world)
+    assert not closing.done()
+    go.set()
+    await asyncio.gather(ticking, closing)
+
+
 async def test_a_closed_managed_ledger_is_opened_anew() -> None:
     world = World()
     factory = factory_of(world.session())
