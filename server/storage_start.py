@@ -64,13 +64,15 @@ async def open_storage(
         closing.push_async_callback(store.close)
         if stored.is_accepted:
             await _keep_what_is_unknown(store, recovered)
+        elif stored.is_unwitnessed:
+            await _keep_what_may_be_lost(store, stored, recovered)
         await _write_cluster_records(store, config.broker.cluster_name, instance_id, urls)
     except BaseException:
         recovered.release()
         raise
     bookie = await Bookie.start(bookie_config, recovered, list_ledgers=partial(list_ledgers, store))
     closing.push_async_callback(bookie.close)
-    if stored.is_accepted:
+    if stored.is_accepted or stored.is_unwitnessed:
         await bookie.checkpoint()  # makes durable which ledgers are kept, before the witness says that all is well
     if stored.is_accepted or stored.is_unwitnessed:
         await store.begin_witness(witness)
@@ -105,7 +107,7 @@ def _judge_unwitnessed(stored: StoredMetadata, recovered: Recovered, accepted_ge
             f"{end} only"
         )
     elif recovered.is_new and end > 0:
-        reason = f"has given out {end} ledger ids, and {folder} is empty: is its disk not mounted?"
+        reason = f"has given out {end} ledger ids, and {folder} is empty, as if its disk were not mounted"
     else:
         return stored
     if stored.is_meant_by(accepted_generation):
@@ -124,6 +126,23 @@ async def _keep_what_is_unknown(store: EmbeddedStore, recovered: Recovered) -> N
         "metadata was accepted as it is: %d ledgers that it does not list are kept, new ledgers begin with id %d",
         len(unknown),
         next_id,
+    )
+
+
+async def _keep_what_may_be_lost(store: EmbeddedStore, stored: StoredMetadata, recovered: Recovered) -> None:
+    """At the one start that adopts metadata without witness: a ledger that it does not list was deleted and not
+    collected yet, or was forgotten when the log of the metadata lost its end. Nothing tells which, so the collector
+    must not delete it. Raises MetadataError."""
+    unknown = recovered.states.ids() - await list_ledgers(store)
+    if not unknown:
+        return
+    recovered.states.keep(unknown)
+    log.warning(
+        "metadata file %s is of an earlier version, which could not tell whether it is whole: %d ledgers that it does "
+        "not list are kept, the first are %s; they were deleted just before the last stop, or topics are missing",
+        stored.path,
+        len(unknown),
+        sorted(unknown)[:20],
     )
 
 

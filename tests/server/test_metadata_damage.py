@@ -337,6 +337,27 @@ async def test_data_of_the_first_layout_is_adopted_once(tmp_path: Path, images: 
     assert "older than what the bookie holds" in await refusal(folder)
 
 
+async def test_data_of_the_first_layout_keeps_ledgers_that_it_may_have_forgotten(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their ids come from a block that was drawn before, so nothing tells a forgotten ledger from a deleted one."""
+    folder = tmp_path / "data"
+    async with Site(tmp_path / "live") as site:
+        await site.publish(TOPICS[0])
+        shutil.copytree(tmp_path / "live", tmp_path / "old")
+        await site.publish(TOPICS[1])
+        forgotten = max(site.server.bookie.ledger_ids())
+        shutil.copytree(tmp_path / "live", folder)
+    old_file_of_layout_1(folder, tmp_path)
+    for _ in range(2):
+        caplog.clear()
+        async with Site(folder) as site:
+            await site.server.bookie.collect_garbage()
+            assert forgotten in site.server.bookie.ledger_ids()
+            await site.check(TOPICS[0])
+        assert any("are kept" in line and str(forgotten) in line for line in caplog.messages)
+
+
 async def test_a_first_start_that_broke_off_anywhere_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed before each step that the start makes durable."""
     folder = tmp_path / "data"
