@@ -35,6 +35,7 @@ pytestmark = pytest.mark.process
 MODULES_AT_LEAST = 350
 CALLS_PER_ROUTE = 3
 SEED = 20261122
+ENDS_THE_SERVER = "/admin/v2/brokers/shutdown"
 COMMANDS = ("standalone", "bookie", "autorecovery", "bk", "tokens", "spark")
 
 PYTHON_TESTS = "compat_tests/python"
@@ -120,7 +121,7 @@ async def test_no_route_fails(from_wheel: BaseInstall, tmp_path: Path) -> None:
         replay = await ask_everything(server.web_url, server.broker_url)
         failures += [str(each) for each in replay.mismatches if each.got_status == 500]
         async with aiohttp.ClientSession() as session:
-            for route in ROUTES:
+            for route in (route for route in ROUTES if route.path != ENDS_THE_SERVER):
                 for _ in range(CALLS_PER_ROUTE):
                     path, body = path_of(route.path, rng), rng.choice(BODIES)
                     called = URL(server.web_url + path, encoded=True)
