@@ -7,6 +7,9 @@ from random import Random
 import pytest
 
 from compat_tests.harness import Server, ServerFailedError
+from storage.bookie.journal_format import BATCH_HEADER_SIZE
+from storage.bookie.journal_replay import journal_path
+from storage.bookie.mark import MarkFile
 from tests.damage.cases import Trial, all_cases
 from tests.damage.kinds import kinds_of
 from tests.damage.scenery import SETTINGS, Scene, make_scenes
@@ -37,15 +40,24 @@ def test_a_sample_of_the_matrix_loses_nothing_silently(scenes: dict[str, Scene],
     assert outcomes >= {"right", "refused"}
 
 
-@pytest.mark.parametrize("kind", ["journal, older", "index, MANIFEST", "metadata.sqlite"])
+def behind_the_mark(scene: Scene) -> tuple[Path, int]:
+    """In the first batch that replay reads; more than one journal stands behind it."""
+    mark = MarkFile(str(scene.folder / "ledgers" / "lastMark")).load()
+    assert mark is not None
+    (position,) = mark.positions
+    return Path(journal_path(str(scene.folder / "journal"), position.journal_id)), position.offset + BATCH_HEADER_SIZE
+
+
+@pytest.mark.parametrize("kind", ["journal", "index, MANIFEST", "metadata.sqlite"])
 def test_a_real_server_refuses_with_an_exit_code_and_a_sentence(
     scenes: dict[str, Scene], tmp_path: Path, kind: str
 ) -> None:
-    (tmp_path / "data").symlink_to(scenes["killed"].folder, target_is_directory=True)
-    file = kinds_of(scenes["killed"].folder)[kind][-1]
-    flip_byte(file, 100)
+    scene = scenes["killed"]
+    (tmp_path / "data").symlink_to(scene.folder, target_is_directory=True)
+    file, offset = behind_the_mark(scene) if kind == "journal" else (kinds_of(scene.folder)[kind][-1], 100)
+    flip_byte(file, offset)
     try:
         with pytest.raises(ServerFailedError, match=rf"exit code 1\b(.|\n)*{tmp_path / 'data'}"):
             Server(tmp_path, settings=SETTINGS).start()
     finally:
-        flip_byte(file, 100)
+        flip_byte(file, offset)
