@@ -1,5 +1,6 @@
 """Producing with the official client: every way to send arrives unchanged and in order."""
 
+import queue
 from collections.abc import Iterator
 
 import pulsar
@@ -19,6 +20,7 @@ from compat_tests.python.support import (
 
 COMPRESSIONS = ["NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY"]
 MEGABYTE = 1 << 20
+ANSWER_SECONDS = 60
 
 
 @pytest.fixture
@@ -210,3 +212,24 @@ def test_names_with_unusual_characters_work(client: pulsar.Client, topic: str) -
     name = f"{topic} %2F+ü:x"
     client.create_producer(name).send(b"odd")
     assert read_bodies(client.create_reader(name, pulsar.MessageId.earliest), 1) == [b"odd"]
+
+
+def test_a_message_that_the_broker_refuses_fails_alone(
+    client: pulsar.Client, server: Server, topic: str, consumer: pulsar.Consumer, is_peer: bool
+) -> None:
+    """The connection stays, with what was sent on it before and after."""
+    if is_peer:
+        pytest.skip("Apache stores it")
+    before = server.log_size()
+    producer = client.create_producer(topic, max_pending_messages=100)
+    results: queue.Queue[tuple[int, pulsar.Result]] = queue.Queue()
+    for number in range(41):
+        properties = {f"p{each}": "v" for each in range(1_500 if number == 20 else 1)}
+        producer.send_async(
+            str(number).encode(), lambda result, _, number=number: results.put((number, result)), properties=properties
+        )
+    answers = [results.get(timeout=ANSWER_SECONDS) for _ in range(41)]
+    refused = pulsar.Result.ChecksumError
+    assert answers == [(number, refused if number == 20 else pulsar.Result.Ok) for number in range(41)]
+    assert receive_bodies(consumer, 40) == [str(number).encode() for number in range(41) if number != 20]
+    assert f"{topic} disconnected" not in server.log_text(before)

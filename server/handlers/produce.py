@@ -35,9 +35,14 @@ CHECKED_HEAD_BYTES = 10
 
 BROKER_ENTRY_METADATA = b"\x0e\x02"
 
+CPP_CLIENT = "Pulsar-CPP"
+"""How the version of a client that is made of the C++ one begins."""
+
 read_head = Struct(">HII").unpack_from
 
 Sends = list[tuple[pb.CommandSend, bytes]]
+Fault = tuple[pb.ServerError.ValueType, str]
+"""Why a SEND is refused, as SEND_ERROR says it."""
 
 
 def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
@@ -77,9 +82,16 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
                     and (len(command) < SHORT_SEND_BYTES or _is_usual(command))
                     and crc32c_of(payload[6:]) == stored_crc
                 )
-            if sound or _is_acceptable(cnx, send, payload):
-                group.append((send, payload))
-                size_bytes += size
+            if not sound:
+                fault = _fault_of(cnx, send, payload)
+                if fault is not None:
+                    earlier, earlier_bytes = groups, size_bytes
+                    groups, group_id, size_bytes = {}, -1, 0
+                    _publish(cnx, earlier, earlier_bytes)
+                    _refuse(cnx, send, *fault)
+                    continue
+            group.append((send, payload))
+            size_bytes += size
     finally:
         _publish(cnx, groups, size_bytes)
     return index + len(run)
@@ -110,36 +122,42 @@ def _is_usual(command: bytes) -> bool:
     return b"\x20" not in command and b"\x28" not in command and b"\x4a" not in command
 
 
-def _is_acceptable(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> bool:
-    """What the short look of `publish_run` left open: refuses with SEND_ERROR, or raises MalformedFrame for a payload
-    that could not be read back (Producer.verifyChecksum, PersistentTopic.publishMessage)."""
+def _fault_of(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> Fault | None:
+    """What the short look of `publish_run` left open: why a SEND is refused. Raises MalformedFrame for a payload that
+    could not be read back (Producer.verifyChecksum, PersistentTopic.publishMessage)."""
     if payload.startswith(BROKER_ENTRY_METADATA):
         raise MalformedFrame("SEND with broker entry metadata, which only brokers write")
     if not verify_checksum(payload):
-        _refuse(cnx, send, pb.ChecksumError, "Checksum failed on the broker")
-        return False
+        return pb.ChecksumError, "Checksum failed on the broker"
     fault = metadata_fault(payload)
     if fault is not None:
-        _refuse(cnx, send, pb.NotAllowedError, fault)
-        return False
+        return pb.NotAllowedError, fault
     content = body(payload)
     if send.HasField("message_id"):
-        _refuse(cnx, send, pb.NotAllowedError, "Only shadow topic supports sending messages with messageId")
-        return False
+        return pb.NotAllowedError, "Only shadow topic supports sending messages with messageId"
     if send.HasField("txnid_most_bits") or send.HasField("txnid_least_bits"):
-        _refuse(cnx, send, pb.NotAllowedError, "Transactions are not enabled.")
-        return False
+        return pb.NotAllowedError, "Transactions are not enabled."
     if len(content) > cnx.broker.limits.max_message_size:
-        _refuse(cnx, send, pb.NotAllowedError, "Exceed maximum message size")
-        return False
-    return True
+        return pb.NotAllowedError, "Exceed maximum message size"
+    return None
 
 
 def _refuse(cnx: "Connection", send: pb.CommandSend, code: pb.ServerError.ValueType, text: str) -> None:
-    """SEND_ERROR carries max(sequence, highest) (facts 4.2)."""
+    """Answers SEND_ERROR with max(sequence, highest), after the receipts of what the producer sent before.
+
+    C++'s client, and those of Python and Node that are made of it, give up one message for ChecksumError only: after
+    any other code they connect anew and send the same message again, for ever (ClientConnection::handleSendError).
+    """
     sequence_id = max(send.sequence_id, send.highest_sequence_id)
     log.warning("%s: producer %d: message %d refused: %s", cnx.remote_address, send.producer_id, sequence_id, text)
-    cnx.write(send_error_frame(send.producer_id, sequence_id, code, text))
+    if cnx.client_version.startswith(CPP_CLIENT):
+        code = pb.ChecksumError
+    frame = send_error_frame(send.producer_id, sequence_id, code, text)
+    producer = cnx.producers.get(send.producer_id)
+    if producer is None:
+        cnx.write(frame)
+    else:
+        producer.refuse(frame)
 
 
 def create_producer(cnx: "Connection", command: pb.CommandProducer) -> Coroutine[Any, Any, None] | None:

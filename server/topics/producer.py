@@ -7,6 +7,7 @@ Sources: Producer.publishMessage, MessagePublishContext; facts 4.2.
 """
 
 from asyncio import Future, get_running_loop
+from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
@@ -23,14 +24,19 @@ if TYPE_CHECKING:
 
 Sends = list[tuple[pb.CommandSend, bytes]]
 
+REFUSALS_MAX = 1_000
+"""Refusals that wait for receipts before them; one more is written at once."""
+
 
 class Producer:
     """Made by `Topic.add_producer`; every method is called on the loop's thread."""
 
     __slots__ = (
+        "_answered",
         "_checked",
         "_drained",
         "_receipts",
+        "_refusals",
         "_registry",
         "access_mode",
         "cnx",
@@ -80,6 +86,10 @@ class Producer:
         """The broker closed it: the client sends what was not answered again, so nothing is answered any more."""
         self._registry = registry
         self._receipts = ReceiptEncoder(self.producer_id)
+        self._answered = 0
+        """SENDs that ever were."""
+        self._refusals: deque[tuple[int, bytes]] = deque()
+        """SEND_ERRORs, each with what `_answered` has to reach before it."""
         self._drained: Future[None] | None = None
         self._checked: CheckedPublisher | None = None
 
@@ -120,6 +130,14 @@ class Producer:
         """A receipt without a place in the log, as Java gives it: for a message that was stored before."""
         self.cnx.write(self._receipts.encode(*receipt, -1, -1))
 
+    def refuse(self, frame: bytes) -> None:
+        """Writes a SEND_ERROR after the receipts of all that was sent before it: C++'s client gives up the message that
+        it has waited for longest or none, Java's likewise (ProducerImpl.recoverNotAllowedError)."""
+        if self.pending and len(self._refusals) < REFUSALS_MAX:
+            self._refusals.append((self._answered + self.pending, frame))
+        else:
+            self.cnx.write(frame)
+
     def close(self) -> Awaitable[None] | None:
         """The client closed it or is gone. Its name is free at once; the awaitable, if there is one, ends when what
         was under way is answered. Idempotent."""
@@ -151,6 +169,12 @@ class Producer:
 
     def answered(self, count: int) -> None:
         self.pending -= count
+        self._answered += count
+        refusals = self._refusals
+        while refusals and refusals[0][0] <= self._answered:
+            _, frame = refusals.popleft()
+            if not self.is_disconnected:
+                self.cnx.write(frame)
         if not self.pending and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 

@@ -204,6 +204,9 @@ class FakeProducer:
         self.groups.append(sends)
         self.pending += len(sends)
 
+    def refuse(self, frame: bytes) -> None:
+        self.cnx.write(frame)
+
     def receipt(self, count: int) -> None:
         """`count` SENDs are stored: one write for all of them."""
         self.pending -= count

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from pulsar_proto.commands import send_error_frame
 from pulsar_proto.errors import (
     ProducerBusy,
     ProducerFenced,
@@ -58,6 +59,33 @@ async def test_a_group_that_was_stored_in_two_ledgers_is_answered_with_both() ->
     scene.ledger.roll_now()
     scene.ledger.confirm()
     assert cnx.receipts == [(0, Position(10, 0)), (1, Position(11, 0)), (2, Position(11, 1))]
+
+
+async def test_a_refusal_comes_after_the_receipts_of_what_was_sent_before() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    producer = await scene.producer(cnx)
+    scene.ledger.holds_appends = True
+    publish(producer, [b"a"], 0)
+    producer.refuse(send_error_frame(producer.producer_id, 1, pb.ChecksumError, "no"))
+    publish(producer, [b"b"], 2)
+    assert cnx.of_type("SEND_ERROR") == []
+    scene.ledger.confirm()
+    scene.ledger.confirm()
+    kinds = [pb.BaseCommand.Type.Name(command.type) for command, _ in cnx.frames]
+    assert kinds == ["SEND_RECEIPT", "SEND_ERROR", "SEND_RECEIPT"]
+    producer.refuse(send_error_frame(producer.producer_id, 3, pb.ChecksumError, "no"))
+    assert [each.send_error.sequence_id for each in cnx.of_type("SEND_ERROR")] == [1, 3]
+
+
+async def test_a_producer_that_was_disconnected_hears_no_refusals() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    producer = await scene.producer(cnx)
+    scene.ledger.holds_appends = True
+    publish(producer, [b"a"], 0)
+    producer.refuse(send_error_frame(producer.producer_id, 1, pb.ChecksumError, "no"))
+    producer.disconnect()
+    scene.ledger.confirm()
+    assert cnx.of_type("SEND_ERROR") == []
 
 
 async def test_names_are_generated_or_the_client_s_own() -> None:
