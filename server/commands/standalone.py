@@ -39,7 +39,7 @@ def add_parser(commands: "Commands") -> None:
         description="Runs broker, bookie and metadata in one process until SIGTERM or Ctrl-C.",
         epilog=EXAMPLES + "\n" + DAMAGE_HELP,
     )
-    standalone.add_argument("--data-dir", type=Path, default=Path("data"), metavar="DIR", help="default: ./data")
+    standalone.add_argument("--data-dir", type=_folder, default=Path("data"), metavar="DIR", help="default: ./data")
     for option, what in (
         ("--broker-port", "binary protocol; 0 = any free port, off = none"),
         ("--broker-port-tls", "binary protocol over TLS (off unless it is set)"),
@@ -50,6 +50,12 @@ def add_parser(commands: "Commands") -> None:
     standalone.add_argument("--host", metavar="H", help="address to listen on (default 127.0.0.1)")
     add_server_options(standalone, conf="broker.conf or standalone.conf")
     standalone.set_defaults(run=run)
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty: name a folder, './' for the one that you are in")
+    return Path(text)
 
 
 def run(arguments: argparse.Namespace) -> int:

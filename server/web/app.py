@@ -7,7 +7,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from metadata.errors import MetadataError
 from pulsar_proto.errors import PulsarError
@@ -163,6 +163,8 @@ async def _body_of(request: web.BaseRequest) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS_MAX):
+            if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
+                await _ask_for_body(request)
             async for chunk in request.content.iter_any():
                 body += chunk
                 if len(body) > BODY_BYTES_MAX:
@@ -177,6 +179,13 @@ async def _body_of(request: web.BaseRequest) -> bytes:
     if connection.body_is_broken:
         raise Refusal(400, "The body of the request is not framed as HTTP/1.1 frames bodies", closes=True)
     return bytes(body)
+
+
+async def _ask_for_body(request: web.BaseRequest) -> None:
+    """curl waits a second for it before a long body, others until it comes. aiohttp says it for its own router only."""
+    writer = request.writer
+    await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    writer.output_size = 0  # the answer has not begun
 
 
 def _too_large() -> Refusal:

@@ -20,6 +20,7 @@ def test_standalone_takes_ports_and_overrides() -> None:
     [
         (["standalone", "--broker-port", "65536"], "'65536' is not a port"),
         (["standalone", "--web-port", "-1"], "--web-port"),
+        (["standalone", "--data-dir", ""], "argument --data-dir: is empty"),
         (["standalone", "--set", "novalue"], "'novalue' is not KEY=VALUE"),
         (["stand"], "invalid choice"),
         (["standalone", "--datadir", "d"], "unrecognized arguments: --datadir d; see magnetar standalone --help"),

@@ -10,7 +10,7 @@ import pytest
 
 from server.web import app as web_app
 from server.web import connection as web_connection
-from tests.server.web_scene import Web, running
+from tests.server.web_scene import SECONDS_MAX, Web, running
 
 CLUSTERS = b"GET /admin/v2/clusters HTTP/1.1\r\nHost: here\r\n\r\n"
 PUT = b"PUT /admin/v2/tenants/broken HTTP/1.1\r\nHost: here\r\n"
@@ -87,6 +87,18 @@ async def test_what_is_too_large_is_refused_before_it_has_come(tmp_path: Path, m
             ([get.replace(b" HTTP", b"?" + b"x" * 9_000 + b" HTTP")], 431),
         ):
             assert statuses(await web.said(*parts)) == [status], parts[0][:80]
+
+
+async def test_who_waits_to_be_asked_for_the_body_is_asked(tmp_path: Path) -> None:
+    head = b"PUT /admin/v2/tenants/acme HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
+    async with running(tmp_path) as web:
+        reader, writer = await web.connect()
+        writer.write(head + b"Expect: 100-continue\r\n\r\n")
+        assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), SECONDS_MAX) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"{}")
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), SECONDS_MAX)
+        assert answer.startswith(b"HTTP/1.1 4")
+        writer.close()
 
 
 async def test_a_body_shorter_than_said_is_waited_for_in_seconds(
