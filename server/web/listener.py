@@ -6,6 +6,7 @@ bytes wait in its connection. Whatever a call imports is imported then: nothing 
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -37,7 +38,8 @@ class WebListener:
         self._servers: list[asyncio.Server] = []
         self._web: web.Server | None = None
         self._loading: asyncio.Task[None] | None = None
-        self._doors: set[_Door] = set()
+        self._doors: dict[_Door, None] = {}
+        """In the order in which they came, which is the order of their seats."""
 
     async def start(
         self,
@@ -75,13 +77,18 @@ class WebListener:
     def _accept(self) -> asyncio.Protocol:
         if self._web is not None:
             return cast(asyncio.Protocol, self._web())
-        door = _Door(self._doors)
+        door = _Door(self._doors, self._arrived)
         if len(self._doors) >= self._settings.max_http_server_connections:
             log.warning("an HTTP connection is refused: %d wait for the web server", len(self._doors))
             door.is_refused = True
         elif self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(self._load())
         return door
+
+    def _arrived(self, door: "_Door") -> None:
+        """A handshake may have lasted until after the loading: nobody else would open that door."""
+        if self._web is not None:
+            door.open(cast(asyncio.Protocol, self._web()))
 
     async def _load(self) -> None:
         try:
@@ -96,11 +103,13 @@ class WebListener:
 
 
 class _Door(asyncio.Protocol):
-    """A connection that waits for the web server. Registers itself in `doors` while it waits."""
+    """A connection that waits for the web server. Registers itself in `doors` while it waits, from when `arrived` is
+    called with it."""
 
-    def __init__(self, doors: "set[_Door]") -> None:
+    def __init__(self, doors: "dict[_Door, None]", arrived: "Callable[[_Door], None]") -> None:
         self.is_refused = False
         self._doors = doors
+        self._arrived = arrived
         self._transport: asyncio.Transport | None = None
         self._waiting = bytearray()
         self._at_end = False
@@ -110,7 +119,8 @@ class _Door(asyncio.Protocol):
         if self.is_refused:
             transport.close()
         else:
-            self._doors.add(self)
+            self._doors[self] = None
+            self._arrived(self)
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
@@ -124,12 +134,12 @@ class _Door(asyncio.Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._doors.discard(self)
+        self._doors.pop(self, None)
 
     def open(self, protocol: asyncio.Protocol) -> None:
         """Hands the connection over to aiohttp."""
         assert self._transport is not None
-        self._doors.discard(self)
+        self._doors.pop(self, None)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         if self._waiting:

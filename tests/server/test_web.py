@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from compat_tests.certificates import Authority
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.app import Standalone
 from server.web import app as web_app
@@ -199,6 +201,25 @@ class TestDeadline:
 
 
 class TestLazyLoading:
+    async def test_who_shakes_hands_while_it_is_loaded_is_answered(self, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        certificate = authority.issue("server")
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate.certificate, certificate.key)
+        trust = ssl.create_default_context(cafile=authority.path)
+        trust.check_hostname = False
+        listener = WebListener(make_broker())
+        port = await listener.start("127.0.0.1", 0, tls=tls)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)  # is accepted before the next one
+        url = f"https://127.0.0.1:{port}/status.html"
+        async with aiohttp.ClientSession() as session, session.get(url, ssl=trust) as response:
+            assert response.status == 200
+        await writer.start_tls(trust)
+        writer.write(b"GET /status.html HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), 60)).startswith(b"HTTP/1.1 200 OK")
+        writer.close()
+        await listener.close()
+
     def test_a_server_is_made_without_aiohttp(self) -> None:
         code = "import sys, server.app; sys.exit('aiohttp' in sys.modules)"
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
