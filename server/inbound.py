@@ -43,9 +43,9 @@ class Inbound:
         self._ignored_any = False
 
     def take(self, cnx: "Connection", frames: list[Frame], then: Callable[[], None] | None = None) -> None:
-        """Handles the frames, now or soon, and calls `then` at the end. Raises MalformedFrame for one that closes the
-        connection."""
-        self._then = then
+        """Handles the frames, now or soon, and calls `then` when all are handled. Raises MalformedFrame for one that
+        closes the connection."""
+        self._then = then or self._then
         if self._frames:
             self._frames += frames
         else:

@@ -76,6 +76,16 @@ class TestPortions:
             pongs += sum(each.type == pb.BaseCommand.PONG for each in await peer.answers())
         assert pongs == 20
 
+    async def test_a_read_behind_a_broken_frame_does_not_keep_the_connection_open(self) -> None:
+        """A transport with TLS may hand over what it has decrypted after it was told to pause."""
+        peer = Peer(make_broker()).connect()
+        await peer.answers()
+        peer.feed(PING * 20 + b"\xff" * 8)
+        peer.feed(PING)
+        for _ in range(50):
+            await settle()
+        assert peer.is_closed
+
     async def test_a_broken_command_in_a_later_portion_closes(self) -> None:
         peer = Peer(make_broker()).connect()
         await peer.answers()
