@@ -21,6 +21,7 @@ from server.bookie.registration_rules import Wanted
 from server.ports import listen
 from server.web.connection import HttpServer
 from server.web.loop_share import LoopShare
+from server.web.responses import send
 from server.web.settings import WebSettings
 from storage.bookie.disks import Mode
 from storage.bookie.service import Bookie
@@ -87,6 +88,11 @@ class BookieHttp:
             await self._web.shutdown(CLOSE_SECONDS)
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
+        response = await self._respond(request)
+        await send(request, response)
+        return response
+
+    async def _respond(self, request: web.BaseRequest) -> web.Response:
         methods = self._pages.get(request.path)
         if methods is None:
             return web.Response(status=404, text=f"there is nothing at {request.path}")

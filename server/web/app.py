@@ -19,7 +19,7 @@ from server.web.connection import UNEXPECTED, Connection, HttpServer
 from server.web.gate import Gate
 from server.web.loop_share import LoopShare
 from server.web.request_log import call_of, log_request
-from server.web.responses import InParts, answered, refused
+from server.web.responses import answered, refused, send
 from server.web.router import Found, Router, fault_of_parts
 from server.web.settings import WebSettings
 from storage.managed.errors import ManagedLedgerError
@@ -34,9 +34,6 @@ CALL_SECONDS_MAX = 30.0
 
 BODY_SECONDS_MAX = 10.0
 """For the whole body of a request."""
-
-ANSWER_SECONDS_MAX = 60.0
-"""For a client to take its answer; then the connection is cut off."""
 
 BODY_BYTES_MAX = 1 << 20
 """Of a request; more is refused with 413. The largest sound one is a schema."""
@@ -92,7 +89,7 @@ class _Incoming:
             response = refused(Refusal(503, f"The call was not answered in {CALL_SECONDS_MAX:g} s"))
         if self.connection.body_is_broken:
             response.force_close()
-        await _send(self._request, response)
+        await send(self._request, response)
         return response
 
     async def _respond(self) -> web.StreamResponse:
@@ -123,21 +120,6 @@ class _Incoming:
         self.role = await _admit(self._broker, route, found, request)
         body = await _body_of(request)
         return await route.handler(Call(self._broker, found.parts, request.query, request.headers, body))
-
-
-async def _send(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """A client that does not read what it asked for is cut off; of one that is gone aiohttp takes notice."""
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            await response.prepare(request)
-            if isinstance(response, InParts) and request.method != "HEAD":
-                await response.write_parts()
-            await response.write_eof()
-    except TimeoutError:
-        if request.transport is not None:
-            request.transport.abort()
-    except ConnectionError:
-        pass
 
 
 async def _admit(broker: "BrokerContext", route: Route, found: Found, request: web.BaseRequest) -> str | None:

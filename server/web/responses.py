@@ -1,5 +1,6 @@
 """Answers and refusals as HTTP responses."""
 
+import asyncio
 from collections.abc import Mapping
 
 import orjson
@@ -9,6 +10,9 @@ from server.web.calls import Answer, Refusal, Status, Text
 from server.web.encoding import encoded
 
 JSON = "application/json"
+
+ANSWER_SECONDS_MAX = 60.0
+"""For a client to take its answer; then the connection is cut off."""
 
 
 class InParts(web.StreamResponse):
@@ -48,3 +52,18 @@ def refused(refusal: Refusal) -> web.Response:
     if refusal.closes:
         response.force_close()
     return response
+
+
+async def send(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """A client that does not read what it asked for is cut off; of one that is gone aiohttp takes notice."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            await response.prepare(request)
+            if isinstance(response, InParts) and request.method != "HEAD":
+                await response.write_parts()
+            await response.write_eof()
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+    except ConnectionError:
+        pass

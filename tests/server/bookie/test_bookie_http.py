@@ -5,6 +5,7 @@ import errno
 import os
 import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from metadata.memory import MemoryStore
 from server.bookie.http import BookieHttp
 from server.bookie.metrics import server_status
 from server.bookie.registration_rules import Wanted
+from server.web import responses
 from storage.bookie import durable_file
 from storage.bookie.service import Bookie
 from storage.bookie.wire_server import BookieWireServer
@@ -165,3 +167,14 @@ async def test_a_page_that_fails_is_told_with_its_stack_in_the_log_alone(
     scene.running.disk_space = fail  # type: ignore[method-assign]
     assert "ZeroDivisionError" not in await scene.text("/api/v1/bookie/info", status=500)
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_client_that_reads_no_answer_is_cut_off(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its seat is busy until then, so that others could be shut out."""
+    monkeypatch.setattr(responses, "ANSWER_SECONDS_MAX", 0.05)
+    _, writer = await asyncio.open_connection("127.0.0.1", scene.port, limit=1)
+    path = "/" + "x" * 7_000
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: bookie\r\n\r\n".encode() * 2_000)
+    with suppress(ConnectionError):
+        async with asyncio.timeout(30):
+            await writer.wait_closed()
