@@ -84,13 +84,3 @@ async def in_portions(items: Iterable[T]) -> AsyncIterator[T]:
     for item in items:
         yield item
         await turns.breathe()
-
-
-def finish(steps: Steps[T]) -> T:
-    """Does all of the work at once: for what is known to be short, and for threads."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result

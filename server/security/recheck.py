@@ -15,6 +15,7 @@ from server.security.authorizer import Authorizer, TenantMissingError
 from server.security.demands import OnTopic
 from server.security.identity import Principal
 from server.security.operations import TopicOperation
+from server.turns import in_portions
 
 if TYPE_CHECKING:
     from server.topics.base_topic import BaseTopic
@@ -26,9 +27,6 @@ log = logging.getLogger(__name__)
 
 PRODUCE = OnTopic(TopicOperation.PRODUCE)
 CONSUME = OnTopic(TopicOperation.CONSUME)
-
-JUDGED_PER_TURN = 50
-"""Producers and consumers that are judged before others have their turn."""
 
 
 class Spawn(Protocol):
@@ -57,9 +55,7 @@ class Recheck:
         try:
             if not await self._authorizer.permissions_changed(namespace):
                 return
-            for number, judgement in enumerate(list(self._judgements(namespace))):
-                if number % JUDGED_PER_TURN == JUDGED_PER_TURN - 1:
-                    await asyncio.sleep(0)
+            async for judgement in in_portions(list(self._judgements(namespace))):
                 await judgement()
         except MetadataError as error:
             log.warning("%s: who is connected cannot be judged anew: %s", namespace, error)

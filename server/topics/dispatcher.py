@@ -31,7 +31,7 @@ from server.topics.consumer import Consumer
 from server.topics.delayed_delivery import DelayedDelivery
 from server.topics.messages import AckView, Messages, unacknowledged
 from server.topics.settings import TopicSettings
-from server.turns import PORTION_SECONDS
+from server.turns import Turns
 from storage.managed.cursor import Cursor
 from storage.managed.entry_run import EntryRun
 from storage.managed.errors import ManagedLedgerError
@@ -345,12 +345,10 @@ class Dispatcher(ABC):
     async def _read_on(self, first: Read, generation: int) -> None:
         """`generation` is that of the moment when `first` was chosen: a rewind may come before this begins."""
         read: Read | None = first
-        ends_at = self._loop.time() + PORTION_SECONDS
+        turns = Turns()
         try:
             while read is not None:
-                if self._loop.time() >= ends_at:
-                    await asyncio.sleep(0)  # what is in the bookie's memory is read without waiting
-                    ends_at = self._loop.time() + PORTION_SECONDS
+                await turns.breathe()  # what is in the bookie's memory is read without waiting
                 run = await self._ledger.read(
                     read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes
                 )

@@ -12,10 +12,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-log = logging.getLogger(__name__)
+from server.turns import in_portions
 
-VISITS_AT_ONCE = 100
-"""Visits that waited for nothing, after which the loop serves others."""
+log = logging.getLogger(__name__)
 
 VISIT_SECONDS = 5.0
 """How long a round waits for the visit to one topic."""
@@ -70,8 +69,7 @@ class Scheduler(Generic[T]):
     async def run(self, name: str) -> None:
         """One round of a job, now."""
         job = self.jobs[name]
-        waited_for_nothing = 0
-        for topic in list(self._topics()):
+        async for topic in in_portions(list(self._topics())):
             if (name, topic) in self._visits:
                 continue
             try:
@@ -81,10 +79,6 @@ class Scheduler(Generic[T]):
             else:
                 if visiting is not None:
                     await self._wait_for(job, topic, visiting)
-                    continue
-            waited_for_nothing += 1
-            if waited_for_nothing % VISITS_AT_ONCE == 0:
-                await asyncio.sleep(0)
 
     async def _wait_for(self, job: Job[T], topic: T, visiting: Awaitable[None]) -> None:
         visit = self._visits[job.name, topic] = asyncio.ensure_future(_end_of(job, topic, visiting))

@@ -7,7 +7,7 @@ import pytest
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
 from server.topic_list import filter_by_pattern, hash_of, is_system_topic
-from server.turns import finish
+from tests.server.steps import finish
 
 PARTS = [f"persistent://public/default/parts-partition-{index}" for index in range(3)]
 

@@ -10,7 +10,8 @@ from pulsar_proto.payload import body, build_batch, build_payload, parse_metadat
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from server.compaction.latest import LatestMessages
 from server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
-from server.turns import Turns, finish
+from server.turns import Turns
+from tests.server.steps import finish
 
 T = TypeVar("T")
 

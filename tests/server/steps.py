@@ -1,0 +1,17 @@
+"""Work in steps (`server.turns`), done at once."""
+
+from typing import TypeVar
+
+from server.turns import Steps
+
+T = TypeVar("T")
+
+
+def finish(steps: Steps[T]) -> T:
+    """Raises what the work raises."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
