@@ -26,6 +26,7 @@ from metadata.stored import (
     opened_here,
     read_meta,
 )
+from metadata.syncing import sync, sync_folder_of
 from metadata.witness import IDENTITY_BYTES, Seal, Witness
 
 LOG_PAGES_MAX = 128
@@ -100,7 +101,7 @@ class RecordFile:
                     # After SIGKILL the last commit may be in the kernel's memory only, and has to be durable before it
                     # is witnessed.
                     with contextlib.suppress(FileNotFoundError):
-                        _sync(f"{path}-wal")
+                        sync(f"{path}-wal")
                     told.save(seal)
                 status = os.stat(path)
                 file = cls(path, connection, (status.st_dev, status.st_ino), seal, told)
@@ -216,7 +217,7 @@ def _create(path: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(unfinished)
-    _sync(os.path.dirname(path) or ".")
+    sync_folder_of(path)
 
 
 def _go_on_from(stored: StoredMetadata) -> None:
@@ -230,18 +231,9 @@ def _go_on_from(stored: StoredMetadata) -> None:
         os.fsync(fd)
     with contextlib.suppress(FileNotFoundError):
         os.rename(f"{path}-wal", f"{path}-wal{SET_ASIDE}")
-    _sync(os.path.dirname(path) or ".")
+    sync_folder_of(path)
     os.rename(fresh, path)
-    _sync(os.path.dirname(path) or ".")
-
-
-def _sync(path: str) -> None:
-    """Makes a file's content durable, or the names in a folder."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_folder_of(path)
 
 
 def _write_empty(path: str) -> None:

@@ -19,6 +19,7 @@ import struct
 from typing import NamedTuple
 
 from metadata.errors import StoreFileError
+from metadata.syncing import sync_folder_of
 from pulsar_proto.checksum import crc32c
 
 FILE_NAME = "metadataWitness"
@@ -76,7 +77,7 @@ class Witness:
             os.pwrite(fd, (_format_slot(seal).ljust(SLOT_BYTES, b"\0")) * SLOTS, 0)
             os.fsync(fd)
             os.replace(fresh, self.path)
-            _sync_folder(self.path)
+            sync_folder_of(self.path)
         except BaseException:
             os.close(fd)
             raise
@@ -115,11 +116,3 @@ def parse_slot(data: bytes) -> Seal | None:
     if (magic, version, crc32c(data[: _SLOT.size])) != (_MAGIC, _VERSION, *_CRC.unpack_from(data, _SLOT.size)):
         return None
     return Seal(identity, generation)
-
-
-def _sync_folder(path: str) -> None:
-    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -256,10 +256,15 @@ class JournalReplay:
         self._give_up(JournalMissing(journal_path(self._directory, journal_id), what))
 
     def _give_up(self, error: Skippable) -> None:
-        if not self._skip_damage:
-            raise error
+        give_up(error, self._skip_damage)
         self.skipped = True
-        log.error("skipping as told: %s", error.finding)
+
+
+def give_up(error: Skippable, skip_damage: bool) -> None:
+    """Raises the error unless the operator gave up what it tells of."""
+    if not skip_damage:
+        raise error
+    log.error("skipping as told: %s", error.finding)
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from storage.bookie.entry_index import EntryIndex
 from storage.bookie.entry_log import EntryLogs
 from storage.bookie.entry_log_writer import EntryLogWriter
 from storage.bookie.entry_reader import EntryReader
-from storage.bookie.errors import DirectoryMismatch, IndexDamaged, JournalMissing, MarkDamaged, Skippable
+from storage.bookie.errors import DirectoryMismatch, IndexDamaged, JournalMissing, MarkDamaged
 from storage.bookie.index_manifest import check_manifest, check_records
 from storage.bookie.journal_format import EXPLICIT_LAC, FENCE, LEDGER_KEY, ControlRecord, JournalPosition
-from storage.bookie.journal_replay import FIRST_POSITION, JournalReplay, journal_path, list_journals
+from storage.bookie.journal_replay import FIRST_POSITION, JournalReplay, give_up, journal_path, list_journals
 from storage.bookie.ledger_state import LedgerStates
 from storage.bookie.mark import Mark, MarkFile
 from storage.bookie.write_cache import WriteCache
@@ -81,7 +81,7 @@ class Recovered:
         missing = [directory for directory in directories if not list_journals(directory)]
         if mark is None and missing == list(directories) and (len(self.states) or self.logs.ids()):
             finding = f"{self.directories.mark} and all journals are missing, but there are entry logs"
-            _give_up(MarkDamaged(finding), skip_damaged_journal)
+            give_up(MarkDamaged(finding), skip_damaged_journal)
         if mark is not None and len(mark.positions) != len(directories):
             raise DirectoryMismatch(
                 f"{self.directories.mark} is one of {len(mark.positions)} journals, configured are {len(directories)}"
@@ -99,7 +99,7 @@ class Recovered:
         if mark is None and missing and batches:
             # All were there before the first add was taken.
             path = journal_path(missing[0], FIRST_POSITION.journal_id)
-            _give_up(JournalMissing(path, "the other journals hold batches"), skip_damaged_journal)
+            give_up(JournalMissing(path, "the other journals hold batches"), skip_damaged_journal)
         if batches:
             log.info(
                 "journal: replayed %d entries in %d batches in %.3f s, %d of deleted ledgers skipped",
@@ -114,7 +114,7 @@ class Recovered:
         try:
             return self.marks.load()
         except MarkDamaged as error:
-            _give_up(error, skip_damaged)
+            give_up(error, skip_damaged)
             return None
 
     def _read_index(self) -> int:
@@ -211,12 +211,6 @@ class ReplayApplier:
             self._states.changed.add(control.ledger_id)
         elif control.kind == EXPLICIT_LAC and state is not None and state.raise_explicit_lac(control.data):
             self._states.changed.add(control.ledger_id)
-
-
-def _give_up(error: Skippable, skip_damaged: bool) -> None:
-    if not skip_damaged:
-        raise error
-    log.error("skipping as told: %s", error.finding)
 
 
 def read_storage(config: BookieConfig, bookie_id: str, instance_id: str) -> Recovered:
