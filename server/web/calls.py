@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Call:
-    """One request. `parts` are the path's variable segments by name, percent-decoded; `query` answers
-    the first of each name."""
+    """One request. `parts` are the path's variable segments by name, percent-decoded; `query` answers the
+    first of each name."""
 
     broker: "BrokerContext"
     parts: Mapping[str, str]

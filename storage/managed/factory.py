@@ -37,8 +37,8 @@ CLOSED_AT_ONCE = 256
 
 
 class ManagedLedgerFactory:
-    """One for the process. `clock_ms` is the time of day in milliseconds, `monotonic_s`
-    a clock that never jumps. All calls on the loop's thread."""
+    """One for the process. `clock_ms` is the time of day in milliseconds, `monotonic_s` a
+    clock that never jumps. All calls on the loop's thread."""
 
     def __init__(
         self,

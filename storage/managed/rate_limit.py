@@ -2,8 +2,8 @@
 
 
 class RateLimit:
-    """One permit per period, without saving any up. A rate of 0 is no limit.
-    Times are seconds of a monotonic clock."""
+    """One permit per period, without saving any up. A rate of 0 is no limit. Times are seconds of a
+    monotonic clock."""
 
     __slots__ = ("_next_s", "_period_s")
 

@@ -3,8 +3,6 @@ and say why; with it, or after an operator skipped what is lost, everything else
 
 import json
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pulsar
 import pytest
 
 from compat_tests.harness import Server, wait_until
+from tests.server.official_client import client_of
 from tests.storage.bookie.helpers import flip_byte
 
 pytestmark = pytest.mark.process
@@ -153,14 +152,3 @@ def compacted_keys(server: Server, client: pulsar.Client, left: list[int]) -> No
     reader = client.create_reader(TOPIC, pulsar.MessageId.earliest, is_read_compacted=True)
     kept = sorted(left[-KEYS:])
     assert [number_of(reader.read_next(RECEIVE_TIMEOUT_MS)) for _ in kept] == kept
-
-
-@contextmanager
-def client_of(server: Server) -> Iterator[pulsar.Client]:
-    """Made when the server runs, so inside of its `with`."""
-    client = pulsar.Client(server.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
-    try:
-        yield client
-    finally:
-        with suppress(pulsar.PulsarException):
-            client.close()
