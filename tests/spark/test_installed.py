@@ -101,6 +101,6 @@ def requirements() -> list[str]:
     """What `pip install magnetar[spark]` brings to the data source, but pyspark, which is linked."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extra = project["optional-dependencies"]["spark"]
-    needed = {"cramjam", "orjson", "protobuf", "google-crc32c"}
+    needed = {"cramjam", "fastavro", "orjson", "protobuf", "google-crc32c"}
     core = [each for each in project["dependencies"] if re.split(r"[<>=;]", each)[0] in needed]
     return [*core, *(each for each in extra if not each.startswith("pyspark"))]
