@@ -138,7 +138,11 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._server.seats.leave(self)
         self._disarm()
-        self._body = None
+        self._is_unreadable = True
+        if self._body is not None:
+            # A call that waits for it later would get aiohttp's RuntimeError, which reads like a fault of ours.
+            self._break_off(self._body)
+            self._body = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
