@@ -136,6 +136,18 @@ def test_silence_and_an_early_end_are_disconnections(brokers: list[Broker]) -> N
         Connection(url, Login(timeout_seconds=1))
 
 
+def test_a_block_has_frames_of_the_broker_s_size_and_waits_no_longer_than_asked(brokers: list[Broker]) -> None:
+    large = error_frame(1, pb.UnknownError, "x" * 500_000)
+    connection = connect(brokers, CONNECTED, large, b"")
+    connection.send(ping_frame())
+    found = connection.block(time.monotonic() + 60)
+    assert found is not None
+    assert found[1].tolist() == [0]
+    assert connection.max_message_size == 1_000_000
+    assert connection.block(time.monotonic() + 0.05) is None
+    connection.close()
+
+
 def test_another_protocol_on_the_port_is_named(brokers: list[Broker]) -> None:
     with pytest.raises(Disconnected, match=r"begins with b'HTTP/1\.1 400"):
         connect(brokers, b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -22,10 +22,17 @@ TOPIC = "persistent://public/default/t"
 class Broker:
     """Connections to a broker that confirms a batch when it is asked for receipts, and not before."""
 
-    def __init__(self, breaks_at: frozenset[int] = frozenset(), silent_at: frozenset[int] = frozenset()) -> None:
-        """`breaks_at`: the sends that fail, `silent_at`: the looks for receipts that do; over all connections."""
+    def __init__(
+        self,
+        breaks_at: frozenset[int] = frozenset(),
+        silent_at: frozenset[int] = frozenset(),
+        unheard_at: frozenset[int] = frozenset(),
+    ) -> None:
+        """`breaks_at`: the sends that fail, `silent_at`: the looks for receipts that do, `unheard_at`: those that do
+        after the message was stored; over all connections."""
         self.breaks_at = breaks_at
         self.silent_at = silent_at
+        self.unheard_at = unheard_at
         self.looks = 0
         self.sends = 0
         self.open = 0
@@ -74,6 +81,8 @@ class Wire:
             raise Disconnected("broken")
         number, _ = self._waiting.popleft()
         self._broker.stored.append(number)
+        if self._broker.looks in self._broker.unheard_at:
+            raise Disconnected("broken")
         receipt = pb.CommandSendReceipt(producer_id=1, sequence_id=number)
         frame = simple_frame(pb.BaseCommand(type=pb.BaseCommand.SEND_RECEIPT, send_receipt=receipt))
         return deque(_frames(frame))
@@ -129,6 +138,15 @@ def test_what_has_no_receipt_is_sent_again_when_the_connection_breaks_while_it_i
     made.flush()
     assert sorted(set(broker.stored)) == [0, 1, 2, 3, 4]
     assert broker.sends > 5
+
+
+def test_what_was_stored_without_a_receipt_is_not_sent_again() -> None:
+    broker = Broker(unheard_at=frozenset([1, 3]))
+    made = producer(broker)
+    for number in range(5):
+        made.send(message(10), number)
+    made.flush()
+    assert broker.stored == [0, 1, 2, 3, 4]
 
 
 class Task:

@@ -38,6 +38,13 @@ def test_verdicts_are_those_of_java() -> None:
         assert same_schema(writer, reader) == pair["equal"], pair
 
 
+@pytest.mark.parametrize("kind", ['["null", "int"]', '{"type": "array", "items": "int"}'])
+def test_a_record_of_another_name_is_matched_without_a_look_into_its_unions_and_arrays(kind: str) -> None:
+    """Resolver.ReaderUnion.hasMatchError."""
+    text = '{"type": "record", "name": "%s", "fields": [{"name": "f", "type": ' + kind + "}]}"
+    assert can_read(parse_avro(text % "A"), parse_avro("[" + text % "B" + "]"))
+
+
 def test_schemas_are_printed_as_java_prints_them() -> None:
     printed = [pair for pair in PAIRS if "reader_printed" in pair]
     assert printed

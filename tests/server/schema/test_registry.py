@@ -12,6 +12,7 @@ import pytest
 from metadata.paths import SCHEMAS
 from pulsar_proto.pb import managed_ledger_pb2 as records
 from server.schema import compatibility
+from server.schema.metrics import SchemaCounters
 from server.schema.registry import NO_VERSION, SchemaRegistry
 from server.schema.storage import SchemaRaceLost, SchemaStorage, SchemaStorageFault
 from server.schema.strategies import CompatibilityStrategy
@@ -221,3 +222,13 @@ async def test_records_and_entries_are_byte_for_byte_apaches() -> None:
     assert record.value == unhex(locator["hex"])
     first: Any = await broker.storage.locate("public/default/javro")
     assert first.ledger_ids == [59, 60]
+
+
+def test_latencies_are_told_in_milliseconds() -> None:
+    counters = SchemaCounters()
+    counters.got("public/default/t", 0.25)
+    counters.got("public/default/u", 0.5)
+    assert list(counters.samples()) == [
+        ("pulsar_schema_get_ops_latency_count", "public/default", 2),
+        ("pulsar_schema_get_ops_latency_sum", "public/default", 750.0),
+    ]

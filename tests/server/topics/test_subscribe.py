@@ -255,6 +255,18 @@ async def test_the_last_message_of_a_compacted_reader_is_asked_for_with_its_star
     assert asked == [(Position(10, 3), consumer.subscription.cursor)]
 
 
+@pytest.mark.parametrize(("initial", "opened"), [(pb.CommandSubscribe.Earliest, 1), (LATEST_INITIAL, 0)])
+async def test_a_compacted_subscription_from_the_beginning_has_a_ledger_to_begin_in(initial: int, opened: int) -> None:
+    scene = Scene()
+    await scene.consumer(FakeConnection(), read_compacted=True, initialPosition=initial)
+    assert scene.ledger.opened == opened
+    scene.ledger.open_failure = StoreFault("t", "store gone")
+    if opened:
+        with pytest.raises(MetadataFault, match="store gone"):
+            await scene.consumer(FakeConnection(), subscription="t", read_compacted=True, initialPosition=initial)
+        assert "t" not in scene.topic.subscriptions
+
+
 async def test_durable_and_not_durable_do_not_mix_under_one_name() -> None:
     scene = Scene()
     await scene.consumer(FakeConnection(), "Shared")

@@ -13,9 +13,11 @@ from storage.bookie.errors import IndexDamaged, MarkDamaged
 from storage.bookie.index_manifest import Manifest
 from storage.bookie.journal_format import JournalPosition
 from storage.bookie.journal_replay import list_journals
+from storage.bookie.ledger_state import EXPLICIT_LAC_BYTES_MAX
 from storage.bookie.mark import Mark, MarkFile
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import (
+    KEY,
     add,
     entries_of,
     files_of,
@@ -26,6 +28,7 @@ from tests.storage.bookie.helpers import (
     start_add,
     writable,
 )
+from tests.storage.bookie.wire_support import until
 
 
 def mark(journal_id: int, offset: int) -> Mark:
@@ -118,6 +121,14 @@ async def test_dirty_data_is_flushed_within_the_interval(tmp_path: Path) -> None
     async with running(tmp_path, flush_interval=50, open_file=faults.open) as bookie:
         await add(bookie, 1, range(5))
         assert await asyncio.to_thread(faults.log_synced.wait, 60)
+
+
+async def test_a_record_without_entries_is_flushed_within_the_interval_too(tmp_path: Path) -> None:
+    async with running(tmp_path, flush_interval=50) as bookie:
+        await bookie.checkpoint()
+        before = bookie.stats().checkpoints
+        await bookie.write_explicit_lac(1, KEY, bytes(EXPLICIT_LAC_BYTES_MAX))
+        await until(lambda: bookie.stats().checkpoints > before)
 
 
 async def test_entries_are_readable_while_they_are_flushed(tmp_path: Path) -> None:

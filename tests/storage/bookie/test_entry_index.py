@@ -55,6 +55,24 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
+def test_a_lookup_looks_at_one_run_more_than_it_finds_and_not_at_all_of_the_ledger(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        store.flush(1, [2 * number])
+    runs_from, seen = store.index._runs_from, list[Run]()
+
+    def watched(ledger_id: int, entry_id: int) -> Iterator[Run]:
+        for run in runs_from(ledger_id, entry_id):
+            seen.append(run)
+            yield run
+
+    monkeypatch.setattr(store.index, "_runs_from", watched)
+    found = store.index.lookup(1, 4, 0)
+    assert [run.first for run in found] == [4]
+    assert [run.first for run in seen] == [4, 6]
+
+
 def test_runs_not_entries_are_recorded(store: Store) -> None:
     store.flush(1, range(1000))
     runs = store.index.overlapping(1, 0, 2000)

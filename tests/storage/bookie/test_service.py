@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
@@ -237,6 +238,7 @@ async def test_a_failed_sync_fails_all_adds_and_says_so(tmp_path: Path, caplog: 
     faults.sync_error = None
     assert await add(bookie, 1, range(10, 15)) == BookieRc.EIO
     assert (bookie.mode, modes, bookie.is_writable) == (Mode.FAILED, [Mode.FAILED], False)
+    assert os.strerror(IO_ERROR) in (bookie.fault or "")
     assert await read_all(bookie, 1, 0, 4) == entries_of(1, range(5))
     assert "failed" in caplog.text
     await bookie.close()

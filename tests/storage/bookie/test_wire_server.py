@@ -231,6 +231,23 @@ async def test_a_malformed_frame_costs_its_sender_the_connection_and_one_line(
     assert (await other.ask(v2.read_request(6, 0)))[8:12] == bytes(4)
 
 
+async def test_a_request_that_an_error_of_ours_hits_costs_its_sender_the_connection_alone(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clumsy:
+        def take(self, data: bytes) -> None:
+            raise RuntimeError("clumsy")
+
+    peer = await served.peer()
+    (connection,) = await connections(served, 1)
+    monkeypatch.setattr(connection, "_session", Clumsy())
+    caplog.set_level(logging.INFO)
+    assert await peer.ask(adds(5, range(1))) == b""
+    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
+    assert "closed: an error of ours" in caplog.text
+    assert (await (await served.peer()).ask(v2.read_request(6, 0))) != b""
+
+
 async def test_adds_before_a_malformed_frame_are_stored(served: Served) -> None:
     peer = await served.peer()
     assert await peer.ask(adds(5, range(2)) + b"\0\0\0\0") == b""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from pulsar_proto import bookie_wire as v2
 from pulsar_proto.bookie_wire import LAST_ENTRY, BookieRc, ReadFlags
 from pulsar_proto.packets import packets
 from storage.ledger.wire_channel import WireChannel
-from storage.ledger.wire_connection import WireConfig
+from storage.ledger.wire_connection import BookieConnection, WireConfig
 from tests.storage.bookie.wire_support import until
 from tests.storage.ledger.channel_scene import BOTH, KEY, LOST, V2, Adds, entries_of
 
@@ -143,6 +144,29 @@ async def test_a_peer_that_is_no_bookie_loses_the_connection(config: WireConfig,
         adds = Adds(channel)
         adds.add(5, range(3))
         assert await adds.told(1) == [([0, 1, 2], LOST)]
+        await channel.close()
+
+
+@BOTH
+async def test_an_answer_that_an_error_of_ours_hits_fails_what_waits_at_once(
+    config: WireConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def clumsy(connection: BookieConnection, data: bytes) -> int:
+        raise RuntimeError("clumsy")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1 << 16)
+        writer.write(b"anything")
+        await hold(reader, writer)
+
+    monkeypatch.setattr(BookieConnection, "_take_v2", clumsy)
+    monkeypatch.setattr(BookieConnection, "_take_v3", clumsy)
+    async with scripted(answer) as bookie:
+        channel = WireChannel("b1", bookie.address, replace(config, add_entry_timeout_sec=3600))
+        adds = Adds(channel)
+        adds.add(5, range(3))
+        assert await adds.told(1) == [([0, 1, 2], LOST)]
+        await until(lambda: bookie.ended)
         await channel.close()
 
 

@@ -12,7 +12,7 @@ from metadata.paths import managed_ledger_path
 from metadata.store import CancelWatch, WatchCallback
 from pulsar_proto.ids import EARLIEST
 from storage.managed.appender import AppendState
-from storage.managed.errors import ManagedLedgerError
+from storage.managed.errors import ManagedLedgerError, ManagedLedgerFenced
 from storage.managed.managed_ledger import ManagedLedger
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import DELETE_AT_ONCE, LARGE, NAME, append, factory_of, fill, open_one, quiet
@@ -71,6 +71,20 @@ async def test_without_the_watch_the_next_write_tells(how: str) -> None:
         cursor.ack([(1, 2, None)])
     await quiet(world)
     assert (first.state, len(told)) == (AppendState.FENCED, 1)
+
+
+async def test_without_the_watch_an_owner_that_ends_it_for_ever_learns_that_it_is_none_any_more() -> None:
+    world = World()
+    world.watches_work = False
+    first = await open_one(world, LARGE)
+    told = told_to(first)
+    second = await open_one(world, LARGE)
+    await fill(second, 2)
+    with pytest.raises(ManagedLedgerFenced):
+        await first.terminate()
+    assert (first.state, len(told)) == (AppendState.FENCED, 1)
+    await fill(second, 1, 2)
+    assert second.state is AppendState.OPEN
 
 
 @pytest.mark.parametrize("seed", range(60))
