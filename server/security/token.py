@@ -28,7 +28,8 @@ RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 EC_ALGORITHMS = ("ES256", "ES384", "ES512")
 
 TOKEN_BYTES_MAX = 16 << 10
-"""HTTP servers take no longer headers. Anybody can send one, and deeply nested JSON takes a millisecond a kilobyte."""
+"""Twice what a request's head may have over HTTP. Anybody can send one, and deeply nested JSON takes a millisecond a
+kilobyte."""
 
 SECONDS_END = 2**53
 """A claim that is a time lies below it on either side of 1970: every such number is exact as a float."""

@@ -8,6 +8,7 @@ import pytest
 from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, BookieRc, EntryDamaged
 from storage.ledger.config import LedgerConfig
 from storage.ledger.errors import LedgerRecoveryFailed
+from storage.ledger.handle import ReadHandle
 from tests.storage.ledger.fake_bookie import FakeBookie
 from tests.storage.ledger.scene import CONFIG, Scene, answered, new_ledger
 from tests.storage.ledger.virtual_loop import run
@@ -46,18 +47,24 @@ async def abandoned_ledger(scene: Scene, sizes: tuple[int, int, int]) -> int:
     return handle.ledger_id
 
 
+async def recovered_over(ids: set[int], error: Callable[[int], BookieError]) -> ReadHandle:
+    """Opens a ledger whose one bookie cannot read `ids`: it keeps its end, and all other entries come."""
+    scene = Scene(1)
+    ledger_id = await abandoned_ledger(scene, (1, 1, 1))
+    (bookie,) = scene.cluster.bookies.values()
+    make_unreadable(bookie, ids, error)
+    reader = await scene.client("r", STANDALONE).open_ledger(ledger_id)
+    assert reader.last_add_confirmed == COUNT - 1
+    for entry_id in set(range(COUNT)) - ids:
+        assert (await reader.read(entry_id, entry_id))[0].endswith(b"entry %d" % entry_id)
+    return reader
+
+
 @pytest.mark.parametrize("ids", [{0}, {5, 6, 7}, {3, 4, 20, 38}, set(range(30))], ids=str)
 @pytest.mark.parametrize("error", [given_up, damaged])
 def test_what_stands_behind_a_gap_is_recovered(ids: set[int], error: Callable[[int], BookieError]) -> None:
     async def story() -> None:
-        scene = Scene(1)
-        ledger_id = await abandoned_ledger(scene, (1, 1, 1))
-        (bookie,) = scene.cluster.bookies.values()
-        make_unreadable(bookie, ids, error)
-        reader = await scene.client("r", STANDALONE).open_ledger(ledger_id)
-        assert reader.last_add_confirmed == COUNT - 1
-        for entry_id in set(range(COUNT)) - ids:
-            assert (await reader.read(entry_id, entry_id))[0].endswith(b"entry %d" % entry_id)
+        reader = await recovered_over(ids, error)
         assert reader.metadata.length == sum(len(b"entry %d" % number) for number in range(COUNT))
 
     run(story())
@@ -67,17 +74,7 @@ def test_what_stands_behind_a_gap_is_recovered(ids: set[int], error: Callable[[i
 def test_damaged_entries_at_the_end_stay_entries_of_the_ledger(ids: set[int]) -> None:
     """What is damaged today may be read when the file is put back."""
 
-    async def story() -> None:
-        scene = Scene(1)
-        ledger_id = await abandoned_ledger(scene, (1, 1, 1))
-        (bookie,) = scene.cluster.bookies.values()
-        make_unreadable(bookie, ids, damaged)
-        reader = await scene.client("r", STANDALONE).open_ledger(ledger_id)
-        assert reader.last_add_confirmed == COUNT - 1
-        for entry_id in set(range(COUNT)) - ids:
-            assert (await reader.read(entry_id, entry_id))[0].endswith(b"entry %d" % entry_id)
-
-    run(story())
+    run(recovered_over(ids, damaged))
 
 
 @pytest.mark.parametrize("error", [given_up, damaged])
