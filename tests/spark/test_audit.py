@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from compat_tests.harness import Server
+from compat_tests.harness import Server, wait_until
 from compat_tests.spark.job_process import QUICK_JAVA
 from spark.jobs.audit import main
 from spark.source.admin import Admin
@@ -176,6 +176,13 @@ def test_looks_go_on_while_the_server_restarts_and_end_with_ctrl_c(server: Serve
 
 
 def test_a_sweep_removes_idle_orphans_only(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    admin = Admin(server.web_url, Login())
+
+    def the_consumer_is_there() -> bool:  # another test restarted the server, and a client takes its time to come back
+        subscriptions = admin.call("GET", "persistent/public/default/audited/stats")["subscriptions"]
+        return bool(subscriptions[CONNECTED]["consumers"])
+
+    wait_until(the_consumer_is_there, f"the consumer of {CONNECTED} is connected again")
     _, kept = run(server, capsys, "--sweep-orphans", "--older-than", "1")
     assert (kept["details"]["removed"], kept["details"]["orphans of unknown age, kept"]) == (0, 2)
     _, swept = run(server, capsys, "--sweep-orphans", "--older-than", "0")
