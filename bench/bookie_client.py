@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.ledger.append import Append
-    from storage.ledger.handle import WriteHandle
+    from magnetar.storage.ledger.append_rules import Append
+    from magnetar.storage.ledger.ledger_handle import WriteHandle
 
 GROUPS_IN_WINDOW = 10
 

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.process_stats import cpu_seconds, memory_mb
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto.entry_digest import DigestType, EntryCodec, master_key
-from storage.bookie.config import BookieConfig
-from storage.bookie.service import Bookie
-from storage.bookie.wire_calls import DiskSpace
-from storage.bookie.wire_server import BookieWireServer
-from storage.ledger.wire_channel import WireChannel
-from storage.ledger.wire_connection import WireConfig
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.wire_calls import DiskSpace
+from magnetar.storage.bookie.wire_server import BookieWireServer
+from magnetar.storage.ledger.wire_channel import WireChannel
+from magnetar.storage.ledger.wire_connection import WireConfig
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
+from pulsar_proto.wire import bookie_wire as v2
 
 LEDGER_ID = 7
 ANSWER_BYTES = 28

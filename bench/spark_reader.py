@@ -12,7 +12,7 @@ import time
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark.source import PulsarDataSource
+from magnetar.spark.source import PulsarDataSource
 
 STREAM_BATCH = 200_000
 STREAM_SECONDS = 300

@@ -11,14 +11,13 @@ docs/BOOKKEEPER_CLIENT.md tells the rest.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from metadata.service_uri import parse_service_uri
-from metadata.zookeeper import ZooKeeperStore
-from pulsar_proto.entry_digest import DigestType
-from storage.ledger.adv import WriteAdvHandle
-from storage.ledger.client import BookKeeper
-from storage.ledger.cluster import BookKeeperCluster
-from storage.ledger.config import LedgerConfig
-from storage.ledger.errors import (
+from magnetar.metadata.zookeeper.service_uri import parse_service_uri
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.storage.ledger.adv_handle import WriteAdvHandle
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import (
     BookieTimeout,
     DigestMismatch,
     DuplicateEntryId,
@@ -33,9 +32,10 @@ from storage.ledger.errors import (
     NotEnoughBookies,
     UnauthorizedAccess,
 )
-from storage.ledger.handle import ReadHandle, WriteHandle
-from storage.ledger.tailing import TailHandle
-from storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
+from magnetar.storage.ledger.tailing import TailHandle
+from magnetar.storage.ledger.wire_connection import WireConfig
+from pulsar_proto.records.entry_digest import DigestType
 
 __all__ = [
     "BookKeeper",

@@ -1,16 +1,8 @@
-"""Starts the program: `magnetar.server` of an installation, `server` of a source tree (see `wheel_names`)."""
-
-import sys
-from importlib import import_module
-from pathlib import Path
+"""Starts the program of the console script `magnetar`."""
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    here = Path(__file__).resolve().parent
-    if (here / "server").is_dir():
-        server_main = import_module("magnetar.server.main")
-    else:
-        sys.path.insert(0, str(here.parent))
-        server_main = import_module("server.main")
-    raise SystemExit(server_main.main())
+    """The entry point of the console script; it ends the process with the exit code of the command."""
+    from magnetar.server.commands.main import main as run
+
+    raise SystemExit(run())

@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from metadata import paths
-from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
-from metadata.store import CreateOp, MetadataStore
-from metadata.tree import parent_of
+from magnetar.metadata import paths
+from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.store import CreateOp, MetadataStore
+from magnetar.metadata.tree_rules import parent_of
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 from collections import deque
 
-from metadata.errors import NodeExistsError, NoNodeError, NotEmptyError
-from metadata.paths import LEDGERS_ROOT, PRODUCER_NAME_COUNTER
-from metadata.store import MetadataStore
-from metadata.tree import Tree
+from magnetar.metadata.errors import NodeExistsError, NoNodeError, NotEmptyError
+from magnetar.metadata.paths import LEDGERS_ROOT, PRODUCER_NAME_COUNTER
+from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.tree_rules import Tree
 
 BLOCK_IDS = 8
 """Ids drawn at once: with the embedded store, that share one commit. A restart skips what is left of them."""

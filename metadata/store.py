@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from metadata.errors import NoNodeError, NotEmptyError
+from magnetar.metadata.errors import NoNodeError, NotEmptyError
 
 
 class Stat(NamedTuple):

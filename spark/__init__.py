@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spark.source import PulsarDataSource
+    from magnetar.spark.source import PulsarDataSource
 
 __all__ = ["PulsarDataSource"]
 

@@ -29,7 +29,7 @@ JOBS_NEED = (
     "protobuf<8",
     "pyarrow<27",
 )
-"""What `spark.jobs` imports besides pyspark, none newer than what the old pyspark was seen to work with."""
+"""What `magnetar.spark.jobs` imports besides pyspark, none newer than what the old pyspark was seen to work with."""
 CONNECTOR = ("io.streamnative.connectors", "pulsar-spark-connector_2.12", "3.1.1.4")
 NEWER_JARS_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_JARS"
 NEWER_PYSPARK_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_PYSPARK"

@@ -21,11 +21,12 @@ SECONDS = 240
 JOBS = """
 import contextlib, io
 from importlib import import_module
+from magnetar.spark.jobs.main import module_of
 
 def job(name, *arguments):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = import_module(f"spark.jobs.{name}").main([*arguments, "--progress", "json"])
+        code = import_module(module_of(name)).main([*arguments, "--progress", "json"])
     return code, out.getvalue(), err.getvalue()
 """
 EVENT_TIME_MS = 1_600_000_020_000

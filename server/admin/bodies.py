@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from server.web.calls import Refusal
+from magnetar.server.web.calls import Refusal
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1

@@ -7,12 +7,12 @@ Source: NamespacesBase (internalSetBookieAffinityGroup), BookieAffinityGroupData
 import logging
 from typing import Any
 
-from metadata import paths
-from server.admin import bodies, records
-from server.admin.bundles import change_local_policies
-from server.admin.paths import NAMESPACES, namespace_of
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import SUPERUSER
+from magnetar.metadata import paths
+from magnetar.server.admin import bodies, records
+from magnetar.server.admin.bundles import change_local_policies
+from magnetar.server.admin.paths import NAMESPACES, namespace_of
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import SUPERUSER
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@ BookiesRackConfiguration; real answers of 4.0.7."""
 
 from typing import Any
 
-from metadata import paths
-from server.admin import bodies, records
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import SUPERUSER
+from magnetar.metadata import paths
+from magnetar.server.admin import bodies, records
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import SUPERUSER
 
 
 async def list_all(call: Call) -> Answer:

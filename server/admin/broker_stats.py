@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from magnetar import __version__
-from server.admin.bundles import bundles_of
-from server.bundle_ranges import bundle_of
-from server.topics.base_topic import BaseTopic
-from server.topics.broker_service import BrokerService
-from server.topics.stats import now_ms
-from server.turns import in_portions
-from server.web.calls import Answer, Call, Route
-from server.web.needs import SUPERUSER
+from magnetar.server.admin.bundles import bundles_of
+from magnetar.server.namespaces.bundle_ranges import bundle_of
+from magnetar.server.process.turns import in_portions
+from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.broker_service import BrokerService
+from magnetar.server.topics.counters import now_ms
+from magnetar.server.web.calls import Answer, Call, Route
+from magnetar.server.web.needs import SUPERUSER
 
 Json = dict[str, Any]
 Loaded = dict[str, dict[str, list[BaseTopic]]]

@@ -8,12 +8,12 @@ import logging
 from functools import partial
 
 from magnetar import __version__
-from server.admin.broker_stats import loaded_by_bundle
-from server.admin.health import check_health
-from server.config_keys import KEYS
-from server.metrics import CONTENT_TYPE, render
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route, Text
-from server.web.needs import EVERYBODY, SUPERUSER, Need, Scope
+from magnetar.server.admin.broker_stats import loaded_by_bundle
+from magnetar.server.admin.health import check_health
+from magnetar.server.config.honoured_keys import KEYS
+from magnetar.server.stats.metrics_page import CONTENT_TYPE, render
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route, Text
+from magnetar.server.web.needs import EVERYBODY, SUPERUSER, Need, Scope
 
 log = logging.getLogger(__name__)
 

@@ -9,19 +9,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from metadata import paths
+from magnetar.metadata import paths
+from magnetar.server.admin import bodies, records
+from magnetar.server.admin.paths import NAMESPACES, namespace_of
+from magnetar.server.namespaces import bundle_ranges
+from magnetar.server.namespaces.bundle_ranges import FULL_RANGE, bundle_of
+from magnetar.server.process.turns import in_portions
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route, Text
+from magnetar.server.web.needs import SUPERUSER, namespace, namespace_policy
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
-from server import bundle_ranges
-from server.admin import bodies, records
-from server.admin.paths import NAMESPACES, namespace_of
-from server.bundle_ranges import FULL_RANGE, bundle_of
-from server.turns import in_portions
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route, Text
-from server.web.needs import SUPERUSER, namespace, namespace_policy
 
 if TYPE_CHECKING:
-    from server.topics.broker_service import BrokerService
+    from magnetar.server.topics.broker_service import BrokerService
 
 LARGEST = "LARGEST"
 ALGORITHMS = (

@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from metadata import paths
-from metadata.cluster_init import to_json
-from metadata.errors import NodeExistsError, NoNodeError
-from metadata.store import MetadataStore
-from server.admin import bodies, records
-from server.admin.tenants import NAME
-from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import EVERYBODY, SUPERUSER
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import to_json
+from magnetar.metadata.errors import NodeExistsError, NoNodeError
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.admin import bodies, records
+from magnetar.server.admin.tenants import NAME
+from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import EVERYBODY, SUPERUSER
 
 GLOBAL = "global"
 """Stands for all clusters, and is not listed."""

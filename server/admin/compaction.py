@@ -1,14 +1,14 @@
 """Compaction on request, how it went, and its end. Source: PersistentTopicsBase.internalTriggerCompaction,
 internalCompactionStatusAsync, internalDeleteSubscriptionAsync; real answers of 4.0.7."""
 
+from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.subscriptions import SUBSCRIPTIONS, topics_of
+from magnetar.server.admin.topics import loaded, partitions_of
+from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR, AlreadyRunning, TopicCompaction
+from magnetar.server.topics.topic import Topic
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import topic
 from pulsar_proto.errors import TopicNotFound
-from server.admin.paths import TOPIC, topic_of
-from server.admin.subscriptions import SUBSCRIPTIONS, topics_of
-from server.admin.topics import loaded, partitions_of
-from server.compaction.topic_compaction import COMPACTION_CURSOR, AlreadyRunning, TopicCompaction
-from server.topics.topic import Topic
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import topic
 
 
 async def trigger(call: Call) -> Answer:

@@ -7,16 +7,16 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
-from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from storage.managed.append_queue import AddResult
-from storage.managed.errors import ManagedLedgerError
+from pulsar_proto.records.payload import build_payload
 
 if TYPE_CHECKING:
-    from server.topics.broker_service import BrokerService
+    from magnetar.server.topics.broker_service import BrokerService
 
 HEALTH_TOPIC = TopicName.parse("persistent://pulsar/system/healthcheck")
 HEALTH_SECONDS_MAX = 10.0

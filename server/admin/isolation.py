@@ -8,11 +8,11 @@ import logging
 import re
 from typing import Any
 
-from metadata import paths
-from metadata.store import MetadataStore
-from server.admin import bodies, records
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import SUPERUSER
+from magnetar.metadata import paths
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.admin import bodies, records
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import SUPERUSER
 
 log = logging.getLogger(__name__)
 

@@ -1,12 +1,12 @@
 """HTTP lookup, for clients that were given an http:// URL, and the bundle of a topic. Source: TopicLookup; real answers
 of 4.0.7."""
 
-from server.admin.bundles import bundles_of
-from server.admin.paths import topic_of
-from server.admin.topics import check_local_cluster
-from server.bundle_ranges import bundle_of
-from server.web.calls import Answer, Call, Refusal, Route, Text
-from server.web.needs import namespace, topic
+from magnetar.server.admin.bundles import bundles_of
+from magnetar.server.admin.paths import topic_of
+from magnetar.server.admin.topics import check_local_cluster
+from magnetar.server.namespaces.bundle_ranges import bundle_of
+from magnetar.server.web.calls import Answer, Call, Refusal, Route, Text
+from magnetar.server.web.needs import namespace, topic
 
 LISTENER_HEADER = "X-Pulsar-ListenerName"
 

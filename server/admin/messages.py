@@ -11,25 +11,31 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-from pulsar_proto.compression import decompress
+from magnetar.server.admin import bodies
+from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.subscriptions import (
+    SUBSCRIPTION,
+    message_id_of,
+    number_of,
+    refuse_partitioned,
+    subscription_of,
+)
+from magnetar.server.admin.topics import loaded, message_id
+from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.stats.topic_stats import iso_time
+from magnetar.server.stats.topic_stats import unreadable as unreadable_json
+from magnetar.server.topics import backlog
+from magnetar.server.web.calls import Answer, Call, Refusal, Route, Text
+from magnetar.server.web.needs import topic
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import EARLIEST, Position
-from pulsar_proto.payload import body, message_count, parse_metadata
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.compression import decompress
+from pulsar_proto.records.payload import body, message_count, parse_metadata
 from pulsar_proto.text import shown
-from server.admin import bodies
-from server.admin.paths import TOPIC, topic_of
-from server.admin.subscriptions import SUBSCRIPTION, message_id_of, number_of, refuse_partitioned, subscription_of
-from server.admin.topics import loaded, message_id
-from server.topics import backlog
-from server.topics.faults import storage_faults_told
-from server.topics.stats_json import iso_time
-from server.topics.stats_json import unreadable as unreadable_json
-from server.web.calls import Answer, Call, Refusal, Route, Text
-from server.web.needs import topic
 
 if TYPE_CHECKING:
-    from server.topics.backlog import StoredMessage
+    from magnetar.server.topics.backlog import StoredMessage
 
 SCANNED_ENTRIES_MAX = 10_000
 """Of one call that counts a backlog; it says so when there are more (subscriptionBacklogScanMaxEntries)."""

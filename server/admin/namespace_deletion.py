@@ -4,20 +4,20 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from metadata import paths
-from metadata.errors import NoNodeError
-from metadata.store import MetadataStore
+from magnetar.metadata import paths
+from magnetar.metadata.errors import NoNodeError
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.admin import records
+from magnetar.server.namespaces.topic_list import is_system_topic
+from magnetar.server.policies.namespace_records import NamespaceNotFound
+from magnetar.server.topics.topic_deletion import delete_partitioned
+from magnetar.server.web.calls import Refusal
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
-from server.admin import records
-from server.policies.namespaces import NamespaceNotFound
-from server.topic_list import is_system_topic
-from server.topics.deletion import delete_partitioned
-from server.web.calls import Refusal
 
 if TYPE_CHECKING:
-    from server.broker_context import BrokerContext
-    from server.topics.broker_service import BrokerService
+    from magnetar.server.broker.broker_context import BrokerContext
+    from magnetar.server.topics.broker_service import BrokerService
 
 DELETED_AT_ONCE = 32
 

@@ -8,14 +8,14 @@ import logging
 from functools import partial
 from typing import Any
 
-from metadata import paths
-from server.admin import bodies, policy_shapes, records
-from server.admin.offload_policies import DEFAULTS, KEY, OF_OLDER_POLICIES
-from server.admin.paths import NAMESPACES, namespace_of
-from server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, NamespaceRow, TopicRow
-from server.policies.namespaces import Change, NamespaceNotFound
-from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
-from server.web.needs import TENANT_ADMIN, namespace_policy
+from magnetar.metadata import paths
+from magnetar.server.admin import bodies, policy_shapes, records
+from magnetar.server.admin.offload_policies import DEFAULTS, KEY, OF_OLDER_POLICIES
+from magnetar.server.admin.paths import NAMESPACES, namespace_of
+from magnetar.server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, NamespaceRow, TopicRow
+from magnetar.server.policies.namespace_records import Change, NamespaceNotFound
+from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
+from magnetar.server.web.needs import TENANT_ADMIN, namespace_policy
 
 log = logging.getLogger(__name__)
 

@@ -8,27 +8,27 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from metadata import paths
-from metadata.cluster_init import bundles_data, policies_value, to_json
-from metadata.errors import NodeExistsError
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import bundles_data, policies_value, to_json
+from magnetar.metadata.errors import NodeExistsError
+from magnetar.server.admin import bodies, offload_policies, policy_shapes, records
+from magnetar.server.admin.bundles import bundles_of, topics_in
+from magnetar.server.admin.namespace_deletion import delete_namespace
+from magnetar.server.admin.namespace_policies import QUOTA_TYPES, tell_if_without_effect
+from magnetar.server.admin.paths import NAMESPACES, TOPIC, TOPICS, namespace_of
+from magnetar.server.admin.permissions import ACTIONS
+from magnetar.server.admin.policy_rows import NAMESPACE_ROWS
+from magnetar.server.namespaces.bundle_ranges import bundle_of, fault_of_boundaries
+from magnetar.server.namespaces.topic_list import is_system_topic
+from magnetar.server.process.turns import in_portions
+from magnetar.server.topics import backlog
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import namespace, namespace_policy, tenant_operation
 from pulsar_proto.errors import PulsarError, TopicNotFound
 from pulsar_proto.names import NON_PERSISTENT, PERSISTENT, TopicName
-from server.admin import bodies, offload_policies, policy_shapes, records
-from server.admin.bundles import bundles_of, topics_in
-from server.admin.namespace_deletion import delete_namespace
-from server.admin.namespace_policies import QUOTA_TYPES, tell_if_without_effect
-from server.admin.paths import NAMESPACES, TOPIC, TOPICS, namespace_of
-from server.admin.permissions import ACTIONS
-from server.admin.policy_rows import NAMESPACE_ROWS
-from server.bundle_ranges import bundle_of, fault_of_boundaries
-from server.topic_list import is_system_topic
-from server.topics import backlog
-from server.turns import in_portions
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import namespace, namespace_policy, tenant_operation
 
 if TYPE_CHECKING:
-    from server.topics.subscription import Subscription
+    from magnetar.server.topics.subscriptions.subscription import Subscription
 
 MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
 

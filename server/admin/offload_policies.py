@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from server.admin import bodies
-from server.policies.event_schema import OFFLOAD_KINDS, OFFLOADED_READ_PRIORITIES
-from server.web.calls import Refusal
+from magnetar.server.admin import bodies
+from magnetar.server.policies.event_schema import OFFLOAD_KINDS, OFFLOADED_READ_PRIORITIES
+from magnetar.server.web.calls import Refusal
 
 KEY = "offload_policies"
 """In a namespace's policies."""

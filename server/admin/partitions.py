@@ -3,17 +3,17 @@ internalUpdatePartitionedTopicAsync, internalDeletePartitionedTopic); real answe
 
 from typing import Any
 
+from magnetar.server.admin import bodies
+from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.shadow_topics import check_no_shadow
+from magnetar.server.admin.topics import check_amount, check_new
+from magnetar.server.topics.broker_service import TopicBusy
+from magnetar.server.topics.topic_deletion import delete_partitioned
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import namespace, topic
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.ids import EARLIEST
 from pulsar_proto.names import TopicName
-from server.admin import bodies
-from server.admin.paths import TOPIC, topic_of
-from server.admin.shadow_topics import check_no_shadow
-from server.admin.topics import check_amount, check_new
-from server.topics.broker_service import TopicBusy
-from server.topics.deletion import delete_partitioned
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import namespace, topic
 
 
 async def get(call: Call) -> Answer:

@@ -1,8 +1,8 @@
 """What a call's path names, checked as Apache checks it."""
 
+from magnetar.server.web.calls import Call, Refusal
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import NamespaceName, TopicName
-from server.web.calls import Call, Refusal
 
 NAMESPACES = "/admin/v2/namespaces/{tenant}/{namespace}"
 TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from magnetar.server.admin import bodies
+from magnetar.server.admin.namespace_policies import change_record, record_of
+from magnetar.server.admin.paths import NAMESPACES, TOPIC, topic_of
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import SUPERUSER, TENANT_ADMIN, namespace
 from pulsar_proto.names import TopicName
-from server.admin import bodies
-from server.admin.namespace_policies import change_record, record_of
-from server.admin.paths import NAMESPACES, TOPIC, topic_of
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import SUPERUSER, TENANT_ADMIN, namespace
 
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 MISSING = "Topic's namespace does not exist"

@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from server.admin import bodies
-from server.admin import policy_shapes as shapes
-from server.admin.policy_shapes import Check, Read, not_negative
-from server.policies.effective import EffectivePolicies
-from server.policies.values import DispatchRate
-from server.topics.settings import ALL_SUBSCRIPTION_TYPES
-from server.web.calls import EMPTY, NO_CONTENT, Answer
+from magnetar.server.admin import bodies
+from magnetar.server.admin import policy_shapes as shapes
+from magnetar.server.admin.policy_shapes import Check, Read, not_negative
+from magnetar.server.config.topic_settings import ALL_SUBSCRIPTION_TYPES
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.policies.policy_values import DispatchRate
+from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer
 
 NOT_FOUND = "Namespace does not exist"
 POLICIES_NOT_FOUND = "Namespace policies does not exist"
 
 NOTHING_TO_PAUSE_FOR = "acknowledgements are stored however many ranges they are, so delivery has nothing to pause for"
 """Apache's broker stores managedLedgerMaxUnackedRangesToPersist of them and pauses beyond
-(ManagedCursorImpl.isCursorDataFullyPersistable); here see `storage.managed.cursor_record`."""
+(ManagedCursorImpl.isCursorDataFullyPersistable); here see `magnetar.storage.managed.cursor_record`."""
 
 NOTHING_OFFLOADED = "this broker does not offload: all messages stay in its own ledgers"
 

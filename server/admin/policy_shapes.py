@@ -1,18 +1,18 @@
 """How the values of policies look as JSON, and what is no policy. Pure: readers make of JSON what is stored (None: the
 policy is removed) or raise Refusal 400; checks raise Refusal with Apache's code and text.
 
-Sources: the classes named in `server.policies.values`; NamespacesBase, PersistentTopicsBase; real answers of 4.0.7.
+Sources: the classes named in `policy_values`; NamespacesBase, PersistentTopicsBase; real answers of 4.0.7.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from server.admin import bodies
-from server.admin.bodies import LONG_MAX
-from server.policies.values import UNLIMITED, BacklogAction, InactiveTopicDeleteMode
-from server.schema.strategies import STRATEGY_NAMES
-from server.topics.settings import ALL_SUBSCRIPTION_TYPES
-from server.web.calls import Refusal
+from magnetar.server.admin import bodies
+from magnetar.server.admin.bodies import LONG_MAX
+from magnetar.server.config.topic_settings import ALL_SUBSCRIPTION_TYPES
+from magnetar.server.policies.policy_values import UNLIMITED, BacklogAction, InactiveTopicDeleteMode
+from magnetar.server.schema.strategies import STRATEGY_NAMES
+from magnetar.server.web.calls import Refusal
 
 Read = Callable[[Any], Any]
 Check = Callable[[Any], None]

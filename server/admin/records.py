@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from metadata.cluster_init import to_json
-from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
-from metadata.store import MetadataStore
-from server.policies.namespaces import parse_object
+from magnetar.metadata.cluster_init import to_json
+from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.policies.namespace_records import parse_object
 
 _LOST = (BadVersionError, NodeExistsError, NoNodeError)
 """Another writer was faster."""

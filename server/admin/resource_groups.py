@@ -6,14 +6,14 @@ Source: ResourceGroupsBase, NamespacesBase (internalSetNamespaceResourceGroup); 
 import logging
 from typing import Any
 
-from metadata import paths
-from metadata.errors import NoNodeError
-from metadata.store import MetadataStore
-from server.admin import bodies, records
-from server.admin.namespace_policies import change_record, record_of
-from server.admin.paths import NAMESPACES, namespace_of
-from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
-from server.web.needs import SUPERUSER, namespace_policy
+from magnetar.metadata import paths
+from magnetar.metadata.errors import NoNodeError
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.admin import bodies, records
+from magnetar.server.admin.namespace_policies import change_record, record_of
+from magnetar.server.admin.paths import NAMESPACES, namespace_of
+from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
+from magnetar.server.web.needs import SUPERUSER, namespace_policy
 
 log = logging.getLogger(__name__)
 

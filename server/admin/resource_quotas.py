@@ -5,13 +5,13 @@ Source: ResourceQuotasBase, ResourceQuotaCache; real answers of 4.0.7.
 
 from typing import Any
 
+from magnetar.server.admin import bodies, records
+from magnetar.server.admin.bundles import checked_bundle
+from magnetar.server.admin.namespace_deletion import delete_tree
+from magnetar.server.admin.paths import namespace_of
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import SUPERUSER
 from pulsar_proto.errors import TopicNotFound
-from server.admin import bodies, records
-from server.admin.bundles import checked_bundle
-from server.admin.namespace_deletion import delete_tree
-from server.admin.paths import namespace_of
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import SUPERUSER
 
 DEFAULT_PATH = "/loadbalance/resource-quota/default"
 QUOTAS = "/loadbalance/resource-quota/namespace"

@@ -1,6 +1,6 @@
 """All calls of the web port. A resource is a module with `ROUTES`; each route says what it needs."""
 
-from server.admin import (
+from magnetar.server.admin import (
     bookie_affinity,
     bookies,
     broker_stats,
@@ -27,7 +27,7 @@ from server.admin import (
     topic_stats,
     topics,
 )
-from server.web.calls import Route
+from magnetar.server.web.calls import Route
 
 RESOURCES = (
     bookie_affinity,

@@ -9,15 +9,12 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
-from pulsar_proto.errors import MetadataFault
-from pulsar_proto.pb import managed_ledger_pb2 as records
-from server.admin import bodies
-from server.admin.paths import topic_of
-from server.schema.key_value import key_value_of_json, key_value_to_json
-from server.schema.registry import SchemaRegistry
-from server.schema.storage import SchemaStorageFault
-from server.schema.strategies import CompatibilityStrategy
-from server.schema.types import (
+from magnetar.server.admin import bodies
+from magnetar.server.admin.paths import topic_of
+from magnetar.server.schema.key_value import key_value_of_json, key_value_to_json
+from magnetar.server.schema.schema_registry import SchemaRegistry
+from magnetar.server.schema.schema_storage import SchemaStorageFault
+from magnetar.server.schema.schema_types import (
     InvalidSchema,
     Schema,
     SchemaConflict,
@@ -25,8 +22,11 @@ from server.schema.types import (
     StoredSchema,
     type_named,
 )
-from server.web.calls import EMPTY, Answer, Call, Refusal, Route, Status
-from server.web.needs import TENANT_ADMIN, topic
+from magnetar.server.schema.strategies import CompatibilityStrategy
+from magnetar.server.web.calls import EMPTY, Answer, Call, Refusal, Route, Status
+from magnetar.server.web.needs import TENANT_ADMIN, topic
+from pulsar_proto.errors import MetadataFault
+from pulsar_proto.pb import managed_ledger_pb2 as records
 
 SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 

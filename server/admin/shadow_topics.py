@@ -6,14 +6,14 @@ Source: PersistentTopics (getShadowTopics, setShadowTopics), PIP-180; real answe
 
 from collections.abc import Mapping
 
+from magnetar.server.admin import bodies
+from magnetar.server.admin.paths import TOPIC
+from magnetar.server.admin.topic_policies import checked_topic
+from magnetar.server.web.absent import NO_SHADOW_TOPICS
+from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import topic_policy
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
-from server.admin import bodies
-from server.admin.paths import TOPIC
-from server.admin.topic_policies import checked_topic
-from server.web.absent import NO_SHADOW_TOPICS
-from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import topic_policy
 
 SOURCE = "PULSAR.SHADOW_SOURCE"
 """The property that makes a new topic another one's shadow (ShadowTopic in PIP-180)."""

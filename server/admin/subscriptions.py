@@ -7,20 +7,20 @@ internalDeleteSubscriptionAsync, internalResetCursorAsync, internalExpireMessage
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from magnetar.server.admin import bodies
+from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.topics import check_amount, check_local_cluster, loaded, loaded_of_any_domain, partitions_of
+from magnetar.server.process.turns import in_portions
+from magnetar.server.topics import backlog
+from magnetar.server.topics.counters import now_ms
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import topic
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.names import TopicName
-from server.admin import bodies
-from server.admin.paths import TOPIC, topic_of
-from server.admin.topics import check_amount, check_local_cluster, loaded, loaded_of_any_domain, partitions_of
-from server.topics import backlog
-from server.topics.stats import now_ms
-from server.turns import in_portions
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import topic
 
 if TYPE_CHECKING:
-    from server.topics.subscription import Subscription
-    from server.topics.topic import Topic
+    from magnetar.server.topics.subscriptions.subscription import Subscription
+    from magnetar.server.topics.topic import Topic
 
 REPLICATED = "pulsar.replicated.subscription"
 """Property of the cursor's position: 1 where the subscription is replicated (it is kept, and nothing is done)."""

@@ -3,13 +3,13 @@
 import re
 from typing import Any
 
-from metadata import paths
-from metadata.cluster_init import to_json
-from metadata.errors import NodeExistsError, NoNodeError, NotEmptyError
-from server.admin import bodies, records
-from server.admin.namespace_deletion import delete_namespace
-from server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import SUPERUSER, TENANT_ADMIN
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import to_json
+from magnetar.metadata.errors import NodeExistsError, NoNodeError, NotEmptyError
+from magnetar.server.admin import bodies, records
+from magnetar.server.admin.namespace_deletion import delete_namespace
+from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import SUPERUSER, TENANT_ADMIN
 
 NAME = re.compile(r"[-=:.\w]+", re.ASCII)
 """NamedEntity: of tenants, clusters and namespaces."""

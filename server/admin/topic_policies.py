@@ -7,14 +7,14 @@ Sources: PersistentTopics, PersistentTopicsBase; real answers of 4.0.7.
 from functools import partial
 from typing import Any
 
+from magnetar.server.admin import bodies, policy_shapes
+from magnetar.server.admin.namespace_policies import QUOTA_TYPES, quota_type, tell_if_without_effect
+from magnetar.server.admin.paths import TOPIC, namespace_of, topic_of
+from magnetar.server.admin.policy_rows import TOPIC_ROWS, TopicRow
+from magnetar.server.policies.policy_values import BacklogQuotas
+from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import topic_policy
 from pulsar_proto.names import TopicName
-from server.admin import bodies, policy_shapes
-from server.admin.namespace_policies import QUOTA_TYPES, quota_type, tell_if_without_effect
-from server.admin.paths import TOPIC, namespace_of, topic_of
-from server.admin.policy_rows import TOPIC_ROWS, TopicRow
-from server.policies.values import BacklogQuotas
-from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import topic_policy
 
 TOO_LITTLE_RETAINED = (
     "Retention Quota must exceed configured backlog quota for topic. Please increase retention quota and retry"

@@ -5,22 +5,22 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any
 
-from metadata import paths
-from metadata.store import Stat
+from magnetar.metadata import paths
+from magnetar.metadata.store import Stat
+from magnetar.server.admin import records
+from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.topics import loaded, loaded_of_any_domain, message_id, partitions_of
+from magnetar.server.namespaces.partitioned_topics import PartitionedTopic
+from magnetar.server.process.turns import in_portions
+from magnetar.server.stats.topic_stats import iso_time
+from magnetar.server.web.calls import Answer, Call, Refusal, Route
+from magnetar.server.web.needs import topic
+from magnetar.storage.managed.list_record import parse_list
 from pulsar_proto.errors import MalformedRecord, TopicNotFound
 from pulsar_proto.ids import signed64
-from pulsar_proto.ledger_record import LedgerMetadata, ledger_path
-from pulsar_proto.managed_record import parse_managed_cursor_info
 from pulsar_proto.names import TopicName, decode_local
-from server.admin import records
-from server.admin.paths import TOPIC, topic_of
-from server.admin.topics import loaded, loaded_of_any_domain, message_id, partitions_of
-from server.topics.partitioned import PartitionedTopic
-from server.topics.stats_json import iso_time
-from server.turns import in_portions
-from server.web.calls import Answer, Call, Refusal, Route
-from server.web.needs import topic
-from storage.managed.list_record import parse_list
+from pulsar_proto.records.ledger_record import LedgerMetadata, ledger_path
+from pulsar_proto.records.managed_record import parse_managed_cursor_info
 
 LARGEST = (
     "lastPublishTimeStamp",

@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from magnetar.server.admin import bodies
+from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.shadow_topics import check_no_shadow
+from magnetar.server.namespaces.topic_list import is_system_topic
+from magnetar.server.topics import backlog
+from magnetar.server.topics.broker_service import TopicBusy
+from magnetar.server.topics.properties import fault_of_properties
+from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
+from magnetar.server.web.needs import namespace, topic
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
-from server.admin import bodies
-from server.admin.paths import TOPIC, topic_of
-from server.admin.shadow_topics import check_no_shadow
-from server.topic_list import is_system_topic
-from server.topics import backlog
-from server.topics.broker_service import TopicBusy
-from server.topics.properties import fault_of_properties
-from server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
-from server.web.needs import namespace, topic
 
 if TYPE_CHECKING:
-    from server.topics.base_topic import BaseTopic
-    from server.topics.topic import Topic
+    from magnetar.server.topics.base_topic import BaseTopic
+    from magnetar.server.topics.topic import Topic
 
 OWN_PROPERTIES = ("pulsar.topic.epoch", "index", "max_local_txn_id")
 """The server keeps these beside the user's."""

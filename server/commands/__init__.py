@@ -1,5 +1,5 @@
 """The subcommands of `magnetar`, one module each.
 
 `add_parser(commands)` adds its parser and sets `run` in it: a function that takes the parsed arguments and returns the
-exit code. `server.main` lists the modules. A module imports what it runs inside `run` only: `--help` stays quick.
+exit code. `main` lists the modules. A module imports what it runs inside `run` only: `--help` stays quick.
 """

@@ -3,10 +3,10 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from server.commands.arguments import add_command, add_server_options
+from magnetar.server.commands.arguments import add_command, add_server_options
 
 if TYPE_CHECKING:
-    from server.commands.arguments import Commands
+    from magnetar.server.commands.arguments import Commands
 
 EXAMPLES = """\
 examples:
@@ -33,8 +33,8 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from server.commands.running import run_app
-    from server.repair.app import AutoRecoveryApp, AutoRecoveryOptions
+    from magnetar.server.process.running import run_app
+    from magnetar.server.programs.autorecovery import AutoRecoveryApp, AutoRecoveryOptions
 
     options = AutoRecoveryOptions(conf=arguments.conf, overrides=dict(arguments.set), ready_json=arguments.ready_json)
     return run_app(AutoRecoveryApp(options), log_level=arguments.log_level)

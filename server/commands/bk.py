@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from server.bk.verbs import GROUPS, Verb
-from server.commands.arguments import add_command, assignment
+from magnetar.server.commands.arguments import add_command, assignment
+from magnetar.server.programs.bk.verbs import GROUPS, Verb
 
 if TYPE_CHECKING:
-    from server.commands.arguments import Commands
+    from magnetar.server.commands.arguments import Commands
 
 EPILOG = """\
 examples:
@@ -92,6 +92,6 @@ def _list_of_verbs() -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from server.bk.running import run_verb
+    from magnetar.server.programs.bk.verb_running import run_verb
 
     return run_verb(arguments)

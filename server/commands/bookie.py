@@ -3,10 +3,10 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from server.commands.arguments import add_command, add_server_options
+from magnetar.server.commands.arguments import add_command, add_server_options
 
 if TYPE_CHECKING:
-    from server.commands.arguments import Commands
+    from magnetar.server.commands.arguments import Commands
 
 EXAMPLES = """\
 examples:
@@ -42,8 +42,8 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from server.bookie.app import BookieApp, BookieOptions
-    from server.commands.running import run_app
+    from magnetar.server.process.running import run_app
+    from magnetar.server.programs.bookie.bookie_program import BookieApp, BookieOptions
 
     options = BookieOptions(conf=arguments.conf, overrides=dict(arguments.set), ready_json=arguments.ready_json)
     return run_app(BookieApp(options), log_level=arguments.log_level)

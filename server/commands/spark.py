@@ -5,10 +5,10 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from server.commands.arguments import add_command
+from magnetar.server.commands.arguments import add_command
 
 if TYPE_CHECKING:
-    from server.commands.arguments import Commands
+    from magnetar.server.commands.arguments import Commands
 
 EXAMPLES = """\
 examples:
@@ -35,8 +35,7 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`magnetar.spark` of an installation, `spark` of a source tree."""
-    jobs = import_module(f"{__package__.removesuffix('server.commands')}spark.jobs.main")
+    jobs = import_module("magnetar.spark.jobs.main")
     try:
         asked = ["--path", arguments.path] if arguments.path else [arguments.job, *arguments.options]
         code: int = jobs.main(asked)

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from server.commands.arguments import add_command, add_server_options, port_or_off
+from magnetar.server.commands.arguments import add_command, add_server_options, port_or_off
 
 if TYPE_CHECKING:
-    from server.commands.arguments import Commands
+    from magnetar.server.commands.arguments import Commands
 
 EXAMPLES = """\
 examples:
@@ -59,8 +59,8 @@ def _folder(text: str) -> Path:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from server.app import Standalone, StandaloneOptions
-    from server.commands.running import run_app
+    from magnetar.server.process.running import run_app
+    from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 
     options = StandaloneOptions(
         data_dir=arguments.data_dir.absolute(),

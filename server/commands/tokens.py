@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from server.commands.arguments import add_command
+from magnetar.server.commands.arguments import add_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from server.commands.arguments import Commands
+    from magnetar.server.commands.arguments import Commands
 
     Work = Callable[[], object]
 
@@ -150,7 +150,7 @@ class _UsageError(Exception):
 def run_create_secret_key(arguments: argparse.Namespace) -> int:
     import base64
 
-    from server.security.token_maker import make_secret_key
+    from magnetar.server.security.token_maker import make_secret_key
 
     key = make_secret_key(arguments.signature_algorithm)
     if arguments.base64:
@@ -163,7 +163,7 @@ def run_create_secret_key(arguments: argparse.Namespace) -> int:
 
 
 def run_create_key_pair(arguments: argparse.Namespace) -> int:
-    from server.security.token_maker import make_key_pair
+    from magnetar.server.security.token_maker import make_key_pair
 
     private, public = make_key_pair(arguments.signature_algorithm)
 
@@ -180,8 +180,8 @@ def run_create(arguments: argparse.Namespace) -> int:
 
 
 def _create(arguments: argparse.Namespace) -> str:
-    from server.security.keys import read_content
-    from server.security.token_maker import load_private_key, make_token, relative_seconds, strongest_hmac
+    from magnetar.server.security.keys import read_content
+    from magnetar.server.security.token_maker import load_private_key, make_token, relative_seconds, strongest_hmac
 
     _exactly_one(arguments.secret_key, arguments.private_key, "--secret-key", "--private-key")
     expires_at_s = None
@@ -203,7 +203,7 @@ def _create(arguments: argparse.Namespace) -> str:
 def run_show(arguments: argparse.Namespace) -> int:
     import json
 
-    from server.security.token import unverified
+    from magnetar.server.security.token import unverified
 
     def show() -> None:
         header, claims = unverified(_token_of(arguments))
@@ -216,8 +216,8 @@ def run_validate(arguments: argparse.Namespace) -> int:
     import json
 
     def validate() -> None:
-        from server.security.keys import read_content
-        from server.security.token import TokenVerifier, hmac_algorithms, load_public_key
+        from magnetar.server.security.keys import read_content
+        from magnetar.server.security.token import TokenVerifier, hmac_algorithms, load_public_key
 
         _exactly_one(arguments.secret_key, arguments.public_key, "--secret-key", "--public-key")
         token = _token_of(arguments)
@@ -235,7 +235,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
 def _told(work: "Work") -> int:
     """Runs it; a fault becomes one sentence and exit code 1."""
-    from server.security.errors import RejectedCredentialsError, SecurityConfigError
+    from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
 
     try:
         work()

@@ -6,12 +6,12 @@ Source: CompactedTopicImpl; facts 6.4.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from magnetar.server.compaction.compacted_entries import decode_entry, position_of
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_handle import ReadHandle
 from pulsar_proto.errors import MalformedFrame, MalformedRecord
 from pulsar_proto.ids import Position
-from pulsar_proto.payload import publish_time_of
-from server.compaction.entries import decode_entry, position_of
-from storage.ledger.client import BookKeeper
-from storage.ledger.handle import ReadHandle
+from pulsar_proto.records.payload import publish_time_of
 
 PLACES_KEPT_MAX = 256
 """Entries whose place is remembered, so that searches do not read the same middles again."""

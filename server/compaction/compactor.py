@@ -16,18 +16,18 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
-from pulsar_proto.entry_digest import DigestType
+from magnetar.server.compaction.compacted_entries import compacted_to, encode_entry
+from magnetar.server.compaction.compacted_ledger import CompactedLedger, Kept
+from magnetar.server.compaction.latest_by_key import LatestMessages
+from magnetar.server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
+from magnetar.server.process.turns import Turns
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.ids import EARLIEST, Position
-from server.compaction.compacted_ledger import CompactedLedger, Kept
-from server.compaction.entries import compacted_to, encode_entry
-from server.compaction.latest import LatestMessages
-from server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
-from server.turns import Turns
-from storage.ledger.append import Append
-from storage.ledger.client import BookKeeper
-from storage.ledger.errors import LedgerError
-from storage.ledger.handle import WriteHandle
-from storage.managed.managed_ledger import ManagedLedger
+from pulsar_proto.records.entry_digest import DigestType
 
 log = logging.getLogger(__name__)
 

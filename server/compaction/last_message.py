@@ -5,16 +5,16 @@ Source: ServerCnx.getLargestBatchIndexWhenPossible, handleLastMessageIdFromCompa
 
 from typing import Protocol
 
+from magnetar.server.compaction.compacted_entries import begins_in_the_past
+from magnetar.server.compaction.latest_by_key import last_batch_index
+from magnetar.server.compaction.stored_entry import open_entry
+from magnetar.server.compaction.topic_compaction import TopicCompaction
+from magnetar.server.process.turns import Turns
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import ReadFault
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import EARLIEST, Position
-from server.compaction.entries import begins_in_the_past
-from server.compaction.latest import last_batch_index
-from server.compaction.stored_entry import open_entry
-from server.compaction.topic_compaction import TopicCompaction
-from server.turns import Turns
-from storage.ledger.errors import LedgerError
-from storage.managed.errors import ReadFault
-from storage.managed.managed_ledger import ManagedLedger
 
 
 class Place(Protocol):

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from pulsar_proto.compression import compress, decompress
+from magnetar.server.process.turns import Steps, Turns
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.payload import (
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.compression import compress, decompress
+from pulsar_proto.records.payload import (
     BatchMessage,
     body,
     build_payload,
@@ -20,8 +22,6 @@ from pulsar_proto.payload import (
     skip_broker_entry_metadata,
     walk_batch,
 )
-from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.turns import Steps, Turns
 
 BATCH_MESSAGES_MAX = 1 << 16
 """A batch that claims more stays in one piece. Clients make batches of 1,000."""

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from magnetar.server.compaction.compacted_ledger import CompactedLedger
+from magnetar.server.compaction.compactor import Compacted, CompactionRun
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ReadFault
 from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.framing import MAX_MESSAGE_SIZE
 from pulsar_proto.ids import EARLIEST, Position
-from server.compaction.compacted_ledger import CompactedLedger
-from server.compaction.compactor import Compacted, CompactionRun
-from storage.ledger.client import BookKeeper
-from storage.ledger.errors import LedgerError
-from storage.managed.cursor import Cursor
-from storage.managed.errors import ManagedLedgerError, ReadFault
-from storage.managed.managed_ledger import ManagedLedger
+from pulsar_proto.wire.framing import MAX_MESSAGE_SIZE
 
 log = logging.getLogger(__name__)
 

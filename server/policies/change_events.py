@@ -16,22 +16,22 @@ from copy import deepcopy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from magnetar.server.policies import policy_events as events
+from magnetar.server.policies.event_schema import EVENT_SCHEMA, EVENT_SCHEMA_TEXT, SCHEMA_PROPERTIES, policy_names
+from magnetar.server.policies.foreign_schema import check_schema
+from magnetar.server.policies.topic_policies import TopicPolicies, TopicPoliciesChange
+from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.schema.schema_types import Schema, SchemaType, StoredSchema
+from magnetar.server.schema.strategies import CompatibilityStrategy
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.errors import MalformedFrame, MalformedRecord, MetadataFault, TopicNotFound
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
-from server.policies import events
-from server.policies.event_schema import EVENT_SCHEMA, EVENT_SCHEMA_TEXT, SCHEMA_PROPERTIES, policy_names
-from server.policies.foreign_schema import check_schema
-from server.policies.topic_policies import TopicPolicies, TopicPoliciesChange
-from server.schema.strategies import CompatibilityStrategy
-from server.schema.types import Schema, SchemaType, StoredSchema
-from server.topics.faults import storage_faults_told
-from storage.ledger.errors import LedgerError
-from storage.managed.append_queue import AddResult
 
 if TYPE_CHECKING:
-    from server.topics.broker_service import BrokerService
-    from server.topics.topic import Topic
+    from magnetar.server.topics.broker_service import BrokerService
+    from magnetar.server.topics.topic import Topic
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from server.schema.strategies import STRATEGY_NAMES
+from magnetar.server.schema.strategies import STRATEGY_NAMES
 
 EVENTS: Final = "org.apache.pulsar.common.events"
 DATA: Final = "org.apache.pulsar.common.policies.data"

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from metadata.store import MetadataStore
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.namespaces.topic_list import is_system_topic
+from magnetar.server.policies.effective_policies import EffectivePolicies, of_broker, with_namespace, with_topic
+from magnetar.server.policies.namespace_records import NamespaceRecords
+from magnetar.server.policies.policy_values import NEVER_INACTIVE, AutoTopicCreation
+from magnetar.server.policies.topic_policies import NoTopicPolicies, TopicPolicies
 from pulsar_proto.names import TopicName
-from server.policies.effective import EffectivePolicies, of_broker, with_namespace, with_topic
-from server.policies.namespaces import NamespaceRecords
-from server.policies.topic_policies import NoTopicPolicies, TopicPolicies
-from server.policies.values import NEVER_INACTIVE, AutoTopicCreation
-from server.topic_list import is_system_topic
-from server.topics.settings import TopicSettings
 
 EVENTS_TOPIC = "__change_events"
 """Holds topic policies: only the last event of a topic counts, so it is compacted, and nothing is deleted before."""

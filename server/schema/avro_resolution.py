@@ -8,7 +8,7 @@ io.parsing.Symbol.hasErrors, 1.11; its verdicts are in `tests/vectors/avro_resol
 
 from typing import Any
 
-from server.schema.avro_schema import DEPTH_MAX, AvroField, AvroSchema, Kind, Missing, same_schema
+from magnetar.server.schema.avro_schema import DEPTH_MAX, AvroField, AvroSchema, Kind, Missing, same_schema
 
 _PROMOTIONS = {
     "int": ("long", "float", "double"),

@@ -6,12 +6,11 @@ JsonSchemaCompatibilityCheck, KeyValueSchemaCompatibilityCheck, ProtobufNativeSc
 
 from collections.abc import Sequence
 
-from server.schema.avro_resolution import Steps, TooCostly, can_read
-from server.schema.avro_schema import AvroParseError, AvroSchema, parse_avro, pretty, same_schema
-from server.schema.key_value import split_key_value
-from server.schema.protobuf_native import root_message_name
-from server.schema.strategies import CompatibilityStrategy
-from server.schema.types import (
+from magnetar.server.schema.avro_resolution import Steps, TooCostly, can_read
+from magnetar.server.schema.avro_schema import AvroParseError, AvroSchema, parse_avro, pretty, same_schema
+from magnetar.server.schema.key_value import split_key_value
+from magnetar.server.schema.protobuf_native import root_message_name
+from magnetar.server.schema.schema_types import (
     AVRO_BASED,
     InvalidSchema,
     Schema,
@@ -19,7 +18,8 @@ from server.schema.types import (
     SchemaType,
     StoredSchema,
 )
-from server.schema.validation import avro_of, is_json_schema, json_schema_id
+from magnetar.server.schema.strategies import CompatibilityStrategy
+from magnetar.server.schema.validation import avro_of, is_json_schema, json_schema_id
 
 _READS_OLD = frozenset(
     (

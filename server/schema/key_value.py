@@ -10,7 +10,7 @@ import json
 from struct import Struct
 from typing import Any
 
-from server.schema.types import STRUCTURED, InvalidSchema, Schema, SchemaType, type_named
+from magnetar.server.schema.schema_types import STRUCTURED, InvalidSchema, Schema, SchemaType, type_named
 
 _SIZE = Struct(">i")
 

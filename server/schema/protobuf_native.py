@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
-from server.schema.types import InvalidSchema
+from magnetar.server.schema.schema_types import InvalidSchema
 
 
 def root_message_name(data: bytes) -> str:

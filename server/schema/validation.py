@@ -3,10 +3,10 @@
 import json
 from functools import lru_cache
 
-from server.schema.avro_schema import AvroParseError, AvroSchema, Kind, parse_avro
-from server.schema.key_value import split_key_value
-from server.schema.protobuf_native import root_message_name
-from server.schema.types import AVRO_BASED, InvalidSchema, Schema, SchemaType
+from magnetar.server.schema.avro_schema import AvroParseError, AvroSchema, Kind, parse_avro
+from magnetar.server.schema.key_value import split_key_value
+from magnetar.server.schema.protobuf_native import root_message_name
+from magnetar.server.schema.schema_types import AVRO_BASED, InvalidSchema, Schema, SchemaType
 
 DATA_BYTES_MAX = 1 << 20
 """Of a definition: it is one entry of a ledger, and is parsed on the loop. Apache has no limit but the frame's."""

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from passlib.hash import apr_md5_crypt, bcrypt, des_crypt, ldap_sha1, sha256_crypt, sha512_crypt
 
-from server.security.errors import RejectedCredentialsError, SecurityConfigError
-from server.security.identity import Identity
-from server.security.keys import read_content
-from server.security.settings import SecuritySettings
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
+from magnetar.server.security.keys import read_content
+from magnetar.server.security.principals import Identity
 
 METHOD = "basic"
 

@@ -6,7 +6,7 @@ Binary commands state theirs in `commands.COMMANDS`, HTTP calls in their routes.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from server.security.operations import NamespaceOperation, TopicOperation
+from magnetar.server.security.operations import NamespaceOperation, TopicOperation
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from magnetar.server.security.operations import AuthAction, NamespaceOperation, TopicOperation
 from pulsar_proto.names import TopicName
-from server.security.operations import AuthAction, NamespaceOperation, TopicOperation
 
 Grants = Mapping[str, frozenset[str]]
 """Actions by role."""

@@ -7,9 +7,9 @@ nothing.
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from server.security.errors import RejectedCredentialsError, SecurityConfigError
-from server.security.identity import Identity
-from server.security.settings import SecuritySettings
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
+from magnetar.server.security.principals import Identity
 
 PACKAGE = "org.apache.pulsar.broker.authentication."
 
@@ -60,19 +60,19 @@ class Counted:
 
 
 def _token(settings: SecuritySettings, now_s: Callable[[], float]) -> Provider:
-    from server.security.token import TokenProvider
+    from magnetar.server.security.token import TokenProvider
 
     return TokenProvider.make(settings, now_s)
 
 
 def _basic(settings: SecuritySettings, now_s: Callable[[], float]) -> Provider:
-    from server.security.basic import BasicProvider
+    from magnetar.server.security.basic import BasicProvider
 
     return BasicProvider.make(settings)
 
 
 def _tls(settings: SecuritySettings, now_s: Callable[[], float]) -> Provider:
-    from server.security.tls_role import TlsProvider
+    from magnetar.server.security.tls_role import TlsProvider
 
     return TlsProvider()
 

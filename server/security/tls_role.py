@@ -6,8 +6,8 @@ Source: AuthenticationProviderTls.
 from collections.abc import Mapping
 from typing import Any
 
-from server.security.errors import RejectedCredentialsError
-from server.security.identity import Identity
+from magnetar.server.security.errors import RejectedCredentialsError
+from magnetar.server.security.principals import Identity
 
 METHOD = "tls"
 

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 from jwt.types import Options
 
-from server.security.errors import RejectedCredentialsError, SecurityConfigError
-from server.security.identity import Identity
-from server.security.keys import read_content
-from server.security.settings import SecuritySettings
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
+from magnetar.server.security.keys import read_content
+from magnetar.server.security.principals import Identity
 
 METHOD = "token"
 

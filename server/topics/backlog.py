@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyroaring import BitMap
 
+from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.topics.subscriptions.messages import messages_of
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import EARLIEST, Position
-from pulsar_proto.payload import broker_entry_metadata, publish_time_of
-from server.topics.faults import storage_faults_told
-from server.topics.messages import messages_of
-from storage.managed.cursor import Cursor
-from storage.managed.managed_ledger import ManagedLedger
+from pulsar_proto.records.payload import broker_entry_metadata, publish_time_of
 
 if TYPE_CHECKING:
-    from server.topics.subscription import Subscription
-    from server.topics.topic import Topic
+    from magnetar.server.topics.subscriptions.subscription import Subscription
+    from magnetar.server.topics.topic import Topic
 
 
 class StoredMessage(NamedTuple):

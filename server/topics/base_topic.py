@@ -10,25 +10,25 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Protocol
 
+from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.policies.effective_policies import EffectivePolicies, of_broker
+from magnetar.server.topics.client_connection import ClientConnection
+from magnetar.server.topics.counters import ConsumerCounters, now_ms
+from magnetar.server.topics.inactivity_rules import Use
+from magnetar.server.topics.publishing.producer import Producer
+from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
+from magnetar.server.topics.publishing.send_checks import SendChecks
+from magnetar.server.topics.publishing.topic_producers import TopicProducers
+from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
+from magnetar.server.topics.subscriptions.consumer_owner import Place
+from magnetar.server.topics.subscriptions.subscribe_limiter import CONSUMER_NAME_MAX, ConsumerIdentity, SubscribeLimiter
+from magnetar.server.topics.topic_schemas import TopicSchemas
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, NotAllowed, ProducerBusy, ServiceNotReady
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.compaction.topic_compaction import COMPACTION_CURSOR
-from server.policies.effective import EffectivePolicies, of_broker
-from server.schema.topic_schemas import TopicSchemas
-from server.topics.client import ClientConnection
-from server.topics.consumer import Consumer, SubType
-from server.topics.consumer_owner import Place
-from server.topics.producer import Producer
-from server.topics.producers import TopicProducers
-from server.topics.publish_limiter import PublishLimiter
-from server.topics.send_checks import SendChecks
-from server.topics.settings import TopicSettings
-from server.topics.stats import ConsumerCounters, now_ms
-from server.topics.subscribe_limiter import CONSUMER_NAME_MAX, ConsumerIdentity, SubscribeLimiter
-from server.upkeep.inactivity import Use
-from storage.managed.errors import ManagedLedgerError
 
 log = logging.getLogger(__name__)
 

@@ -13,31 +13,31 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from metadata.sequence import broker_instance
-from metadata.store import MetadataStore
+from magnetar.metadata.sequence import broker_instance
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.compaction.topic_compaction import CompactionService, TopicCompaction
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.namespaces.topic_catalog import Catalog
+from magnetar.server.policies.change_events import ChangeEvents
+from magnetar.server.policies.policies import EVENTS_TOPIC, Policies
+from magnetar.server.policies.policy_values import PublishRate
+from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.schema.schema_registry import SchemaRegistry
+from magnetar.server.schema.schema_storage import SchemaStorage
+from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.counters import RATE_PERIOD_SECONDS
+from magnetar.server.topics.inactivity_rules import is_active
+from magnetar.server.topics.ledger_config import ledger_config
+from magnetar.server.topics.non_persistent.topics import NonPersistentTopics
+from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
+from magnetar.server.topics.topic import Topic
+from magnetar.server.topics.topic_schemas import TopicSchemas
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
 from pulsar_proto.names import TopicName
-from server.compaction.topic_compaction import CompactionService, TopicCompaction
-from server.policies.change_events import ChangeEvents
-from server.policies.policies import EVENTS_TOPIC, Policies
-from server.policies.values import PublishRate
-from server.schema.registry import SchemaRegistry
-from server.schema.storage import SchemaStorage
-from server.schema.topic_schemas import TopicSchemas
-from server.topics.base_topic import BaseTopic
-from server.topics.catalog import Catalog
-from server.topics.faults import storage_faults_told
-from server.topics.ledger_config import ledger_config
-from server.topics.non_persistent.topics import NonPersistentTopics
-from server.topics.publish_limiter import PublishLimiter
-from server.topics.settings import TopicSettings
-from server.topics.stats import RATE_PERIOD_SECONDS
-from server.topics.topic import Topic
-from server.upkeep.inactivity import is_active
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.errors import NoSuchManagedLedger
-from storage.managed.factory import ManagedLedgerFactory
-from storage.managed.managed_ledger import ManagedLedger
 
 log = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from server.policies.effective import EffectivePolicies
-from server.policies.values import Persistence
-from storage.managed.config import ManagedLedgerConfig
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.policies.policy_values import Persistence
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 
 CONFIGS_KEPT = 256
 """Topics with the same policies share one object."""

@@ -7,45 +7,39 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-from pulsar_proto.errors import (
-    MalformedFrame,
-    NotAllowed,
-    PulsarError,
-    ServiceNotReady,
-    SubscriptionNotFound,
-)
+from magnetar.server.compaction.last_message import first_kept_at, last_kept, mark_delete_seen
+from magnetar.server.compaction.topic_compaction import TopicCompaction
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.stats.topic_metrics import Samples, topic_metrics
+from magnetar.server.stats.topic_stats import internal_stats, topic_stats
+from magnetar.server.topics.base_topic import BaseTopic, TopicState, is_reserved
+from magnetar.server.topics.client_connection import ClientConnection
+from magnetar.server.topics.counters import now_ms
+from magnetar.server.topics.ledger_config import ledger_config
+from magnetar.server.topics.publishing.dedup_switch import DedupSwitch
+from magnetar.server.topics.publishing.quota_gate import QuotaGate
+from magnetar.server.topics.publishing.topic_producers import TopicProducers
+from magnetar.server.topics.subscriptions.consumer import Consumer, start_asked_by
+from magnetar.server.topics.subscriptions.consumer_owner import Place
+from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
+from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
+from magnetar.server.topics.subscriptions.dispatch_throttle import PerSecond
+from magnetar.server.topics.subscriptions.hole_filler import HoleFiller
+from magnetar.server.topics.subscriptions.messages import Messages, MessagesMemo, messages_of
+from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
+from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.server.topics.subscriptions.subscription_settings import follow, properties_of
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.entry_run import EntryRun
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+from pulsar_proto.errors import MalformedFrame, NotAllowed, PulsarError, ServiceNotReady, SubscriptionNotFound
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.names import TopicName
-from pulsar_proto.payload import parse_metadata, publish_time_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.compaction.last_message import first_kept_at, last_kept, mark_delete_seen
-from server.compaction.topic_compaction import TopicCompaction
-from server.dispatch.throttle import PerSecond
-from server.policies.effective import EffectivePolicies
-from server.topics.base_topic import BaseTopic, TopicState, is_reserved
-from server.topics.client import ClientConnection
-from server.topics.consumer import Consumer, start_asked_by
-from server.topics.consumer_owner import Place
-from server.topics.dedup_switch import DedupSwitch
-from server.topics.delayed_delivery import DelayedDelivery
-from server.topics.dispatch_limits import DispatchLimits
-from server.topics.faults import storage_faults_told
-from server.topics.hole_filler import HoleFiller
-from server.topics.ledger_config import ledger_config
-from server.topics.messages import Messages, MessagesMemo, messages_of
-from server.topics.metrics_of import Samples, topic_metrics
-from server.topics.producers import TopicProducers
-from server.topics.quota_gate import QuotaGate
-from server.topics.settings import TopicSettings
-from server.topics.shared_dispatcher import SharedDispatcher
-from server.topics.stats import now_ms
-from server.topics.stats_json import internal_stats, topic_stats
-from server.topics.subscription import Subscription
-from server.topics.subscription_settings import follow, properties_of
-from storage.managed.cursor import Cursor
-from storage.managed.entry_run import EntryRun
-from storage.managed.errors import ManagedLedgerError
-from storage.managed.managed_ledger import ManagedLedger
+from pulsar_proto.records.payload import parse_metadata, publish_time_of
 
 log = logging.getLogger(__name__)
 

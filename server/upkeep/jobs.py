@@ -9,15 +9,15 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from magnetar.server.config.upkeep_settings import UpkeepSettings
+from magnetar.server.topics import backlog
+from magnetar.server.topics import inactivity_rules as inactivity
+from magnetar.server.topics.base_topic import AnySubscription, BaseTopic
+from magnetar.server.topics.publishing.backlog_quota_rules import Excess, Kind, entries_to_cut, excesses
+from magnetar.server.topics.topic import Topic
+from magnetar.server.upkeep.scheduler import Job
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.ids import EARLIEST, Position
-from server.topics import backlog
-from server.topics.base_topic import AnySubscription, BaseTopic
-from server.topics.topic import Topic
-from server.upkeep import inactivity
-from server.upkeep.backlog_quota import Excess, Kind, entries_to_cut, excesses
-from server.upkeep.scheduler import Job
-from server.upkeep.settings import UpkeepSettings
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from server.turns import in_portions
+from magnetar.server.process.turns import in_portions
 
 log = logging.getLogger(__name__)
 

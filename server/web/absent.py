@@ -6,7 +6,7 @@ their users both.
 
 import re
 
-from server.web.calls import Refusal
+from magnetar.server.web.calls import Refusal
 
 NO_WORKER = "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled is set to false"
 NO_PACKAGES = "Package Management Service is not enabled in the broker."

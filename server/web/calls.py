@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from magnetar.server.web.needs import Need
 from pulsar_proto.errors import (
     InvalidTopicName,
     NotAllowed,
@@ -13,12 +14,11 @@ from pulsar_proto.errors import (
     TooManyRequests,
     TopicNotFound,
 )
-from server.web.needs import Need
 
 if TYPE_CHECKING:
     from multidict import MultiMapping
 
-    from server.broker_context import BrokerContext
+    from magnetar.server.broker.broker_context import BrokerContext
 
 
 @dataclass(slots=True)

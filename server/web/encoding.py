@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from server.turns import in_portions
+from magnetar.server.process.turns import in_portions
 
 PART_VALUES_MAX = 1000
 """Values that are encoded in one step: well under a millisecond."""

@@ -4,7 +4,7 @@ cannot keep clients from their topics or a supervisor from its answer."""
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from server.web.calls import Refusal
+from magnetar.server.web.calls import Refusal
 
 RETRY_AFTER_SECONDS = "1"
 

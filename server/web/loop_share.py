@@ -4,7 +4,7 @@ A call runs in steps, from one await to the next. All steps together may take ha
 nobody does, the web port earns as long for itself, of which it saves up SAVED_SECONDS_MAX. Steps that find nothing
 earned wait, in the order in which they came; urgent ones go first. The pause is left where the loop would be idle too:
 the journal's thread needs the interpreter, and a message that comes meanwhile is served at once. A step cannot be
-interrupted: work that may take long goes `in_portions` (`server.turns`).
+interrupted: work that may take long goes `in_portions` (`magnetar.server.process.turns`).
 """
 
 import asyncio

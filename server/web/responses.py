@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import orjson
 from aiohttp import web
 
-from server.web.calls import Answer, Refusal, Status, Text
-from server.web.encoding import encoded
+from magnetar.server.web.calls import Answer, Refusal, Status, Text
+from magnetar.server.web.encoding import encoded
 
 JSON = "application/json"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from server.web.calls import Route
+from magnetar.server.web.calls import Route
 
 DOMAINS = ("persistent", "non-persistent")
 

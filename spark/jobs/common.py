@@ -17,16 +17,16 @@ from typing import Any
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.jobs.alone import hold, let_go
-from spark.jobs.connector import check_versions, connector_options, end_java
-from spark.jobs.older import complete
-from spark.jobs.precheck import check_checkpoint, check_place, check_topics
-from spark.jobs.progress import Progress, Teller
-from spark.jobs.sentences import in_job_options, told
-from spark.source.checkpoint import Checkpoint, acknowledge
-from spark.source.message_id import BEFORE_ALL, Bound
-from spark.source.options import LATEST, Options, place_of, read_options
-from spark.source.planner import Planner
+from magnetar.spark.jobs.alone import hold, let_go
+from magnetar.spark.jobs.connector import check_versions, connector_options, end_java
+from magnetar.spark.jobs.older import complete
+from magnetar.spark.jobs.precheck import check_checkpoint, check_place, check_topics
+from magnetar.spark.jobs.progress import Progress, Teller
+from magnetar.spark.jobs.sentences import in_job_options, told
+from magnetar.spark.source.checkpoint import Checkpoint, acknowledge
+from magnetar.spark.source.message_id import BEFORE_ALL, Bound
+from magnetar.spark.source.options import LATEST, Options, place_of, read_options
+from magnetar.spark.source.planner import Planner
 
 AVAILABLE_NOW = "available-now"
 INTERVAL = re.compile(r"(interval\s+)?(\d+\s*(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE)
@@ -165,7 +165,7 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
     complete()
     made.conf.set(CONNECTOR_SETTING, str(source == "connector").lower())
     if source == "python":
-        from spark.source import PulsarDataSource
+        from magnetar.spark.source import PulsarDataSource
 
         made.dataSource.register(PulsarDataSource)
     return made

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
+from magnetar.spark.source.message_id import WHOLE_ENTRY, bound_of_value, wire_id
+from magnetar.spark.source.options import EARLIEST, LATEST, BadOption
 from pulsar_proto.names import TopicName
-from spark.source.message_id import WHOLE_ENTRY, bound_of_value, wire_id
-from spark.source.options import EARLIEST, LATEST, BadOption
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,17 +12,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.columns import MESSAGE_ID, TOPIC
+from magnetar.spark.source.entry_block import CorruptEntry
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import BEFORE_ALL, Bound
+from magnetar.spark.source.partition_reader import PartitionReader
+from magnetar.spark.source.planner import partition_of
+from magnetar.spark.source.rows import RowDecoder, Rows
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.ids import signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.client import Client
-from spark.source.columns import MESSAGE_ID, TOPIC
-from spark.source.entry_block import CorruptEntry
-from spark.source.ledger_plan import Range
-from spark.source.message_id import BEFORE_ALL, Bound
-from spark.source.partition_reader import PartitionReader
-from spark.source.planner import partition_of
-from spark.source.rows import RowDecoder, Rows
 
 PARSED = "topic string, ledger long, entry long, index int, size int"
 HOLES_MAX = 100

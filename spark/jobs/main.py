@@ -16,6 +16,20 @@ JOBS = {
     "audit": "storage, backlog and ack holes a subscription; orphans of Spark's connectors",
 }
 
+FOLDERS = {
+    "lake_ingest": "lake",
+    "window_agg": "window",
+    "snapshot_table": "snapshot",
+    "replay": "replay",
+    "audit": "audit",
+}
+"""The package of each job; its module bears the job's name."""
+
+
+def module_of(name: str) -> str:
+    """The full name of the module whose `main(arguments)` is the job."""
+    return f"{__package__}.{FOLDERS[name]}.{name}"
+
 
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 0 done, 1 failed or a check failed, 2 wrong usage."""
@@ -31,10 +45,10 @@ def main(argv: Sequence[str]) -> int:
         print(f"magnetar spark: no job '{name}'; there are {', '.join(JOBS)}", file=sys.stderr)
         return 2
     if is_path:
-        print(Path(__file__).with_name(f"{name}.py"))
+        print(Path(__file__).parent / FOLDERS[name] / f"{name}.py")
         return 0
     try:
-        job = import_module(f"{__package__}.{name}")
+        job = import_module(module_of(name))
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         print(f"magnetar spark: {missing} is missing; install it with: pip install 'magnetar[lake]'", file=sys.stderr)

@@ -5,9 +5,9 @@ from inspect import signature
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
+from magnetar.spark.source.message_id import Bound
 from pulsar_proto.ids import signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.message_id import Bound
 
 PLAIN: dict[str, bool] = {"useArrow": False} if "useArrow" in signature(F.udf).parameters else {}
 """pyspark 3.4 has no such parameter, and no other way."""

@@ -4,14 +4,14 @@ import sys
 import time
 from collections.abc import Mapping
 
+from magnetar.spark.source.admin import Admin, AdminError
+from magnetar.spark.source.checkpoint import Checkpoint
+from magnetar.spark.source.client import Client, topic_pattern
+from magnetar.spark.source.connection import Disconnected
+from magnetar.spark.source.options import BadOption, Options, Place, place_of, read_options
+from magnetar.spark.source.planner import Planner
 from pulsar_proto.errors import PulsarError, TopicNotFound
 from pulsar_proto.names import TopicName
-from spark.source.admin import Admin, AdminError
-from spark.source.checkpoint import Checkpoint
-from spark.source.client import Client, topic_pattern
-from spark.source.connection import Disconnected
-from spark.source.options import BadOption, Options, Place, place_of, read_options
-from spark.source.planner import Planner
 
 PATIENCE_SECONDS = 10.0
 """A service that restarts is waited for: a job and its service are often started together."""

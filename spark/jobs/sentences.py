@@ -2,7 +2,7 @@
 
 import re
 
-from spark.jobs.connector import NO_JAR, NO_JAR_SENTENCE
+from magnetar.spark.jobs.connector import NO_JAR, NO_JAR_SENTENCE
 
 _JOB_OPTIONS = {
     "failOnDataLoss=false": "--fail-on-data-loss false",

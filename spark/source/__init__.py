@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spark.source.data_source import PulsarDataSource
+    from magnetar.spark.source.data_source import PulsarDataSource
 
 __all__ = ["PulsarDataSource"]
 

@@ -8,8 +8,8 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from magnetar.spark.source.connection import Login
 from pulsar_proto.names import TopicName
-from spark.source.connection import Login
 
 RETRY_SECONDS = 0.5
 NOT_FOUND = 404

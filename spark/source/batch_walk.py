@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spark.source.wire_scan import Ints
+from magnetar.spark.source.wire_scan import Ints
 
 _size_at = Struct(">I").unpack_from
 _PAYLOAD_SIZE_TAG = 3 << 3

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pulsar_proto.frame_encoders import varint
+from magnetar.spark.source.batch_walk import BatchPlaces, Unusual
+from magnetar.spark.source.compression import BadCompression, decompress
+from magnetar.spark.source.entry_block import EntryBlock
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import WHOLE_ENTRY
+from magnetar.spark.source.row_columns import MAP, TIME, RowColumns, moments, no_maps, times
+from magnetar.spark.source.wire_scan import PADDING, Bools, Buffer, Ints, Scan, scan, varint_bytes
 from pulsar_proto.ids import unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.batch_walk import BatchPlaces, Unusual
-from spark.source.compression import BadCompression, decompress
-from spark.source.entry_block import EntryBlock
-from spark.source.ledger_plan import Range
-from spark.source.message_id import WHOLE_ENTRY
-from spark.source.row_columns import MAP, TIME, RowColumns, moments, no_maps, times
-from spark.source.wire_scan import PADDING, Bools, Buffer, Ints, Scan, scan, varint_bytes
+from pulsar_proto.wire.frame_encoders import varint
 
 _META = {name: field.number for name, field in pb.MessageMetadata.DESCRIPTOR.fields_by_name.items()}
 _ONE = {name: field.number for name, field in pb.SingleMessageMetadata.DESCRIPTOR.fields_by_name.items()}

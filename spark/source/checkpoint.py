@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from spark.source.client import Client
-from spark.source.message_id import Bound, bounds_from_json
-from spark.source.options import Place
-from spark.source.subscription import NamedSubscription
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.message_id import Bound, bounds_from_json
+from magnetar.spark.source.options import Place
+from magnetar.spark.source.subscription import NamedSubscription
 
 
 class Checkpoint:

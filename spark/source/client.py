@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from magnetar.spark.source.connection import Connection, Disconnected, Login
 from pulsar_proto.errors import ServiceNotReady, TooManyRequests, TopicNotFound, error_of_code
 from pulsar_proto.names import NamespaceName, TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.connection import Connection, Disconnected, Login
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType, TimestampType
 
-from spark.source.row_columns import EVENT_TIME_MAX as EVENT_TIME_MAX
-from spark.source.row_columns import RowColumns
-from spark.source.values import ValueColumns
+from magnetar.spark.source.row_columns import EVENT_TIME_MAX as EVENT_TIME_MAX
+from magnetar.spark.source.row_columns import RowColumns
+from magnetar.spark.source.values import ValueColumns
 
 KEY, TOPIC, MESSAGE_ID = "__key", "__topic", "__messageId"
 PUBLISH_TIME, EVENT_TIME, PROPERTIES = "__publishTime", "__eventTime", "__messageProperties"

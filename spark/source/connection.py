@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pulsar_proto.commands import parse_command, pong_frame, simple_frame
+from magnetar.spark.source.inbox import Inbox
+from magnetar.spark.source.wire_scan import Buffer, Ints
 from pulsar_proto.errors import MalformedFrame, UnknownCommand, error_of_code
-from pulsar_proto.framing import FRAME_PADDING, Frame, FrameReader
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.inbox import Inbox
-from spark.source.wire_scan import Buffer, Ints
+from pulsar_proto.wire.commands import parse_command, pong_frame, simple_frame
+from pulsar_proto.wire.framing import FRAME_PADDING, Frame, FrameReader
 
 PROTOCOL_VERSION = 21
 CLIENT_VERSION = "Magnetar-Spark"

@@ -6,8 +6,8 @@ So a reader that starts behind a known entry asks for that entry again: it comes
 
 from collections.abc import Sequence
 
-from spark.source.ledger_plan import Range
-from spark.source.message_id import WHOLE_ENTRY, Bound
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import WHOLE_ENTRY, Bound
 
 
 class DataLoss(Exception):

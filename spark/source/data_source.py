@@ -20,21 +20,21 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.columns import METADATA_FIELDS, RAW_FIELDS, BatchBuilder
+from magnetar.spark.source.continuity import Continuity, DataLoss
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import BEFORE_ALL, Bound, bounds_from_json, bounds_to_json
+from magnetar.spark.source.options import LATEST, ReadOptions, read_options, write_options
+from magnetar.spark.source.partition_reader import PartitionReader, ReaderSettings
+from magnetar.spark.source.planner import Planner
+from magnetar.spark.source.range_reader import RangeReader, Task
+from magnetar.spark.source.row_writer import write_rows
+from magnetar.spark.source.subscription import NamedSubscription
+from magnetar.spark.source.values import ValueColumns
+from magnetar.spark.source.worker_relief import relieve_worker
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.client import Client
-from spark.source.columns import METADATA_FIELDS, RAW_FIELDS, BatchBuilder
-from spark.source.continuity import Continuity, DataLoss
-from spark.source.ledger_plan import Range
-from spark.source.message_id import BEFORE_ALL, Bound, bounds_from_json, bounds_to_json
-from spark.source.options import LATEST, ReadOptions, read_options, write_options
-from spark.source.partition_reader import PartitionReader, ReaderSettings
-from spark.source.planner import Planner
-from spark.source.range_reader import RangeReader, Task
-from spark.source.row_writer import write_rows
-from spark.source.subscription import NamedSubscription
-from spark.source.values import ValueColumns
-from spark.source.worker_relief import relieve_worker
 
 
 class PulsarDataSource(DataSource):

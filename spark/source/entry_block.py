@@ -11,18 +11,18 @@ from struct import error as struct_error
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from magnetar.spark.source.wire_scan import PADDING, Bools, Buffer, Ints, Scan, scan
 from pulsar_proto.checksum import crc32c_of
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.payload import (
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import (
     MAGIC_CRC32C,
     parse_metadata,
     skip_broker_entry_metadata,
     skip_checksum,
     verify_checksum,
 )
-from pulsar_proto.payload import body as body_of
-from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.wire_scan import PADDING, Bools, Buffer, Ints, Scan, scan
+from pulsar_proto.records.payload import body as body_of
 
 Entry = tuple[int, int, pb.MessageMetadata, bytes]
 """(ledger, entry, metadata, body as it is stored: compressed, perhaps a batch)."""

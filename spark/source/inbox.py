@@ -7,8 +7,8 @@ from struct import Struct
 
 import numpy as np
 
-from pulsar_proto.framing import frame_size
-from spark.source.wire_scan import PADDING, Buffer, Ints
+from magnetar.spark.source.wire_scan import PADDING, Buffer, Ints
+from pulsar_proto.wire.framing import frame_size
 
 BLOCK_BYTES = 4 << 20
 """As much is gathered before it is decoded, if it comes without a pause."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from spark.source.message_id import WHOLE_ENTRY, Bound
+from magnetar.spark.source.message_id import WHOLE_ENTRY, Bound
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar.spark.source.client import service_urls
+from magnetar.spark.source.compression import NAMES as COMPRESSIONS
+from magnetar.spark.source.connection import Login
+from magnetar.spark.source.message_id import Bound, bound_of_value
+from magnetar.spark.source.values import BadValues, Mode
 from pulsar_proto.names import TopicName
-from spark.source.client import service_urls
-from spark.source.compression import NAMES as COMPRESSIONS
-from spark.source.connection import Login
-from spark.source.message_id import Bound, bound_of_value
-from spark.source.values import BadValues, Mode
 
 TOKEN_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationToken", "token", "pulsar.AuthenticationToken")
 

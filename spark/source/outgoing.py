@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, CharType, LongType, StringType, StructType, TimestampType, VarcharType
 
+from magnetar.spark.source.avro_definition import BadColumns
+from magnetar.spark.source.columns import EVENT_TIME, KEY, MESSAGE_ID, PROPERTIES, PUBLISH_TIME, TOPIC
+from magnetar.spark.source.value_encoders import encoder_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.avro_definition import BadColumns
-from spark.source.columns import EVENT_TIME, KEY, MESSAGE_ID, PROPERTIES, PUBLISH_TIME, TOPIC
-from spark.source.value_encoders import encoder_of
 
 IGNORED = (MESSAGE_ID, PUBLISH_TIME)
 """The broker gives both anew."""

@@ -8,12 +8,12 @@ import time
 import uuid
 from dataclasses import dataclass
 
-from pulsar_proto.commands import simple_frame
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.connection import CLOSED_BY_BROKER, Connection, Disconnected
+from magnetar.spark.source.entry_block import CorruptEntry, Entry, EntryBlock, block_of
+from magnetar.spark.source.message_id import Bound, bound_of, wire_id
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.client import Client
-from spark.source.connection import CLOSED_BY_BROKER, Connection, Disconnected
-from spark.source.entry_block import CorruptEntry, Entry, EntryBlock, block_of
-from spark.source.message_id import Bound, bound_of, wire_id
+from pulsar_proto.wire.commands import simple_frame
 
 CONSUMER_ID = 1
 

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from magnetar.spark.source.admin import NOT_FOUND, Admin, AdminError
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.continuity import DataLoss
+from magnetar.spark.source.ledger_plan import LedgerRun, Range, clip, first_mean, one_ledger, runs_of, split, take
+from magnetar.spark.source.message_id import BEFORE_ALL, Bound
+from magnetar.spark.source.options import EARLIEST, LATEST, BadOption, Edge, ReadOptions
+from magnetar.spark.source.partition_reader import PartitionReader, ReaderSettings
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.admin import NOT_FOUND, Admin, AdminError
-from spark.source.client import Client
-from spark.source.continuity import DataLoss
-from spark.source.ledger_plan import LedgerRun, Range, clip, first_mean, one_ledger, runs_of, split, take
-from spark.source.message_id import BEFORE_ALL, Bound
-from spark.source.options import EARLIEST, LATEST, BadOption, Edge, ReadOptions
-from spark.source.partition_reader import PartitionReader, ReaderSettings
 
 LATEST_TIME, EARLIEST_TIME = -1, -2
 TOPIC_WAIT_SECONDS = 5.0

@@ -9,14 +9,14 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from pulsar_proto.commands import send_frame
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.compression import compress
+from magnetar.spark.source.connection import Connection, Disconnected
+from magnetar.spark.source.outgoing import Message
 from pulsar_proto.errors import ProducerBusy, TopicTerminated, error_of_code
-from pulsar_proto.payload import build_batch, build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.client import Client
-from spark.source.compression import compress
-from spark.source.connection import Connection, Disconnected
-from spark.source.outgoing import Message
+from pulsar_proto.records.payload import build_batch, build_payload
+from pulsar_proto.wire.commands import send_frame
 
 PRODUCER_ID = 1
 PENDING_MAX = 500

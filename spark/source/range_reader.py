@@ -9,21 +9,21 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from magnetar.spark.source.batch_walk import Unusual
+from magnetar.spark.source.block_decoder import BlockDecoder
+from magnetar.spark.source.columns import BatchBuilder
+from magnetar.spark.source.compression import UNCOMPRESSED_BYTES_MAX
+from magnetar.spark.source.continuity import Continuity
+from magnetar.spark.source.entry_block import CorruptEntry, EntryBlock
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import Bound
+from magnetar.spark.source.partition_reader import PartitionReader
+from magnetar.spark.source.planner import partition_of
+from magnetar.spark.source.row_columns import RowColumns, columns_of, joined
+from magnetar.spark.source.rows import RowDecoder, Rows
+from magnetar.spark.source.wire_scan import Ints
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.batch_walk import Unusual
-from spark.source.block_decoder import BlockDecoder
-from spark.source.columns import BatchBuilder
-from spark.source.compression import UNCOMPRESSED_BYTES_MAX
-from spark.source.continuity import Continuity
-from spark.source.entry_block import CorruptEntry, EntryBlock
-from spark.source.ledger_plan import Range
-from spark.source.message_id import Bound
-from spark.source.partition_reader import PartitionReader
-from spark.source.planner import partition_of
-from spark.source.row_columns import RowColumns, columns_of, joined
-from spark.source.rows import RowDecoder, Rows
-from spark.source.wire_scan import Ints
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark.source.rows import Rows
-from spark.source.wire_scan import Ints
+from magnetar.spark.source.rows import Rows
+from magnetar.spark.source.wire_scan import Ints
 
 TIME = pa.timestamp("us", tz="UTC")
 EVENT_TIME_MAX = (2**63 - 1) // 1000

@@ -10,11 +10,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark.source.client import Client
-from spark.source.options import WriteOptions
-from spark.source.outgoing import Message, Outgoing
-from spark.source.producer import Producer, ProducerSettings, SendFailed
-from spark.source.worker_relief import relieve_worker
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.options import WriteOptions
+from magnetar.spark.source.outgoing import Message, Outgoing
+from magnetar.spark.source.producer import Producer, ProducerSettings, SendFailed
+from magnetar.spark.source.worker_relief import relieve_worker
 
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
 QUERY_ID_PROPERTY = "sql.streaming.queryId"

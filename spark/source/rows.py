@@ -12,14 +12,14 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from pulsar_proto.frame_encoders import varint
+from magnetar.spark.source.compression import BadCompression, decompress
+from magnetar.spark.source.continuity import takes
+from magnetar.spark.source.entry_block import CorruptEntry, Entry
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import WHOLE_ENTRY
 from pulsar_proto.ids import unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.compression import BadCompression, decompress
-from spark.source.continuity import takes
-from spark.source.entry_block import CorruptEntry, Entry
-from spark.source.ledger_plan import Range
-from spark.source.message_id import WHOLE_ENTRY
+from pulsar_proto.wire.frame_encoders import varint
 
 CHUNKED_MESSAGES_MAX = 100
 """Unfinished chunked messages of one partition (maxPendingChunkedMessage is 10 in the clients): the oldest is given

@@ -6,12 +6,12 @@ to zero, which the published connector's commits by SEEK never do (facts 2.2).
 
 import time
 
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.connection import Connection, Disconnected
+from magnetar.spark.source.message_id import WHOLE_ENTRY, Bound, wire_id
+from magnetar.spark.source.partition_reader import last_message_id
 from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.client import Client
-from spark.source.connection import Connection, Disconnected
-from spark.source.message_id import WHOLE_ENTRY, Bound, wire_id
-from spark.source.partition_reader import last_message_id
 
 CONSUMER_ID = 1
 BUSY_SECONDS = 10.0

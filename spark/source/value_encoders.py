@@ -26,10 +26,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from magnetar.spark.source.avro_definition import BadColumns, avro_definition
+from magnetar.spark.source.json_fit import misfit, never_null
+from magnetar.spark.source.json_values import micros, plain
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.avro_definition import BadColumns, avro_definition
-from spark.source.json_fit import misfit, never_null
-from spark.source.json_values import micros, plain
 
 Encode = Callable[[Any], bytes]
 

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
+from magnetar.spark.source.arrow_types import arrow_type
+from magnetar.spark.source.avro_types import UnsupportedSchema, record_field, with_nulls
+from magnetar.spark.source.client import PASSING_ERRORS
+from magnetar.spark.source.primitives import NO_SCHEMA, PRIMITIVES
+from magnetar.spark.source.row_columns import RowColumns
 from pulsar_proto.errors import AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault, PulsarError
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.arrow_types import arrow_type
-from spark.source.avro_types import UnsupportedSchema, record_field, with_nulls
-from spark.source.client import PASSING_ERRORS
-from spark.source.primitives import NO_SCHEMA, PRIMITIVES
-from spark.source.row_columns import RowColumns
 
 VersionLookup = Callable[[bytes], pb.Schema | None]
 """A message's schema version to the schema that it was written with."""

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from enum import Enum
 
-from storage.bookie.entry_index import EntryIndex
-from storage.bookie.entry_log_writer import EntryLogWriter, PlacedBlock
-from storage.bookie.entry_reader import EntryReader
-from storage.bookie.errors import IndexDamaged, IndexFailure, is_no_room
-from storage.bookie.ledger_state import LedgerStates
-from storage.bookie.mark import Mark, MarkFile, Positions
-from storage.bookie.old_journals import OldJournals
-from storage.bookie.write_cache import CacheHalf, WriteCache
+from magnetar.storage.bookie.bookie_errors import IndexDamaged, IndexFailure, is_no_room
+from magnetar.storage.bookie.entry_index import EntryIndex
+from magnetar.storage.bookie.entry_log_writer import EntryLogWriter, PlacedBlock
+from magnetar.storage.bookie.entry_reader import EntryReader
+from magnetar.storage.bookie.ledger_state import LedgerStates
+from magnetar.storage.bookie.mark import Mark, MarkFile, Positions
+from magnetar.storage.bookie.old_journals import OldJournals
+from magnetar.storage.bookie.write_cache import CacheHalf, WriteCache
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from storage.bookie.config import BookieConfig
-from storage.bookie.durable_file import replace_file, sync_directory
-from storage.bookie.errors import DirectoryInUse, DirectoryMismatch
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.bookie_errors import DirectoryInUse, DirectoryMismatch
+from magnetar.storage.bookie.durable_file import replace_file, sync_directory
 
 log = logging.getLogger(__name__)
 

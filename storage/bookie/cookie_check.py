@@ -7,8 +7,8 @@ One addition: a first start that broke off before the cookie was in ZooKeeper is
 
 from collections.abc import Mapping, Sequence
 
-from storage.bookie.cookie import Cookie
-from storage.bookie.errors import DirectoryMismatch
+from magnetar.storage.bookie.bookie_errors import DirectoryMismatch
+from magnetar.storage.bookie.cookie import Cookie
 
 FORMAT_ADVICE = (
     "If the bookie's data is lost, let its ledgers be copied from the others (magnetar bk decommissionbookie) before "

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from storage.bookie.config import BookieConfig
+from magnetar.storage.bookie.bookie_config import BookieConfig
 
 
 class Mode(Enum):

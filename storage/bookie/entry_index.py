@@ -29,11 +29,11 @@ from rocksdict import (
     WriteOptions,
 )
 
-from storage.bookie.entry_log_writer import PlacedBlock
-from storage.bookie.errors import IndexDamaged, IndexFailure
-from storage.bookie.index_manifest import Manifest, read_manifest
-from storage.bookie.index_runs import IdsOf, Run, overlay
-from storage.bookie.ledger_state import LedgerState
+from magnetar.storage.bookie.bookie_errors import IndexDamaged, IndexFailure
+from magnetar.storage.bookie.entry_log_writer import PlacedBlock
+from magnetar.storage.bookie.index_manifest import Manifest, read_manifest
+from magnetar.storage.bookie.index_runs import IdsOf, Run, overlay
+from magnetar.storage.bookie.ledger_state import LedgerState
 
 log = logging.getLogger(__name__)
 

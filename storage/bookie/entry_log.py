@@ -6,9 +6,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from storage.bookie.durable_file import sync_directory
-from storage.bookie.entry_log_format import Block, parse_block
-from storage.bookie.errors import EntryLogDamaged, EntryLogGone
+from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, EntryLogGone
+from magnetar.storage.bookie.durable_file import sync_directory
+from magnetar.storage.bookie.entry_log_format import Block, parse_block
 
 _NAME = re.compile(r"([0-9a-f]{8})\.log")
 

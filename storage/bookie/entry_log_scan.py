@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from storage.bookie.entry_log import EntryLogs
-from storage.bookie.entry_log_format import (
+from magnetar.storage.bookie.bookie_errors import EntryLogDamaged
+from magnetar.storage.bookie.entry_log import EntryLogs
+from magnetar.storage.bookie.entry_log_format import (
     BLOCK_HEADER_SIZE,
     BLOCK_MAGIC,
     FILE_HEADER_SIZE,
@@ -20,7 +21,6 @@ from storage.bookie.entry_log_format import (
     parse_file_header,
     parse_footer,
 )
-from storage.bookie.errors import EntryLogDamaged
 
 _SEARCH_BYTES = 4 << 20
 

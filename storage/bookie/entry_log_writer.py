@@ -7,9 +7,9 @@ import os
 import secrets
 from collections.abc import Sequence
 
-from storage.bookie.durable_file import DurableFile, OpenFile, sync_directory
-from storage.bookie.entry_log import EntryLogs
-from storage.bookie.entry_log_format import (
+from magnetar.storage.bookie.durable_file import DurableFile, OpenFile, sync_directory
+from magnetar.storage.bookie.entry_log import EntryLogs
+from magnetar.storage.bookie.entry_log_format import (
     FILE_HEADER_SIZE,
     Block,
     encode_block,
@@ -17,7 +17,7 @@ from storage.bookie.entry_log_format import (
     file_header,
     plan_blocks,
 )
-from storage.bookie.index_runs import Run
+from magnetar.storage.bookie.index_runs import Run
 
 _WRITE_BYTES = 1 << 20
 """Writes are about this large: the loop gets the interpreter lock between two of them."""

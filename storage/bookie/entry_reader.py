@@ -2,11 +2,11 @@
 
 from contextlib import suppress
 
-from storage.bookie.entry_index import EntryIndex
-from storage.bookie.entry_log import EntryLogs
-from storage.bookie.entry_log_format import Block
-from storage.bookie.errors import EntryLogDamaged, EntryLogGone
-from storage.bookie.index_runs import Run, ranges_of
+from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, EntryLogGone
+from magnetar.storage.bookie.entry_index import EntryIndex
+from magnetar.storage.bookie.entry_log import EntryLogs
+from magnetar.storage.bookie.entry_log_format import Block
+from magnetar.storage.bookie.index_runs import Run, ranges_of
 
 
 class EntryReader:

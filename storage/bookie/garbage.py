@@ -8,13 +8,13 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from storage.bookie.entry_index import EntryIndex
-from storage.bookie.entry_log import EntryLogs
-from storage.bookie.entry_log_format import FILE_HEADER_SIZE, Block
-from storage.bookie.entry_log_scan import LogLayout, blocks_between, layout_of
-from storage.bookie.entry_log_writer import EntryLogWriter
-from storage.bookie.errors import EntryLogDamaged
-from storage.bookie.index_runs import Run
+from magnetar.storage.bookie.bookie_errors import EntryLogDamaged
+from magnetar.storage.bookie.entry_index import EntryIndex
+from magnetar.storage.bookie.entry_log import EntryLogs
+from magnetar.storage.bookie.entry_log_format import FILE_HEADER_SIZE, Block
+from magnetar.storage.bookie.entry_log_scan import LogLayout, blocks_between, layout_of
+from magnetar.storage.bookie.entry_log_writer import EntryLogWriter
+from magnetar.storage.bookie.index_runs import Run
 
 log = logging.getLogger(__name__)
 

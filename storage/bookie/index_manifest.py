@@ -6,8 +6,8 @@ import re
 import struct
 from typing import NamedTuple
 
+from magnetar.storage.bookie.bookie_errors import IndexDamaged
 from pulsar_proto.checksum import crc32c
-from storage.bookie.errors import IndexDamaged
 
 _RECORD = struct.Struct("<IHB")
 """CRC32C of kind and content, bytes of content, kind."""

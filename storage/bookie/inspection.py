@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from storage.bookie import entry_log_format as elf
-from storage.bookie import journal_format as jf
-from storage.bookie.journal_replay import journal_path, list_journals
+from magnetar.storage.bookie import entry_log_format as elf
+from magnetar.storage.bookie import journal_format as jf
+from magnetar.storage.bookie.journal_replay import journal_path, list_journals
 
 Data = mmap.mmap | bytes
 

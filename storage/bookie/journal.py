@@ -20,9 +20,9 @@ from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from storage.bookie.durable_file import DurableFile, OpenFile, replace_file
-from storage.bookie.errors import is_no_room
-from storage.bookie.journal_format import (
+from magnetar.storage.bookie.bookie_errors import is_no_room
+from magnetar.storage.bookie.durable_file import DurableFile, OpenFile, replace_file
+from magnetar.storage.bookie.journal_format import (
     FILE_HEADER_SIZE,
     SALT_BITS,
     BatchKind,
@@ -34,8 +34,8 @@ from storage.bookie.journal_format import (
     salt_of,
     salt_of_bits,
 )
-from storage.bookie.journal_replay import journal_path
-from storage.bookie.old_journals import OldJournals
+from magnetar.storage.bookie.journal_replay import journal_path
+from magnetar.storage.bookie.old_journals import OldJournals
 
 log = logging.getLogger(__name__)
 

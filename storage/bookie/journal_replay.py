@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
-from storage.bookie.durable_file import DurableFile, sync_directory
-from storage.bookie.errors import JournalDamaged, JournalMissing, MarkDamaged, Skippable
-from storage.bookie.journal_format import (
+from magnetar.storage.bookie.bookie_errors import JournalDamaged, JournalMissing, MarkDamaged, Skippable
+from magnetar.storage.bookie.durable_file import DurableFile, sync_directory
+from magnetar.storage.bookie.journal_format import (
     BATCH_HEADER_SIZE,
     BATCH_MAGIC,
     FILE_HEADER_SIZE,

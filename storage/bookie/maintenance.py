@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
-from storage.bookie.config import BookieConfig
-from storage.bookie.disks import DiskRules, Mode, Usage, measure
-from storage.bookie.entry_log_format import FILE_HEADER_SIZE
-from storage.bookie.errors import EntryLogDamaged, IndexFailure
-from storage.bookie.garbage import GarbageCollector, LogUsage, logs_to_compact
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, IndexFailure
+from magnetar.storage.bookie.disks import DiskRules, Mode, Usage, measure
+from magnetar.storage.bookie.entry_log_format import FILE_HEADER_SIZE
+from magnetar.storage.bookie.garbage import GarbageCollector, LogUsage, logs_to_compact
 
 log = logging.getLogger(__name__)
 

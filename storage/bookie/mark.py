@@ -13,11 +13,11 @@ Versions 1 (one journal, whose number is not said) and 2 end behind RocksDB's se
 import struct
 from typing import NamedTuple
 
+from magnetar.storage.bookie.bookie_errors import MarkDamaged
+from magnetar.storage.bookie.durable_file import replace_file
+from magnetar.storage.bookie.index_manifest import Manifest
+from magnetar.storage.bookie.journal_format import JournalPosition
 from pulsar_proto.checksum import crc32c
-from storage.bookie.durable_file import replace_file
-from storage.bookie.errors import MarkDamaged
-from storage.bookie.index_manifest import Manifest
-from storage.bookie.journal_format import JournalPosition
 
 _HEAD = struct.Struct(">4sI")
 _COUNT = struct.Struct(">I")

@@ -13,9 +13,9 @@ import os
 import re
 from contextlib import suppress
 
-from storage.bookie.durable_file import DurableFile, OpenFile, sync_directory
-from storage.bookie.journal_format import JournalPosition, padding
-from storage.bookie.journal_replay import journal_path, list_journals
+from magnetar.storage.bookie.durable_file import DurableFile, OpenFile, sync_directory
+from magnetar.storage.bookie.journal_format import JournalPosition, padding
+from magnetar.storage.bookie.journal_replay import journal_path, list_journals
 
 log = logging.getLogger(__name__)
 

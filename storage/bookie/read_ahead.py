@@ -7,7 +7,7 @@ from bisect import bisect_right, insort
 from collections import OrderedDict
 from typing import NamedTuple
 
-from storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES
+from magnetar.storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES
 
 
 class CachedRun(NamedTuple):

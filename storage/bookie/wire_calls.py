@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct
 from typing import Protocol
 
-from pulsar_proto import bookie_wire_v3 as v3
-from pulsar_proto import entry_availability
-from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, BookieRc
+from magnetar.storage.bookie.lac_table import LacTable
+from magnetar.storage.bookie.ledger_state import explicit_lac_of
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from storage.bookie.lac_table import LacTable
-from storage.bookie.ledger_state import explicit_lac_of
+from pulsar_proto.wire import bookie_wire_v3 as v3
+from pulsar_proto.wire import entry_availability
+from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieError, BookieRc
 
 LONG_POLL_MS_MAX = 600_000
 """A long poll never waits longer, whatever its client asks for."""

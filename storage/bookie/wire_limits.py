@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Protocol
 
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto.packets import PACKET_BYTES_MAX
+from magnetar.storage.bookie.wire_session import FenceRead, ReadRun
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from storage.bookie.wire_session import FenceRead, ReadRun
+from pulsar_proto.wire import bookie_wire as v2
+from pulsar_proto.wire.packets import PACKET_BYTES_MAX
 
 INFLIGHT_BYTES_MAX = 16 << 20
 """Bytes of one connection's adds that the bookie has not decided about."""

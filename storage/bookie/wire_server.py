@@ -5,10 +5,10 @@ import logging
 import socket
 from collections.abc import Callable, Iterable
 
-from pulsar_proto.packets import READ_BYTES
-from storage.bookie.wire_calls import WireBookie, WireCalls
-from storage.bookie.wire_connection import Connection
-from storage.bookie.wire_limits import Budget, WireLimits
+from magnetar.storage.bookie.wire_calls import WireBookie, WireCalls
+from magnetar.storage.bookie.wire_limits import Budget, WireLimits
+from magnetar.storage.bookie.wire_peer import Connection
+from pulsar_proto.wire.packets import READ_BYTES
 
 log = logging.getLogger(__name__)
 

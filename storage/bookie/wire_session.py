@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto import bookie_wire_v3 as v3
-from pulsar_proto.bookie_wire import BookieRc, ReadFlags
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.packets import LENGTH_BYTES
 from pulsar_proto.pb import bookkeeper_pb2 as pb
+from pulsar_proto.wire import bookie_wire as v2
+from pulsar_proto.wire import bookie_wire_v3 as v3
+from pulsar_proto.wire.bookie_wire import BookieRc, ReadFlags
+from pulsar_proto.wire.packets import LENGTH_BYTES
 
 ENTRY_BYTES_MIN = 24
 """Ledger id, entry id and LAC: an add of less is EBADREQ (Java answers so up to 16 bytes, and must read 24)."""

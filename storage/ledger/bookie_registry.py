@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from metadata import paths
-from metadata.errors import MetadataError, NoNodeError
-from metadata.store import CancelWatch, Event, MetadataStore
+from magnetar.metadata import paths
+from magnetar.metadata.errors import MetadataError, NoNodeError
+from magnetar.metadata.store import CancelWatch, Event, MetadataStore
+from magnetar.storage.ledger.wire_channel import address_in_id
+from magnetar.storage.ledger.wire_link import Address
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.text import check_text
-from storage.ledger.wire_channel import address_in_id
-from storage.ledger.wire_link import Address
 
 log = logging.getLogger(__name__)
 

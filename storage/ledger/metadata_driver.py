@@ -10,12 +10,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
-from metadata.store import CancelWatch, MetadataStore, delete_empty_parents
+from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.store import CancelWatch, MetadataStore, delete_empty_parents
+from magnetar.storage.ledger.fragment_rules import Step
+from magnetar.storage.ledger.ledger_errors import (
+    LedgerExists,
+    MetadataDamaged,
+    MetadataFault,
+    MetadataVersion,
+    NoSuchLedger,
+)
 from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.ledger_record import LEDGERS_ROOT, LedgerMetadata, ledger_path
-from storage.ledger.errors import LedgerExists, MetadataDamaged, MetadataFault, MetadataVersion, NoSuchLedger
-from storage.ledger.fragments import Step
+from pulsar_proto.records.ledger_record import LEDGERS_ROOT, LedgerMetadata, ledger_path
 
 UPDATE_ATTEMPTS_MAX = 100
 """Compare-and-set rounds lost in a row; a ledger has one writer and seldom a recoverer, so more means a fault."""

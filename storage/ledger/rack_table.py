@@ -3,10 +3,10 @@
 import asyncio
 import logging
 
-from metadata import paths
-from metadata.errors import MetadataError
-from metadata.store import CancelWatch, Event, MetadataStore
-from storage.ledger.rack_placement import DEFAULT_RACK, racks_in_record
+from magnetar.metadata import paths
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.store import CancelWatch, Event, MetadataStore
+from magnetar.storage.ledger.rack_placement_rules import DEFAULT_RACK, racks_in_record
 
 log = logging.getLogger(__name__)
 

@@ -11,13 +11,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from pulsar_proto.bookie_wire import LAST_ENTRY, BookieError, EntryDamaged
-from pulsar_proto.entry_digest import DigestError, EntryCodec, entry_ids, entry_lac, entry_length
-from pulsar_proto.ledger_record import LedgerMetadata
-from storage.ledger.bookie_channel import LacChannel
-from storage.ledger.channels import ChannelOf, find_channel
-from storage.ledger.config import LedgerConfig
-from storage.ledger.errors import (
+from magnetar.storage.ledger.bookie_channel import LacChannel
+from magnetar.storage.ledger.bookie_preference import NO_WATCH, BookieWatch
+from magnetar.storage.ledger.channel_lookup import ChannelOf, find_channel
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.fragment_rules import Fragment, fragment_of
+from magnetar.storage.ledger.ledger_errors import (
     BookieHandleNotAvailable,
     BookieTimeout,
     DigestMismatch,
@@ -26,12 +25,13 @@ from storage.ledger.errors import (
     TooManyRequests,
     error_class,
 )
-from storage.ledger.fragments import Fragment, fragment_of
-from storage.ledger.hedge import first_good
-from storage.ledger.overload import is_overload, retry_seconds
-from storage.ledger.read import demotes, replica_order
-from storage.ledger.recover import LastConfirmed
-from storage.ledger.watch import NO_WATCH, BookieWatch
+from magnetar.storage.ledger.overload_rules import is_overload, retry_seconds
+from magnetar.storage.ledger.read_rules import demotes, replica_order
+from magnetar.storage.ledger.recovery_rules import LastConfirmed
+from magnetar.storage.ledger.speculative_read import first_good
+from pulsar_proto.records.entry_digest import DigestError, EntryCodec, entry_ids, entry_lac, entry_length
+from pulsar_proto.records.ledger_record import LedgerMetadata
+from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieError, EntryDamaged
 
 logger = logging.getLogger(__name__)
 

@@ -18,21 +18,21 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pulsar_proto.bookie_wire import AddFlags, ReadFlags
-from pulsar_proto.entry_digest import entry_length
-from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
-from storage.ledger.append import Append
-from storage.ledger.channels import ChannelOf
-from storage.ledger.config import LedgerConfig
-from storage.ledger.errors import DigestMismatch, LedgerClosed, LedgerError
-from storage.ledger.fragments import Members, last_fragment, mark_in_recovery, recovered
-from storage.ledger.lac import ask_last_entries
-from storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
-from storage.ledger.placement import ReplaceFailed
-from storage.ledger.reader import EntryReader
-from storage.ledger.recover import LastConfirmed, RecoveryRead, Verdict, recovery_error
-from storage.ledger.watch import NO_WATCH, BookieWatch
-from storage.ledger.writer import EntryWriter
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.bookie_preference import NO_WATCH, BookieWatch
+from magnetar.storage.ledger.channel_lookup import ChannelOf
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.fragment_rules import Members, last_fragment, mark_in_recovery, recovered
+from magnetar.storage.ledger.last_confirmed import ask_last_entries
+from magnetar.storage.ledger.ledger_errors import DigestMismatch, LedgerClosed, LedgerError
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
+from magnetar.storage.ledger.placement_rules import ReplaceFailed
+from magnetar.storage.ledger.reader import EntryReader
+from magnetar.storage.ledger.recovery_rules import LastConfirmed, RecoveryRead, Verdict, recovery_error
+from magnetar.storage.ledger.writer import EntryWriter
+from pulsar_proto.records.entry_digest import entry_length
+from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
+from pulsar_proto.wire.bookie_wire import AddFlags, ReadFlags
 
 logger = logging.getLogger(__name__)
 

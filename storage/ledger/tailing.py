@@ -10,16 +10,16 @@ Source: ReadLastConfirmedAndEntryOp, LedgerHandle.asyncReadLastConfirmed (bookke
 import asyncio
 from collections.abc import AsyncIterator
 
-from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
-from storage.ledger.config import LedgerConfig
-from storage.ledger.errors import LedgerError
-from storage.ledger.fragments import last_fragment
-from storage.ledger.handle import READ_BYTES_MAX, ReadHandle
-from storage.ledger.lac import ask_last_confirmed
-from storage.ledger.metadata_driver import LedgerMetadataDriver
-from storage.ledger.quorum import write_set
-from storage.ledger.reader import EntryReader
-from storage.ledger.recover import LastConfirmed
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.fragment_rules import last_fragment
+from magnetar.storage.ledger.last_confirmed import ask_last_confirmed
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.ledger.ledger_handle import READ_BYTES_MAX, ReadHandle
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
+from magnetar.storage.ledger.quorum_rules import write_set
+from magnetar.storage.ledger.reader import EntryReader
+from magnetar.storage.ledger.recovery_rules import LastConfirmed
+from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 
 POLL_SECONDS = 10.0
 """The longest wait at one bookie; then another look at the record and the next bookie's turn."""

@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pulsar_proto import bookie_wire_v3 as v3
-from pulsar_proto import entry_availability
-from pulsar_proto.bookie_wire import BookieError
+from magnetar.storage.ledger.bookie_channel import AddDone, LacAnswer, Polled
+from magnetar.storage.ledger.wire_connection import BookieConnection, WireConfig
+from magnetar.storage.ledger.wire_link import Address, WireLink
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from storage.ledger.bookie_channel import AddDone, LacAnswer, Polled
-from storage.ledger.wire_connection import BookieConnection, WireConfig
-from storage.ledger.wire_link import Address, WireLink
+from pulsar_proto.wire import bookie_wire_v3 as v3
+from pulsar_proto.wire import entry_availability
+from pulsar_proto.wire.bookie_wire import BookieError
 
 PIPELINED_READS = 32
 """Single reads at once where there is no batch read."""

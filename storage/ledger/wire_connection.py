@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, cast
 
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto import bookie_wire_v3 as v3
-from pulsar_proto.bookie_wire import BookieError, BookieRc, OpCode, ReadFlags
+from magnetar.storage.ledger.bookie_channel import AddDone
+from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable, BookieTimeout, TooManyRequests
+from magnetar.storage.ledger.wire_pending import AddGroup, AddTable, Conflict, ReadTable, ReadWait
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.packets import LENGTH_BYTES, PACKET_BYTES_MAX, PacketReader, packets
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from storage.ledger.bookie_channel import AddDone
-from storage.ledger.errors import BookieHandleNotAvailable, BookieTimeout, TooManyRequests
-from storage.ledger.wire_pending import AddGroup, AddTable, Conflict, ReadTable, ReadWait
+from pulsar_proto.wire import bookie_wire as v2
+from pulsar_proto.wire import bookie_wire_v3 as v3
+from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, OpCode, ReadFlags
+from pulsar_proto.wire.packets import LENGTH_BYTES, PACKET_BYTES_MAX, PacketReader, packets
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from storage.ledger.bookie_channel import AddDone
-from storage.ledger.errors import BookieHandleNotAvailable, TooManyRequests
-from storage.ledger.wire_connection import BookieConnection, WireConfig
+from magnetar.storage.ledger.bookie_channel import AddDone
+from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable, TooManyRequests
+from magnetar.storage.ledger.wire_connection import BookieConnection, WireConfig
 
 log = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from storage.ledger.append import ANSWER_TICKS, Append, AppendMachine, Phase, Send
-from storage.ledger.bookie_channel import BookieChannel
-from storage.ledger.channels import ChannelOf, find_channel
-from storage.ledger.config import LedgerConfig
-from storage.ledger.errors import LedgerError, WriteFault
-from storage.ledger.overload import retry_seconds
-from storage.ledger.watch import NO_WATCH, BookieWatch
+from magnetar.storage.ledger.append_rules import ANSWER_TICKS, Append, AppendMachine, Phase, Send
+from magnetar.storage.ledger.bookie_channel import BookieChannel
+from magnetar.storage.ledger.bookie_preference import NO_WATCH, BookieWatch
+from magnetar.storage.ledger.channel_lookup import ChannelOf, find_channel
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.ledger_errors import LedgerError, WriteFault
+from magnetar.storage.ledger.overload_rules import retry_seconds
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from itertools import islice
 
 from pyroaring import BitMap
 
+from magnetar.storage.managed.ack_state import AckRange, AckState, Extents
 from pulsar_proto.ids import LATEST, Position
-from storage.managed.ack_state import AckRange, AckState, Extents
 
 
 def last_acked(acks: AckState) -> Position | None:

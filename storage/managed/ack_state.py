@@ -24,7 +24,7 @@ WORD_MASK = 2**64 - 1
 
 
 class Extents(Protocol):
-    """Which entries exist. `storage.managed.ledger_list.LedgerList` is one."""
+    """Which entries exist. `magnetar.storage.managed.ledger_list.LedgerList` is one."""
 
     def last_entry(self, ledger_id: int) -> int | None:
         """-1: empty; None: no such ledger."""

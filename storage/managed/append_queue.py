@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from storage.managed.errors import ManagedLedgerError
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 
 PENDING_ENTRIES_MAX = 100_000
 PENDING_BYTES_MAX = 128 * 1024 * 1024

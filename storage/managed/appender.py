@@ -23,14 +23,16 @@ from collections.abc import Callable
 from enum import Enum
 from typing import cast
 
-from storage.ledger.append import Append
-from storage.ledger.errors import LedgerError, LedgerFenced
-from storage.ledger.handle import WriteHandle
-from storage.managed import ledger_rules
-from storage.managed.append_queue import AddDone, AddResult, AppendQueue
-from storage.managed.clocks import Clocks
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.errors import (
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.managed import ledger_rules
+from magnetar.storage.managed.append_queue import AddDone, AddResult, AppendQueue
+from magnetar.storage.managed.clocks import Clocks
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.ledger_switch import LedgerSwitch
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import (
     AppendFault,
     ManagedLedgerClosed,
     ManagedLedgerError,
@@ -38,9 +40,7 @@ from storage.managed.errors import (
     ManagedLedgerTerminated,
     TooManyPending,
 )
-from storage.managed.ledger_list import LedgerList
-from storage.managed.ledger_switch import LedgerSwitch
-from storage.managed.tail_cache import TailCache
+from magnetar.storage.managed.tail_cache import TailCache
 
 logger = logging.getLogger(__name__)
 

@@ -16,15 +16,15 @@ from itertools import islice
 
 from pyroaring import BitMap
 
+from magnetar.storage.managed import ack_holes
+from magnetar.storage.managed.ack_state import AckRange, AckState
+from magnetar.storage.managed.clocks import Clocks
+from magnetar.storage.managed.cursor_store import CursorStore
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerError
+from magnetar.storage.managed.persist_waiters import PersistDone, PersistWaiters, outcome_of
+from magnetar.storage.managed.rate_limit import RateLimit
 from pulsar_proto.ids import EARLIEST, LATEST, Position
-from storage.managed import ack_holes
-from storage.managed.ack_state import AckRange, AckState
-from storage.managed.clocks import Clocks
-from storage.managed.cursor_store import CursorStore
-from storage.managed.errors import CursorFault, ManagedLedgerError
-from storage.managed.ledger_list import LedgerList
-from storage.managed.persist_waiters import PersistDone, PersistWaiters, outcome_of
-from storage.managed.rate_limit import RateLimit
 
 logger = logging.getLogger(__name__)
 

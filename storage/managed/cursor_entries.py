@@ -10,14 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.ids import Position
-from storage.ledger.append import Append
-from storage.ledger.errors import DigestMismatch, LedgerError, NoSuchEntry
-from storage.ledger.handle import ReadHandle, WriteHandle
-from storage.managed.ack_state import AckState, Extents
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor_parts import (
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.ledger_errors import DigestMismatch, LedgerError, NoSuchEntry
+from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
+from magnetar.storage.managed.ack_state import AckState, Extents
+from magnetar.storage.managed.cursor_parts import (
     INLINE_BYTES,
     PARTS_MAX,
     RECORD_BYTES_MAX,
@@ -27,7 +24,7 @@ from storage.managed.cursor_parts import (
     parse_part,
     slices,
 )
-from storage.managed.cursor_record import (
+from magnetar.storage.managed.cursor_record import (
     StoredAcks,
     encode_head,
     encode_middle,
@@ -36,7 +33,10 @@ from storage.managed.cursor_record import (
     encode_words,
     parse_position,
 )
-from storage.managed.errors import CursorFault
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import CursorFault
+from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.ids import Position
 
 logger = logging.getLogger(__name__)
 

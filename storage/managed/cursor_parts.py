@@ -18,12 +18,12 @@ from struct import Struct
 
 from pyroaring import BitMap
 
+from magnetar.storage.managed.ack_state import AckState
+from magnetar.storage.managed.bitmap_words import bitmap_of_bits, bits_of_bitmap
+from magnetar.storage.managed.cursor_record import encode_head
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
-from storage.managed.ack_state import AckState
-from storage.managed.bitmap_words import bitmap_of_bits, bits_of_bitmap
-from storage.managed.cursor_record import encode_head
 
 INLINE_BYTES = 256 * 1024
 """States of up to so many bytes of bitmaps are encoded at once, which takes two milliseconds or so."""

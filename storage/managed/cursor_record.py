@@ -14,13 +14,13 @@ from heapq import nsmallest
 
 from pyroaring import BitMap
 
-from pulsar_proto.frame_encoders import varint
+from magnetar.storage.managed.ack_state import ENTRY_ID_END, AckState, Extents, words_of_mask
+from magnetar.storage.managed.bitmap_words import bitmap_of_words, words_of_bitmap
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import Position
-from pulsar_proto.managed_record import parse_managed_cursor_info, parse_position_info
 from pulsar_proto.pb import managed_ledger_pb2 as pb
-from storage.managed.ack_state import ENTRY_ID_END, AckState, Extents, words_of_mask
-from storage.managed.bitmap_words import bitmap_of_words, words_of_bitmap
-from storage.managed.config import ManagedLedgerConfig
+from pulsar_proto.records.managed_record import parse_managed_cursor_info, parse_position_info
+from pulsar_proto.wire.frame_encoders import varint
 
 NO_LEDGER = -1
 """cursorsLedgerId of a node that says all itself."""

@@ -18,19 +18,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from metadata.errors import MetadataError, NodeExistsError
+from magnetar.metadata.errors import MetadataError, NodeExistsError
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced, NoSuchLedger
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.managed.ack_state import AckState, Extents
+from magnetar.storage.managed.clocks import Clocks
+from magnetar.storage.managed.cursor_entries import StoredBefore, append_state, read_state
+from magnetar.storage.managed.cursor_record import NO_LEDGER, StoredAcks, encode_node, parse_node
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerFenced, MetadataFault
+from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
-from storage.ledger.client import BookKeeper
-from storage.ledger.errors import LedgerError, LedgerFenced, NoSuchLedger
-from storage.ledger.handle import WriteHandle
-from storage.managed.ack_state import AckState, Extents
-from storage.managed.clocks import Clocks
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor_entries import StoredBefore, append_state, read_state
-from storage.managed.cursor_record import NO_LEDGER, StoredAcks, encode_node, parse_node
-from storage.managed.errors import CursorFault, ManagedLedgerFenced, MetadataFault
-from storage.managed.versioned import SupersededError, VersionedRecord
 
 logger = logging.getLogger(__name__)
 

@@ -4,19 +4,19 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from metadata.errors import MetadataError, NoNodeError
-from metadata.paths import cursor_path, managed_ledger_path
+from magnetar.metadata.errors import MetadataError, NoNodeError
+from magnetar.metadata.paths import cursor_path, managed_ledger_path
+from magnetar.storage.managed.ack_state import AckState
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.cursor_store import CursorStore
+from magnetar.storage.managed.gaps import Gap
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, MetadataFault, NoSuchCursor
+from magnetar.storage.managed.shared_by_ledgers import Shared
+from magnetar.storage.managed.versioned_record import VersionedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.names import decode_local
-from storage.managed.ack_state import AckState
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor import Cursor
-from storage.managed.cursor_store import CursorStore
-from storage.managed.errors import ManagedLedgerError, MetadataFault, NoSuchCursor
-from storage.managed.gaps import Gap
-from storage.managed.ledger_list import LedgerList
-from storage.managed.shared import Shared
-from storage.managed.versioned import VersionedRecord
 
 logger = logging.getLogger(__name__)
 

@@ -9,25 +9,25 @@ import logging
 import time
 from collections.abc import Callable
 
-from metadata.errors import MetadataError, NoNodeError
-from metadata.paths import MANAGED_LEDGERS, managed_ledger_path
-from metadata.store import DeleteOp, MetadataStore, Op
+from magnetar.metadata.errors import MetadataError, NoNodeError
+from magnetar.metadata.paths import MANAGED_LEDGERS, managed_ledger_path
+from magnetar.metadata.store import DeleteOp, MetadataStore, Op
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.managed.appender import FINAL, AppendState
+from magnetar.storage.managed.clocks import Clocks
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.cursor_record import NO_LEDGER, parse_node
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.ledger_reaper import LedgerReaper
+from magnetar.storage.managed.list_record import parse_list
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_config import MEBIBYTE, ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerClosed, MetadataFault, NoSuchManagedLedger
+from magnetar.storage.managed.read_handles import ReadHandles
+from magnetar.storage.managed.shared_by_ledgers import Shared
+from magnetar.storage.managed.tail_cache import TailCache
+from magnetar.storage.managed.takeover_watch import TakeoverWatch
 from pulsar_proto.errors import MalformedRecord
-from storage.ledger.client import BookKeeper
-from storage.managed.appender import FINAL, AppendState
-from storage.managed.clocks import Clocks
-from storage.managed.config import MEBIBYTE, ManagedLedgerConfig
-from storage.managed.cursor import Cursor
-from storage.managed.cursor_record import NO_LEDGER, parse_node
-from storage.managed.errors import ManagedLedgerClosed, MetadataFault, NoSuchManagedLedger
-from storage.managed.ledger_list import LedgerList
-from storage.managed.ledger_reaper import LedgerReaper
-from storage.managed.list_record import parse_list
-from storage.managed.managed_ledger import ManagedLedger
-from storage.managed.read_handles import ReadHandles
-from storage.managed.shared import Shared
-from storage.managed.tail_cache import TailCache
-from storage.managed.takeover_watch import TakeoverWatch
 
 logger = logging.getLogger(__name__)
 

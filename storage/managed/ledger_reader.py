@@ -12,15 +12,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry, NoSuchLedger
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.managed.entry_run import EntryRun
+from magnetar.storage.managed.gaps import Gap, Gaps
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.managed_ledger_errors import EntriesLost, LedgerGone, ManagedLedgerError, ReadFault
+from magnetar.storage.managed.read_handles import ReadHandles
+from magnetar.storage.managed.tail_cache import TailCache
 from pulsar_proto.ids import EARLIEST, Position
-from storage.ledger.errors import LedgerError, NoSuchEntry, NoSuchLedger
-from storage.ledger.handle import WriteHandle
-from storage.managed.entry_run import EntryRun
-from storage.managed.errors import EntriesLost, LedgerGone, ManagedLedgerError, ReadFault
-from storage.managed.gaps import Gap, Gaps
-from storage.managed.ledger_list import LedgerList
-from storage.managed.read_handles import ReadHandles
-from storage.managed.tail_cache import TailCache
 
 logger = logging.getLogger(__name__)
 

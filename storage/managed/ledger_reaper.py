@@ -7,8 +7,8 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from storage.ledger.client import BookKeeper
-from storage.ledger.errors import LedgerError, NoSuchLedger
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchLedger
 
 logger = logging.getLogger(__name__)
 

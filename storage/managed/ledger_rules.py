@@ -7,9 +7,9 @@ entries are added: idle and consumed ledgers are closed by the tick, so that an 
 
 from dataclasses import dataclass
 
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import Position
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.ledger_list import LedgerList
 
 IDLE_SECONDS = 60
 """A fully consumed ledger without an append for so long is closed once it has the minimum age."""

@@ -7,13 +7,13 @@ before that write leaves an unused ledger, never an entry that the list does not
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from storage.ledger.client import BookKeeper
-from storage.ledger.errors import LedgerError, LedgerFenced, MetadataVersion, NoSuchLedger
-from storage.ledger.handle import WriteHandle
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.errors import AppendFault, ManagedLedgerError, ManagedLedgerFenced
-from storage.managed.ledger_list import LedgerList
-from storage.managed.list_store import ListStore
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced, MetadataVersion, NoSuchLedger
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.list_store import ListStore
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerError, ManagedLedgerFenced
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ A closed ledger has id, entries, size and timestamp; the open one only its id an
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from magnetar.storage.managed.ledger_list import LedgerInfo
 from pulsar_proto.ids import Position
-from pulsar_proto.managed_record import parse_managed_ledger_info
 from pulsar_proto.pb import managed_ledger_pb2 as pb
-from storage.managed.ledger_list import LedgerInfo
+from pulsar_proto.records.managed_record import parse_managed_ledger_info
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from metadata.errors import MetadataError
+from magnetar.metadata.errors import MetadataError
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.list_record import serialize_list
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerFenced, MetadataFault
+from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.ids import Position
-from storage.managed.errors import ManagedLedgerFenced, MetadataFault
-from storage.managed.ledger_list import LedgerList
-from storage.managed.list_record import serialize_list
-from storage.managed.versioned import SupersededError, VersionedRecord
 
 Edit = Callable[[LedgerList], None]
 

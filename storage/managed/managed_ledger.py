@@ -11,22 +11,22 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from metadata.paths import managed_ledger_path
+from magnetar.metadata.paths import managed_ledger_path
+from magnetar.storage.managed import ledger_rules
+from magnetar.storage.managed.append_queue import AddDone
+from magnetar.storage.managed.appender import Appender, AppendState
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.cursor_table import CursorTable
+from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
+from magnetar.storage.managed.ledger_opening import open_list
+from magnetar.storage.managed.ledger_reader import LedgerReader
+from magnetar.storage.managed.ledger_switch import LedgerSwitch
+from magnetar.storage.managed.list_store import ListStore
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerClosed, ManagedLedgerError, ManagedLedgerFenced
+from magnetar.storage.managed.shared_by_ledgers import Shared
+from magnetar.storage.managed.trimmer import Trimmer
 from pulsar_proto.ids import LATEST, Position
-from storage.managed import ledger_rules
-from storage.managed.append_queue import AddDone
-from storage.managed.appender import Appender, AppendState
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor import Cursor
-from storage.managed.cursor_table import CursorTable
-from storage.managed.errors import ManagedLedgerClosed, ManagedLedgerError, ManagedLedgerFenced
-from storage.managed.ledger_list import LedgerInfo, LedgerList
-from storage.managed.ledger_reader import LedgerReader
-from storage.managed.ledger_switch import LedgerSwitch
-from storage.managed.list_store import ListStore
-from storage.managed.opening import open_list
-from storage.managed.shared import Shared
-from storage.managed.trimmer import Trimmer
 
 logger = logging.getLogger(__name__)
 

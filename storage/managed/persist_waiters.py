@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from storage.managed.errors import ManagedLedgerError
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 
 logger = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections import OrderedDict
 
-from storage.ledger.client import BookKeeper
-from storage.ledger.handle import ReadHandle
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_handle import ReadHandle
 
 HANDLES_MAX = 1_000
 """Handles kept. One costs its ledger's metadata, some hundred bytes; opening again costs a metadata read."""

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
-from storage.managed.entry_run import EntryRun
+from magnetar.storage.managed.entry_run import EntryRun
 
 ENTRY_OVERHEAD_BYTES = 64
 """What an entry costs beside its bytes: object header, list slot and its part of the group."""

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
-from metadata.paths import MANAGED_LEDGERS
-from metadata.store import CancelWatch, Event, EventType, MetadataStore
-from storage.managed.errors import MetadataFault
+from magnetar.metadata.paths import MANAGED_LEDGERS
+from magnetar.metadata.store import CancelWatch, Event, EventType, MetadataStore
+from magnetar.storage.managed.managed_ledger_errors import MetadataFault
 
 logger = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from magnetar.storage.managed import ledger_rules
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.ledger_reaper import LedgerReaper
+from magnetar.storage.managed.list_store import ListStore
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.ids import Position
-from storage.managed import ledger_rules
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.errors import ManagedLedgerError
-from storage.managed.ledger_list import LedgerList
-from storage.managed.ledger_reaper import LedgerReaper
-from storage.managed.list_store import ListStore
 
 logger = logging.getLogger(__name__)
 

@@ -11,23 +11,23 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from metadata import paths
-from metadata.errors import MetadataError
-from metadata.store import Event, EventType
-from pulsar_proto import underreplication_record as records
+from magnetar.metadata import paths
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.store import Event, EventType
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.ledger.rack_placement_rules import racks_in_record
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.change_signal import Changes
+from magnetar.storage.repair.checker import LedgerChecker
+from magnetar.storage.repair.ledger_index import ledgers_by_bookie, visit_ledgers
+from magnetar.storage.repair.lost_bookies import LostBookies
+from magnetar.storage.repair.placement_check_rules import badly_placed
+from magnetar.storage.repair.repair_rules import delay_to_check
+from magnetar.storage.repair.underreplication import Underreplication
 from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.ledger_record import LedgerMetadata
-from storage.ledger.cluster import BookKeeperCluster
-from storage.ledger.errors import LedgerError
-from storage.ledger.rack_placement import racks_in_record
-from storage.repair.changes import Changes
-from storage.repair.checker import LedgerChecker
-from storage.repair.config import AutoRecoveryConfig
-from storage.repair.ledger_index import ledgers_by_bookie, visit_ledgers
-from storage.repair.lost_bookies import LostBookies
-from storage.repair.placement_check import badly_placed
-from storage.repair.rules import delay_to_check
-from storage.repair.underreplication import Underreplication
+from pulsar_proto.records import underreplication_record as records
+from pulsar_proto.records.ledger_record import LedgerMetadata
 
 log = logging.getLogger(__name__)
 

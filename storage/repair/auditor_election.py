@@ -5,12 +5,12 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from metadata.errors import NoNodeError
-from metadata.store import MetadataStore
-from pulsar_proto import underreplication_record as records
-from storage.repair.changes import Changes
-from storage.repair.election import Standing, leader_of, place_in_line
-from storage.repair.undo import created_or_undone
+from magnetar.metadata.errors import NoNodeError
+from magnetar.metadata.store import MetadataStore
+from magnetar.storage.repair.change_signal import Changes
+from magnetar.storage.repair.election_rules import Standing, leader_of, place_in_line
+from magnetar.storage.repair.undo import created_or_undone
+from pulsar_proto.records import underreplication_record as records
 
 log = logging.getLogger(__name__)
 

@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from metadata.errors import MetadataError
-from metadata.store import CancelWatch
-from metadata.zk_config import SessionEvent
-from metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.store import CancelWatch
+from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.repair.auditor import Auditor
+from magnetar.storage.repair.auditor_election import AuditorElection
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.underreplication import Underreplication
+from magnetar.storage.repair.worker import ReplicationWorker
 from pulsar_proto.errors import MalformedRecord
-from storage.ledger.cluster import BookKeeperCluster
-from storage.repair.auditor import Auditor
-from storage.repair.auditor_election import AuditorElection
-from storage.repair.config import AutoRecoveryConfig
-from storage.repair.underreplication import Underreplication
-from storage.repair.worker import ReplicationWorker
 
 log = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from pulsar_proto.entry_digest import DigestType, EntryCodec, master_key
-from pulsar_proto.ledger_record import LedgerMetadata
-from storage.ledger.cluster import BookKeeperCluster
-from storage.ledger.errors import BookieTimeout, LedgerError, TooManyRequests
-from storage.ledger.lac import ask_last_entries
-from storage.ledger.metadata_driver import Versioned
-from storage.ledger.reader import EntryReader
-from storage.repair.rules import Damaged, Part, entries_to_verify, parts_of
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.last_confirmed import ask_last_entries
+from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerError, TooManyRequests
+from magnetar.storage.ledger.metadata_driver import Versioned
+from magnetar.storage.ledger.reader import EntryReader
+from magnetar.storage.repair.repair_rules import Damaged, Part, entries_to_verify, parts_of
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
+from pulsar_proto.records.ledger_record import LedgerMetadata
 
 log = logging.getLogger(__name__)
 

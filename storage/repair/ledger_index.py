@@ -8,11 +8,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from metadata.store import MetadataStore
-from pulsar_proto.ledger_record import LedgerMetadata
-from storage.ledger.errors import MetadataDamaged, NoSuchLedger
-from storage.ledger.listing import list_ledgers
-from storage.ledger.metadata_driver import LedgerMetadataDriver
+from magnetar.metadata.store import MetadataStore
+from magnetar.storage.ledger.ledger_errors import MetadataDamaged, NoSuchLedger
+from magnetar.storage.ledger.ledger_listing import list_ledgers
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
+from pulsar_proto.records.ledger_record import LedgerMetadata
 
 log = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from pulsar_proto.ledger_record import LedgerMetadata
-from storage.ledger.cluster import BookKeeperCluster
-from storage.ledger.errors import LedgerError, NoSuchLedger
-from storage.repair.checker import LedgerChecker
-from storage.repair.config import AutoRecoveryConfig
-from storage.repair.ledger_index import Progress, bookies_of, no_progress, visit_ledgers
-from storage.repair.replicator import Copied, Replicator
-from storage.repair.rules import parts_naming
-from storage.repair.underreplication import Underreplication
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchLedger
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.checker import LedgerChecker
+from magnetar.storage.repair.ledger_index import Progress, bookies_of, no_progress, visit_ledgers
+from magnetar.storage.repair.repair_rules import parts_naming
+from magnetar.storage.repair.replicator import Copied, Replicator
+from magnetar.storage.repair.underreplication import Underreplication
+from pulsar_proto.records.ledger_record import LedgerMetadata
 
 log = logging.getLogger(__name__)
 

@@ -10,15 +10,15 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pulsar_proto.bookie_wire import AddFlags
-from storage.ledger.channels import find_channel
-from storage.ledger.cluster import BookKeeperCluster
-from storage.ledger.errors import BookieTimeout, LedgerError, NotEnoughBookies, error_class
-from storage.ledger.metadata_driver import Versioned
-from storage.ledger.quorum import held_ids
-from storage.repair.checker import OpenedLedger
-from storage.repair.config import AutoRecoveryConfig
-from storage.repair.rules import Damaged, Pacer, Part, holders_of, targets_of, with_replaced
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.channel_lookup import find_channel
+from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerError, NotEnoughBookies, error_class
+from magnetar.storage.ledger.metadata_driver import Versioned
+from magnetar.storage.ledger.quorum_rules import held_ids
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.checker import OpenedLedger
+from magnetar.storage.repair.repair_rules import Damaged, Pacer, Part, holders_of, targets_of, with_replaced
+from pulsar_proto.wire.bookie_wire import AddFlags
 
 log = logging.getLogger(__name__)
 

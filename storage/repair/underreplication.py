@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from random import Random
 from typing import NamedTuple
 
-from metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
-from metadata.store import CancelWatch, MetadataStore, WatchCallback, delete_empty_parents
-from pulsar_proto import underreplication_record as records
-from pulsar_proto.underreplication_record import Mark
-from storage.repair.undo import created_or_undone
+from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.store import CancelWatch, MetadataStore, WatchCallback, delete_empty_parents
+from magnetar.storage.repair.undo import created_or_undone
+from pulsar_proto.records import underreplication_record as records
+from pulsar_proto.records.underreplication_record import Mark
 
 ATTEMPTS_MAX = 100
 """Compare-and-set rounds lost in a row on one mark."""

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from metadata.errors import MetadataError
-from metadata.store import Created
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.store import Created
 
 log = logging.getLogger(__name__)
 

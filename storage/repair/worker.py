@@ -10,16 +10,16 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from metadata.errors import MetadataError
+from magnetar.metadata.errors import MetadataError
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchLedger
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.change_signal import Changes
+from magnetar.storage.repair.checker import LedgerChecker
+from magnetar.storage.repair.repair_rules import Next, next_step, pause_after_failures
+from magnetar.storage.repair.replicator import Replicator
+from magnetar.storage.repair.underreplication import Locked, Underreplication
 from pulsar_proto.errors import MalformedRecord
-from storage.ledger.cluster import BookKeeperCluster
-from storage.ledger.errors import LedgerError, NoSuchLedger
-from storage.repair.changes import Changes
-from storage.repair.checker import LedgerChecker
-from storage.repair.config import AutoRecoveryConfig
-from storage.repair.replicator import Replicator
-from storage.repair.rules import Next, next_step, pause_after_failures
-from storage.repair.underreplication import Locked, Underreplication
 
 log = logging.getLogger(__name__)
 

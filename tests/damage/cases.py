@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from server.commands.running import StartError
+from magnetar.server.process.running import StartError
 from tests.damage import judge
 from tests.damage.exposure import exposed, looks_unfinished
 from tests.damage.harm import HARMS, Harm, NothingToDo

@@ -4,8 +4,8 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from storage.bookie.inspection import SeenBatch, SeenBlock, journal_files, read_entry_log, read_journals
-from storage.bookie.mark import MarkFile
+from magnetar.storage.bookie.inspection import SeenBatch, SeenBlock, journal_files, read_entry_log, read_journals
+from magnetar.storage.bookie.mark import MarkFile
 from tests.damage.scenery import Position
 
 _IDS = struct.Struct(">qq")

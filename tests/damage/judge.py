@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from metadata.store import MetadataStore
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.config.broker_config import ServerConfig
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
+from magnetar.server.topics.broker_service import BrokerService
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.names import TopicName
-from server.app import Standalone, StandaloneOptions
-from server.config import ServerConfig
-from server.topics.broker_service import BrokerService
-from storage.ledger.client import BookKeeper
-from storage.ledger.errors import LedgerError
-from storage.managed.append_queue import AddResult
-from storage.managed.managed_ledger import ManagedLedger
 from tests.damage.scenery import GONE, SETTINGS, SUBSCRIPTION, Position, Receipts, payload
 
 STEP_SECONDS = 30.0

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from pathlib import Path
 
-from storage.bookie import entry_log_format
+from magnetar.storage.bookie import entry_log_format
 
 NO_DATA = {"LOG", "LOG.old", "LOCK", "magnetar.lock"}
 """Text for people, and files that are only locked: no harm to them may have any effect."""

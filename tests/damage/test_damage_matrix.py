@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from compat_tests.harness import Server, ServerFailedError
-from storage.bookie.journal_format import BATCH_HEADER_SIZE
-from storage.bookie.journal_replay import journal_path
-from storage.bookie.mark import MarkFile
+from magnetar.storage.bookie.journal_format import BATCH_HEADER_SIZE
+from magnetar.storage.bookie.journal_replay import journal_path
+from magnetar.storage.bookie.mark import MarkFile
 from tests.damage.cases import Trial, all_cases
 from tests.damage.kinds import kinds_of
 from tests.damage.scenery import SETTINGS, Scene, make_scenes

@@ -46,7 +46,7 @@ class BaseInstall:
 def tree_install(python: Path) -> BaseInstall:
     """As `make run` has it: the code of the tree, with an installation's dependencies."""
     program = ("env", f"PYTHONPATH={ROOT}", str(python))
-    return BaseInstall(program, ("magnetar", "metadata", "pulsar_proto", "server", "storage"))
+    return BaseInstall(program, ("magnetar", "pulsar_proto"))
 
 
 def wheel_install(python: Path, wheel: Path, folder: Path) -> BaseInstall:

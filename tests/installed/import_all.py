@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-NOT_OF_A_SERVER = ("magnetar.spark", "spark", "magnetar.wheel_names", "pulsar_proto.pb.generate")
-"""They say themselves what to install; a build's hook; a tool for our own tree."""
-EITHER = ("server.main", "magnetar.server.main")
-"""`magnetar.launcher` imports the one that is there, and is how commands start."""
+NOT_OF_A_SERVER = ("magnetar.spark", "pulsar_proto.pb.generate")
+"""They say themselves what to install; a tool for our own tree."""
 
 
 def modules(package: str) -> list[str]:
@@ -43,7 +41,7 @@ def imported_names(module: ModuleType) -> Iterator[str]:
 
 
 def is_there(name: str) -> bool:
-    if name.startswith(NOT_OF_A_SERVER) or name in EITHER:
+    if name.startswith(NOT_OF_A_SERVER):
         return True
     try:
         importlib.import_module(name)

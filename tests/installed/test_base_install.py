@@ -16,7 +16,7 @@ from yarl import URL
 
 from compat_tests.bookkeeper.our_bookie import OurBookie
 from compat_tests.harness import INTERPRETER_VARIABLE, Magnetar, Server
-from server.admin.routes import ROUTES
+from magnetar.server.admin.routes import ROUTES
 from tests.installed.base_install import (
     ENVIRONMENTS,
     ROOT,

@@ -20,10 +20,10 @@ def test_wheel_claims_only_our_own_names(wheel: Path) -> None:
         names = set(archive.namelist())
     assert {top for top in tops if not top.endswith(".dist-info")} == PRODUCT_PACKAGES
     assert {
-        "magnetar/server/main.py",
-        "magnetar/storage/bookie/service.py",
-        "magnetar/metadata/store.py",
-        "magnetar/spark/source/rows.py",
+        "server/commands/main.py",
+        "storage/bookie/bookie.py",
+        "metadata/store.py",
+        "spark/source/rows.py",
     } <= names
 
 

@@ -10,8 +10,8 @@ import asyncio
 import os
 import sys
 
-from metadata.embedded import EmbeddedStore
-from metadata.witness import Witness
+from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.embedded.witness import Witness
 
 WRITERS = 4
 

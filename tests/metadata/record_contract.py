@@ -9,8 +9,8 @@ from collections.abc import Awaitable
 
 import pytest
 
-from metadata.errors import BadVersionError, EphemeralParentError, NodeExistsError, NoNodeError, NotEmptyError
-from metadata.store import CheckOp, CreateOp, DeleteOp, MetadataStore, Op, PutOp
+from magnetar.metadata.errors import BadVersionError, EphemeralParentError, NodeExistsError, NoNodeError, NotEmptyError
+from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, MetadataStore, Op, PutOp
 from tests.metadata.recorder import Recorder
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from metadata.store import Event, EventType
+from magnetar.metadata.store import Event, EventType
 
 DEADLINE_SECONDS = 60.0
 

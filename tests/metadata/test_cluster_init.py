@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from metadata import cluster_init, paths
-from metadata.cluster_init import initialize_cluster, publish_cluster_urls
-from metadata.embedded import EmbeddedStore
-from metadata.errors import MetadataError, NoNodeError
-from metadata.memory import MemoryStore
-from metadata.store import MetadataStore, Op, Stat
+from magnetar.metadata import cluster_init, paths
+from magnetar.metadata.cluster_init import initialize_cluster, publish_cluster_urls
+from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.errors import MetadataError, NoNodeError
+from magnetar.metadata.store import MetadataStore, Op, Stat
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "cluster_records.json"
 GOLDEN: dict[str, str] = json.loads(VECTORS.read_text())["records"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from metadata.embedded import EmbeddedStore
-from metadata.store import MetadataStore
+from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.store import MetadataStore
 from tests.metadata.record_contract import RecordContract
 from tests.metadata.watch_contract import WatchContract
 

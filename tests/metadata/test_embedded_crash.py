@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from metadata.embedded import EmbeddedStore
-from metadata.errors import StoreDamagedError, StoreFileError, StoreLockedError
-from metadata.stored import PAGE_BYTES
+from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.embedded.stored_metadata import PAGE_BYTES
+from magnetar.metadata.errors import StoreDamagedError, StoreFileError, StoreLockedError
 from tests.metadata.crash_writer import WRITERS, open_witnessed, value_of
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from metadata import record_file
-from metadata.embedded import EmbeddedStore
-from metadata.errors import (
+from magnetar.metadata.embedded import record_file
+from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.embedded.record_file import RecordFile
+from magnetar.metadata.embedded.record_rows import Change
+from magnetar.metadata.embedded.stored_metadata import PAGE_BYTES, read_stored
+from magnetar.metadata.errors import (
     NodeExistsError,
     StoreClosedError,
     StoreFileError,
@@ -22,9 +25,6 @@ from metadata.errors import (
     StoreLockedError,
     StoreWriteError,
 )
-from metadata.record_file import RecordFile
-from metadata.record_rows import Change
-from metadata.stored import PAGE_BYTES, read_stored
 
 ROOT = Path(__file__).parents[2]
 
@@ -237,7 +237,7 @@ def files_end_at(size: int) -> Iterator[None]:
 async def test_without_room_writes_fail_reads_go_on_and_writes_recover(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", logger="metadata.embedded")
+    caplog.set_level("INFO", logger="magnetar.metadata.embedded.embedded_store")
     store = await EmbeddedStore.open(path)
     await store.create("/a", b"kept")
     events: list[object] = []

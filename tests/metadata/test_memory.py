@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from metadata.errors import StoreOverloadedError, StoreWriteError
-from metadata.memory import MemoryStore
-from metadata.store import EventType
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.errors import StoreOverloadedError, StoreWriteError
+from magnetar.metadata.store import EventType
 from tests.metadata.record_contract import RecordContract
 from tests.metadata.recorder import Recorder
 from tests.metadata.watch_contract import WatchContract
@@ -73,7 +73,7 @@ async def test_a_change_that_cannot_be_prepared_is_told_and_stops_no_later_one(
 
 
 async def test_too_many_waiting_writes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metadata.tree_store.WRITES_WAITING_MAX", 3)
+    monkeypatch.setattr("magnetar.metadata.embedded.tree_store.WRITES_WAITING_MAX", 3)
     store = MemoryStore()
     await store.create("/a")
     results = await asyncio.gather(*(store.put("/a", b"") for _ in range(5)), return_exceptions=True)

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metadata.embedded import EmbeddedStore
-from metadata.errors import MetadataError
-from metadata.memory import MemoryStore
-from metadata.store import CheckOp, Created, CreateOp, DeleteOp, MetadataStore, Op, PutOp
+from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.store import CheckOp, Created, CreateOp, DeleteOp, MetadataStore, Op, PutOp
 
 
 @dataclass

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from metadata.embedded import EmbeddedStore
-from metadata.memory import MemoryStore
-from metadata.sequence import (
+from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.sequence import (
     BLOCK_IDS,
     SHORT_ID_END,
     LedgerIdGenerator,
@@ -111,7 +111,7 @@ async def test_a_failed_draw_leaves_the_generator_usable(monkeypatch: pytest.Mon
     store = MemoryStore()
     generator = LedgerIdGenerator(store)
     with monkeypatch.context() as patch:
-        patch.setattr("metadata.tree_store.WRITES_WAITING_MAX", 0)
+        patch.setattr("magnetar.metadata.embedded.tree_store.WRITES_WAITING_MAX", 0)
         with pytest.raises(Exception, match="waiting"):
             await generator.next_id()
     assert await generator.next_id() == 0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from metadata.cluster_init import LAYOUT_VALUE
-from metadata.service_uri import HIERARCHICAL, ServiceUri, layout_fault, parse_service_uri
+from magnetar.metadata.cluster_init import LAYOUT_VALUE
+from magnetar.metadata.zookeeper.service_uri import HIERARCHICAL, ServiceUri, layout_fault, parse_service_uri
 
 
 @pytest.mark.parametrize(

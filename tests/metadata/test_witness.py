@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from metadata import witness as witness_module
-from metadata.embedded import EmbeddedStore
-from metadata.errors import StoreClosedError, StoreDamagedError, StoreFileError, StoreMismatchError
-from metadata.record_rows import Totals
-from metadata.stored import PAGE_BYTES, StoredMetadata, mismatch
-from metadata.tree import Tree
-from metadata.witness import SLOT_BYTES, Seal, Witness, WitnessDamagedError
+from magnetar.metadata.embedded import witness as witness_module
+from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.embedded.record_rows import Totals
+from magnetar.metadata.embedded.stored_metadata import PAGE_BYTES, StoredMetadata, mismatch
+from magnetar.metadata.embedded.witness import SLOT_BYTES, Seal, Witness, WitnessDamagedError
+from magnetar.metadata.errors import StoreClosedError, StoreDamagedError, StoreFileError, StoreMismatchError
+from magnetar.metadata.tree_rules import Tree
 
 ME, OTHER = b"m" * 16, b"o" * 16
 FRAME_BYTES = 24 + PAGE_BYTES

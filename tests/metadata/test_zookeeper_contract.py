@@ -7,10 +7,10 @@ from itertools import count
 
 import pytest
 
-from metadata.cluster_init import initialize_cluster
-from metadata.sequence import LedgerIdGenerator
-from metadata.store import MetadataStore
-from metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.cluster_init import initialize_cluster
+from magnetar.metadata.sequence import LedgerIdGenerator
+from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.record_contract import RecordContract
 from tests.metadata.watch_contract import WatchContract
 from tests.metadata.zookeeper_proxy import WRITES, ZkProxy

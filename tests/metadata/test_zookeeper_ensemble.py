@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from metadata.zk_config import SessionEvent
-from metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.recorder import Recorder
 from tests.metadata.zookeeper_events import SessionRecorder, until
 from tests.metadata.zookeeper_load import WORKERS, Writers

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from metadata import zk_codec
-from metadata.errors import OutcomeUnknownError, StoreUnavailableError, StoreWriteError
-from metadata.store import EventType
-from metadata.zk_config import SessionEvent
-from metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.errors import OutcomeUnknownError, StoreUnavailableError, StoreWriteError
+from magnetar.metadata.store import EventType
+from magnetar.metadata.zookeeper import codec as zk_codec
+from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.recorder import Recorder
 from tests.metadata.zookeeper_events import SessionRecorder, end_session, until
 from tests.metadata.zookeeper_proxy import AUTH, SET_WATCHES, WRITES, ZkProxy, once

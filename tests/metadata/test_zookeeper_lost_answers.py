@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from metadata.errors import BadVersionError, NodeExistsError, OutcomeUnknownError
-from metadata.store import CreateOp, PutOp
-from metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.errors import BadVersionError, NodeExistsError, OutcomeUnknownError
+from magnetar.metadata.store import CreateOp, PutOp
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.zookeeper_events import until
 from tests.metadata.zookeeper_load import Writers
 from tests.metadata.zookeeper_proxy import WRITES, ZkProxy, answers_of_writes, once

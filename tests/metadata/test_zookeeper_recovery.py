@@ -7,12 +7,12 @@ import struct
 
 import pytest
 
-from metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
-from metadata.tree import parent_of
-from metadata.zk_call import Call, Reply, Settled
-from metadata.zk_codec import Code, ZkStat
-from metadata.zk_recovery import Finding, Recovery
-from metadata.zk_resolve import Verdict, Write
+from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
+from magnetar.metadata.tree_rules import parent_of
+from magnetar.metadata.zookeeper.call import Call, Reply, Settled
+from magnetar.metadata.zookeeper.codec import Code, ZkStat
+from magnetar.metadata.zookeeper.lost_answer_rules import Verdict, Write
+from magnetar.metadata.zookeeper.lost_answers import Finding, Recovery
 
 PATHS = ["/a", "/b", "/p", "/p/a", "/p/b"]
 OURS, OTHERS = 7, 8

@@ -4,12 +4,21 @@ import asyncio
 
 import pytest
 
-from metadata import zk_codec
-from metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
-from metadata.zk_call import Call, Settled
-from metadata.zk_codec import ZkStat
-from metadata.zk_recovery import Finding, consistent
-from metadata.zk_resolve import Found, Verdict, Write, judge, judge_numbered, numbered_names, stats_after, witness
+from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
+from magnetar.metadata.zookeeper import codec as zk_codec
+from magnetar.metadata.zookeeper.call import Call, Settled
+from magnetar.metadata.zookeeper.codec import ZkStat
+from magnetar.metadata.zookeeper.lost_answer_rules import (
+    Found,
+    Verdict,
+    Write,
+    judge,
+    judge_numbered,
+    numbered_names,
+    stats_after,
+    witness,
+)
+from magnetar.metadata.zookeeper.lost_answers import Finding, consistent
 
 APPLIED, NOT_APPLIED, UNKNOWN = Verdict.APPLIED, Verdict.NOT_APPLIED, Verdict.UNKNOWN
 BOUND = 100

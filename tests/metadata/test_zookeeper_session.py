@@ -5,10 +5,10 @@ import struct
 
 import pytest
 
-from metadata import zk_codec
-from metadata.store import EventType
-from metadata.zk_link import Link
-from metadata.zk_session import (
+from magnetar.metadata.store import EventType
+from magnetar.metadata.zookeeper import codec as zk_codec
+from magnetar.metadata.zookeeper.link import Link
+from magnetar.metadata.zookeeper.session_rules import (
     REPLY_BYTES_MAX,
     Answer,
     Attached,

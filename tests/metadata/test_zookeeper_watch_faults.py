@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from metadata.store import EventType
-from metadata.zk_config import SessionEvent
-from metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.store import EventType
+from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.recorder import Recorder
 from tests.metadata.zookeeper_events import SessionRecorder, until
 from tests.metadata.zookeeper_proxy import EXISTS, SET_WATCHES, ZkProxy, once

@@ -2,9 +2,9 @@
 
 import pytest
 
-from metadata.store import Event, EventType
-from metadata.zk_codec import ZkStat
-from metadata.zk_watches import ZkWatches
+from magnetar.metadata.store import Event, EventType
+from magnetar.metadata.zookeeper.codec import ZkStat
+from magnetar.metadata.zookeeper.watch_rules import ZkWatches
 
 CREATED, CHANGED, DELETED = EventType.CREATED, EventType.CHANGED, EventType.DELETED
 CHILDREN = EventType.CHILDREN_CHANGED

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from metadata.errors import BadVersionError, StoreClosedError
-from metadata.store import CreateOp, Event, EventType, MetadataStore
+from magnetar.metadata.errors import BadVersionError, StoreClosedError
+from magnetar.metadata.store import CreateOp, Event, EventType, MetadataStore
 from tests.metadata.recorder import DEADLINE_SECONDS, Recorder
 
 CREATED, CHANGED, DELETED = EventType.CREATED, EventType.CHANGED, EventType.DELETED

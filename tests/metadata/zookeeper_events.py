@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from metadata import zk_codec
-from metadata.zk_config import SessionEvent
-from metadata.zk_session import ZkSession
-from metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.zookeeper import codec as zk_codec
+from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.zookeeper.session_rules import ZkSession
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 
 DEADLINE_SECONDS = 60.0
 

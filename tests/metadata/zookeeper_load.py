@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from metadata.errors import BadVersionError, MetadataError
-from metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.errors import BadVersionError, MetadataError
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 
 WORKERS = 16
 

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from metadata.zookeeper import ZooKeeperStore
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper_server import ZooKeeperServer, running
 

@@ -25,7 +25,7 @@ RUNS = {
     "spark": ("not slow and not long", ("tests/spark",)),
 }
 """Marks and folders. Tests that start processes count for what they run in their own."""
-PACKAGES = ("storage", "metadata", "server", "pulsar_proto", "spark")
+PACKAGES = ("magnetar", "pulsar_proto")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SECONDS_OF_A_TRIAL = 45.0
 """Tests of a mutant are taken, nearest first, until they took that long when they were recorded."""
@@ -104,7 +104,7 @@ class Recording:
             data = coverage.CoverageData(str(each))
             data.read()
             for measured in data.measured_files():
-                path = Path(measured).relative_to(root).as_posix()
+                path = Path(measured).resolve().relative_to(root.resolve()).as_posix()
                 known = recording.lines.setdefault(path, {})
                 for line, contexts in data.contexts_by_lineno(measured).items():
                     known.setdefault(line, set()).update(filter(None, contexts))

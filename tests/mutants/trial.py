@@ -46,7 +46,7 @@ class Copy:
         for name in listed.decode().split("\0"):
             if name and (root / name).exists():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(root / name, folder / name)
+                shutil.copy2(root / name, folder / name, follow_symlinks=False)
 
     def judge(self, mutant: Mutant, tests: list[str], recorded_seconds: float) -> Verdict:
         if not tests:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto import bookie_wire as wire
-from pulsar_proto.bookie_wire import BookieRc, ReadFlags
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import bookkeeper_pb2
+from pulsar_proto.wire import bookie_wire as wire
+from pulsar_proto.wire.bookie_wire import BookieRc, ReadFlags
 from tests.pulsar_proto.vectors import Item, load, unhex
 
 EXCHANGES = load("bookkeeper_exchanges.json")

@@ -7,10 +7,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto import bookie_wire_v3 as v3
-from pulsar_proto.bookie_wire import AddFlags, BookieRc, ReadFlags
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import bookkeeper_pb2 as pb
+from pulsar_proto.wire import bookie_wire_v3 as v3
+from pulsar_proto.wire.bookie_wire import AddFlags, BookieRc, ReadFlags
 from tests.pulsar_proto.vectors import Item, load, unhex
 
 REQUESTS = [exchange for exchange in load("bookkeeper_exchanges.json") if unhex(exchange["request"])[4:5] == b"\x0a"]

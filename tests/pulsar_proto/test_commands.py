@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.commands import (
+from pulsar_proto.errors import MalformedFrame, UnknownCommand
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import (
     MessageFramer,
     Receipt,
     ReceiptEncoder,
@@ -13,8 +15,6 @@ from pulsar_proto.commands import (
     simple_frame,
     varint,
 )
-from pulsar_proto.errors import MalformedFrame, UnknownCommand
-from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 U64 = 2**64 - 1
 ids = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1))

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.commands import parse_command
 from pulsar_proto.element_count import INNOCENT_BYTES, check_elements
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.payload import METADATA_ELEMENTS_MAX, build_payload, metadata_fault
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import METADATA_ELEMENTS_MAX, build_payload, metadata_fault
+from pulsar_proto.wire.commands import parse_command
 
 SUBSCRIBE = pb.CommandSubscribe(
     topic="t", subscription="s", subType=pb.CommandSubscribe.Exclusive, consumer_id=1, request_id=2

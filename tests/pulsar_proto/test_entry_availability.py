@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto import entry_availability
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import bookkeeper_pb2 as pb
+from pulsar_proto.wire import entry_availability
 from tests.pulsar_proto.vectors import load, unhex
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto import bookie_wire
-from pulsar_proto.entry_digest import (
+from pulsar_proto.pb import bookkeeper_pb2
+from pulsar_proto.records.entry_digest import (
     DigestError,
     DigestType,
     EntryCodec,
@@ -14,7 +14,7 @@ from pulsar_proto.entry_digest import (
     entry_length,
     master_key,
 )
-from pulsar_proto.pb import bookkeeper_pb2
+from pulsar_proto.wire import bookie_wire
 from tests.pulsar_proto.vectors import load, unhex
 
 TYPES = {"CRC32": DigestType.CRC32, "CRC32C": DigestType.CRC32C, "MAC": DigestType.HMAC, "DUMMY": DigestType.DUMMY}

@@ -66,7 +66,8 @@ def test_package_does_no_io_and_knows_no_clock() -> None:
 
 def test_start_of_a_server_imports_no_heavy_module() -> None:
     script = (
-        "import sys, pulsar_proto.commands, pulsar_proto.payload, pulsar_proto.entry_digest, pulsar_proto.framing\n"
+        "import sys, pulsar_proto.wire.commands, pulsar_proto.wire.framing, pulsar_proto.records.payload\n"
+        "import pulsar_proto.records.entry_digest\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run(

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from pulsar_proto import commands, payload
-from pulsar_proto.framing import FrameReader
 from pulsar_proto.ids import Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records import payload
+from pulsar_proto.wire import commands
+from pulsar_proto.wire.framing import FrameReader
 from tests.pulsar_proto.vectors import Item, as_described, described, load, unhex
 
 FRAMES = load("pulsar_frames.json")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.framing import FRAME_PADDING, MAX_MESSAGE_SIZE, Frame, FrameReader
+from pulsar_proto.wire.framing import FRAME_PADDING, MAX_MESSAGE_SIZE, Frame, FrameReader
 
 
 def frame(command: bytes, rest: bytes = b"") -> bytes:

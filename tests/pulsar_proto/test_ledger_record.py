@@ -7,10 +7,10 @@ from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.entry_digest import DigestType
 from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.ledger_record import LedgerMetadata, LedgerState, ledger_id_of_path, ledger_path
 from pulsar_proto.pb import bookkeeper_pb2
+from pulsar_proto.records.entry_digest import DigestType
+from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState, ledger_id_of_path, ledger_path
 from tests.pulsar_proto.vectors import load, unhex
 
 HEAD = b"BookieMetadataFormatVersion\t"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.framing import MAX_MESSAGE_SIZE, READ_SIZE, FrameReader
-from pulsar_proto.long_frame import LongFrame
-from pulsar_proto.packets import PacketReader
+from pulsar_proto.wire.framing import MAX_MESSAGE_SIZE, READ_SIZE, FrameReader
+from pulsar_proto.wire.long_frame import LongFrame
+from pulsar_proto.wire.packets import PacketReader
 
 FRAME = MAX_MESSAGE_SIZE.to_bytes(4, "big") + (100).to_bytes(4, "big") + bytes(MAX_MESSAGE_SIZE - 4)
 READERS = 50

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.managed_record import (
+from pulsar_proto.pb import managed_ledger_pb2 as pb
+from pulsar_proto.records.managed_record import (
     AckedRange,
     acked_ranges,
     add_acked_ranges,
@@ -21,7 +22,6 @@ from pulsar_proto.managed_record import (
     uncompressed,
     words_from_bits,
 )
-from pulsar_proto.pb import managed_ledger_pb2 as pb
 from tests.pulsar_proto.vectors import Item, as_described, described, load, unhex
 
 PARSERS = {

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.packets import PacketReader, packets
+from pulsar_proto.wire.packets import PacketReader, packets
 
 
 def feed(reader: PacketReader, data: bytes, sizes: list[int]) -> list[bytes]:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto import payload
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records import payload
 from tests.pulsar_proto.vectors import Item, as_described, described, load, unhex
 
 DATA_ENTRIES = [

@@ -8,13 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.frame_encoders import varint
-from pulsar_proto.ledger_record import LedgerMetadata
-from pulsar_proto.managed_record import parse_managed_cursor_info, parse_managed_ledger_info, parse_position_info
-from pulsar_proto.payload import body, build_payload, parse_metadata, sticky_key_of
 from pulsar_proto.pb import bookkeeper_pb2, managed_ledger_pb2, pulsar_api_pb2, underreplication_pb2
+from pulsar_proto.records.ledger_record import LedgerMetadata
+from pulsar_proto.records.managed_record import (
+    parse_managed_cursor_info,
+    parse_managed_ledger_info,
+    parse_position_info,
+)
+from pulsar_proto.records.payload import body, build_payload, parse_metadata, sticky_key_of
+from pulsar_proto.records.underreplication_record import voter
 from pulsar_proto.text import NotText, check_text, raw, shown
-from pulsar_proto.underreplication_record import voter
+from pulsar_proto.wire.frame_encoders import varint
 from tests.pulsar_proto.text_paths import Path, all_messages, least, text_paths, with_text
 
 MODULES: tuple[Any, ...] = (pulsar_api_pb2, managed_ledger_pb2, bookkeeper_pb2, underreplication_pb2)

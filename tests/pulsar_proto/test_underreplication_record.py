@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto import underreplication_record as records
 from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.underreplication_record import Mark
+from pulsar_proto.records import underreplication_record as records
+from pulsar_proto.records.underreplication_record import Mark
 from tests.pulsar_proto.vectors import Item, load, unhex
 
 ITEMS = load("underreplication.json")

@@ -5,21 +5,21 @@ import struct
 from collections.abc import Callable
 from typing import Any, cast
 
-from pulsar_proto.commands import parse_command, simple_frame
+from magnetar.server.broker.broker_context import BrokerContext, ConnectionLimits
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.network.listeners import Listeners
+from magnetar.server.network.ports import Urls
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.protocol.connection import Connection
+from magnetar.server.schema.schema_registry import SchemaRegistry
+from magnetar.server.schema.schema_storage import SchemaStorage
+from magnetar.server.topics.client_connection import ClientConnection
+from magnetar.server.topics.topic_schemas import TopicSchemas
 from pulsar_proto.errors import PulsarError, TopicNotFound
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.broker_context import BrokerContext, ConnectionLimits
-from server.connection import Connection
-from server.listeners import Listeners
-from server.policies.effective import EffectivePolicies
-from server.ports import Urls
-from server.schema.registry import SchemaRegistry
-from server.schema.storage import SchemaStorage
-from server.schema.topic_schemas import TopicSchemas
-from server.topics.client import ClientConnection
-from server.topics.settings import TopicSettings
+from pulsar_proto.wire.commands import parse_command, simple_frame
 from tests.storage.managed.fake_bookkeeper import World
 
 

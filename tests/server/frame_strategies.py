@@ -4,10 +4,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pulsar_proto.commands import send_frame, simple_frame
-from pulsar_proto.payload import build_payload
+from magnetar.server.protocol.handlers import TABLE
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.handlers import TABLE
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import send_frame, simple_frame
 from tests.server.fakes import command
 
 TOPICS = ["persistent://public/default/t", "t", "persistent://public/nons/t", "bad://x", "", "\x00"]

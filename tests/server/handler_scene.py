@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from pulsar_proto.commands import send_frame
-from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import send_frame
 from tests.server.fakes import FakeConsumer, FakeProducer, Peer, command, make_broker
 
 TOPIC = "persistent://public/default/t"

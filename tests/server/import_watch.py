@@ -10,8 +10,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-from server.app import Standalone
-from server.main import main
+from magnetar.server.commands.main import main
+from magnetar.server.programs.standalone import Standalone
 
 
 class Watch:

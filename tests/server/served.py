@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pulsar_proto.commands import parse_command
+from magnetar.server.process.loop_watch import LoopWatch, Stall
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.app import Standalone, StandaloneOptions
-from server.loop_watch import LoopWatch, Stall
+from pulsar_proto.wire.commands import parse_command
 from tests.server.frame_strategies import CONNECT
 from tests.server.loop_limit import CPU_LIMIT_SECONDS
 

@@ -1,8 +1,8 @@
-"""Work in steps (`server.turns`), done at once."""
+"""Work in steps (`magnetar.server.process.turns`), done at once."""
 
 from typing import TypeVar
 
-from server.turns import Steps
+from magnetar.server.process.turns import Steps
 
 T = TypeVar("T")
 

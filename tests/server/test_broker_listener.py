@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from pulsar_proto.commands import send_frame
-from pulsar_proto.payload import build_payload
+from magnetar.server.broker.broker_context import BrokerContext
+from magnetar.server.protocol import broker_listener as listener_module
+from magnetar.server.protocol.broker_listener import BrokerListener
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server import broker_listener as listener_module
-from server.broker_context import BrokerContext
-from server.broker_listener import BrokerListener
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import send_frame
 from tests.server.fakes import command, make_broker, until
 from tests.server.wire_client import Client
 

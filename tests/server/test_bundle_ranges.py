@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.cluster_init import bundles_data
-from server.bundle_ranges import (
+from magnetar.metadata.cluster_init import bundles_data
+from magnetar.server.namespaces.bundle_ranges import (
     FULL_RANGE,
     bundle_of,
     fault_of_boundaries,

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from server.broker_context import ConnectionLimits
-from server.config import BrokerConfig, ConfigError, load_config
-from server.config_file import parse_properties
-from server.config_keys import KEYS, PORT_OFF, UNSAFE_TO_IGNORE, snake_case
-from server.config_known import KNOWN
-from server.config_missing import NOT_HERE
-from server.listeners import ListenerSettings
-from server.security.settings import SecuritySettings, TlsSettings
-from server.storage_start import MetadataSettings
-from server.topics.settings import TopicSettings
-from server.upkeep.settings import UpkeepSettings
-from server.web.settings import WebSettings
-from storage.bookie.config import BookieConfig
-from storage.ledger.config import LedgerConfig
-from storage.managed.config import ManagedLedgerConfig
+from magnetar.server.broker.broker_context import ConnectionLimits
+from magnetar.server.config.broker_config import BrokerConfig, ConfigError, load_config
+from magnetar.server.config.honoured_keys import KEYS, PORT_OFF, UNSAFE_TO_IGNORE, snake_case
+from magnetar.server.config.http_settings import WebSettings
+from magnetar.server.config.known_keys import KNOWN
+from magnetar.server.config.missed_keys import NOT_HERE
+from magnetar.server.config.properties_file import parse_properties
+from magnetar.server.config.security_settings import SecuritySettings, TlsSettings
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.config.upkeep_settings import UpkeepSettings
+from magnetar.server.network.listeners import ListenerSettings
+from magnetar.server.programs.storage_start import MetadataSettings
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 
 SETTINGS = (
     BrokerConfig,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.commands import close_producer_frame, parse_command, simple_frame
 from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import close_producer_frame, parse_command, simple_frame
 from tests.server.fakes import FakeService, Peer, command, make_broker, settle
 from tests.server.handler_scene import TOPIC, Clock, payload, producing, send, subscribe
 from tests.server.handler_scene import producer as producer_command

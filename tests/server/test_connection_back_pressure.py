@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.broker.broker_context import BrokerContext
+from magnetar.server.protocol import requests as requests_module
+from magnetar.server.protocol.output import OUTPUT_HIGH_WATER_BYTES
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server import requests as requests_module
-from server.broker_context import BrokerContext
-from server.output import OUTPUT_HIGH_WATER_BYTES
 from tests.server.fakes import Peer, command, make_broker, settle
 from tests.server.handler_scene import TOPIC, payload, producing, send
 from tests.server.handler_scene import producer as producer_command

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
+from magnetar.server.protocol import connection as connection_module
+from magnetar.server.protocol.output import OUTPUT_HIGH_WATER_BYTES
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server import connection as connection_module
-from server.output import OUTPUT_HIGH_WATER_BYTES
 from tests.server.fakes import Peer, command, make_broker, settle
 from tests.server.handler_scene import TOPIC, Clock, producing, subscribe
 from tests.server.handler_scene import producer as producer_command

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pulsar_proto.commands import send_frame, simple_frame
+from magnetar.server.process.loop_watch import LoopWatch, Stall
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.loop_watch import LoopWatch, Stall
+from pulsar_proto.wire.commands import send_frame, simple_frame
 from tests.server.fakes import FakeService, Peer, command, make_broker, settle
 from tests.server.frame_strategies import CONNECT, FRAMES, PAYLOAD, SENSIBLE
 from tests.server.loop_limit import CPU_LIMIT_SECONDS

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_proto.commands import send_frame, simple_frame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import send_frame, simple_frame
 from tests.server.fakes import command
 from tests.server.frame_strategies import FRAMES, PAYLOAD, SENSIBLE
 from tests.server.served import Wire, serving

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.app import Standalone, StandaloneOptions
 from tests.server.fakes import command
 from tests.server.wire_client import Client, flow, message, send
 

@@ -16,12 +16,12 @@ import pytest
 import uvloop
 
 from compat_tests.certificates import Authority
-from pulsar_proto.commands import simple_frame
-from pulsar_proto.framing import FRAME_PADDING, MAX_MESSAGE_SIZE
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
+from magnetar.server.protocol.connection import Connection
+from magnetar.server.web.http_connection import Connection as WebConnection
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.app import Standalone, StandaloneOptions
-from server.connection import Connection
-from server.web.connection import Connection as WebConnection
+from pulsar_proto.wire.commands import simple_frame
+from pulsar_proto.wire.framing import FRAME_PADDING, MAX_MESSAGE_SIZE
 from tests.reference_counts import all_dead, collector_off
 from tests.server.fakes import command
 from tests.server.security.scene import KEY, PROVIDER, connect_command, token

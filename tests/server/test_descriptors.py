@@ -13,8 +13,8 @@ import pulsar
 import pytest
 
 from compat_tests.harness import Magnetar, Server, wait_until
-from server import descriptors
-from server.descriptors import SECONDS_BETWEEN_WARNINGS, Descriptors, raise_limit
+from magnetar.server.process import descriptors
+from magnetar.server.process.descriptors import SECONDS_BETWEEN_WARNINGS, Descriptors, raise_limit
 
 LIMIT = 200
 CONNECTIONS = 2 * LIMIT

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server.exclusive import LOCK_FILE, AlreadyInUseError, DataFolderLock, reserve_port
+from magnetar.server.process.data_folder_lock import LOCK_FILE, AlreadyInUseError, DataFolderLock, reserve_port
 
 
 def test_second_lock_names_folder_and_pid(tmp_path: Path) -> None:

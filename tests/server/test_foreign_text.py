@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_proto.commands import send_frame, simple_frame
-from pulsar_proto.payload import build_batch, build_payload
+from magnetar.server.protocol.handlers import TABLE
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.handlers import TABLE
+from pulsar_proto.records.payload import build_batch, build_payload
+from pulsar_proto.wire.commands import send_frame, simple_frame
 from tests.pulsar_proto.text_paths import Path as FieldPath
 from tests.pulsar_proto.text_paths import least, text_paths, with_text
 from tests.server.fakes import command

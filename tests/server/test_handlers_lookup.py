@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.network.listeners import Listeners, ListenerSettings
+from magnetar.server.network.ports import Urls
+from magnetar.server.protocol.handlers.schema import ANSWER_DELAY_S, FIRST_VERSION_THAT_KEEPS_ANSWERS
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.handlers.schema import ANSWER_DELAY_S, FIRST_VERSION_THAT_KEEPS_ANSWERS
-from server.listeners import Listeners, ListenerSettings
-from server.ports import Urls
-from server.topics.settings import TopicSettings
 from tests.server.fakes import Peer, command, make_broker, settle
 from tests.server.handler_scene import TOPIC, connected, producing
 

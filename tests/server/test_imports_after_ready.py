@@ -19,11 +19,11 @@ import aiohttp
 import jwt
 import pytest
 
-from pulsar_proto.commands import send_frame
-from pulsar_proto.payload import build_payload
+from magnetar.server.admin.routes import ROUTES
+from magnetar.server.protocol.handlers import TABLE
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.admin.routes import ROUTES
-from server.handlers import TABLE
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import send_frame
 from tests.server.admin.any_calls import BODIES
 from tests.server.fakes import command
 from tests.server.web_scene import SECONDS_MAX

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.commands import send_frame, simple_frame
-from pulsar_proto.frame_encoders import varint
-from pulsar_proto.id_list import LIST_BYTES_MAX, PORTION_IDS
-from pulsar_proto.payload import build_payload
+from magnetar.server.process import turns
+from magnetar.server.protocol import inbound
+from magnetar.server.protocol.inbound import Inbound
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server import inbound, turns
-from server.inbound import Inbound
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import send_frame, simple_frame
+from pulsar_proto.wire.frame_encoders import varint
+from pulsar_proto.wire.id_list import LIST_BYTES_MAX, PORTION_IDS
 from tests.server.fakes import Peer, command, make_broker, settle
 from tests.server.handler_scene import producer, send, subscribe
 from tests.server.served import Served, Wire, serving

@@ -2,9 +2,9 @@
 
 import pytest
 
-from server.config import ConfigError, load_config
-from server.listeners import Listeners, ListenerSettings, goes_through
-from server.ports import Urls
+from magnetar.server.config.broker_config import ConfigError, load_config
+from magnetar.server.network.listeners import Listeners, ListenerSettings, goes_through
+from magnetar.server.network.ports import Urls
 
 OWN = Urls("pulsar://127.0.0.1:6650", "pulsar+ssl://127.0.0.1:6651", "http://127.0.0.1:8080")
 

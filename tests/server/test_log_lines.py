@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.log_lines import LINE_CHARACTERS_MAX, OneLineFormatter, one_line
+from magnetar.server.process.log_lines import LINE_CHARACTERS_MAX, OneLineFormatter, one_line
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("magnetar", "metadata", "pulsar_proto", "server", "storage")
@@ -75,7 +75,7 @@ def test_a_long_text_is_cut() -> None:
 
 @pytest.mark.parametrize("package", PRODUCT)
 def test_there_is_no_other_way_into_the_log(package: str) -> None:
-    door = ROOT / "server" / "log_lines.py"
+    door = ROOT / "server" / "process" / "log_lines.py"
     others = [
         path
         for path in (ROOT / package).rglob("*.py")

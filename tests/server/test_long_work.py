@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from pulsar_proto.commands import send_frame, simple_frame
-from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import send_frame, simple_frame
 from tests.server.fakes import command
 from tests.server.served import Served, Wire, serving
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from server.web.loop_share import SAVED_SECONDS_MAX, LoopShare
+from magnetar.server.web.loop_share import SAVED_SECONDS_MAX, LoopShare
 from tests.server.fakes import until
 
 T = TypeVar("T")

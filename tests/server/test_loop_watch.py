@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from compat_tests.harness import LOOP_WATCH
-from server.loop_watch import CPU_LIMIT_VARIABLE, GAP_LIMITS, LoopWatch, Stall
+from magnetar.server.process.loop_watch import CPU_LIMIT_VARIABLE, GAP_LIMITS, LoopWatch, Stall
 
 LIMIT_SECONDS = 0.05
 LONG_SECONDS = 6 * LIMIT_SECONDS
@@ -125,7 +125,7 @@ def test_a_server_logs_what_held_its_loop(environment: dict[str, str], level: st
     assert set(LOOP_WATCH) == {CPU_LIMIT_VARIABLE}
     program = textwrap.dedent("""
         import asyncio, os, signal, time
-        from server.commands.running import run_app
+        from magnetar.server.process.running import run_app
 
         class App:
             async def start(self): ...
@@ -143,6 +143,6 @@ def test_a_server_logs_what_held_its_loop(environment: dict[str, str], level: st
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env={**without, **environment}, capture_output=True, text=True
     )
-    (line,) = [line for line in done.stderr.splitlines() if "server.loop_watch" in line]
+    (line,) = [line for line in done.stderr.splitlines() if "magnetar.server.process.loop_watch" in line]
     assert f" {level} " in line
     assert " failed" in line

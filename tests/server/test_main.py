@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from server.main import build_parser, main
+from magnetar.server.commands.main import build_parser, main
 
 
 def test_standalone_takes_ports_and_overrides() -> None:

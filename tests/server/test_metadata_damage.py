@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from compat_tests.harness import Server
-from metadata.embedded import EmbeddedStore
-from metadata.record_file import RecordFile
-from metadata.stored import PAGE_BYTES, read_stored
-from metadata.write_ahead_log import read_log
-from server import storage_start
-from server.commands.running import StartError
-from storage.bookie.service import Bookie
+from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.embedded.record_file import RecordFile
+from magnetar.metadata.embedded.stored_metadata import PAGE_BYTES, read_stored
+from magnetar.metadata.embedded.write_ahead_log import read_log
+from magnetar.server.process.running import StartError
+from magnetar.server.programs import storage_start
+from magnetar.storage.bookie.bookie import Bookie
 from tests.server.receipt_site import Site, check, content_of, publish
 
 TOPICS = [f"persistent://public/default/t{number}" for number in range(6)]

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.output import (
+from magnetar.server.protocol.output import (
     JOIN_BELOW_BYTES,
     OUTPUT_HIGH_WATER_BYTES,
     OUTPUT_LOW_WATER_BYTES,

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from magnetar.server.broker.broker_context import BrokerContext
+from magnetar.server.programs import standalone as app
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
+from magnetar.server.protocol.output_budget import SHARES, OutputBudget
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server import app
-from server.app import Standalone, StandaloneOptions
-from server.broker_context import BrokerContext
-from server.output_budget import SHARES, OutputBudget
 from tests.server.fakes import command
 from tests.server.wire_client import Client, flow, message, send
 

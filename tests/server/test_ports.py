@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from compat_tests.certificates import Authority
-from server.config import ConfigError, load_config
-from server.config_keys import PORT_OFF
-from server.exclusive import AlreadyInUseError
-from server.ports import PortChoice, chosen, reserve_ports
-from server.security.errors import SecurityConfigError
+from magnetar.server.config.broker_config import ConfigError, load_config
+from magnetar.server.config.honoured_keys import PORT_OFF
+from magnetar.server.network.ports import PortChoice, chosen, reserve_ports
+from magnetar.server.process.data_folder_lock import AlreadyInUseError
+from magnetar.server.security.errors import SecurityConfigError
 
 HOST = "127.0.0.1"
 ANY = PortChoice(broker=0, web=0)

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.server.protocol import requests as requests_module
+from magnetar.server.protocol.command_permissions import guarded
+from magnetar.server.protocol.handlers import TABLE
+from magnetar.server.security.principals import Principal
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server import requests as requests_module
-from server.handlers import TABLE
-from server.security.commands import guarded
-from server.security.identity import Principal
 from tests.server.fakes import FakeConsumer, FakeService, FakeTopic, Peer, make_broker, settle
 from tests.server.frame_strategies import sensible_command
 from tests.server.handler_scene import producer, subscribe

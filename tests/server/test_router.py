@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from server.admin.routes import ROUTES
-from server.web.calls import Call, Route
-from server.web.needs import EVERYBODY
-from server.web.router import Router
+from magnetar.server.admin.routes import ROUTES
+from magnetar.server.web.calls import Call, Route
+from magnetar.server.web.needs import EVERYBODY
+from magnetar.server.web.router import Router
 from tests.server.web_scene import running
 
 ROUTER = Router(ROUTES)

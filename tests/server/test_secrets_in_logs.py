@@ -9,7 +9,7 @@ import bcrypt
 import jwt
 import pytest
 
-from pulsar_proto.commands import simple_frame
+from pulsar_proto.wire.commands import simple_frame
 from tests.server.fakes import command
 from tests.server.web_scene import running
 

@@ -1,12 +1,11 @@
-"""The rules of `server.session` without a socket or a clock."""
+"""The rules of `magnetar.server.protocol.session` without a socket or a clock."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.handlers import TABLE
-from server.session import (
+from magnetar.server.protocol.handlers import TABLE
+from magnetar.server.protocol.session import (
     BEFORE_CONNECTED,
     CLIENT_COMMANDS,
     RECENTLY_CLOSED_MAX,
@@ -18,6 +17,7 @@ from server.session import (
     State,
     Verdict,
 )
+from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 ALL_TYPES = sorted(pb.BaseCommand.Type.values())
 BROKER_ONLY = {

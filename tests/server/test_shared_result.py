@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from server.shared_result import SharedResult
+from magnetar.server.process.shared_result import SharedResult
 from tests.server.fakes import until
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import jwt
 import pytest
 
-from server.main import main
-from server.security.errors import RejectedCredentialsError
-from server.security.token import TokenVerifier, load_public_key
+from magnetar.server.commands.main import main
+from magnetar.server.security.errors import RejectedCredentialsError
+from magnetar.server.security.token import TokenVerifier, load_public_key
 
 APACHE_SECRET = "0f8aBL1kOGpuFGBTa4P8tjB5bRtGMeHTBjLAqdhtqaM="
 """`pulsar tokens create-secret-key --base64` of Apache Pulsar 4.0.7 prints keys like this one."""

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from magnetar.server.namespaces.topic_list import filter_by_pattern, hash_of, is_system_topic
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
-from server.topic_list import filter_by_pattern, hash_of, is_system_topic
 from tests.server.steps import finish
 
 PARTS = [f"persistent://public/default/parts-partition-{index}" for index in range(3)]

@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from magnetar.server.namespaces.topic_list import change_between, hash_of
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.app import Standalone, StandaloneOptions
-from server.topic_list import change_between, hash_of
 from tests.server.fakes import command
 from tests.server.wire_client import Client
 

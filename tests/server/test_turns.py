@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from server import turns
+from magnetar.server.process import turns
 
 
 async def test_items_in_portions_let_others_run_when_a_portion_has_taken_its_time(

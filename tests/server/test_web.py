@@ -15,14 +15,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from compat_tests.certificates import Authority
+from magnetar.server.programs.standalone import Standalone
+from magnetar.server.web import http_app as web_app
+from magnetar.server.web import http_listener as listener_module
+from magnetar.server.web.calls import Call, Route
+from magnetar.server.web.http_listener import WebListener
+from magnetar.server.web.needs import EVERYBODY
+from magnetar.server.web.router import Router
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.app import Standalone
-from server.web import app as web_app
-from server.web import listener as listener_module
-from server.web.calls import Call, Route
-from server.web.listener import WebListener
-from server.web.needs import EVERYBODY
-from server.web.router import Router
 from tests.server.fakes import command, make_broker, until
 from tests.server.web_scene import TOPIC, running
 
@@ -221,7 +221,7 @@ class TestLazyLoading:
         await listener.close()
 
     def test_a_server_is_made_without_aiohttp(self) -> None:
-        code = "import sys, server.app; sys.exit('aiohttp' in sys.modules)"
+        code = "import sys, magnetar.server.programs.standalone; sys.exit('aiohttp' in sys.modules)"
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
 
     async def test_nothing_is_loaded_before_the_first_client_and_then_on_a_thread(

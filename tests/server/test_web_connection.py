@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from server.web import app as web_app
-from server.web import connection as web_connection
+from magnetar.server.web import http_app as web_app
+from magnetar.server.web import http_connection as web_connection
 from tests.server.web_scene import SECONDS_MAX, Web, running
 
 CLUSTERS = b"GET /admin/v2/clusters HTTP/1.1\r\nHost: here\r\n\r\n"

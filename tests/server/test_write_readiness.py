@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from metadata import witness
-from metadata.record_file import RecordFile
-from storage.bookie import durable_file
-from storage.bookie.disks import Usage
+from magnetar.metadata.embedded import witness
+from magnetar.metadata.embedded.record_file import RecordFile
+from magnetar.storage.bookie import durable_file
+from magnetar.storage.bookie.disks import Usage
 from tests.server.web_scene import Web, running
 
 STATUS, READY, HEALTH = "/status.html", "/admin/v2/brokers/ready", "/admin/v2/brokers/health"

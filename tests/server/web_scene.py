@@ -9,10 +9,10 @@ from typing import Any
 
 import aiohttp
 
-from pulsar_proto.commands import send_frame
-from pulsar_proto.payload import build_payload
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.app import Standalone, StandaloneOptions
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import send_frame
 from tests.server.fakes import command
 from tests.server.wire_client import Client
 

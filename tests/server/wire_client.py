@@ -3,9 +3,9 @@
 import asyncio
 import struct
 
-from pulsar_proto.commands import parse_command, send_frame, simple_frame
-from pulsar_proto.payload import body, build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import body, build_payload
+from pulsar_proto.wire.commands import parse_command, send_frame, simple_frame
 from tests.server.fakes import command
 
 

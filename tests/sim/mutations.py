@@ -6,12 +6,11 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 from unittest.mock import patch
 
-from pulsar_proto.bookie_wire import AddFlags, ReadFlags
-from pulsar_proto.ledger_record import LedgerMetadata
-from storage.bookie import journal
-from storage.bookie.adds import AddPath
-from storage.bookie.entry_log_writer import EntryLogWriter
-from storage.bookie.journal_format import (
+from magnetar.storage.bookie import journal
+from magnetar.storage.bookie.add_path import AddPath
+from magnetar.storage.bookie.bookie_opening import ReplayApplier
+from magnetar.storage.bookie.entry_log_writer import EntryLogWriter
+from magnetar.storage.bookie.journal_format import (
     BATCH_HEADER_SIZE,
     FENCE,
     BatchHeader,
@@ -21,15 +20,17 @@ from storage.bookie.journal_format import (
     Salt,
     split_batch,
 )
-from storage.bookie.journal_replay import JournalReplay, _read_batch, list_journals
-from storage.bookie.old_journals import OldJournals
-from storage.bookie.opening import ReplayApplier
-from storage.ledger import recover, recoverer
-from storage.ledger.append import Append
-from storage.ledger.errors import LedgerError, NoSuchEntry
-from storage.ledger.fragments import Members
-from storage.ledger.handle import StoredEnsembles
-from storage.ledger.recover import LastConfirmed, LastEntryRound, RecoveryRead
+from magnetar.storage.bookie.journal_replay import JournalReplay, _read_batch, list_journals
+from magnetar.storage.bookie.old_journals import OldJournals
+from magnetar.storage.ledger import recoverer
+from magnetar.storage.ledger import recovery_rules as recover
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.fragment_rules import Members
+from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry
+from magnetar.storage.ledger.ledger_handle import StoredEnsembles
+from magnetar.storage.ledger.recovery_rules import LastConfirmed, LastEntryRound, RecoveryRead
+from pulsar_proto.records.ledger_record import LedgerMetadata
+from pulsar_proto.wire.bookie_wire import AddFlags, ReadFlags
 from tests.sim.sim_disk import SimFile
 
 _HIGH = int(ReadFlags.HIGH_PRIORITY)

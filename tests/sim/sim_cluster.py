@@ -13,15 +13,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from metadata import paths
-from metadata.memory import MemoryStore
-from pulsar_proto.bookie_wire import BookieError, BookieRc
-from storage.bookie.config import BookieConfig
-from storage.bookie.service import Bookie
-from storage.ledger.bookie_channel import AddDone
-from storage.ledger.cluster import BookKeeperCluster
-from storage.ledger.config import LedgerConfig
-from storage.ledger.errors import BookieHandleNotAvailable
+from magnetar.metadata import paths
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.ledger.bookie_channel import AddDone
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable
+from pulsar_proto.wire.bookie_wire import BookieError, BookieRc
 from tests.sim.sim_disk import SimDisk
 from tests.storage.ledger.distant_store import DistantStore
 from tests.storage.ledger.fake_bookie import LinkState

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 
-from storage.bookie.durable_file import DurableFile
-from storage.bookie.journal import Group, Journal
+from magnetar.storage.bookie.durable_file import DurableFile
+from magnetar.storage.bookie.journal import Group, Journal
 from tests.sim.virtual_loop import DISK_SECONDS_MAX
 
 SECTOR_BYTES = 512

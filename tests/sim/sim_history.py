@@ -14,17 +14,17 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from pulsar_proto.entry_digest import EntryCodec
-from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
-from storage.bookie import journal_format
-from storage.ledger.cluster import BookKeeperCluster
-from storage.ledger.errors import LedgerError
-from storage.ledger.fragments import fragment_of
-from storage.ledger.handle import ReadHandle
-from storage.ledger.metadata_driver import LedgerMetadataDriver
-from storage.ledger.quorum import write_set
-from storage.repair.auto_recovery import AutoRecovery
-from storage.repair.config import AutoRecoveryConfig
+from magnetar.storage.bookie import journal_format
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.fragment_rules import fragment_of
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.ledger.ledger_handle import ReadHandle
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
+from magnetar.storage.ledger.quorum_rules import write_set
+from magnetar.storage.repair.auto_recovery import AutoRecovery
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from pulsar_proto.records.entry_digest import EntryCodec
+from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 from tests.sim.sim_cluster import SimCluster, SimLink
 from tests.sim.sim_disk import PAGE_BYTES
 from tests.sim.virtual_loop import run

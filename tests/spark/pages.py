@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spark.jobs.main import main as run_job
+from magnetar.spark.jobs.main import main as run_job
 
 BROKER_URL, WEB_URL = "pulsar://127.0.0.1:6650", "http://127.0.0.1:8080"
 IN_A_SHELL = ("cat", "cp", "curl", "echo", "find", "head", "ls", "mkdir", "rm", "sort", "tail", "wc")

@@ -5,15 +5,15 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from pulsar_proto.commands import ping_frame
+from magnetar.spark.source.columns import METADATA_FIELDS, RAW_FIELDS, BatchBuilder
+from magnetar.spark.source.entry_block import EntryBlock, block_of
+from magnetar.spark.source.inbox import Inbox
+from magnetar.spark.source.partition_reader import PartitionReader
+from magnetar.spark.source.values import ValueColumns
 from pulsar_proto.ids import unsigned64
-from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.columns import METADATA_FIELDS, RAW_FIELDS, BatchBuilder
-from spark.source.entry_block import EntryBlock, block_of
-from spark.source.inbox import Inbox
-from spark.source.partition_reader import PartitionReader
-from spark.source.values import ValueColumns
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import ping_frame
 
 LEDGER = 2**40 + 5
 TOPIC = "persistent://public/default/t-partition-3"

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from compat_tests.harness import Server
 from compat_tests.python.rest import Admin
 from compat_tests.python.support import contents
-from spark.source import PulsarDataSource
+from magnetar.spark.source import PulsarDataSource
 
 SETTINGS = {
     "spark.ui.enabled": "false",

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spark.jobs.alone import LOCK_FILE, InUse, hold, let_go
-from spark.jobs.common import guarded
+from magnetar.spark.jobs.alone import LOCK_FILE, InUse, hold, let_go
+from magnetar.spark.jobs.common import guarded
 
-HOLD = "import sys, pathlib; from spark.jobs.alone import hold; hold(pathlib.Path(sys.argv[1])); print(1); input()"
+HOLD = (
+    "import sys, pathlib; from magnetar.spark.jobs.alone import hold; "
+    "hold(pathlib.Path(sys.argv[1])); print(1); input()"
+)
 
 
 def test_a_folder_has_one_run_until_that_ends_or_is_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

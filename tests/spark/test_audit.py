@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from compat_tests.harness import Server, wait_until
 from compat_tests.spark.job_process import QUICK_JAVA
-from spark.jobs.audit import main
-from spark.source.admin import Admin
-from spark.source.connection import Login
+from magnetar.spark.jobs.audit.audit import main
+from magnetar.spark.source.admin import Admin
+from magnetar.spark.source.connection import Login
 
 pytestmark = pytest.mark.process
 

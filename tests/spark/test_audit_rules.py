@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.jobs.audit_rules import UNKNOWN, check_topic, expected_backlog, is_orphan, rows_of
+from magnetar.spark.jobs.audit.audit_rules import UNKNOWN, check_topic, expected_backlog, is_orphan, rows_of
 
 UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 HOUR_MS = 3_600_000

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from magnetar.spark.source.batch_walk import BatchPlaces, Unusual
+from magnetar.spark.source.block_decoder import BlockDecoder
+from magnetar.spark.source.compression import compress
+from magnetar.spark.source.continuity import Continuity
+from magnetar.spark.source.entry_block import CorruptEntry, EntryBlock
+from magnetar.spark.source.inbox import Inbox
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import BEFORE_ALL, Bound
+from magnetar.spark.source.range_reader import RangeReader, Task
+from magnetar.spark.source.row_columns import columns_of
+from magnetar.spark.source.rows import RowDecoder, Rows
+from magnetar.spark.source.wire_scan import PADDING, Buffer, scan, varint_bytes, varints
 from pulsar_proto.ids import unsigned64
-from pulsar_proto.payload import build_batch, build_broker_entry_metadata, build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.batch_walk import BatchPlaces, Unusual
-from spark.source.block_decoder import BlockDecoder
-from spark.source.compression import compress
-from spark.source.continuity import Continuity
-from spark.source.entry_block import CorruptEntry, EntryBlock
-from spark.source.inbox import Inbox
-from spark.source.ledger_plan import Range
-from spark.source.message_id import BEFORE_ALL, Bound
-from spark.source.range_reader import RangeReader, Task
-from spark.source.row_columns import columns_of
-from spark.source.rows import RowDecoder, Rows
-from spark.source.wire_scan import PADDING, Buffer, scan, varint_bytes, varints
+from pulsar_proto.records.payload import build_batch, build_broker_entry_metadata, build_payload
 from tests.spark.sent_blocks import LEDGER, TOPIC, Played, builder, message_frame, ordinary_payload, put, sent_block
 from tests.spark.single_messages import single, singles
 

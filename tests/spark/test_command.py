@@ -10,11 +10,14 @@ import pytest
 
 from compat_tests.harness import Server
 from compat_tests.python.rest import Admin
-from server.main import main
+from magnetar.server.commands.main import main
 
-WITHOUT_PYSPARK = (
-    "import sys; sys.modules['pyspark'] = None; from server.main import main; sys.exit(main(sys.argv[1:]))"
-)
+WITHOUT_PYSPARK = """
+import sys
+sys.modules['pyspark'] = None
+from magnetar.server.commands.main import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def test_the_jobs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_proto.commands import (
+from magnetar.spark.source.connection import Connection, Disconnected, Login
+from pulsar_proto.errors import AuthenticationFault, ConsumerBusy
+from pulsar_proto.ids import NO_REQUEST_ID
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import (
     close_consumer_frame,
     connected_frame,
     error_frame,
@@ -18,11 +22,7 @@ from pulsar_proto.commands import (
     simple_frame,
     success_frame,
 )
-from pulsar_proto.errors import AuthenticationFault, ConsumerBusy
-from pulsar_proto.framing import FrameReader
-from pulsar_proto.ids import NO_REQUEST_ID
-from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.connection import Connection, Disconnected, Login
+from pulsar_proto.wire.framing import FrameReader
 
 ROOT = Path(__file__).resolve().parents[2]
 SUBSCRIBE = pb.CommandSubscribe(
@@ -157,6 +157,6 @@ def test_another_protocol_on_the_port_is_named(brokers: list[Broker]) -> None:
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "numpy"])
 def test_without_the_extra_an_import_says_what_to_install(missing: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None\nfrom spark import PulsarDataSource"
+    code = f"import sys; sys.modules[{missing!r}] = None\nfrom magnetar.spark import PulsarDataSource"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=180)
     assert f"needs {missing}, which is not installed: pip install 'magnetar[spark]'" in done.stderr.splitlines()[-1]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from spark.source.continuity import Continuity, DataLoss, takes
-from spark.source.ledger_plan import Range
-from spark.source.message_id import BEFORE_ALL, Bound
+from magnetar.spark.source.continuity import Continuity, DataLoss, takes
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import BEFORE_ALL, Bound
 
 
 def watch(after: Bound, upto: Bound, *ids: tuple[int, int], protected: bool = False, sparse: bool = False) -> list[str]:

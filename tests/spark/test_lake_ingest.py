@@ -18,11 +18,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from compat_tests.python.rest import Admin
 from compat_tests.spark.job_process import JobProcess
-from spark.jobs.common import JobFailed
-from spark.jobs.lake_ingest import main
-from spark.jobs.tables.delta import DeltaTable
-from spark.jobs.tables.iceberg import open_catalog
-from spark.jobs.tables.parquet import INTENT_FILE, MERGED, REPLACED, ParquetTable
+from magnetar.spark.jobs.common import JobFailed
+from magnetar.spark.jobs.lake.lake_ingest import main
+from magnetar.spark.jobs.tables.delta import DeltaTable
+from magnetar.spark.jobs.tables.iceberg import open_catalog
+from magnetar.spark.jobs.tables.parquet import INTENT_FILE, MERGED, REPLACED, ParquetTable
 from tests.spark.support import Scene
 from tests.storage.bookie.small_disk import small_disk
 

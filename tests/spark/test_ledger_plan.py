@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.source.ledger_plan import LedgerRun, Range, clip, runs_of, split, take
-from spark.source.message_id import BEFORE_ALL, Bound
+from magnetar.spark.source.ledger_plan import LedgerRun, Range, clip, runs_of, split, take
+from magnetar.spark.source.message_id import BEFORE_ALL, Bound
 
 Sizes = st.lists(st.integers(1, 20), min_size=1, max_size=5)
 

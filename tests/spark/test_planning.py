@@ -6,10 +6,10 @@ from typing import Any, cast
 import pulsar
 import pytest
 
-from spark.source import PulsarDataSource
-from spark.source.continuity import DataLoss
-from spark.source.data_source import PulsarStreamReader
-from spark.source.options import BadOption
+from magnetar.spark.source import PulsarDataSource
+from magnetar.spark.source.continuity import DataLoss
+from magnetar.spark.source.data_source import PulsarStreamReader
+from magnetar.spark.source.options import BadOption
 from tests.spark.support import Scene, backlog, produce
 
 pytestmark = [pytest.mark.process]

@@ -10,13 +10,13 @@ import pytest
 
 from compat_tests.harness import Server
 from compat_tests.security_site import Site, running_site
+from magnetar.spark.jobs import common, precheck
+from magnetar.spark.jobs.connector import check_versions, connector_options
+from magnetar.spark.jobs.lake.lake_ingest import main
+from magnetar.spark.source.checkpoint import Checkpoint
+from magnetar.spark.source.client import topic_pattern
+from magnetar.spark.source.options import BadOption
 from pulsar_proto.names import TopicName
-from spark.jobs import common, precheck
-from spark.jobs.connector import check_versions, connector_options
-from spark.jobs.lake_ingest import main
-from spark.source.checkpoint import Checkpoint
-from spark.source.client import topic_pattern
-from spark.source.options import BadOption
 
 TOPIC = "persistent://public/default/t"
 

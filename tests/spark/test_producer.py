@@ -7,14 +7,14 @@ from typing import Any, cast
 import pytest
 from pyspark import TaskContext
 
-from pulsar_proto.commands import parse_command, simple_frame
-from pulsar_proto.framing import Frame, FrameReader
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.connection import Disconnected
+from magnetar.spark.source.outgoing import Message
+from magnetar.spark.source.producer import PENDING_BYTES_MAX, Producer, ProducerSettings, SendFailed
+from magnetar.spark.source.row_writer import BATCH_ID_PROPERTY, _property
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.client import Client
-from spark.source.connection import Disconnected
-from spark.source.outgoing import Message
-from spark.source.producer import PENDING_BYTES_MAX, Producer, ProducerSettings, SendFailed
-from spark.source.row_writer import BATCH_ID_PROPERTY, _property
+from pulsar_proto.wire.commands import parse_command, simple_frame
+from pulsar_proto.wire.framing import Frame, FrameReader
 
 TOPIC = "persistent://public/default/t"
 

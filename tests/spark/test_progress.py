@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark.jobs.progress import ERASE_LINE, CtrlC, Progress, Teller
+from magnetar.spark.jobs.progress import ERASE_LINE, CtrlC, Progress, Teller
 
 
 class Query:

@@ -14,7 +14,8 @@ import pulsar
 import pytest
 from vega_datasets import local_data
 
-from spark.jobs import lake_ingest, window_agg
+from magnetar.spark.jobs.lake import lake_ingest
+from magnetar.spark.jobs.window import window_agg
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

@@ -5,15 +5,15 @@ import time
 import numpy as np
 import pytest
 
+from magnetar.spark.source import range_reader
+from magnetar.spark.source.compression import compress
+from magnetar.spark.source.continuity import Continuity, DataLoss
+from magnetar.spark.source.entry_block import CorruptEntry, EntryBlock
+from magnetar.spark.source.message_id import BEFORE_ALL
+from magnetar.spark.source.range_reader import RangeReader, Task
 from pulsar_proto.errors import TopicNotFound
-from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source import range_reader
-from spark.source.compression import compress
-from spark.source.continuity import Continuity, DataLoss
-from spark.source.entry_block import CorruptEntry, EntryBlock
-from spark.source.message_id import BEFORE_ALL
-from spark.source.range_reader import RangeReader, Task
+from pulsar_proto.records.payload import build_payload
 from tests.spark.sent_blocks import LEDGER, TOPIC, Played, builder, ordinary_payload, sent_block
 
 TASK = Task(TOPIC, str(BEFORE_ALL), f"{LEDGER}:3")

@@ -12,7 +12,7 @@ from pulsar.schema import AvroSchema, Integer, JsonSchema, Record, String
 
 from compat_tests.harness import Server
 from compat_tests.spark.job_process import JobProcess
-from spark.jobs.replay import main
+from magnetar.spark.jobs.replay.replay import main
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.spark.jobs.common import JobFailed
+from magnetar.spark.jobs.replay.replay_check import BEFORE, BEHIND, INSIDE, Places, without_repeats
+from magnetar.spark.jobs.replay.replay_range import Edge, Extent
+from magnetar.spark.jobs.replay.replay_values import BadRow, BadTransform, encoder_of
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import BEFORE_ALL, WHOLE_ENTRY, Bound, bound_of_value
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.jobs.common import JobFailed
-from spark.jobs.replay_check import BEFORE, BEHIND, INSIDE, Places, without_repeats
-from spark.jobs.replay_range import Edge, Extent
-from spark.jobs.replay_values import BadRow, BadTransform, encoder_of
-from spark.source.ledger_plan import Range
-from spark.source.message_id import BEFORE_ALL, WHOLE_ENTRY, Bound, bound_of_value
 
 TOPIC = "persistent://public/default/t"
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}, {"name": "t", "type": "string"}]}

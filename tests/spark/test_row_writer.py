@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from spark.source.client import Client
-from spark.source.options import write_options
-from spark.source.row_writer import Pace, TopicWriter, Written
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.options import write_options
+from magnetar.spark.source.row_writer import Pace, TopicWriter, Written
 
 
 def test_nothing_is_written_at_first() -> None:

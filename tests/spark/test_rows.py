@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.payload import build_batch, split_batch
+from magnetar.spark.source.compression import NAMES, BadCompression, compress, decompress
+from magnetar.spark.source.entry_block import CorruptEntry
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import BEFORE_ALL, Bound
+from magnetar.spark.source.rows import RowDecoder, Rows
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.compression import NAMES, BadCompression, compress, decompress
-from spark.source.entry_block import CorruptEntry
-from spark.source.ledger_plan import Range
-from spark.source.message_id import BEFORE_ALL, Bound
-from spark.source.rows import RowDecoder, Rows
+from pulsar_proto.records.payload import build_batch, split_batch
 from tests.spark.single_messages import single, singles
 
 ALL = Range(BEFORE_ALL, Bound(10, 0))

@@ -4,8 +4,8 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from spark.jobs.connector import NO_JAR_SENTENCE
-from spark.jobs.sentences import in_job_options, told
+from magnetar.spark.jobs.connector import NO_JAR_SENTENCE
+from magnetar.spark.jobs.sentences import in_job_options, told
 
 PYTHON = "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n    raise\n"
 FULL_DISK = """\

@@ -13,13 +13,13 @@ from pulsar.schema import BytesSchema, Integer, JsonSchema, Record, String
 
 from compat_tests.python.rest import Admin
 from compat_tests.spark.job_process import JobProcess
+from magnetar.spark.jobs.common import Outcome
+from magnetar.spark.jobs.positions import position
+from magnetar.spark.jobs.snapshot.changes import changes
+from magnetar.spark.jobs.snapshot.snapshot_table import SnapshotJob, main, stored
+from magnetar.spark.jobs.snapshot.snapshots import Snapshot, open_snapshot
+from magnetar.spark.source.checkpoint import Checkpoint
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.jobs.changes import changes
-from spark.jobs.common import Outcome
-from spark.jobs.positions import position
-from spark.jobs.snapshot_table import SnapshotJob, main, stored
-from spark.jobs.snapshots import Snapshot, open_snapshot
-from spark.source.checkpoint import Checkpoint
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from compat_tests.certificates import Authority
 from compat_tests.harness import Server, free_port
-from spark.source.row_writer import java_string_hash
+from magnetar.spark.source.row_writer import java_string_hash
 from tests.spark.support import Scene, run_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

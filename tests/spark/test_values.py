@@ -30,16 +30,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from magnetar.spark.source.avro_definition import BadColumns, avro_definition
+from magnetar.spark.source.avro_types import record_field
+from magnetar.spark.source.connection import Disconnected
+from magnetar.spark.source.outgoing import Outgoing
+from magnetar.spark.source.primitives import PRIMITIVES
+from magnetar.spark.source.row_columns import columns_of
+from magnetar.spark.source.rows import Rows
+from magnetar.spark.source.values import RecordCodec, ValueColumns, split_pair
 from pulsar_proto.errors import ServiceNotReady, UnknownFault
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from spark.source.avro_definition import BadColumns, avro_definition
-from spark.source.avro_types import record_field
-from spark.source.connection import Disconnected
-from spark.source.outgoing import Outgoing
-from spark.source.primitives import PRIMITIVES
-from spark.source.row_columns import columns_of
-from spark.source.rows import Rows
-from spark.source.values import RecordCodec, ValueColumns, split_pair
 
 TOPIC = "persistent://public/default/t"
 UTC = datetime.UTC

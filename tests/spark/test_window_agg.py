@@ -26,11 +26,11 @@ from compat_tests.spark.window_reference import (
     sliding,
     split,
 )
-from spark.jobs import windows
-from spark.jobs.alone import LOCK_FILE
-from spark.jobs.window_agg import main
-from spark.jobs.window_rows import RowRules
-from spark.jobs.window_state import STATES_KEPT
+from magnetar.spark.jobs.alone import LOCK_FILE
+from magnetar.spark.jobs.window import windows
+from magnetar.spark.jobs.window.window_agg import main
+from magnetar.spark.jobs.window.window_rows import RowRules
+from magnetar.spark.jobs.window.window_state import STATES_KEPT
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

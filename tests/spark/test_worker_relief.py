@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.source import worker_relief
-from spark.source.worker_relief import relieve_worker
+from magnetar.spark.source import worker_relief
+from magnetar.spark.source.worker_relief import relieve_worker
 
 ARCHIVES = {
     "pyspark.zip": True,

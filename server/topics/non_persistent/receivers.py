@@ -10,13 +10,13 @@ NonPersistentStickyKeyDispatcherMultipleConsumers.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from server.dispatch.key_shared import KeySharedPolicy, Selector, selector_for
-from server.dispatch.read_plan import entries_within
-from server.dispatch.shared import RoundRobin
-from server.dispatch.single_active import Candidate, choose_active
-from server.topics.consumer import Consumer, SubType
-from server.topics.messages import Messages
-from server.topics.settings import TopicSettings
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
+from magnetar.server.topics.subscriptions.key_shared_rules import KeySharedPolicy, Selector, selector_for
+from magnetar.server.topics.subscriptions.messages import Messages
+from magnetar.server.topics.subscriptions.read_plan import entries_within
+from magnetar.server.topics.subscriptions.shared_rules import RoundRobin
+from magnetar.server.topics.subscriptions.single_active_rules import Candidate, choose_active
 
 
 class Receivers(ABC):

@@ -9,17 +9,17 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.topics.counters import ConsumerCounters, Rate, now_ms
+from magnetar.server.topics.non_persistent.receivers import ByKey, InTurns, OneActive, Receivers
+from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
+from magnetar.server.topics.subscriptions.messages import Messages
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.policies.effective import EffectivePolicies
-from server.topics.consumer import Consumer, SubType
-from server.topics.messages import Messages
-from server.topics.non_persistent.receivers import ByKey, InTurns, OneActive, Receivers
-from server.topics.stats import ConsumerCounters, Rate, now_ms
 
 if TYPE_CHECKING:
-    from server.topics.non_persistent.topic import NonPersistentTopic
+    from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
 
 log = logging.getLogger(__name__)
 

@@ -10,31 +10,25 @@ Sources: NonPersistentTopic; facts 3.
 import logging
 from collections.abc import Callable, Mapping
 
-from pulsar_proto.errors import (
-    MalformedFrame,
-    MetadataFault,
-    NotAllowed,
-    ServiceNotReady,
-    SubscriptionNotFound,
-)
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.stats.non_persistent_stats import internal_stats, topic_stats
+from magnetar.server.topics.base_topic import BaseTopic, TopicState
+from magnetar.server.topics.client_connection import ClientConnection
+from magnetar.server.topics.counters import now_ms
+from magnetar.server.topics.inactivity_rules import Use
+from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
+from magnetar.server.topics.publishing.producer import Group
+from magnetar.server.topics.publishing.topic_producers import Log, TopicProducers
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.messages import ENTRY_MESSAGES_MAX, Messages
+from magnetar.storage.managed.append_queue import AddDone, AddResult
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+from pulsar_proto.errors import MalformedFrame, MetadataFault, NotAllowed, ServiceNotReady, SubscriptionNotFound
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
-from pulsar_proto.payload import message_count
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.policies.effective import EffectivePolicies
-from server.topics.base_topic import BaseTopic, TopicState
-from server.topics.client import ClientConnection
-from server.topics.consumer import Consumer
-from server.topics.messages import ENTRY_MESSAGES_MAX, Messages
-from server.topics.non_persistent.stats import internal_stats, topic_stats
-from server.topics.non_persistent.subscription import NonPersistentSubscription
-from server.topics.producer import Group
-from server.topics.producers import Log, TopicProducers
-from server.topics.settings import TopicSettings
-from server.topics.stats import now_ms
-from server.upkeep.inactivity import Use
-from storage.managed.append_queue import AddDone, AddResult
-from storage.managed.errors import ManagedLedgerError
+from pulsar_proto.records.payload import message_count
 
 log = logging.getLogger(__name__)
 

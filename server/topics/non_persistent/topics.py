@@ -6,12 +6,12 @@ Sources: BrokerService.createNonPersistentTopic; facts 3.
 import logging
 from collections.abc import Callable
 
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.namespaces.topic_catalog import Catalog
+from magnetar.server.policies.policies import Policies
+from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
 from pulsar_proto.errors import NotAllowed, TopicNotFound
 from pulsar_proto.names import TopicName
-from server.policies.policies import Policies
-from server.topics.catalog import Catalog
-from server.topics.non_persistent.topic import NonPersistentTopic
-from server.topics.settings import TopicSettings
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlalchemy.exc import DBAPIError
 
-from spark.jobs.common import JobFailed
-from spark.jobs.tables.rules import check_partitioning, spark_schema, staged, streamed
+from magnetar.spark.jobs.common import JobFailed
+from magnetar.spark.jobs.tables.rules import check_partitioning, spark_schema, staged, streamed
 
 warnings.filterwarnings("ignore", "Delete operation did not match any records")  # new keys replace none
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from spark.jobs.common import JobFailed
+from magnetar.spark.jobs.common import JobFailed
 
 TIMESTAMPS_SETTING = "spark.sql.parquet.outputTimestampType"
 """Spark's default is INT96, which other readers take for nanoseconds without a time zone."""
@@ -44,14 +44,14 @@ def open_table(spark: SparkSession, kind: str, path: str, name: str, *, by: str,
     """`by`: the column to partition by, or empty. `staging`: a folder that executors can write to, too."""
     spark.conf.set(TIMESTAMPS_SETTING, "TIMESTAMP_MICROS")
     if kind == "delta":
-        from spark.jobs.tables.delta import DeltaTable
+        from magnetar.spark.jobs.tables.delta import DeltaTable
 
         return DeltaTable(path, by=by, staging=staging)
     if kind == "iceberg":
-        from spark.jobs.tables.iceberg import IcebergTable
+        from magnetar.spark.jobs.tables.iceberg import IcebergTable
 
         return IcebergTable(local_folder(path), name, by=by, staging=staging)
-    from spark.jobs.tables.parquet import ParquetTable
+    from magnetar.spark.jobs.tables.parquet import ParquetTable
 
     return ParquetTable(local_folder(path), by=by)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.admin import bodies
-from server.admin.policy_rows import NAMESPACE_ROWS, TOPIC_ROWS
-from server.web.calls import Refusal
+from magnetar.server.admin import bodies
+from magnetar.server.admin.policy_rows import NAMESPACE_ROWS, TOPIC_ROWS
+from magnetar.server.web.calls import Refusal
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import aiohttp
 
-from server.app import Standalone, StandaloneOptions
-from server.bundle_ranges import hash_of
+from magnetar.server.namespaces.bundle_ranges import hash_of
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from tests.server.web_scene import TOPIC, Web, running
 
 PATH = "/admin/v2/" + TOPIC.replace("://", "/")

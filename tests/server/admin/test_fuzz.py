@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from server.admin.routes import ROUTES
-from server.app import Standalone, StandaloneOptions
+from magnetar.server.admin.routes import ROUTES
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from tests.server.admin.any_calls import BODIES, path_of
 
 CALLS_PER_ROUTE = 12

@@ -6,15 +6,20 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.server.admin import health as health_module
+from magnetar.server.admin.health import HEALTH_TOPIC, check_health
+from magnetar.server.topics.broker_service import BrokerService
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.managed_ledger_errors import (
+    AppendFault,
+    ManagedLedgerError,
+    ManagedLedgerFenced,
+    ReadFault,
+)
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
-from pulsar_proto.payload import parse_metadata
-from server.admin import health as health_module
-from server.admin.health import HEALTH_TOPIC, check_health
-from server.topics.broker_service import BrokerService
-from storage.managed.append_queue import AddResult
-from storage.managed.errors import AppendFault, ManagedLedgerError, ManagedLedgerFenced, ReadFault
+from pulsar_proto.records.payload import parse_metadata
 
 
 class FakeLedger:

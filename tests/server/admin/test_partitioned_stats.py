@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from server.admin.topic_stats import total_of
+from magnetar.server.admin.topic_stats import total_of
 from tests.server.web_scene import running
 
 TOPIC = "persistent://public/default/pt"

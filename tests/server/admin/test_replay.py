@@ -7,7 +7,7 @@ no fault. Everything else must agree in status, body and error text.
 import re
 from pathlib import Path
 
-from server.app import Standalone, StandaloneOptions
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from tests.server.admin.captures import SETTINGS, ask_everything
 from tests.server.admin.replay import Mismatch, report
 

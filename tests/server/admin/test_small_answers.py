@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server.admin import bodies
+from magnetar.server.admin import bodies
 from tests.server.fakes import command
 from tests.server.web_scene import TOPIC, Web, running
 from tests.server.wire_client import Client

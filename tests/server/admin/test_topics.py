@@ -7,13 +7,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pulsar_proto.commands import send_frame
-from pulsar_proto.payload import build_payload
+from magnetar.server.admin.routes import ROUTES
+from magnetar.server.programs.standalone import Standalone, StandaloneOptions
+from magnetar.server.web import http_app as web_app
+from magnetar.server.web.needs import Scope
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.admin.routes import ROUTES
-from server.app import Standalone, StandaloneOptions
-from server.web import app as web_app
-from server.web.needs import Scope
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import send_frame
 from tests.server.fakes import command
 from tests.server.wire_client import Client
 

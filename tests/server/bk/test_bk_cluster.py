@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 
 from compat_tests.bookkeeper.our_bookie import OurBookie
-from metadata.zookeeper import ZooKeeperStore
-from server.main import main
-from storage.ledger.cluster import BookKeeperCluster
-from storage.repair.auto_recovery import AutoRecovery, wall_clock_ms
-from storage.repair.config import AutoRecoveryConfig
-from storage.repair.underreplication import Underreplication
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.server.commands.main import main
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.repair.auto_recovery import AutoRecovery, wall_clock_ms
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.underreplication import Underreplication
 from tests.metadata.zookeeper_server import running
 from tests.storage.repair.repair_scene import append
 
@@ -357,7 +357,7 @@ def test_wrong_usage_is_exit_code_2(words: tuple[str, ...], what: str) -> None:
 
 
 def test_a_zookeeper_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.bk.running.CALL_SECONDS", 0.3)
+    monkeypatch.setattr("magnetar.server.programs.bk.verb_running.CALL_SECONDS", 0.3)
     began = time.monotonic()
     done = Place(tmp_path, "127.0.0.1:1").bk("listbookies")
     assert done.code == 1

@@ -7,15 +7,15 @@ from importlib import import_module
 
 import pytest
 
-from server.bk import arguments
-from server.bk.verbs import VERBS, Verb
-from server.main import build_parser, main
+from magnetar.server.commands.main import build_parser, main
+from magnetar.server.programs.bk import verb_arguments as arguments
+from magnetar.server.programs.bk.verbs import VERBS, Verb
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 def test_a_verb_has_an_implementation(verb: Verb) -> None:
     module, _, name = verb.run.partition(":")
-    assert inspect.iscoroutinefunction(getattr(import_module(f"server.bk.{module}"), name))
+    assert inspect.iscoroutinefunction(getattr(import_module(f"magnetar.server.programs.bk.{module}"), name))
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)

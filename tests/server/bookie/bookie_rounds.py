@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from compat_tests.bookkeeper.our_bookie import OurBookie
 from magnetar.bookkeeper import BookKeeper, LedgerConfig, WireConfig, connect
-from metadata import paths
-from metadata.cluster_init import LAYOUT_VALUE
-from metadata.zookeeper import ZooKeeperStore
-from storage.ledger.append import Append
-from storage.ledger.errors import LedgerError
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import LAYOUT_VALUE
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.ledger_errors import LedgerError
 from tests.metadata.zookeeper_server import running
 
 BOOKIES = 4

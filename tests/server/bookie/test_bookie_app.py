@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from metadata import paths
-from metadata.cluster_init import LAYOUT_VALUE
-from metadata.store import DeleteOp
-from metadata.zookeeper import ZooKeeperStore
-from pulsar_proto.bookie_wire import BookieRc
-from pulsar_proto.ledger_record import ledger_path
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import LAYOUT_VALUE
+from magnetar.metadata.store import DeleteOp
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.server.process.running import StartError
+from magnetar.server.programs.bookie.bookie_program import BookieApp, BookieOptions
+from magnetar.server.programs.bookie.cluster_records import ClusterError
+from magnetar.storage.bookie.disks import Mode
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from server.bookie.app import BookieApp, BookieOptions
-from server.bookie.cluster import ClusterError
-from server.commands.running import StartError
-from storage.bookie.disks import Mode
+from pulsar_proto.records.ledger_record import ledger_path
+from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.metadata.zookeeper_events import until
 from tests.metadata.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper_server import ZooKeeperServer, running
@@ -256,7 +256,7 @@ async def test_a_failed_journal_ends_the_bookie_with_the_reason(
         def fail(fd: int) -> None:
             raise OSError(5, "Input/output error")
 
-        monkeypatch.setattr("storage.bookie.durable_file._sync_data", fail)
+        monkeypatch.setattr("magnetar.storage.bookie.durable_file._sync_data", fail)
         assert await add(app.bookie, 1, range(5)) == BookieRc.EIO
         assert "bookie b1 ends: a write of the journal" in await asyncio.wait_for(app.failed(), WAIT_SECONDS)
         monkeypatch.undo()

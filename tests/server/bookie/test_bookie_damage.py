@@ -9,15 +9,15 @@ from random import Random
 import pytest
 
 from compat_tests.bookkeeper.our_bookie import BookieStartFailed, OurBookie
-from metadata import paths
-from metadata.cluster_init import LAYOUT_VALUE
-from metadata.zookeeper import ZooKeeperStore
-from pulsar_proto.bookie_wire import BookieError, BookieRc
-from pulsar_proto.entry_digest import DigestType, EntryCodec
-from storage.ledger.append import Append
-from storage.ledger.client import BookKeeper
-from storage.ledger.wire_channel import WireChannel, WireChannels, address_in_id
-from storage.ledger.wire_connection import WireConfig
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import LAYOUT_VALUE
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels, address_in_id
+from magnetar.storage.ledger.wire_connection import WireConfig
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec
+from pulsar_proto.wire.bookie_wire import BookieError, BookieRc
 from tests.metadata.zookeeper_server import ZooKeeperServer, running
 from tests.storage.bookie.helpers import files_of, flip_byte
 

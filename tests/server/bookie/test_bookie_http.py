@@ -12,15 +12,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from metadata import paths
-from metadata.memory import MemoryStore
-from server.bookie.http import BookieHttp
-from server.bookie.metrics import server_status
-from server.bookie.registration_rules import Wanted
-from server.web import responses
-from storage.bookie import durable_file
-from storage.bookie.service import Bookie
-from storage.bookie.wire_server import BookieWireServer
+from magnetar.metadata import paths
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.server.programs.bookie.bookie_http import BookieHttp
+from magnetar.server.programs.bookie.bookie_metrics import server_status
+from magnetar.server.programs.bookie.registration_rules import Wanted
+from magnetar.server.web import responses
+from magnetar.storage.bookie import durable_file
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.wire_server import BookieWireServer
 from tests.storage.bookie.helpers import Ledgers, add, open_bookie
 
 

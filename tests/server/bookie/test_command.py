@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from compat_tests.bookkeeper.our_bookie import OurBookie
-from metadata import paths
-from metadata.cluster_init import LAYOUT_VALUE
-from metadata.zookeeper import ZooKeeperStore
-from server.main import main
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import LAYOUT_VALUE
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.server.commands.main import main
 from tests.metadata.zookeeper_events import until
 from tests.metadata.zookeeper_server import ZooKeeperServer, running
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.config.bookie_keys import BOOKIE_KEYS
+from magnetar.server.config.bookie_process_config import BookieServerConfig
+from magnetar.server.config.bookie_settings import service_uri, storage_config
+from magnetar.server.config.broker_config import ConfigError, load_config
+from magnetar.server.programs.bookie.bookie_identity import Identity, IdentityError, bind_hosts, identity_of
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from server.bookie.config import BookieServerConfig
-from server.bookie.config_keys import BOOKIE_KEYS
-from server.bookie.identity import Identity, IdentityError, bind_hosts, identity_of
-from server.bookie.settings import service_uri, storage_config
-from server.config import ConfigError, load_config
 
 
 def config(**values: Any) -> BookieServerConfig:

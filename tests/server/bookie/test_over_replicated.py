@@ -2,11 +2,11 @@
 
 import pytest
 
-from metadata.memory import MemoryStore
-from metadata.store import Event
-from pulsar_proto import underreplication_record as records
-from pulsar_proto.ledger_record import LedgerMetadata, LedgerState, ledger_path
-from server.bookie.over_replicated import OverReplicatedLedgers
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.store import Event
+from magnetar.server.programs.bookie.over_replicated import OverReplicatedLedgers
+from pulsar_proto.records import underreplication_record as records
+from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState, ledger_path
 
 ME, OTHER, THIRD = "me:3181", "other:3181", "third:3181"
 

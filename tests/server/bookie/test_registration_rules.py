@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from server.bookie.registration_rules import Seen, Step, next_step
+from magnetar.server.programs.bookie.registration_rules import Seen, Step, next_step
 
 STEPS_MAX = 5
 

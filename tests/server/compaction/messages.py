@@ -3,14 +3,14 @@
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from pulsar_proto.compression import compress, decompress
-from pulsar_proto.framing import MAX_MESSAGE_SIZE
+from magnetar.server.compaction.latest_by_key import LatestMessages
+from magnetar.server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
+from magnetar.server.process.turns import Turns
 from pulsar_proto.ids import Position
-from pulsar_proto.payload import body, build_batch, build_payload, parse_metadata, split_batch
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.compaction.latest import LatestMessages
-from server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
-from server.turns import Turns
+from pulsar_proto.records.compression import compress, decompress
+from pulsar_proto.records.payload import body, build_batch, build_payload, parse_metadata, split_batch
+from pulsar_proto.wire.framing import MAX_MESSAGE_SIZE
 from tests.server.steps import finish
 
 T = TypeVar("T")

@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 from multidict import MultiDict
 
-from metadata.memory import MemoryStore
-from server.admin.routes import ROUTES
-from server.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
-from server.web import needs
-from server.web.calls import NO_CONTENT, Call, Refusal
-from server.web.router import Router
-from storage.ledger.listing import list_ledgers
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.server.admin.routes import ROUTES
+from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
+from magnetar.server.web import needs
+from magnetar.server.web.calls import NO_CONTENT, Call, Refusal
+from magnetar.server.web.router import Router
+from magnetar.storage.ledger.ledger_listing import list_ledgers
 from tests.server.compaction.messages import Sent, single
 from tests.server.topics.storage_scene import NAME, Process, process
 from tests.storage.managed.support import append

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.compression import BODY_BYTES_MAX, compress, decompress
+from magnetar.server.compaction.compacted_entries import begins_in_the_past, decode_entry, encode_entry, position_of
+from magnetar.server.compaction.latest_by_key import LatestMessages, last_batch_index, remaining_indexes
 from pulsar_proto.errors import MalformedFrame, MalformedRecord
 from pulsar_proto.ids import Position
-from pulsar_proto.payload import build_broker_entry_metadata, build_payload, parse_metadata, verify_checksum
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.compaction.entries import begins_in_the_past, decode_entry, encode_entry, position_of
-from server.compaction.latest import LatestMessages, last_batch_index, remaining_indexes
+from pulsar_proto.records.compression import BODY_BYTES_MAX, compress, decompress
+from pulsar_proto.records.payload import build_broker_entry_metadata, build_payload, parse_metadata, verify_checksum
 from tests.pulsar_proto.vectors import load, unhex
 from tests.server.compaction.messages import Sent, batch, compact, contents, last_of_each_key, metadata, opened, single
 

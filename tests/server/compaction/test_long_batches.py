@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.commands import send_frame, simple_frame
-from pulsar_proto.compression import compress
-from pulsar_proto.framing import MAX_MESSAGE_SIZE
-from pulsar_proto.payload import METADATA_BYTES_MAX, build_batch, build_payload, parse_metadata
+from magnetar.server.compaction.stored_entry import BATCH_MESSAGES_MAX
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.compaction.stored_entry import BATCH_MESSAGES_MAX
+from pulsar_proto.records.compression import compress
+from pulsar_proto.records.payload import METADATA_BYTES_MAX, build_batch, build_payload, parse_metadata
+from pulsar_proto.wire.commands import send_frame, simple_frame
+from pulsar_proto.wire.framing import MAX_MESSAGE_SIZE
 from tests.server.compaction.messages import metadata
 from tests.server.fakes import command
 from tests.server.served import Served, Wire, serving

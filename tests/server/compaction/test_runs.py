@@ -4,11 +4,9 @@ import asyncio
 
 import pytest
 
-from metadata.errors import StoreWriteError
-from pulsar_proto.ids import EARLIEST, LATEST, Position
-from server.compaction.compacted_view import CompactedView
-from server.compaction.last_message import last_kept, mark_delete_seen
-from server.compaction.topic_compaction import (
+from magnetar.metadata.errors import StoreWriteError
+from magnetar.server.compaction.last_message import last_kept, mark_delete_seen
+from magnetar.server.compaction.topic_compaction import (
     COMPACTION_CURSOR,
     LEDGER_PROPERTY,
     AlreadyRunning,
@@ -17,10 +15,12 @@ from server.compaction.topic_compaction import (
     RunStatus,
     TopicCompaction,
 )
-from storage.ledger.errors import WriteFault
-from storage.managed.cursor import Cursor
-from storage.managed.errors import MetadataFault, NoSuchCursor
-from storage.managed.managed_ledger import ManagedLedger
+from magnetar.server.topics.subscriptions.compacted_view import CompactedView
+from magnetar.storage.ledger.ledger_errors import WriteFault
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import MetadataFault, NoSuchCursor
+from pulsar_proto.ids import EARLIEST, LATEST, Position
 from tests.server.compaction.messages import Sent, batch, contents, last_of_each_key, single
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import CONFIG, DELETE_AT_ONCE, NAME, append, factory_of, quiet

@@ -6,9 +6,9 @@ import tracemalloc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magnetar.server.topics.subscriptions import delay_index
+from magnetar.server.topics.subscriptions.delay_index import DelayIndex
 from pulsar_proto.ids import Position
-from server.dispatch import delay_index
-from server.dispatch.delay_index import DelayIndex
 
 ADD = st.tuples(st.just("add"), st.integers(1, 4), st.integers(0, 40), st.integers(0, 50))
 POP = st.tuples(st.just("pop"), st.integers(0, 60), st.integers(1, 10), st.just(0))

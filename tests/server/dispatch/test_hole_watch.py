@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from server.dispatch.hole_watch import HoleWatch
+from magnetar.server.topics.subscriptions.hole_rules import HoleWatch
 
 INTERVAL = 8.0
 HOLES = st.dictionaries(st.integers(1, 2), st.sets(st.integers(0, 9), min_size=1), max_size=2)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_proto.errors import ConsumerAssignFault
-from server.dispatch.key_shared import (
+from magnetar.server.topics.subscriptions.key_shared_rules import (
     SLOTS,
     AutoSplit,
     ConsistentHashing,
@@ -21,6 +20,7 @@ from server.dispatch.key_shared import (
     ring_slot,
     selector_for,
 )
+from pulsar_proto.errors import ConsumerAssignFault
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "vectors" / "key_shared_owners.json").read_text())
 NAMES = ["a", "b", "a", "consumer-é", "e"]

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from server.dispatch.shared import RoundRobin
+from magnetar.server.topics.subscriptions.shared_rules import RoundRobin
 
 
 class Taker:

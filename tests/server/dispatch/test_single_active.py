@@ -6,7 +6,7 @@ import mmh3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.dispatch.single_active import Candidate, choose_active, ring_hash
+from magnetar.server.topics.subscriptions.single_active_rules import Candidate, choose_active, ring_hash
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=0, max_size=8)
 CANDIDATES = st.lists(st.builds(Candidate, NAMES, st.integers(0, 3)), min_size=1, max_size=8)

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from metadata.cluster_init import policies_value
-from server.policies.effective import EffectivePolicies, of_broker, with_namespace, with_topic
-from server.policies.values import (
+from magnetar.metadata.cluster_init import policies_value
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.policies.effective_policies import EffectivePolicies, of_broker, with_namespace, with_topic
+from magnetar.server.policies.policy_values import (
     BacklogAction,
     BacklogQuota,
     DispatchRate,
@@ -16,7 +17,6 @@ from server.policies.values import (
     PublishRate,
     SubscribeRate,
 )
-from server.topics.settings import TopicSettings
 
 SETTINGS = TopicSettings(
     ttl_duration_default_in_seconds=9,

@@ -7,12 +7,12 @@ from typing import Any
 import fastavro
 import pytest
 
+from magnetar.server.policies.event_schema import EVENT_SCHEMA, policy_names
+from magnetar.server.policies.policy_events import GLOBAL_PREFIX, Event, decode, encode, version_of
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.names import TopicName
-from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.policies.event_schema import EVENT_SCHEMA, policy_names
-from server.policies.events import GLOBAL_PREFIX, Event, decode, encode, version_of
+from pulsar_proto.records.payload import build_payload
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "topic_policies_events.json").read_text())
 PARSED = fastavro.parse_schema(EVENT_SCHEMA)

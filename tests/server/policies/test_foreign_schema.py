@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.policies.event_schema import EVENT_SCHEMA
+from magnetar.server.policies.foreign_schema import DEPTH_MAX, check_schema
 from pulsar_proto.errors import MalformedRecord
-from server.policies.event_schema import EVENT_SCHEMA
-from server.policies.foreign_schema import DEPTH_MAX, check_schema
 
 
 def record(*types: Any, name: str = "R") -> dict[str, Any]:

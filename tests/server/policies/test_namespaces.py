@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from metadata import paths
-from metadata.memory import MemoryStore
+from magnetar.metadata import paths
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.server.policies.namespace_records import NamespaceNotFound, NamespaceRecords
 from pulsar_proto.errors import MetadataFault
-from server.policies.namespaces import NamespaceNotFound, NamespaceRecords
 from tests.server.fakes import until
 
 NAME = "public/default"

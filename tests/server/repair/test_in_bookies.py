@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from compat_tests.bookkeeper.our_bookie import OurBookie
-from metadata.zookeeper import ZooKeeperStore
-from server.main import main
-from storage.ledger.cluster import BookKeeperCluster
-from storage.repair.auditor_election import current_auditor
-from storage.repair.auto_recovery import wall_clock_ms
-from storage.repair.checker import LedgerChecker
-from storage.repair.ledger_index import bookies_of
-from storage.repair.underreplication import Underreplication
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.server.commands.main import main
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.repair.auditor_election import current_auditor
+from magnetar.storage.repair.auto_recovery import wall_clock_ms
+from magnetar.storage.repair.checker import LedgerChecker
+from magnetar.storage.repair.ledger_index import bookies_of
+from magnetar.storage.repair.underreplication import Underreplication
 from tests.metadata.zookeeper_server import ZooKeeperServer, running
 from tests.storage.repair.repair_scene import append
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from server.bookie.config_keys import BOOKIE_KEYS
-from server.config import ConfigError, load_config
-from server.repair.settings import AUTORECOVERY_KEYS, autorecovery_settings
-from storage.repair.config import AutoRecoveryConfig
+from magnetar.server.config.autorecovery_settings import AUTORECOVERY_KEYS, autorecovery_settings
+from magnetar.server.config.bookie_keys import BOOKIE_KEYS
+from magnetar.server.config.broker_config import ConfigError, load_config
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
 
 CONF = """\
 metadataServiceUri=zk+hierarchical://zk1:2181;zk2:2181/ledgers

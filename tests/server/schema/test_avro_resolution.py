@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from server.schema.avro_resolution import can_read
-from server.schema.avro_schema import DEPTH_MAX, AvroParseError, AvroSchema, parse_avro, pretty, same_schema
+from magnetar.server.schema.avro_resolution import can_read
+from magnetar.server.schema.avro_schema import DEPTH_MAX, AvroParseError, AvroSchema, parse_avro, pretty, same_schema
 from tests.pulsar_proto.vectors import FOLDER
 
 PAIRS: list[dict[str, Any]] = json.loads((FOLDER / "avro_resolution.json").read_text())["pairs"]

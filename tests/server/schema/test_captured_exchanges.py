@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.schema.schema_types import schema_of_record
+from magnetar.server.schema.strategies import CompatibilityStrategy
 from pulsar_proto.errors import IncompatibleSchema
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import managed_ledger_pb2 as records
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.policies.effective import EffectivePolicies
-from server.schema.strategies import CompatibilityStrategy
-from server.schema.types import schema_of_record
 from tests.pulsar_proto.vectors import load, unhex
 from tests.server.fakes import make_broker
 from tests.server.handler_scene import connected

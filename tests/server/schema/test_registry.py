@@ -9,20 +9,14 @@ from typing import Any
 
 import pytest
 
-from metadata.paths import SCHEMAS
+from magnetar.metadata.paths import SCHEMAS
+from magnetar.server.schema import compatibility
+from magnetar.server.schema.schema_metrics import SchemaCounters
+from magnetar.server.schema.schema_registry import NO_VERSION, SchemaRegistry
+from magnetar.server.schema.schema_storage import SchemaRaceLost, SchemaStorage, SchemaStorageFault
+from magnetar.server.schema.schema_types import InvalidSchema, Schema, SchemaConflict, SchemaType, schema_of_record
+from magnetar.server.schema.strategies import CompatibilityStrategy
 from pulsar_proto.pb import managed_ledger_pb2 as records
-from server.schema import compatibility
-from server.schema.metrics import SchemaCounters
-from server.schema.registry import NO_VERSION, SchemaRegistry
-from server.schema.storage import SchemaRaceLost, SchemaStorage, SchemaStorageFault
-from server.schema.strategies import CompatibilityStrategy
-from server.schema.types import (
-    InvalidSchema,
-    Schema,
-    SchemaConflict,
-    SchemaType,
-    schema_of_record,
-)
 from tests.pulsar_proto.vectors import load, unhex
 from tests.storage.managed.fake_bookkeeper import World
 
@@ -121,7 +115,7 @@ async def test_two_brokers_agree() -> None:
 
 
 async def test_versions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.schema.registry.VERSIONS_MAX", 2)
+    monkeypatch.setattr("magnetar.server.schema.schema_registry.VERSIONS_MAX", 2)
     registry = Broker().registry
     await registry.put(ID, avro("a"), FULL)
     await registry.put(ID, avro("b"), FULL)
@@ -147,7 +141,7 @@ async def test_many_definitions_are_compared_beside_the_loop(monkeypatch: pytest
     assert await registry.put(ID, avro("a", "b"), FULL) == 1
     assert set(threads) == {threading.main_thread()}
     threads.clear()
-    monkeypatch.setattr("server.schema.registry.ON_THE_LOOP_BYTES", 100)
+    monkeypatch.setattr("magnetar.server.schema.schema_registry.ON_THE_LOOP_BYTES", 100)
     assert await registry.put(ID, avro("a", "b", "c"), FULL) == 2
     with pytest.raises(SchemaConflict):
         await registry.put(ID, Schema(SchemaType.AVRO, b'"int"'), FULL)

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.schema.schema_registry import SchemaRegistry
+from magnetar.server.schema.schema_storage import SchemaStorage
+from magnetar.server.schema.schema_types import SchemaType
+from magnetar.server.topics.topic_schemas import SCHEMA_NEEDED, TopicSchemas
 from pulsar_proto.errors import IncompatibleSchema, MetadataFault
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.policies.effective import EffectivePolicies
-from server.schema.registry import SchemaRegistry
-from server.schema.storage import SchemaStorage
-from server.schema.topic_schemas import SCHEMA_NEEDED, TopicSchemas
-from server.schema.types import SchemaType
 from tests.storage.managed.fake_bookkeeper import World
 
 AVRO = pb.Schema(name="s", type=pb.Schema.Avro, schema_data=b'{"type":"record","name":"A","fields":[]}')

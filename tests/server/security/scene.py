@@ -6,10 +6,10 @@ from typing import Any
 
 import jwt
 
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.protocol.handlers import TABLE
+from magnetar.server.security.security import Security
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.handlers import TABLE
-from server.security.service import Security
-from server.security.settings import SecuritySettings
 from tests.server.fakes import Peer, command, make_broker
 
 KEY = "k" * 40

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.names import TopicName
-from server.security.authorizer import Authorizer, TenantMissingError
-from server.security.demands import (
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.security.authorizer import Authorizer, TenantMissingError
+from magnetar.server.security.demands import (
     Demand,
     OnNamespace,
     OnNamespacePolicy,
@@ -17,9 +17,9 @@ from server.security.demands import (
     Superuser,
     TenantAdmin,
 )
-from server.security.identity import Principal, combination_fault
-from server.security.operations import NamespaceOperation, TopicOperation
-from server.security.settings import SecuritySettings
+from magnetar.server.security.operations import NamespaceOperation, TopicOperation
+from magnetar.server.security.principals import Principal, combination_fault
+from pulsar_proto.names import TopicName
 
 TOPIC = TopicName.parse("persistent://acme/orders/t")
 EVERY_KIND: list[Demand] = [

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.protocol.command_permissions import ATTACHED, COMMANDS, HANDSHAKE, NOT_SERVED, guarded
+from magnetar.server.protocol.handlers import TABLE
+from magnetar.server.protocol.session import CLIENT_COMMANDS
+from magnetar.server.security.authorizer import Authorizer
+from magnetar.server.security.demands import Open
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.handlers import TABLE
-from server.security.authorizer import Authorizer
-from server.security.commands import ATTACHED, COMMANDS, HANDSHAKE, NOT_SERVED, guarded
-from server.security.demands import Open
-from server.security.settings import SecuritySettings
-from server.session import CLIENT_COMMANDS
 from tests.server.fakes import command
 from tests.server.handler_scene import TOPIC, producer, subscribe
 from tests.server.security.scene import Scene, refusal

@@ -12,14 +12,14 @@ import jwt
 import pytest
 from aiohttp import ClientSession
 
-from server.admin.routes import ROUTES
-from server.security.demands import OnNamespace, OnNamespacePolicy, OnTopic, OnTopicPolicy, Open, TenantAdmin
-from server.security.http import admit, demand_of
-from server.security.service import Security
-from server.security.settings import SecuritySettings
-from server.web.calls import Refusal, Route
-from server.web.listener import WebListener
-from server.web.needs import (
+from magnetar.server.admin.routes import ROUTES
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.security.demands import OnNamespace, OnNamespacePolicy, OnTopic, OnTopicPolicy, Open, TenantAdmin
+from magnetar.server.security.security import Security
+from magnetar.server.web.authorization import admit, demand_of
+from magnetar.server.web.calls import Refusal, Route
+from magnetar.server.web.http_listener import WebListener
+from magnetar.server.web.needs import (
     EVERYBODY,
     SUPERUSER,
     TENANT_ADMIN,

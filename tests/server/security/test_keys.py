@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from server.security.errors import SecurityConfigError
-from server.security.keys import read_content
+from magnetar.server.security.errors import SecurityConfigError
+from magnetar.server.security.keys import read_content
 
 KEY = bytes(range(40))
 

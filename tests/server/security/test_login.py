@@ -7,9 +7,9 @@ from typing import Any
 import jwt
 import pytest
 
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.security.principals import Identity
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.security.identity import Identity
-from server.security.settings import SecuritySettings
 from tests.server.fakes import Peer, command, make_broker
 from tests.server.handler_scene import TOPIC, producer
 from tests.server.security.scene import Scene, refusal, token

@@ -4,16 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from server.app import make_security
-from server.config import load_config
-from server.ports import PortChoice, reserve_ports
+from magnetar.server.config.broker_config import load_config
+from magnetar.server.network.ports import PortChoice, reserve_ports
+from magnetar.server.programs.standalone import make_security
 
 LOADED = """
 import sys
-import server.app, server.main
-from server.commands import standalone, tokens
+import magnetar.server.programs.standalone, magnetar.server.commands.main
+from magnetar.server.commands import standalone, tokens
 heavy = ("jwt", "cryptography", "passlib", "bcrypt", "ssl")
-print(sorted(name for name in sys.modules if name.startswith(heavy) or name.startswith("server.security.")))
+print(sorted(name for name in sys.modules if name.startswith(heavy) or name.startswith("magnetar.server.security.")))
 """
 
 
@@ -21,7 +21,7 @@ def test_a_server_without_security_loads_its_settings_and_errors_only() -> None:
     """`ssl` comes with asyncio; what is ours and what is heavy does not come."""
     root = Path(__file__).parents[3]
     ran = subprocess.run([sys.executable, "-c", LOADED], cwd=root, capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "['server.security.errors', 'server.security.settings', 'ssl']"
+    assert ran.stdout.strip() == "['magnetar.server.security.errors', 'ssl']"
 
 
 def test_it_is_off_by_default(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.server.security.operations import AuthAction, NamespaceOperation, TopicOperation
+from magnetar.server.security.permissions import NamespacePermissions, matches_wildcard
 from pulsar_proto.names import TopicName
-from server.security.operations import AuthAction, NamespaceOperation, TopicOperation
-from server.security.permissions import NamespacePermissions, matches_wildcard
 
 TOPIC = TopicName.parse("persistent://public/default/t")
 PARTITION = TOPIC.partition(3)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from metadata.errors import MetadataError
+from magnetar.metadata.errors import MetadataError
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.security.authorizer import Authorizer
+from magnetar.server.security.principals import Principal
+from magnetar.server.upkeep.permission_recheck import Recheck
 from pulsar_proto.names import TopicName
-from server.security.authorizer import Authorizer
-from server.security.identity import Principal
-from server.security.recheck import Recheck
-from server.security.settings import SecuritySettings
 
 
 class Client:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from compat_tests.certificates import Authority, Certificate
-from server.security.errors import SecurityConfigError
-from server.security.settings import TlsSettings
-from server.security.tls import ServerTls, openssl_ciphers, version_range
-from server.security.tls_role import common_name_of
+from magnetar.server.config.security_settings import TlsSettings
+from magnetar.server.network.tls import ServerTls, openssl_ciphers, version_range
+from magnetar.server.security.errors import SecurityConfigError
+from magnetar.server.security.tls_role import common_name_of
 
 
 class Site:

@@ -3,17 +3,17 @@
 import asyncio
 from typing import Any, cast
 
-from metadata import paths
-from metadata.memory import MemoryStore
-from metadata.store import MetadataStore
+from magnetar.metadata import paths
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.topics.broker_service import BrokerService
+from magnetar.server.topics.topic import Topic
+from magnetar.storage.managed.ledger_reaper import LedgerReaper
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.broker_service import BrokerService
-from server.topics.settings import TopicSettings
-from server.topics.topic import Topic
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.errors import NoSuchManagedLedger
-from storage.managed.ledger_reaper import LedgerReaper
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.server.topics.scene import FakeConnection
 

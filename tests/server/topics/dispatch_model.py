@@ -17,13 +17,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
+from magnetar.server.topics.subscriptions.key_shared_rules import KeySharedPolicy, hash_of
+from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
+from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.dispatch.key_shared import KeySharedPolicy, hash_of
-from server.topics.consumer import Consumer
-from server.topics.key_shared_dispatcher import KeySharedDispatcher
-from server.topics.shared_dispatcher import SharedDispatcher
-from server.topics.single_active_dispatcher import SingleActiveDispatcher
 from tests.server.topics.scene import FakeConnection, Received, Scene, payload, settle
 from tests.storage.ledger.virtual_loop import VirtualLoop
 

@@ -1,4 +1,4 @@
-"""A managed ledger in memory, with the interface of `storage.managed.managed_ledger.ManagedLedger`.
+"""A managed ledger in memory, with the interface of `magnetar.storage.managed.managed_ledger.ManagedLedger`.
 
 Arithmetic of positions and acknowledgements is the real one (`LedgerList`, `Cursor`); storing and reading are lists.
 Appends are confirmed in the next loop turn, or by `confirm` when `holds_appends` is set; every other call answers
@@ -12,18 +12,23 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, cast
 
+from magnetar.storage.managed.ack_state import AckState
+from magnetar.storage.managed.append_queue import AddDone, AddResult
+from magnetar.storage.managed.appender import AppendState
+from magnetar.storage.managed.clocks import Clocks
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.entry_run import EntryRun
+from magnetar.storage.managed.gaps import Gaps
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.managed_ledger import ManagedLedgerStats
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import (
+    ManagedLedgerError,
+    ManagedLedgerTerminated,
+    NoSuchCursor,
+    ReadFault,
+)
 from pulsar_proto.ids import EARLIEST, LATEST, Position
-from storage.managed.ack_state import AckState
-from storage.managed.append_queue import AddDone, AddResult
-from storage.managed.appender import AppendState
-from storage.managed.clocks import Clocks
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor import Cursor
-from storage.managed.entry_run import EntryRun
-from storage.managed.errors import ManagedLedgerError, ManagedLedgerTerminated, NoSuchCursor, ReadFault
-from storage.managed.gaps import Gaps
-from storage.managed.ledger_list import LedgerList
-from storage.managed.managed_ledger import ManagedLedgerStats
 
 HEADER = b"h" * 36
 """Stands for the entry's header and digest."""

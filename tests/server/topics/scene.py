@@ -5,17 +5,17 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, cast
 
-from pulsar_proto.commands import parse_command
-from pulsar_proto.framing import FrameReader
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.topics.publishing.producer import Producer
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.server.topics.topic import Topic
 from pulsar_proto.ids import Position, signed64, unsigned64
 from pulsar_proto.names import TopicName
-from pulsar_proto.payload import build_payload, parse_metadata
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.consumer import Consumer
-from server.topics.producer import Producer
-from server.topics.settings import TopicSettings
-from server.topics.subscription import Subscription
-from server.topics.topic import Topic
+from pulsar_proto.records.payload import build_payload, parse_metadata
+from pulsar_proto.wire.commands import parse_command
+from pulsar_proto.wire.framing import FrameReader
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.storage.ledger.virtual_loop import run
 

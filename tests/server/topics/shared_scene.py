@@ -1,7 +1,7 @@
 """What tests of Shared subscriptions share: messages to tell apart, consumers, and their dispatcher."""
 
-from server.topics.consumer import Consumer
-from server.topics.shared_dispatcher import SharedDispatcher
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from tests.server.topics.scene import FakeConnection, Scene, payloads, subscription_of
 
 

@@ -8,24 +8,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metadata import paths
-from metadata.memory import MemoryStore
-from metadata.sequence import LedgerIdGenerator
-from pulsar_proto.bookie_wire import BookieRc, EntryDamaged
+from magnetar.metadata import paths
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.sequence import LedgerIdGenerator
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.topics.broker_service import BrokerService
+from magnetar.server.topics.publishing.producer import Producer
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.topic import Topic
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.ledger.bookie_channel import AddDone
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_listing import list_ledgers
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.broker_service import BrokerService
-from server.topics.consumer import Consumer
-from server.topics.producer import Producer
-from server.topics.settings import TopicSettings
-from server.topics.topic import Topic
-from storage.bookie.config import BookieConfig
-from storage.bookie.service import Bookie
-from storage.ledger.bookie_channel import AddDone
-from storage.ledger.client import BookKeeper
-from storage.ledger.listing import list_ledgers
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.factory import ManagedLedgerFactory
+from pulsar_proto.wire.bookie_wire import BookieRc, EntryDamaged
 from tests.server.topics.scene import FakeConnection
 
 NAME = TopicName.parse("persistent://public/default/t")

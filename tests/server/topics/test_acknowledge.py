@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from magnetar.storage.managed.managed_ledger_errors import CursorFault
 from pulsar_proto.errors import NotAllowed, PulsarError
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from storage.managed.errors import CursorFault
 from tests.server.topics.scene import FakeConnection, Scene, ack, payload, payloads, settle, subscription_of
 
 

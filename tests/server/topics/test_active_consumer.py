@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
 from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.ids import Position
-from server.topics.consumer import Consumer
-from server.topics.single_active_dispatcher import SingleActiveDispatcher
 from tests.server.topics.scene import (
     FakeConnection,
     Scene,

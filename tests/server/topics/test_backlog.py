@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from magnetar.server.topics import backlog
+from magnetar.storage.managed.cursor import Cursor
 from pulsar_proto.ids import EARLIEST, Position
-from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics import backlog
-from storage.managed.cursor import Cursor
+from pulsar_proto.records.payload import build_payload
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.server.topics.scene import FakeConnection, Scene, ack, in_virtual_time, payload, payloads, settle
 

@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from metadata import paths
+from magnetar.metadata import paths
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.topics.broker_service import TopicBusy
+from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerFenced
+from magnetar.storage.managed.managed_ledger_errors import MetadataFault as StoreFault
 from pulsar_proto.errors import MetadataFault, NotAllowed, PulsarError, ServiceNotReady, TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.broker_service import TopicBusy
-from server.topics.settings import TopicSettings
-from storage.managed.errors import AppendFault, ManagedLedgerFenced
-from storage.managed.errors import MetadataFault as StoreFault
 from tests.server.topics.broker_scene import NAME, Broker, make_broker, producer_on
 from tests.server.topics.scene import FakeConnection, in_virtual_time, settle
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from metadata import paths
-from metadata.cluster_init import to_json
-from metadata.memory import MemoryStore
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import to_json
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.server.namespaces import partitioned_topics as partitioned_module
+from magnetar.server.namespaces.partitioned_topics import PartitionedTopic, PartitionedTopics
+from magnetar.server.topics.broker_service import TopicBusy
+from magnetar.server.topics.topic_deletion import delete_partitioned
 from pulsar_proto.errors import MetadataFault, NotAllowed, TopicNotFound
 from pulsar_proto.names import TopicName
-from server.topics import partitioned as partitioned_module
-from server.topics.broker_service import TopicBusy
-from server.topics.deletion import delete_partitioned
-from server.topics.partitioned import PartitionedTopic, PartitionedTopics
 from tests.server.topics.broker_scene import Broker, make_broker, producer_on
 from tests.server.topics.scene import FakeConnection
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magnetar.server.policies.effective_policies import of_broker
+from magnetar.server.topics.publishing.producer import Producer
+from magnetar.storage.managed.managed_ledger_errors import AppendFault
 from pulsar_proto.errors import ServiceNotReady
-from pulsar_proto.payload import parse_metadata
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.policies.effective import of_broker
-from server.topics.producer import Producer
-from storage.managed.errors import AppendFault
+from pulsar_proto.records.payload import parse_metadata
 from tests.server.topics.fake_managed_ledger import HEADER
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, message, pass_time, settle
 

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from server.topics.dedup_table import DedupTable, Verdict
+from magnetar.server.topics.publishing.dedup_table import DedupTable, Verdict
 
 NAMES = ("a", "b")
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.policies.effective_policies import of_broker
+from magnetar.server.topics.publishing.deduplication import CANNOT_TELL, DEDUP_CURSOR
+from magnetar.server.topics.publishing.producer import Producer
+from magnetar.storage.managed.managed_ledger_errors import AppendFault, CursorFault
 from pulsar_proto.errors import MetadataFault, NotAllowed
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.policies.effective import of_broker
-from server.topics.deduplication import CANNOT_TELL, DEDUP_CURSOR
-from server.topics.producer import Producer
-from storage.managed.errors import AppendFault, CursorFault
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, message, settle
 
 DUPLICATE = Position(-1, -1)

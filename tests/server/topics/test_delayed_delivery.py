@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.topics.subscriptions.delay_index import DelayIndex
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.dispatch.delay_index import DelayIndex
-from server.policies.effective import EffectivePolicies
 from tests.server.topics.scene import FakeConnection, Scene, ack, bodies, in_virtual_time, pass_time, payload, settle
 
 OBEDIENT = pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from server.policies.effective import EffectivePolicies
-from server.policies.values import DispatchRate
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.policies.policy_values import DispatchRate
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, pass_time, payload, settle
 
 TYPES = pytest.mark.parametrize("kind", ["Exclusive", "Shared", "Key_Shared"])

@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from magnetar.server.topics.subscriptions.key_shared_rules import KeySharedPolicy
 from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.ids import EARLIEST, Position, unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.dispatch.key_shared import KeySharedPolicy
 from tests.server.topics.dispatch_model import Client, Model
 from tests.server.topics.scene import ack, pass_time, redeliver, seek_command
 

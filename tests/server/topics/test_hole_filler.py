@@ -5,10 +5,10 @@ from typing import Any, cast
 import pytest
 from pyroaring import BitMap
 
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.topics.subscriptions.messages import messages_of
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.policies.effective import EffectivePolicies
-from server.topics.messages import messages_of
 from tests.server.topics.scene import (
     FakeConnection,
     Scene,

@@ -4,12 +4,12 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
+from magnetar.server.topics.subscriptions.key_shared_rules import hash_of, range_slot
 from pulsar_proto.errors import ConsumerAssignFault, ConsumerBusy
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.dispatch.key_shared import hash_of, range_slot
-from server.topics.consumer import Consumer
-from server.topics.key_shared_dispatcher import KeySharedDispatcher
 from tests.server.topics.scene import FakeConnection, Scene, ack, payload, settle
 
 SPLIT: dict[str, Any] = {"subscription_key_shared_use_consistent_hashing": False}

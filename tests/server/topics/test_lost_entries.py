@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from metadata.memory import MemoryStore
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.server.topics.publishing.deduplication import DEDUP_CURSOR
 from pulsar_proto.ids import Position
-from server.topics.deduplication import DEDUP_CURSOR
 from tests.server.topics.scene import FakeConnection, ack, bodies, publish, redeliver, settle
 from tests.server.topics.storage_scene import SMALL_LEDGERS, Process, numbers, process, until
 

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_proto.payload import build_broker_entry_metadata, build_payload
+from magnetar.server.topics.subscriptions.messages import (
+    ENTRY_MESSAGES_MAX,
+    MessagesMemo,
+    bits_set,
+    messages_of,
+    unacknowledged,
+)
+from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.messages import ENTRY_MESSAGES_MAX, MessagesMemo, bits_set, messages_of, unacknowledged
-from storage.managed.entry_run import EntryRun
+from pulsar_proto.records.payload import build_broker_entry_metadata, build_payload
 from tests.server.topics.scene import payload
 
 HEADER = b"header.."

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
+from magnetar.server.topics.publishing.producer import Producer
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.key_shared_rules import hash_of, ring_slot
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, NotAllowed, ProducerBusy
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
-from pulsar_proto.payload import build_payload
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.dispatch.key_shared import hash_of, ring_slot
-from server.topics.consumer import Consumer
-from server.topics.non_persistent.topic import NonPersistentTopic
-from server.topics.producer import Producer
-from server.topics.settings import TopicSettings
+from pulsar_proto.records.payload import build_payload
 from tests.server.topics.scene import FakeConnection, bodies, in_virtual_time, payload, publish
 
 NAME = TopicName.parse("non-persistent://public/default/t")

@@ -4,10 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magnetar.server.topics.publishing.producer_access import WAITING_MAX, ProducerAccess, Verdict
+from magnetar.server.topics.publishing.publish_fence import (
+    HOLD_FIRST_SECONDS,
+    HOLD_MAX_SECONDS,
+    FenceState,
+    PublishFence,
+)
 from pulsar_proto.errors import ProducerBusy, ProducerFenced, PulsarError
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.producer_access import WAITING_MAX, ProducerAccess, Verdict
-from server.topics.publish_fence import HOLD_FIRST_SECONDS, HOLD_MAX_SECONDS, FenceState, PublishFence
 
 
 def access_with(*, exclusive: bool = False, waiting: bool = False) -> ProducerAccess[str]:

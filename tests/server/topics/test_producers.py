@@ -5,19 +5,13 @@ import logging
 
 import pytest
 
-from pulsar_proto.commands import send_error_frame
-from pulsar_proto.errors import (
-    ProducerBusy,
-    ProducerFenced,
-    QuotaExceeded,
-    ServiceNotReady,
-    TopicTerminated,
-)
+from magnetar.server.topics.publishing.publish_fence import HOLD_FIRST_SECONDS
+from magnetar.server.topics.publishing.topic_producers import TOPIC_EPOCH
+from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerFenced
+from pulsar_proto.errors import ProducerBusy, ProducerFenced, QuotaExceeded, ServiceNotReady, TopicTerminated
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.producers import TOPIC_EPOCH
-from server.topics.publish_fence import HOLD_FIRST_SECONDS
-from storage.managed.errors import AppendFault, ManagedLedgerFenced
+from pulsar_proto.wire.commands import send_error_frame
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, pass_time, payload, publish, settle
 
 

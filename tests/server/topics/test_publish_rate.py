@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.policies.effective import of_broker
-from server.policies.values import PublishRate
-from server.topics.token_bucket import BURST_SECONDS, TokenBucket
+from magnetar.server.policies.effective_policies import of_broker
+from magnetar.server.policies.policy_values import PublishRate
+from magnetar.server.topics.token_bucket import BURST_SECONDS, TokenBucket
 from tests.server.topics.scene import Scene, Throttled, in_virtual_time, pass_time, publish, settle
 
 

@@ -3,8 +3,8 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from magnetar.server.topics.subscriptions.redelivery import PendingAcks, RedeliveryCounts, ReplayQueue
 from pulsar_proto.ids import Position
-from server.topics.redelivery import PendingAcks, RedeliveryCounts, ReplayQueue
 
 LEDGERS = st.integers(1, 4)
 ENTRIES = st.integers(0, 30)

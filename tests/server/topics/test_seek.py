@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, ReadFault
 from pulsar_proto.errors import ConsumerBusy, PulsarError
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from storage.managed.errors import CursorFault, ReadFault
 from tests.server.topics.scene import (
     LATEST_INITIAL,
     FakeConnection,

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from magnetar.server.topics import backlog
 from pulsar_proto.ids import Position
-from server.topics import backlog
 from tests.server.topics.scene import FakeConnection, Scene, ack, bodies, payloads, redeliver, settle, subscription_of
 from tests.server.topics.shared_scene import dispatcher_of, numbers, shared
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from magnetar.server.topics.subscriptions.subscription import ACK_SET_WORDS_MAX
 from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.ids import Position
-from server.topics.subscription import ACK_SET_WORDS_MAX
 from tests.server.topics.scene import (
     FakeConnection,
     Scene,

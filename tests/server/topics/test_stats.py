@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.server.topics.counters import ConsumerCounters, Rate
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.stats import ConsumerCounters, Rate
 from tests.server.topics.scene import FakeConnection, Scene, ack, payloads, publish, redeliver, settle
 
 FIELDS = json.loads((Path(__file__).parents[2] / "vectors" / "topic_stats_fields.json").read_text())

@@ -5,6 +5,10 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.server.topics.topic import Topic
+from magnetar.storage.managed.managed_ledger_errors import MetadataFault as StoreFault
 from pulsar_proto.errors import (
     ConsumerBusy,
     MetadataFault,
@@ -16,10 +20,6 @@ from pulsar_proto.errors import (
 )
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.consumer import Consumer
-from server.topics.subscription import Subscription
-from server.topics.topic import Topic
-from storage.managed.errors import MetadataFault as StoreFault
 from tests.server.topics.scene import (
     LATEST_INITIAL,
     FakeConnection,
@@ -278,7 +278,7 @@ async def test_durable_and_not_durable_do_not_mix_under_one_name() -> None:
 
 
 async def test_a_reader_may_begin_some_time_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.topics.topic.now_ms", lambda: 100_000)
+    monkeypatch.setattr("magnetar.server.topics.topic.now_ms", lambda: 100_000)
     scene, cnx = Scene(), FakeConnection()
     scene.ledger.append_now([payload(b"%d" % at, publish_time=at) for at in (10_000, 50_000, 90_000)])
     consumer = await scene.consumer(cnx, durable=False, start_message_rollback_duration_sec=50)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from magnetar.server.policies.effective_policies import of_broker
+from magnetar.server.policies.policy_values import SubscribeRate
+from magnetar.server.topics.subscriptions.subscribe_limiter import CONSUMERS_MAX, ConsumerIdentity, SubscribeLimiter
 from pulsar_proto.errors import NotAllowed
-from server.policies.effective import of_broker
-from server.policies.values import SubscribeRate
-from server.topics.subscribe_limiter import CONSUMERS_MAX, ConsumerIdentity, SubscribeLimiter
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time
 
 ONE = ConsumerIdentity("/127.0.0.1", "c", 1)

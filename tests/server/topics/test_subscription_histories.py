@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.managed_ledger_errors import CursorFault
 from pulsar_proto.errors import PulsarError
-from server.topics.consumer import Consumer
-from server.topics.subscription import Subscription
-from storage.managed.append_queue import AddResult
-from storage.managed.errors import CursorFault
 from tests.server.topics.fake_managed_ledger import pause
 from tests.server.topics.scene import (
     FakeConnection,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from metadata.memory import MemoryStore
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.server.topics.topic import Topic
+from magnetar.storage.managed.factory import ManagedLedgerFactory
 from pulsar_proto.errors import ServiceNotReady
-from server.topics.topic import Topic
-from storage.managed.factory import ManagedLedgerFactory
 from tests.server.topics.scene import FakeConnection, bodies, publish
 from tests.server.topics.storage_scene import NAME, SMALL_LEDGERS, Process, numbers, process, until
 

@@ -10,10 +10,10 @@ import random
 
 import pytest
 
-from metadata import paths
-from metadata.memory import MemoryStore
+from magnetar.metadata import paths
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.server.topics.broker_service import TopicBusy
 from pulsar_proto.errors import PulsarError, ServiceNotReady, TopicNotFound
-from server.topics.broker_service import TopicBusy
 from tests.server.topics.broker_scene import NAME, Broker, make_broker
 from tests.server.topics.scene import in_virtual_time, pass_time, settle
 from tests.storage.ledger.distant_store import DistantStore

@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from metadata import paths
+from magnetar.metadata import paths
+from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.broker_service import TopicBusy
+from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
+from magnetar.server.topics.publishing.producer import Producer
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
 from pulsar_proto.ids import EARLIEST
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics.base_topic import BaseTopic
-from server.topics.broker_service import TopicBusy
-from server.topics.non_persistent.topic import NonPersistentTopic
-from server.topics.producer import Producer
 from tests.server.topics.broker_scene import NAME, Broker, make_broker
 from tests.server.topics.scene import FakeConnection, Throttled, payload, settle
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata.memory import MemoryStore
+from magnetar.metadata.embedded.memory_store import MemoryStore
 from pulsar_proto.errors import QuotaExceeded
 from pulsar_proto.ids import Position
 from tests.server.topics.scene import FakeConnection, ack, bodies, publish, redeliver, subscription_of

@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.errors import QuotaExceeded, QuotaExceededHold
-from pulsar_proto.ids import EARLIEST, LATEST
-from pulsar_proto.names import TopicName
-from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.policies.effective import of_broker
-from server.policies.values import (
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.policies.effective_policies import of_broker
+from magnetar.server.policies.policy_values import (
     BacklogAction,
     BacklogQuota,
     BacklogQuotas,
@@ -19,11 +16,14 @@ from server.policies.values import (
     InactiveTopicPolicies,
     Persistence,
 )
-from server.topics.base_topic import BaseTopic
-from server.topics.non_persistent.topic import NonPersistentTopic
-from server.topics.settings import TopicSettings
-from server.topics.stats import now_ms
-from server.upkeep import jobs
+from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.counters import now_ms
+from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
+from magnetar.server.upkeep import jobs
+from pulsar_proto.errors import QuotaExceeded, QuotaExceededHold
+from pulsar_proto.ids import EARLIEST, LATEST
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, payload, payloads, settle
 
 HOLD, EXCEPTION, EVICT = BacklogAction

@@ -5,12 +5,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from metadata import paths
-from metadata.memory import MemoryStore
+from magnetar.metadata import paths
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.server.topics import backlog
+from magnetar.server.topics.publishing.deduplication import DEDUP_CURSOR
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from server.topics import backlog
-from server.topics.deduplication import DEDUP_CURSOR
 from tests.server.topics.scene import FakeConnection, bodies, publish
 from tests.server.topics.storage_scene import NAME, Process, numbers, process, until
 

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.policies.effective import EffectivePolicies
-from server.policies.values import (
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.policies.policy_values import (
     BacklogAction,
     BacklogQuota,
     BacklogQuotas,
     InactiveTopicDeleteMode,
     InactiveTopicPolicies,
 )
-from server.upkeep.backlog_quota import KEPT_SHARE, Kind, entries_to_cut, excesses
-from server.upkeep.inactivity import Use, is_active, is_due, subscription_is_due
+from magnetar.server.topics.inactivity_rules import Use, is_active, is_due, subscription_is_due
+from magnetar.server.topics.publishing.backlog_quota_rules import KEPT_SHARE, Kind, entries_to_cut, excesses
 
 NO_SUBSCRIPTIONS = InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS
 CAUGHT_UP = InactiveTopicDeleteMode.DELETE_WHEN_SUBSCRIPTIONS_CAUGHT_UP

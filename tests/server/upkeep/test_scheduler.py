@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from server.upkeep.scheduler import VISIT_SECONDS, Job, Scheduler
+from magnetar.server.upkeep.scheduler import VISIT_SECONDS, Job, Scheduler
 from tests.server.topics.scene import in_virtual_time, pass_time
 
 

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pulsar_proto.bookie_wire import BookieError, ReadFlags
-from storage.bookie.service import Bookie
+from magnetar.storage.bookie.bookie import Bookie
+from pulsar_proto.wire.bookie_wire import BookieError, ReadFlags
 from tests.storage.bookie.helpers import KEY, entries_of, open_bookie
 
 LEDGERS_AT_ONCE = 4

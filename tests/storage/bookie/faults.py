@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
-from storage.bookie.durable_file import DurableFile
+from magnetar.storage.bookie.durable_file import DurableFile
 
 
 class Faults:

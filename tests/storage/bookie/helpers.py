@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from storage.bookie.config import BookieConfig
-from storage.bookie.cookie import BookieDirectories
-from storage.bookie.service import Bookie
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.cookie import BookieDirectories
 
 KEY = b"k" * 20
 _HEADER = struct.Struct(">qqqqI")

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
-from storage.bookie.journal import Committed, Group, Journal
-from storage.bookie.journal_format import JournalPosition
-from storage.bookie.journal_replay import JournalReplay
-from storage.bookie.old_journals import OldJournals
+from magnetar.storage.bookie.journal import Committed, Group, Journal
+from magnetar.storage.bookie.journal_format import JournalPosition
+from magnetar.storage.bookie.journal_replay import JournalReplay
+from magnetar.storage.bookie.old_journals import OldJournals
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import entries_of
 

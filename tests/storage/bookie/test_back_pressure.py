@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.bookie_wire import BookieError, BookieRc, ReadFlags
-from storage.bookie.entry_reader import EntryReader
+from magnetar.storage.bookie.entry_reader import EntryReader
+from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import KEY, add, entries_of, read_all, running, start_add
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.storage.bookie.bookie_errors import IndexDamaged, MarkDamaged
+from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.index_manifest import Manifest
+from magnetar.storage.bookie.journal_format import JournalPosition
+from magnetar.storage.bookie.journal_replay import list_journals
+from magnetar.storage.bookie.ledger_state import EXPLICIT_LAC_BYTES_MAX
+from magnetar.storage.bookie.mark import Mark, MarkFile
 from pulsar_proto.checksum import crc32c
-from storage.bookie.disks import Mode
-from storage.bookie.errors import IndexDamaged, MarkDamaged
-from storage.bookie.index_manifest import Manifest
-from storage.bookie.journal_format import JournalPosition
-from storage.bookie.journal_replay import list_journals
-from storage.bookie.ledger_state import EXPLICIT_LAC_BYTES_MAX
-from storage.bookie.mark import Mark, MarkFile
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import (
     KEY,

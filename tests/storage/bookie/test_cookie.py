@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from storage.bookie.cookie import Cookie, parse_cookie
-from storage.bookie.errors import DirectoryInUse, DirectoryMismatch
+from magnetar.storage.bookie.bookie_errors import DirectoryInUse, DirectoryMismatch
+from magnetar.storage.bookie.cookie import Cookie, parse_cookie
 from tests.storage.bookie.helpers import folders
 
 

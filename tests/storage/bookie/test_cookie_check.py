@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from storage.bookie.config import BookieConfig
-from storage.bookie.cookie import Cookie
-from storage.bookie.cookie_check import check_cookies
-from storage.bookie.errors import DirectoryMismatch
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.bookie_errors import DirectoryMismatch
+from magnetar.storage.bookie.cookie import Cookie
+from magnetar.storage.bookie.cookie_check import check_cookies
 
 MINE = Cookie("b1:3181", ("/j",), ("/l1", "/l2"), "i1")
 FOLDERS = ("/j", "/l1", "/l2")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_proto.bookie_wire import BookieRc
+from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.bookie.crash_child import ENTRY_BYTES
 from tests.storage.bookie.helpers import add, entries_of, read_all, running
 

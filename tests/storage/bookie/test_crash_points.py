@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.bookie_wire import BookieError, BookieRc, ReadFlags
-from storage.bookie.entry_index import EntryIndex
-from storage.bookie.service import Bookie
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.entry_index import EntryIndex
+from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import KEY, Ledgers, add, entries_of, open_bookie, running
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.bookie.config import BookieConfig
-from storage.bookie.disks import DiskRules, Mode, Usage, may_change, measure
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.disks import DiskRules, Mode, Usage, may_change, measure
 
 MB = 1 << 20
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.bookie.durable_file import IOV_MAX, DurableFile
+from magnetar.storage.bookie.durable_file import IOV_MAX, DurableFile
 
 
 @pytest.mark.parametrize("count", [1, IOV_MAX, IOV_MAX + 1, 2 * IOV_MAX + 3])

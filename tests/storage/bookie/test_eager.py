@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from storage.bookie.eager import run_eagerly
+from magnetar.storage.bookie.eager_start import run_eagerly
 
 
 async def test_what_never_waits_is_over_at_once_and_makes_no_task() -> None:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.bookie.entry_index import EntryIndex
-from storage.bookie.entry_log import EntryLogs
-from storage.bookie.entry_log_writer import EntryLogWriter
-from storage.bookie.entry_reader import EntryReader
-from storage.bookie.errors import EntryLogDamaged, IndexDamaged, IndexFailure
-from storage.bookie.index_runs import Run
-from storage.bookie.ledger_state import LedgerState
+from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, IndexDamaged, IndexFailure
+from magnetar.storage.bookie.entry_index import EntryIndex
+from magnetar.storage.bookie.entry_log import EntryLogs
+from magnetar.storage.bookie.entry_log_writer import EntryLogWriter
+from magnetar.storage.bookie.entry_reader import EntryReader
+from magnetar.storage.bookie.index_runs import Run
+from magnetar.storage.bookie.ledger_state import LedgerState
 from tests.storage.bookie.helpers import entry_of, flip_byte
 
 

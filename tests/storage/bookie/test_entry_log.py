@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.bookie import entry_log_scan
-from storage.bookie.entry_log import EntryLogs
-from storage.bookie.entry_log_format import FILE_HEADER_SIZE, Block, encode_footer
-from storage.bookie.entry_log_scan import LogLayout, blocks_between, layout_of
-from storage.bookie.entry_log_writer import EntryLogWriter
-from storage.bookie.errors import EntryLogDamaged, EntryLogGone
-from storage.bookie.index_runs import Run
+from magnetar.storage.bookie import entry_log_scan
+from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, EntryLogGone
+from magnetar.storage.bookie.entry_log import EntryLogs
+from magnetar.storage.bookie.entry_log_format import FILE_HEADER_SIZE, Block, encode_footer
+from magnetar.storage.bookie.entry_log_scan import LogLayout, blocks_between, layout_of
+from magnetar.storage.bookie.entry_log_writer import EntryLogWriter
+from magnetar.storage.bookie.index_runs import Run
 from tests.storage.bookie.faults import NO_SPACE, Faults
 from tests.storage.bookie.helpers import entries_of, files_of, flip_byte
 

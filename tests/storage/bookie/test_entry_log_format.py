@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_proto.checksum import crc32c
-from storage.bookie.entry_log_format import (
+from magnetar.storage.bookie.entry_log_format import (
     MAX_BLOCK_ENTRIES,
     MAX_BLOCK_GAP,
     encode_block,
@@ -17,6 +16,7 @@ from storage.bookie.entry_log_format import (
     parse_footer,
     plan_blocks,
 )
+from pulsar_proto.checksum import crc32c
 
 
 def block_bytes(ids: list[int], entries: list[bytes]) -> bytes:

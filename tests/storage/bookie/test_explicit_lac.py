@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
-from pulsar_proto.entry_digest import DigestType, EntryCodec
-from storage.bookie.index_runs import ranges_of, union_of
-from storage.bookie.lac_table import LacTable
-from storage.bookie.ledger_state import EXPLICIT_LAC_BYTES_MAX, LedgerState
-from storage.bookie.service import Bookie
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.index_runs import ranges_of, union_of
+from magnetar.storage.bookie.lac_table import LacTable
+from magnetar.storage.bookie.ledger_state import EXPLICIT_LAC_BYTES_MAX, LedgerState
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec
+from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import KEY, Ledgers, add, open_bookie, running
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.bookie_wire import AddFlags, BookieRc
-from storage.bookie.disks import Mode
-from storage.bookie.service import Bookie
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.disks import Mode
+from pulsar_proto.wire.bookie_wire import AddFlags, BookieRc
 from tests.storage.bookie.helpers import add, entries_of, read_all, running, start_add, writable
 from tests.storage.bookie.small_disk import SmallDisk, small_disk
 

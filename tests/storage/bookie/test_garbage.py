@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.bookie.errors import EntryLogDamaged
-from storage.bookie.garbage import LogUsage, logs_to_compact
-from storage.bookie.service import Bookie
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.bookie_errors import EntryLogDamaged
+from magnetar.storage.bookie.garbage import LogUsage, logs_to_compact
 from tests.storage.bookie.helpers import (
     Ledgers,
     add,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.bookie.index_runs import Run, overlay
+from magnetar.storage.bookie.index_runs import Run, overlay
 
 BLOCKS = st.lists(st.sets(st.integers(0, 40), min_size=1, max_size=12), min_size=1, max_size=12)
 

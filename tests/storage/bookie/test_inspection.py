@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.bookie.check import Finding, Lost, Seen, check_files
-from storage.bookie.inspection import (
+from magnetar.storage.bookie.file_check import Finding, Lost, Seen, check_files
+from magnetar.storage.bookie.inspection import (
     Fault,
     SeenBatch,
     SeenBlock,
@@ -17,7 +17,7 @@ from storage.bookie.inspection import (
     read_entry_log,
     read_journals,
 )
-from storage.bookie.journal_format import LEDGER_KEY
+from magnetar.storage.bookie.journal_format import LEDGER_KEY
 from tests.storage.bookie.helpers import add, entries_of, files_of, flip_byte, open_bookie
 
 LEDGERS = (3, 5)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.bookie.journal_format import ControlRecord, ledger_key_record
-from storage.bookie.journal_replay import JournalReplay, journal_path, list_journals
+from magnetar.storage.bookie.journal_format import ControlRecord, ledger_key_record
+from magnetar.storage.bookie.journal_replay import JournalReplay, journal_path, list_journals
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import entries_of
 from tests.storage.bookie.journal_scene import group, journal_in, replayed

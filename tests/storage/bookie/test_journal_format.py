@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.checksum import crc32c
-from storage.bookie.journal_format import (
+from magnetar.storage.bookie.journal_format import (
     BATCH_HEADER_SIZE,
     FENCE,
     LEDGER_KEY,
@@ -25,6 +24,7 @@ from storage.bookie.journal_format import (
     split_batch,
     verify_batch,
 )
+from pulsar_proto.checksum import crc32c
 from tests.storage.bookie.helpers import entry_of
 
 SALT = Salt(0x1234, 0x5678)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.bookie.errors import JournalDamaged, JournalMissing, MarkDamaged
-from storage.bookie.journal_format import FILE_HEADER_SIZE, JournalPosition, Salt, encode_batch
-from storage.bookie.journal_replay import JournalReplay, journal_path, list_journals
+from magnetar.storage.bookie.bookie_errors import JournalDamaged, JournalMissing, MarkDamaged
+from magnetar.storage.bookie.journal_format import FILE_HEADER_SIZE, JournalPosition, Salt, encode_batch
+from magnetar.storage.bookie.journal_replay import JournalReplay, journal_path, list_journals
 from tests.storage.bookie.helpers import entries_of, entry_of, flip_byte
 from tests.storage.bookie.journal_scene import group, journal_in
 

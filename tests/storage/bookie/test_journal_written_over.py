@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.bookie.errors import JournalDamaged
-from storage.bookie.inspection import SeenBatch, read_journals
-from storage.bookie.journal_format import (
+from magnetar.storage.bookie.bookie_errors import JournalDamaged
+from magnetar.storage.bookie.inspection import SeenBatch, read_journals
+from magnetar.storage.bookie.journal_format import (
     FILE_HEADER_SIZE,
     PAGE_SIZE,
     BatchKind,
@@ -26,7 +26,7 @@ from storage.bookie.journal_format import (
     padding,
     salt_of_bits,
 )
-from storage.bookie.journal_replay import JournalReplay, journal_path
+from magnetar.storage.bookie.journal_replay import JournalReplay, journal_path
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import entry_of
 from tests.storage.bookie.journal_scene import Opened, group

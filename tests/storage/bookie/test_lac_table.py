@@ -1,6 +1,6 @@
 """What the bookie knows of LACs, who is woken by what, and how much of it is remembered."""
 
-from storage.bookie.lac_table import LacTable, Watch
+from magnetar.storage.bookie.lac_table import LacTable, Watch
 
 
 class Woken:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.bookie.ledger_state import LedgerState, LedgerStates
+from magnetar.storage.bookie.ledger_state import LedgerState, LedgerStates
 
 
 def test_a_state_reads_back_as_it_was_written() -> None:

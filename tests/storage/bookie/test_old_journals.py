@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from storage.bookie.disks import Usage
-from storage.bookie.durable_file import DurableFile
-from storage.bookie.journal_format import FILE_HEADER_SIZE, JournalPosition, file_header, parse_file_header
-from storage.bookie.journal_replay import journal_path, list_journals
-from storage.bookie.old_journals import SPARES_MAX, OldJournals
+from magnetar.storage.bookie.disks import Usage
+from magnetar.storage.bookie.durable_file import DurableFile
+from magnetar.storage.bookie.journal_format import FILE_HEADER_SIZE, JournalPosition, file_header, parse_file_header
+from magnetar.storage.bookie.journal_replay import journal_path, list_journals
+from magnetar.storage.bookie.old_journals import SPARES_MAX, OldJournals
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import add, entries_of, read_all, running
 from tests.storage.bookie.journal_scene import FRESH, Opened, group, replayed

@@ -1,7 +1,7 @@
 """The read-ahead cache: bounded in bytes, never older than the write cache."""
 
-from storage.bookie.read_ahead import ReadAheadCache, within_bytes
-from storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES
+from magnetar.storage.bookie.read_ahead import ReadAheadCache, within_bytes
+from magnetar.storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES
 from tests.storage.bookie.helpers import entries_of
 
 

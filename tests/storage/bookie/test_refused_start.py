@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from storage.bookie.errors import BookieStartError
-from storage.bookie.journal_format import BATCH_MAGIC, FILE_HEADER_SIZE
+from magnetar.storage.bookie.bookie_errors import BookieStartError
+from magnetar.storage.bookie.journal_format import BATCH_MAGIC, FILE_HEADER_SIZE
 from tests.storage.bookie.helpers import add, files_of, flip_byte, open_bookie, read_all, running
 
 LEDGERS = (2, 3)

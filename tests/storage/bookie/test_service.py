@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_proto.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
-from storage.bookie.disks import Mode
-from storage.ledger.bookie_channel import BookieChannel
+from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.ledger.bookie_channel import BookieChannel
+from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import (
     KEY,

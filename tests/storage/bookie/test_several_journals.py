@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.bookie_wire import BookieRc, ReadFlags
-from storage.bookie.disks import Mode
-from storage.bookie.errors import BookieStartError, DirectoryMismatch, JournalMissing
-from storage.bookie.index_manifest import Manifest
-from storage.bookie.journal_format import JournalPosition
-from storage.bookie.mark import Mark, MarkFile
+from magnetar.storage.bookie.bookie_errors import BookieStartError, DirectoryMismatch, JournalMissing
+from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.index_manifest import Manifest
+from magnetar.storage.bookie.journal_format import JournalPosition
+from magnetar.storage.bookie.mark import Mark, MarkFile
+from pulsar_proto.wire.bookie_wire import BookieRc, ReadFlags
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import KEY, add, entries_of, files_of, open_bookie, read_all, running
 
@@ -126,7 +126,7 @@ async def test_entry_logs_are_spread_over_the_ledger_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = {"one": 2, "two": 1}
-    monkeypatch.setattr("storage.bookie.entry_log._free_bytes", lambda directory: room[Path(directory).name])
+    monkeypatch.setattr("magnetar.storage.bookie.entry_log._free_bytes", lambda directory: room[Path(directory).name])
     async with running(tmp_path, **several(tmp_path)) as bookie:
         await add(bookie, 1, range(3))
         await bookie.checkpoint()

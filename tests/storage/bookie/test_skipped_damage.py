@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
-from storage.bookie.errors import Skippable
-from storage.bookie.inspection import SeenBatch, read_journals
-from storage.bookie.mark import MarkFile
-from storage.bookie.service import Bookie
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.bookie_errors import Skippable
+from magnetar.storage.bookie.inspection import SeenBatch, read_journals
+from magnetar.storage.bookie.mark import MarkFile
+from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.helpers import (
     KEY,
     Ledgers,

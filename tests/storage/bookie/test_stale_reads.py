@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto.bookie_wire import BookieRc
-from storage.bookie.entry_reader import EntryReader
-from storage.bookie.service import Bookie
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.entry_reader import EntryReader
+from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.bookie.helpers import entry_of, running, start_add
 
 LEDGERS, ENTRIES = 2, 40

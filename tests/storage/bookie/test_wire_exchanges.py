@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto import entry_availability
-from pulsar_proto.bookie_wire import AddFlags, BookieError, BookieRc
-from pulsar_proto.entry_digest import master_key
+from magnetar.storage.bookie.wire_calls import WireBookie
+from magnetar.storage.bookie.wire_server import BookieWireServer
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from storage.bookie.wire_calls import WireBookie
-from storage.bookie.wire_server import BookieWireServer
+from pulsar_proto.records.entry_digest import master_key
+from pulsar_proto.wire import bookie_wire as v2
+from pulsar_proto.wire import entry_availability
+from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc
 from tests.pulsar_proto.vectors import Item, load, unhex
 from tests.storage.bookie.helpers import running
 from tests.storage.bookie.wire_support import MemoryBookie, Peer

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto import bookie_wire_v3 as v3
-from pulsar_proto.bookie_wire import BookieRc
-from storage.bookie.wire_limits import WireLimits
+from magnetar.storage.bookie.wire_limits import WireLimits
+from pulsar_proto.wire import bookie_wire as v2
+from pulsar_proto.wire import bookie_wire_v3 as v3
+from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.pulsar_proto.vectors import load, unhex
 from tests.storage.bookie.helpers import entry_of
 from tests.storage.bookie.wire_support import Served, until

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from pulsar_proto.bookie_wire import BookieError
-from pulsar_proto.packets import PACKET_BYTES_MAX
-from storage.bookie.wire_server import _Accepted
-from storage.ledger.wire_channel import WireChannel
-from storage.ledger.wire_connection import BookieConnection, WireConfig
+from magnetar.storage.bookie.wire_server import _Accepted
+from magnetar.storage.ledger.wire_channel import WireChannel
+from magnetar.storage.ledger.wire_connection import BookieConnection, WireConfig
+from pulsar_proto.wire.bookie_wire import BookieError
+from pulsar_proto.wire.packets import PACKET_BYTES_MAX
 from tests.reference_counts import all_dead, collector_off
 from tests.storage.bookie.wire_support import Peer, Served, adds, until
 from tests.storage.ledger.channel_scene import V2, V3, Adds

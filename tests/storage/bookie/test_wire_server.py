@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto.bookie_wire import LAST_ENTRY, AddFlags, BookieRc, ReadFlags
-from storage.bookie import wire_limits
-from storage.bookie.wire_connection import Connection
-from storage.bookie.wire_limits import WireLimits
+from magnetar.storage.bookie import wire_limits
+from magnetar.storage.bookie.wire_limits import WireLimits
+from magnetar.storage.bookie.wire_peer import Connection
+from pulsar_proto.wire import bookie_wire as v2
+from pulsar_proto.wire.bookie_wire import LAST_ENTRY, AddFlags, BookieRc, ReadFlags
 from tests.storage.bookie.helpers import KEY, entries_of, entry_of
 from tests.storage.bookie.wire_support import OTHER, Served, adds, until
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto import bookie_wire_v3 as v3
-from pulsar_proto.bookie_wire import AddFlags, BookieRc, ReadFlags
+from magnetar.storage.bookie.wire_session import AddGroup, FenceRead, ReadRun, WireSession, add_answers
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from storage.bookie.wire_session import AddGroup, FenceRead, ReadRun, WireSession, add_answers
+from pulsar_proto.wire import bookie_wire as v2
+from pulsar_proto.wire import bookie_wire_v3 as v3
+from pulsar_proto.wire.bookie_wire import AddFlags, BookieRc, ReadFlags
 from tests.pulsar_proto.vectors import load, unhex
 from tests.storage.bookie.helpers import entry_of
 

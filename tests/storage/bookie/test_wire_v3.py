@@ -2,14 +2,14 @@
 
 import asyncio
 
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto import bookie_wire_v3 as v3
-from pulsar_proto import entry_availability
-from pulsar_proto.bookie_wire import LAST_ENTRY, ReadFlags
-from pulsar_proto.entry_digest import DigestType, EntryCodec
+from magnetar.storage.bookie import wire_limits
+from magnetar.storage.bookie.wire_calls import DiskSpace
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from storage.bookie import wire_limits
-from storage.bookie.wire_calls import DiskSpace
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec
+from pulsar_proto.wire import bookie_wire as v2
+from pulsar_proto.wire import bookie_wire_v3 as v3
+from pulsar_proto.wire import entry_availability
+from pulsar_proto.wire.bookie_wire import LAST_ENTRY, ReadFlags
 from tests.storage.bookie.helpers import KEY, entries_of, entry_of
 from tests.storage.bookie.wire_support import FREE_BYTES, OTHER, TOTAL_BYTES, MemoryBookie, Served, adds, until
 

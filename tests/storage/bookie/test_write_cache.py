@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES, WriteCache
+from magnetar.storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES, WriteCache
 from tests.storage.bookie.helpers import entries_of, entry_of
 
 

@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
-from storage.bookie.ledger_state import explicit_lac_of
-from storage.bookie.wire_limits import WireLimits
-from storage.bookie.wire_server import BookieWireServer
+from magnetar.storage.bookie.ledger_state import explicit_lac_of
+from magnetar.storage.bookie.wire_limits import WireLimits
+from magnetar.storage.bookie.wire_server import BookieWireServer
+from pulsar_proto.wire import bookie_wire as v2
+from pulsar_proto.wire.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.helpers import KEY, entries_of
 
 DEADLINE_SECONDS = 60

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from pulsar_proto.entry_digest import DigestType, EntryCodec, master_key
-from storage.ledger.wire_channel import WireChannel
-from storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_channel import WireChannel
+from magnetar.storage.ledger.wire_connection import WireConfig
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
 from tests.storage.bookie.wire_support import until
 
 KEY = master_key(b"secret")

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from metadata.errors import MetadataError
-from metadata.store import CancelWatch, Created, MetadataStore, Op, Record, Stat, WatchCallback
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.store import CancelWatch, Created, MetadataStore, Op, Record, Stat, WatchCallback
 
 T = TypeVar("T")
 

@@ -17,10 +17,10 @@ from enum import Enum
 from functools import partial
 from random import Random
 
-from pulsar_proto.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
-from pulsar_proto.entry_digest import entry_ids
-from storage.ledger.bookie_channel import AddDone
-from storage.ledger.errors import BookieHandleNotAvailable
+from magnetar.storage.ledger.bookie_channel import AddDone
+from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable
+from pulsar_proto.records.entry_digest import entry_ids
+from pulsar_proto.wire.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
 
 EOK = int(BookieRc.EOK)
 

@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
 
-from metadata.memory import MemoryStore
-from pulsar_proto.entry_digest import EntryCodec
-from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
-from storage.ledger.append import Append
-from storage.ledger.client import BookKeeper
-from storage.ledger.config import LedgerConfig
-from storage.ledger.errors import LedgerError
-from storage.ledger.fragments import fragment_of
-from storage.ledger.handle import WriteHandle
-from storage.ledger.metadata_driver import LedgerMetadataDriver
-from storage.ledger.quorum import write_set
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.fragment_rules import fragment_of
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
+from magnetar.storage.ledger.quorum_rules import write_set
+from pulsar_proto.records.entry_digest import EntryCodec
+from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 from tests.storage.ledger.distant_store import DistantStore
 from tests.storage.ledger.fake_bookie import FakeCluster
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from storage.ledger.errors import DuplicateEntryId, IncorrectParameter, LedgerClosed, LedgerExists
+from magnetar.storage.ledger.ledger_errors import DuplicateEntryId, IncorrectParameter, LedgerClosed, LedgerExists
 from tests.storage.ledger.scene import Scene, until
 from tests.storage.ledger.virtual_loop import run
 

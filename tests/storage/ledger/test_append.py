@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_proto.bookie_wire import BookieRc
-from storage.ledger.append import ANSWER_TICKS, Append, AppendMachine, Phase, Send
-from storage.ledger.errors import BookieTimeout, LedgerClosed, LedgerFenced, UnauthorizedAccess
-from storage.ledger.quorum import held_ids, write_set
+from magnetar.storage.ledger.append_rules import ANSWER_TICKS, Append, AppendMachine, Phase, Send
+from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerClosed, LedgerFenced, UnauthorizedAccess
+from magnetar.storage.ledger.quorum_rules import held_ids, write_set
+from pulsar_proto.wire.bookie_wire import BookieRc
 
 EIO = int(BookieRc.EIO)
 

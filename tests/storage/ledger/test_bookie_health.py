@@ -1,7 +1,7 @@
 """Bookies that failed often get no new ledgers for a while."""
 
-from storage.ledger.bookie_health import BookieHealth
-from storage.ledger.config import LedgerConfig
+from magnetar.storage.ledger.bookie_health import BookieHealth
+from magnetar.storage.ledger.client_config import LedgerConfig
 from tests.storage.ledger.fake_bookie import LinkState
 from tests.storage.ledger.scene import Scene, answered, members, new_ledger
 from tests.storage.ledger.virtual_loop import run

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from metadata import paths
-from metadata.memory import MemoryStore
+from magnetar.metadata import paths
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.ledger.bookie_registry import BookieRegistry, Bookies, address_in_registration
 from pulsar_proto.pb import bookkeeper_pb2 as pb
-from storage.ledger.bookie_registry import BookieRegistry, Bookies, address_in_registration
 
 
 def registration(host: str, port: int, protocol: str = "bookie-rpc") -> bytes:

@@ -1,4 +1,4 @@
-"""The channel's contract (`storage.ledger.bookie_channel`), held by the fake bookie and by the real one in its process.
+"""The channel's contract (`bookie_channel`), held by the fake bookie and by the real one in its process.
 
 Every story of this folder is told on the fake, so what the fake promises must be what a bookie does.
 """
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_proto.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
-from pulsar_proto.entry_digest import DigestType, EntryCodec, master_key
-from storage.bookie.config import BookieConfig
-from storage.bookie.service import Bookie
-from storage.ledger.bookie_channel import BookieChannel
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.ledger.bookie_channel import BookieChannel
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
+from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
 from tests.storage.ledger.fake_bookie import FakeCluster
 
 KEY = master_key(b"")

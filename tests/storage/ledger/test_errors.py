@@ -2,14 +2,14 @@
 
 import pytest
 
-from pulsar_proto.bookie_wire import BookieRc
-from storage.ledger.errors import (
+from magnetar.storage.ledger.ledger_errors import (
     BookieHandleNotAvailable,
     BookieTimeout,
     LedgerError,
     ends_writer,
     error_class,
 )
+from pulsar_proto.wire.bookie_wire import BookieRc
 
 CODES = {
     BookieRc.ENOLEDGER: (-7, -7),

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
-from storage.ledger.errors import LedgerClosed, LedgerFenced, MetadataVersion
-from storage.ledger.fragments import (
+from magnetar.storage.ledger.fragment_rules import (
     Fragment,
     Members,
     fragment_of,
@@ -17,6 +15,8 @@ from storage.ledger.fragments import (
     writer_closed,
     writer_ensemble,
 )
+from magnetar.storage.ledger.ledger_errors import LedgerClosed, LedgerFenced, MetadataVersion
+from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 
 OPEN = LedgerMetadata(
     7, 2, 2, 2, ((0, ("a", "b")), (10, ("a", "c"))), ctoken=99, custom_metadata={"application": b"pulsar"}

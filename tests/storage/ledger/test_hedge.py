@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from storage.ledger.errors import BookieTimeout, LedgerError, NoSuchEntry, ReadFault
-from storage.ledger.hedge import first_good
+from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerError, NoSuchEntry, ReadFault
+from magnetar.storage.ledger.speculative_read import first_good
 from tests.storage.ledger.fake_bookie import LinkState
 from tests.storage.ledger.scene import Scene, answered, members, new_ledger
 from tests.storage.ledger.virtual_loop import run

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from metadata.memory import MemoryStore
-from pulsar_proto.bookie_wire import BookieRc
-from storage.ledger.client import BookKeeper
-from storage.ledger.errors import LedgerRecoveryFailed
-from storage.ledger.handle import WriteHandle
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerRecoveryFailed
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.ledger.fake_bookie import FakeBookie, FakeCluster
 from tests.storage.ledger.virtual_loop import run
 

@@ -1,8 +1,8 @@
 """The list of all ledgers, by which bookies decide what is garbage."""
 
-from metadata.memory import MemoryStore
-from pulsar_proto.ledger_record import ledger_path
-from storage.ledger.listing import list_ledgers
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.ledger.ledger_listing import list_ledgers
+from pulsar_proto.records.ledger_record import ledger_path
 
 
 async def test_lists_short_and_long_ids_and_nothing_else() -> None:

@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from metadata.memory import MemoryStore
-from pulsar_proto.bookie_wire import BookieRc
-from pulsar_proto.ledger_record import LedgerMetadata, LedgerState, ledger_path
-from storage.ledger.errors import (
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.ledger.fragment_rules import writer_closed
+from magnetar.storage.ledger.ledger_errors import (
     LedgerExists,
     MetadataDamaged,
     MetadataFault,
     MetadataVersion,
     NoSuchLedger,
 )
-from storage.ledger.fragments import writer_closed
-from storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
+from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState, ledger_path
+from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.ledger.scene import Scene, answered, members, new_ledger
 from tests.storage.ledger.virtual_loop import run
 

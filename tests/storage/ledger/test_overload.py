@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from pulsar_proto.bookie_wire import BookieRc
-from storage.ledger.errors import BookieTimeout, LedgerError, NotEnoughBookies, TooManyRequests
-from storage.ledger.overload import RETRY_SECONDS_MAX, is_overload, retry_seconds
-from storage.ledger.read import demotes
+from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerError, NotEnoughBookies, TooManyRequests
+from magnetar.storage.ledger.overload_rules import RETRY_SECONDS_MAX, is_overload, retry_seconds
+from magnetar.storage.ledger.read_rules import demotes
+from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger, until
 from tests.storage.ledger.virtual_loop import run
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.ledger.errors import NotEnoughBookies
-from storage.ledger.placement import AnyBookies, SpareBookies, choose_ensemble, replace_failed
+from magnetar.storage.ledger.ledger_errors import NotEnoughBookies
+from magnetar.storage.ledger.placement_rules import AnyBookies, SpareBookies, choose_ensemble, replace_failed
 
 names = st.lists(st.sampled_from([f"b{i}" for i in range(8)]), unique=True)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.ledger.quorum import Coverage, check_sizes, held_ids, holds, missing_proves_end, write_set
+from magnetar.storage.ledger.quorum_rules import Coverage, check_sizes, held_ids, holds, missing_proves_end, write_set
 
 Sizes = tuple[int, int, int]
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.memory import MemoryStore
-from metadata.paths import BOOKIE_RACKS
-from storage.ledger.errors import NotEnoughBookies
-from storage.ledger.rack_placement import DEFAULT_RACK, RackAwareBookies, racks_in_record
-from storage.ledger.rack_table import RackTable
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.paths import BOOKIE_RACKS
+from magnetar.storage.ledger.ledger_errors import NotEnoughBookies
+from magnetar.storage.ledger.rack_placement_rules import DEFAULT_RACK, RackAwareBookies, racks_in_record
+from magnetar.storage.ledger.rack_table import RackTable
 
 RACKS = {f"b{rack}{number}": f"/rack-{rack}" for rack in range(4) for number in range(3)}
 

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from storage.ledger.errors import (
+from magnetar.storage.ledger.ledger_errors import (
     BookieHandleNotAvailable,
     BookieTimeout,
     DataUnknown,
@@ -15,8 +15,8 @@ from storage.ledger.errors import (
     ReadFault,
     TooManyRequests,
 )
-from storage.ledger.quorum import write_set
-from storage.ledger.read import demotes, replica_order, verdict, worse
+from magnetar.storage.ledger.quorum_rules import write_set
+from magnetar.storage.ledger.read_rules import demotes, replica_order, verdict, worse
 
 ENSEMBLE = ("a", "b", "c", "d")
 

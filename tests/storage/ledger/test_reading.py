@@ -2,12 +2,9 @@
 
 import pytest
 
-from pulsar_proto.entry_digest import DigestType, entry_lac
-from pulsar_proto.ledger_record import LedgerState
-from storage.ledger.errors import (
-    DigestMismatch,
-    UnauthorizedAccess,
-)
+from magnetar.storage.ledger.ledger_errors import DigestMismatch, UnauthorizedAccess
+from pulsar_proto.records.entry_digest import DigestType, entry_lac
+from pulsar_proto.records.ledger_record import LedgerState
 from tests.storage.ledger.fake_bookie import LinkState
 from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger
 from tests.storage.ledger.virtual_loop import run

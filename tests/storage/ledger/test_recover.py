@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.ledger.errors import (
+from magnetar.storage.ledger.ledger_errors import (
     BookieTimeout,
     DataUnknown,
     DigestMismatch,
@@ -15,7 +15,7 @@ from storage.ledger.errors import (
     ReadFault,
     UnauthorizedAccess,
 )
-from storage.ledger.recover import LastConfirmed, LastEntryRound, RecoveryRead, Verdict, recovery_error
+from magnetar.storage.ledger.recovery_rules import LastConfirmed, LastEntryRound, RecoveryRead, Verdict, recovery_error
 
 UNKNOWN = [BookieTimeout, DataUnknown, DigestMismatch, ReadFault]
 MISSING = [NoSuchEntry, NoSuchLedgerOnBookie]

@@ -5,15 +5,15 @@ import asyncio
 
 import pytest
 
-from pulsar_proto.bookie_wire import BookieRc, ReadFlags
-from pulsar_proto.ledger_record import LedgerState
-from storage.ledger.errors import (
+from magnetar.storage.ledger.ledger_errors import (
     BookieTimeout,
     ClientClosed,
     LedgerFenced,
     LedgerRecoveryFailed,
     MetadataVersion,
 )
+from pulsar_proto.records.ledger_record import LedgerState
+from pulsar_proto.wire.bookie_wire import BookieRc, ReadFlags
 from tests.storage.ledger.fake_bookie import LinkState
 from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger, until
 from tests.storage.ledger.virtual_loop import run

@@ -14,11 +14,11 @@ from typing import Any
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from pulsar_proto.bookie_wire import BookieRc
-from pulsar_proto.ledger_record import LedgerMetadata
-from storage.ledger.client import BookKeeper
-from storage.ledger.errors import LedgerError
-from storage.ledger.handle import ReadHandle
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.ledger.ledger_handle import ReadHandle
+from pulsar_proto.records.ledger_record import LedgerMetadata
+from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.ledger.fake_bookie import LinkState
 from tests.storage.ledger.scene import Scene, Writer, check_closed
 from tests.storage.ledger.virtual_loop import run
@@ -174,7 +174,7 @@ async def tell(rng: Random) -> None:
     writing = scene.client("w")
     handle = await writing.create_ledger(ensemble_size=sizes[0], write_quorum=sizes[1], ack_quorum=sizes[2])
     history = History(scene, writing, Writer(handle), [scene.client(f"r{i}") for i in range(3)], Warnings())
-    recovery_log = logging.getLogger("storage.ledger.recoverer")
+    recovery_log = logging.getLogger("magnetar.storage.ledger.recoverer")
     recovery_log.addHandler(history.warnings)
     try:
         for step in steps:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from metadata.memory import MemoryStore
-from storage.ledger.client import BookKeeper
-from storage.ledger.config import LedgerConfig
-from storage.ledger.errors import NoSuchLedger, ReadFault
-from storage.ledger.handle import WriteHandle
-from storage.ledger.tailing import TailHandle
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import NoSuchLedger, ReadFault
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.ledger.tailing import TailHandle
 from tests.storage.ledger.wire_scene import BOTH, Node, client, nodes
 
 TELLS_LAC = LedgerConfig(explicit_lac_interval_sec=0.01)

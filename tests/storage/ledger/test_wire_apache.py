@@ -9,15 +9,15 @@ from random import Random
 import pytest
 
 from compat_tests.bookkeeper.apache_bookkeeper import Cluster, running_cluster
-from metadata.zookeeper import ZooKeeperStore
-from pulsar_proto.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
-from pulsar_proto.entry_digest import DigestType, EntryCodec, master_key
-from storage.ledger.append import Append
-from storage.ledger.client import BookKeeper
-from storage.ledger.errors import LedgerFenced
-from storage.ledger.handle import WriteHandle
-from storage.ledger.wire_channel import WireChannel, WireChannels, address_in_id
-from storage.ledger.wire_connection import WireConfig
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerFenced
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels, address_in_id
+from magnetar.storage.ledger.wire_connection import WireConfig
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
+from pulsar_proto.wire.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

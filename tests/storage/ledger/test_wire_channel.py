@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from pulsar_proto.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
-from pulsar_proto.entry_digest import DigestType, EntryCodec
-from storage.ledger.wire_channel import WireChannel, WireChannels, address_in_id
-from storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels, address_in_id
+from magnetar.storage.ledger.wire_connection import WireConfig
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec
+from pulsar_proto.wire.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.wire_support import FREE_BYTES, TOTAL_BYTES, Served, until
 from tests.storage.ledger.channel_scene import BOTH, KEY, LOST, V2, V3, Adds, entries_of
 

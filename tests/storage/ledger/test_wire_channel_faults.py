@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from pulsar_proto import bookie_wire as v2
-from pulsar_proto.bookie_wire import LAST_ENTRY, BookieRc, ReadFlags
-from pulsar_proto.packets import packets
-from storage.ledger.wire_channel import WireChannel
-from storage.ledger.wire_connection import BookieConnection, WireConfig
+from magnetar.storage.ledger.wire_channel import WireChannel
+from magnetar.storage.ledger.wire_connection import BookieConnection, WireConfig
+from pulsar_proto.wire import bookie_wire as v2
+from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieRc, ReadFlags
+from pulsar_proto.wire.packets import packets
 from tests.storage.bookie.wire_support import until
 from tests.storage.ledger.channel_scene import BOTH, KEY, LOST, V2, Adds, entries_of
 

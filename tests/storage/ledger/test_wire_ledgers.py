@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from metadata.memory import MemoryStore
-from storage.ledger.append import Append
-from storage.ledger.errors import LedgerFenced
-from storage.ledger.handle import ReadHandle, WriteHandle
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.ledger_errors import LedgerFenced
+from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
 from tests.storage.ledger.wire_scene import BOTH, client, nodes
 
 

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.ledger.wire_pending import AddGroup, AddTable, Conflict, ReadTable, ReadWait
+from magnetar.storage.ledger.wire_pending import AddGroup, AddTable, Conflict, ReadTable, ReadWait
 
 EOK, EIO, LOST, LATE = 0, 101, -8, -23
 

@@ -4,13 +4,10 @@ import asyncio
 
 import pytest
 
-from pulsar_proto.bookie_wire import BookieRc
-from pulsar_proto.entry_digest import entry_lac
-from pulsar_proto.ledger_record import LedgerState
-from storage.ledger.errors import (
-    LedgerClosed,
-    NotEnoughBookies,
-)
+from magnetar.storage.ledger.ledger_errors import LedgerClosed, NotEnoughBookies
+from pulsar_proto.records.entry_digest import entry_lac
+from pulsar_proto.records.ledger_record import LedgerState
+from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.ledger.fake_bookie import LinkState
 from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger, until
 from tests.storage.ledger.virtual_loop import run
@@ -144,7 +141,7 @@ def test_receipts_survive_a_callback_that_fails(caplog: pytest.LogCaptureFixture
         assert await handle.add(b"b") == 1
 
     run(story())
-    assert [record.levelname for record in caplog.records if record.name.startswith("storage")] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if record.name.startswith("magnetar.storage")] == ["ERROR"]
 
 
 def test_a_callback_may_append_or_close() -> None:

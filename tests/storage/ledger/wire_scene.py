@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from metadata.memory import MemoryStore
-from storage.bookie.service import Bookie
-from storage.bookie.wire_server import BookieWireServer
-from storage.ledger.client import BookKeeper
-from storage.ledger.config import LedgerConfig
-from storage.ledger.wire_channel import WireChannels, address_in_id
-from storage.ledger.wire_connection import WireConfig
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.wire_server import BookieWireServer
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.wire_channel import WireChannels, address_in_id
+from magnetar.storage.ledger.wire_connection import WireConfig
 from tests.storage.bookie.helpers import running
 
 BOTH = pytest.mark.parametrize("use_v2", [True, False], ids=["v2", "v3"])

@@ -16,13 +16,12 @@ from itertools import count
 from random import Random
 from typing import TypeVar, cast
 
-from metadata.errors import MetadataError
-from metadata.memory import MemoryStore
-from metadata.store import MetadataStore
-from pulsar_proto.entry_digest import DigestType, EntryCodec, entry_length
-from storage.ledger.append import Append
-from storage.ledger.client import BookKeeper
-from storage.ledger.errors import (
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.store import MetadataStore
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import (
     BookieHandleNotAvailable,
     ClientClosed,
     LedgerClosed,
@@ -32,7 +31,8 @@ from storage.ledger.errors import (
     NoSuchLedger,
     ReadFault,
 )
-from storage.ledger.read import verdict
+from magnetar.storage.ledger.read_rules import verdict
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec, entry_length
 from tests.storage.managed.stepped_store import SteppedStore
 
 T = TypeVar("T")

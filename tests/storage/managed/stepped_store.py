@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from metadata.errors import OutcomeUnknownError
-from metadata.store import Created, Event, MetadataStore, Op, Record, Stat, WatchCallback
+from magnetar.metadata.errors import OutcomeUnknownError
+from magnetar.metadata.store import Created, Event, MetadataStore, Op, Record, Stat, WatchCallback
 
 if TYPE_CHECKING:
     from tests.storage.managed.fake_bookkeeper import Steps, World

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from metadata.paths import cursor_path
+from magnetar.metadata.paths import cursor_path
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
-from storage.managed.append_queue import AddResult
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.factory import ManagedLedgerFactory
-from storage.managed.managed_ledger import ManagedLedger
 from tests.storage.managed.fake_bookkeeper import FakeBookKeeper, World
 
 NAME = "public/default/persistent/t"

@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from magnetar.storage.managed import ack_holes
+from magnetar.storage.managed.ack_state import AckState
+from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from pulsar_proto.ids import LATEST, Position
-from storage.managed import ack_holes
-from storage.managed.ack_state import AckState
-from storage.managed.ledger_list import LedgerInfo, LedgerList
 
 SIZES = {2: 5, 3: 1, 5: 7, 8: 4}
 LEDGERS = LedgerList(LedgerInfo(ledger_id, entries, 1, 1) for ledger_id, entries in SIZES.items())

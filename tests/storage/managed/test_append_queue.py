@@ -2,8 +2,8 @@
 
 import pytest
 
-from storage.managed import append_queue
-from storage.managed.append_queue import AddResult, AppendQueue
+from magnetar.storage.managed import append_queue
+from magnetar.storage.managed.append_queue import AddResult, AppendQueue
 
 
 def ignore(result: AddResult) -> None:

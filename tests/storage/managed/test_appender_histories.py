@@ -18,11 +18,15 @@ from random import Random
 
 import pytest
 
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.appender import AppendState
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import (
+    ManagedLedgerError,
+    ManagedLedgerFenced,
+    ManagedLedgerTerminated,
+)
 from pulsar_proto.ids import Position
-from storage.managed.append_queue import AddResult
-from storage.managed.appender import AppendState
-from storage.managed.errors import ManagedLedgerError, ManagedLedgerFenced, ManagedLedgerTerminated
-from storage.managed.managed_ledger import ManagedLedger
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import CONFIG, factory_of, open_one, read_all, until
 

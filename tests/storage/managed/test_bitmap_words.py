@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from pulsar_proto.managed_record import bitset_from_words, words_from_bits
-from storage.managed.bitmap_words import bitmap_of_words, words_of_bitmap
+from magnetar.storage.managed.bitmap_words import bitmap_of_words, words_of_bitmap
+from pulsar_proto.records.managed_record import bitset_from_words, words_from_bits
 
 
 def dense(seed: int) -> BitMap:

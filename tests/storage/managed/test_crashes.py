@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from metadata.paths import managed_ledger_path
+from magnetar.metadata.paths import managed_ledger_path
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.list_record import parse_list
+from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.ids import EARLIEST, Position
-from storage.managed.append_queue import AddResult
-from storage.managed.cursor import Cursor
-from storage.managed.factory import ManagedLedgerFactory
-from storage.managed.list_record import parse_list
-from storage.managed.managed_ledger import ManagedLedger
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import DELETE_AT_ONCE, NAME, factory_of, quiet, read_all
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, NoSuchCursor
 from pulsar_proto.ids import EARLIEST, LATEST, Position
-from storage.managed.errors import CursorFault, NoSuchCursor
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     LARGE,

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from magnetar.storage.ledger.ledger_errors import NoSuchEntry
+from magnetar.storage.managed import cursor_entries, cursor_parts
+from magnetar.storage.managed.ack_state import AckState
+from magnetar.storage.managed.cursor_entries import StoredBefore, append_state, read_state
+from magnetar.storage.managed.cursor_parts import parse_part
+from magnetar.storage.managed.cursor_record import StoredAcks
+from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
-from storage.ledger.errors import NoSuchEntry
-from storage.managed import cursor_entries, cursor_parts
-from storage.managed.ack_state import AckState
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor_entries import StoredBefore, append_state, read_state
-from storage.managed.cursor_parts import parse_part
-from storage.managed.cursor_record import StoredAcks
-from storage.managed.ledger_list import LedgerInfo, LedgerList
 
 CONFIG = ManagedLedgerConfig()
 ENTRIES = 3_000

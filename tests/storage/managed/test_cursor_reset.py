@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from metadata.errors import MetadataError
+from magnetar.metadata.errors import MetadataError
+from magnetar.storage.ledger.ledger_errors import NotEnoughBookies, WriteFault
+from magnetar.storage.managed.cursor import REPLICATED, Cursor
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerError
 from pulsar_proto.ids import EARLIEST, LATEST, Position
-from storage.ledger.errors import NotEnoughBookies, WriteFault
-from storage.managed.cursor import REPLICATED, Cursor
-from storage.managed.errors import CursorFault, ManagedLedgerError
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     CONFIG,

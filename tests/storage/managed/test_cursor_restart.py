@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from metadata.paths import cursor_path
+from magnetar.metadata.paths import cursor_path
+from magnetar.storage.ledger.ledger_errors import ReadFault
+from magnetar.storage.managed.managed_ledger_errors import CursorFault
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
-from storage.ledger.errors import ReadFault
-from storage.managed.errors import CursorFault
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     LARGE,

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from magnetar.storage.ledger.ledger_errors import NotEnoughBookies, WriteFault
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerClosed
 from pulsar_proto.ids import EARLIEST
-from storage.ledger.errors import NotEnoughBookies, WriteFault
-from storage.managed.errors import CursorFault, ManagedLedgerClosed
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     LARGE,

@@ -4,15 +4,21 @@ import asyncio
 
 import pytest
 
-from metadata.errors import StoreClosedError
+from magnetar.metadata.errors import StoreClosedError
+from magnetar.storage.ledger.ledger_errors import LedgerRecoveryFailed, NoSuchLedger
+from magnetar.storage.managed import ledger_reaper
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.ledger_reaper import LedgerReaper
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import (
+    AppendFault,
+    EntriesLost,
+    ManagedLedgerClosed,
+    MetadataFault,
+    NoSuchManagedLedger,
+)
+from magnetar.storage.managed.read_handles import ReadHandles
 from pulsar_proto.ids import EARLIEST, Position
-from storage.ledger.errors import LedgerRecoveryFailed, NoSuchLedger
-from storage.managed import ledger_reaper
-from storage.managed.errors import AppendFault, EntriesLost, ManagedLedgerClosed, MetadataFault, NoSuchManagedLedger
-from storage.managed.factory import ManagedLedgerFactory
-from storage.managed.ledger_reaper import LedgerReaper
-from storage.managed.managed_ledger import ManagedLedger
-from storage.managed.read_handles import ReadHandles
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     CONFIG,

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.gaps import GAPS_MAX, Gap, Gaps
+from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import EntriesLost, ReadFault
 from pulsar_proto.ids import EARLIEST, Position
-from storage.managed.cursor import Cursor
-from storage.managed.errors import EntriesLost, ReadFault
-from storage.managed.gaps import GAPS_MAX, Gap, Gaps
-from storage.managed.ledger_list import LedgerList
-from storage.managed.managed_ledger import ManagedLedger
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import CONFIG, DELETE_AT_ONCE, NAME, factory_of, fill, open_one, quiet
 

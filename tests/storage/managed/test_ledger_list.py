@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from pulsar_proto.ids import EARLIEST, LATEST, Position
-from storage.managed.ledger_list import LedgerInfo, LedgerList
 
 SIZES = st.lists(st.integers(0, 4), max_size=5)
 POSITIONS = st.builds(Position, st.sampled_from([-1, 0, 10, 15, 20, 30, 40, 50, 60, 99]), st.integers(-1, 6))

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from magnetar.storage.managed import ledger_rules
+from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
+from magnetar.storage.managed.ledger_rules import Trim, choose_trim, is_due, is_full
+from magnetar.storage.managed.managed_ledger_config import MEBIBYTE, ManagedLedgerConfig
 from pulsar_proto.ids import Position
-from storage.managed import ledger_rules
-from storage.managed.config import MEBIBYTE, ManagedLedgerConfig
-from storage.managed.ledger_list import LedgerInfo, LedgerList
-from storage.managed.ledger_rules import Trim, choose_trim, is_due, is_full
 
 CONFIG = ManagedLedgerConfig()
 MINUTE_S = 60

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from metadata.errors import MetadataError, NodeExistsError
-from metadata.paths import managed_ledger_path
+from magnetar.metadata.errors import MetadataError, NodeExistsError
+from magnetar.metadata.paths import managed_ledger_path
+from magnetar.storage.managed.list_record import parse_list
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, MetadataFault
+from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.ids import EARLIEST
-from storage.managed.errors import CursorFault, MetadataFault
-from storage.managed.list_record import parse_list
-from storage.managed.versioned import SupersededError, VersionedRecord
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import CONFIG, NAME, append, factory_of, fill, open_one, quiet, read_all
 

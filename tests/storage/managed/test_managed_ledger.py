@@ -3,12 +3,12 @@
 import asyncio
 from dataclasses import replace
 
-from metadata.paths import managed_ledger_path
+from magnetar.metadata.paths import managed_ledger_path
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.appender import AppendState
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerClosed, ManagedLedgerTerminated
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
-from storage.managed.append_queue import AddResult
-from storage.managed.appender import AppendState
-from storage.managed.errors import ManagedLedgerClosed, ManagedLedgerTerminated
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     CONFIG,

@@ -2,13 +2,18 @@
 
 import pytest
 
+from magnetar.storage.ledger.ledger_errors import MetadataFault as LedgerMetadataFault
+from magnetar.storage.ledger.ledger_errors import NotEnoughBookies, WriteFault
+from magnetar.storage.managed import append_queue
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.appender import AppendState
+from magnetar.storage.managed.managed_ledger_errors import (
+    AppendFault,
+    ManagedLedgerClosed,
+    ManagedLedgerFenced,
+    TooManyPending,
+)
 from pulsar_proto.ids import EARLIEST
-from storage.ledger.errors import MetadataFault as LedgerMetadataFault
-from storage.ledger.errors import NotEnoughBookies, WriteFault
-from storage.managed import append_queue
-from storage.managed.append_queue import AddResult
-from storage.managed.appender import AppendState
-from storage.managed.errors import AppendFault, ManagedLedgerClosed, ManagedLedgerFenced, TooManyPending
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     DELETE_AT_ONCE,

@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from metadata.memory import MemoryStore
-from metadata.sequence import LedgerIdGenerator
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.sequence import LedgerIdGenerator
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_listing import list_ledgers
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.factory import ManagedLedgerFactory
 from pulsar_proto.ids import EARLIEST, Position
-from storage.bookie.config import BookieConfig
-from storage.bookie.service import Bookie
-from storage.ledger.client import BookKeeper
-from storage.ledger.listing import list_ledgers
-from storage.managed.append_queue import AddResult
-from storage.managed.factory import ManagedLedgerFactory
 from tests.storage.managed.support import CONFIG, DELETE_AT_ONCE, NAME, START_MS, append, read_all, until
 
 LEDGERS_OF_50 = replace(CONFIG, managed_ledger_max_entries_per_ledger=50)

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from magnetar.storage.managed import cursor_parts, cursor_record
+from magnetar.storage.managed.ack_state import AckState
+from magnetar.storage.managed.cursor_record import encode_node, encode_position, parse_node, parse_position
+from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
+from magnetar.storage.managed.list_record import parse_list, serialize_list
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
-from storage.managed import cursor_parts, cursor_record
-from storage.managed.ack_state import AckState
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor_record import encode_node, encode_position, parse_node, parse_position
-from storage.managed.ledger_list import LedgerInfo, LedgerList
-from storage.managed.list_record import parse_list, serialize_list
 from tests.pulsar_proto.vectors import Item, load
 
 CONFIG = ManagedLedgerConfig()

@@ -3,11 +3,11 @@
 import random
 import time
 
+from magnetar.storage.managed.ack_state import AckState
+from magnetar.storage.managed.cursor_record import encode_position, parse_position
+from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import Position
-from storage.managed.ack_state import AckState
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor_record import encode_position, parse_position
-from storage.managed.ledger_list import LedgerInfo, LedgerList
 
 LEDGERS = 40
 ENTRIES = 50_000

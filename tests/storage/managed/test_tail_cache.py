@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magnetar.storage.managed.tail_cache import ENTRY_OVERHEAD_BYTES, TailCache
 from pulsar_proto.ids import Position
-from storage.managed.tail_cache import ENTRY_OVERHEAD_BYTES, TailCache
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import append, factory_of, fill, open_one
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from metadata.memory import MemoryStore
-from metadata.paths import managed_ledger_path
-from metadata.store import CancelWatch, WatchCallback
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.paths import managed_ledger_path
+from magnetar.metadata.store import CancelWatch, WatchCallback
+from magnetar.storage.managed.appender import AppendState
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerFenced
 from pulsar_proto.ids import EARLIEST
-from storage.managed.appender import AppendState
-from storage.managed.errors import ManagedLedgerError, ManagedLedgerFenced
-from storage.managed.managed_ledger import ManagedLedger
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import DELETE_AT_ONCE, LARGE, NAME, append, factory_of, fill, open_one, quiet
 

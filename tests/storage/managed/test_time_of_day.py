@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from magnetar.storage.managed.cursor import QUIET_FLUSH_SECONDS
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import EARLIEST
-from storage.managed.config import ManagedLedgerConfig
-from storage.managed.cursor import QUIET_FLUSH_SECONDS
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     CONFIG,

@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.ids import EARLIEST, LATEST, Position
-from storage.managed.append_queue import AddResult
-from storage.managed.cursor import Cursor
-from storage.managed.errors import ManagedLedgerError
-from storage.managed.managed_ledger import ManagedLedger
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import DELETE_AT_ONCE, NAME, factory_of, until
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from metadata.paths import managed_ledger_path
+from magnetar.metadata.paths import managed_ledger_path
+from magnetar.storage.ledger.ledger_errors import MetadataFault
 from pulsar_proto.ids import EARLIEST, LATEST, Position
-from storage.ledger.errors import MetadataFault
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
     DELETE_AT_ONCE,

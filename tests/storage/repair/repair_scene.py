@@ -5,19 +5,19 @@ from collections.abc import Callable
 from itertools import count
 from random import Random
 
-from metadata import paths
-from metadata.memory import MemoryStore
-from pulsar_proto.entry_digest import DigestError, EntryCodec
-from pulsar_proto.ledger_record import LedgerMetadata
-from storage.ledger.append import Append
-from storage.ledger.cluster import BookKeeperCluster
-from storage.ledger.config import LedgerConfig
-from storage.ledger.handle import WriteHandle
-from storage.ledger.quorum import write_set
-from storage.repair.auto_recovery import AutoRecovery
-from storage.repair.config import AutoRecoveryConfig
-from storage.repair.rules import parts_of
-from storage.repair.underreplication import Underreplication
+from magnetar.metadata import paths
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.ledger.quorum_rules import write_set
+from magnetar.storage.repair.auto_recovery import AutoRecovery
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.repair_rules import parts_of
+from magnetar.storage.repair.underreplication import Underreplication
+from pulsar_proto.records.entry_digest import DigestError, EntryCodec
+from pulsar_proto.records.ledger_record import LedgerMetadata
 from tests.storage.ledger.fake_bookie import FakeCluster, LinkState
 
 CONFIG = LedgerConfig(add_entry_timeout_sec=5, read_entry_timeout_sec=5)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.repair.election import Place, Standing, leader_of, place_in_line
+from magnetar.storage.repair.election_rules import Place, Standing, leader_of, place_in_line
 
 
 def test_the_lowest_number_leads_and_each_watches_the_one_before() -> None:

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from metadata import paths
-from pulsar_proto.bookie_wire import BookieRc
-from pulsar_proto.ledger_record import LedgerState
-from storage.ledger.errors import LedgerFenced
-from storage.repair.checker import LedgerChecker
-from storage.repair.rules import Next
-from storage.repair.worker import ReplicationWorker
+from magnetar.metadata import paths
+from magnetar.storage.ledger.ledger_errors import LedgerFenced
+from magnetar.storage.repair.checker import LedgerChecker
+from magnetar.storage.repair.repair_rules import Next
+from magnetar.storage.repair.worker import ReplicationWorker
+from pulsar_proto.records.ledger_record import LedgerState
+from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.repair.repair_scene import RepairScene, append, until_true
 from tests.storage.repair.virtual_loop import run
 

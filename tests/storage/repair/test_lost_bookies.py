@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.repair.lost_bookies import LostBookies
+from magnetar.storage.repair.lost_bookies import LostBookies
 
 NAMES = st.frozensets(st.sampled_from("abcd"))
 

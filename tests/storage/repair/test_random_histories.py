@@ -11,12 +11,12 @@ from random import Random
 
 import pytest
 
-from pulsar_proto.entry_digest import EntryCodec
-from pulsar_proto.ledger_record import LedgerMetadata
-from storage.ledger.errors import LedgerError
-from storage.ledger.handle import WriteHandle
-from storage.ledger.quorum import write_set
-from storage.repair.auto_recovery import AutoRecovery
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.ledger.quorum_rules import write_set
+from magnetar.storage.repair.auto_recovery import AutoRecovery
+from pulsar_proto.records.entry_digest import EntryCodec
+from pulsar_proto.records.ledger_record import LedgerMetadata
 from tests.storage.repair.repair_scene import RepairScene, append
 from tests.storage.repair.virtual_loop import run
 

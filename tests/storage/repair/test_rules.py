@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.ledger_record import LedgerMetadata, LedgerState
-from storage.ledger.errors import MetadataVersion, NotEnoughBookies
-from storage.ledger.fragments import fragment_of
-from storage.ledger.placement import AnyBookies
-from storage.ledger.quorum import holds
-from storage.repair.placement_check import badly_placed, is_spread
-from storage.repair.rules import (
+from magnetar.storage.ledger.fragment_rules import fragment_of
+from magnetar.storage.ledger.ledger_errors import MetadataVersion, NotEnoughBookies
+from magnetar.storage.ledger.placement_rules import AnyBookies
+from magnetar.storage.ledger.quorum_rules import holds
+from magnetar.storage.repair.placement_check_rules import badly_placed, is_spread
+from magnetar.storage.repair.repair_rules import (
     Damaged,
     Next,
     Pacer,
@@ -27,6 +26,7 @@ from storage.repair.rules import (
     targets_of,
     with_replaced,
 )
+from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 
 
 def ledger(

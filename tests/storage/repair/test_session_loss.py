@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from metadata import paths
-from metadata.zk_config import SessionEvent
-from metadata.zookeeper import ZooKeeperStore
-from storage.ledger.cluster import BookKeeperCluster
-from storage.repair.auditor_election import current_auditor
-from storage.repair.auto_recovery import AutoRecovery, wall_clock_ms
-from storage.repair.config import AutoRecoveryConfig
-from storage.repair.underreplication import Underreplication
+from magnetar.metadata import paths
+from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.repair.auditor_election import current_auditor
+from magnetar.storage.repair.auto_recovery import AutoRecovery, wall_clock_ms
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.underreplication import Underreplication
 from tests.metadata.zookeeper_events import SessionRecorder, end_session
 from tests.metadata.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper_server import ZooKeeperServer, running

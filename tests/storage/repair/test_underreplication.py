@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from metadata.memory import MemoryStore
-from pulsar_proto import underreplication_record as records
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.storage.repair.auditor_election import current_auditor
+from magnetar.storage.repair.underreplication import Locked, ReplicationDisabled, Underreplication
 from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.underreplication_record import Mark
-from storage.repair.auditor_election import current_auditor
-from storage.repair.underreplication import Locked, ReplicationDisabled, Underreplication
+from pulsar_proto.records import underreplication_record as records
+from pulsar_proto.records.underreplication_record import Mark
 
 NOW = 1_700_000_000_000
 BIG = 4_294_967_303

@@ -1,0 +1,215 @@
+"""Records in one file of this process, for standalone: durable, recovered after a crash at any moment.
+
+Reads are served from memory. The writes of one loop turn share one commit, which one thread makes; while it is under
+way, what comes next gathers for the one after. Ephemeral records live in memory only: they end with the process.
+"""
+
+import asyncio
+import logging
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from magnetar.metadata.embedded.record_file import RecordFile, is_passing
+from magnetar.metadata.embedded.record_rows import Change, Totals, plan_change
+from magnetar.metadata.embedded.stored_metadata import StoredMetadata, error_name, read_stored
+from magnetar.metadata.embedded.tree_store import Done, TreeStore, wall_clock_ms
+from magnetar.metadata.embedded.witness import Witness
+from magnetar.metadata.errors import StoreClosedError, StoreFileError, StoreWriteError
+from magnetar.metadata.record_watches import Watches
+from magnetar.metadata.tree_rules import Batch, Tree
+
+log = logging.getLogger(__name__)
+
+_ROOM_LOOK_SECONDS = 1.0
+
+SESSION = 1
+"""The file has one user, so there is one session at a time."""
+
+
+class EmbeddedStore(TreeStore):
+    """A store on a file; made by `open`, or by `read` and `start`. Without room on the disk writes fail with
+    StoreWriteError and reads go on, until there is room again. After any other fault of the disk writes fail with
+    StoreClosedError until a restart, and `fault` says why."""
+
+    def __init__(
+        self, file: RecordFile, thread: "_FileThread", tree: Tree, totals: Totals, clock_ms: Callable[[], int]
+    ) -> None:
+        super().__init__(file.path, tree, Watches(), SESSION, clock_ms)
+        self._file = file
+        self._thread = thread
+        self._totals = totals
+        self._broken: str | None = None
+        self.on_fault: Callable[[], None] = lambda: None
+        """Called once, on the loop, when `fault` is set."""
+        self._no_room: str | None = None
+        self._room_timer: asyncio.TimerHandle | None = None
+        self.commits = 0
+        """Durable commits since the file was opened."""
+
+    @classmethod
+    async def open(
+        cls, path: str | os.PathLike[str], *, clock_ms: Callable[[], int] = wall_clock_ms
+    ) -> "EmbeddedStore":
+        """Opens the file and makes it where there is none; its folder must exist. `clock_ms` dates the records. No
+        witness is asked or told.
+
+        Raises StoreLockedError, StoreForeignError, StoreDamagedError, or plain StoreFileError for what the system says.
+        """
+        return await cls.start(await cls.read(path), clock_ms=clock_ms)
+
+    @staticmethod
+    async def read(
+        path: str | os.PathLike[str], witness: Witness | None = None, accepted_generation: int | None = None
+    ) -> StoredMetadata:
+        """What the file holds, judged against the witness; see `read_stored`. Changes nothing on disk."""
+        thread = _FileThread(asyncio.get_running_loop())
+        try:
+            stored = await thread.call(lambda: read_stored(os.fspath(path), witness, accepted_generation))
+        finally:
+            thread.stop()
+        assert isinstance(stored, StoredMetadata)
+        return stored
+
+    @classmethod
+    async def start(
+        cls, stored: StoredMetadata, witness: Witness | None = None, *, clock_ms: Callable[[], int] = wall_clock_ms
+    ) -> "EmbeddedStore":
+        """Opens for writing what `read` found. Unless it fits the witness already, `begin_witness` must follow, when
+        all that contradicts it was put right. Raises StoreFileError and its kinds."""
+        thread = _FileThread(asyncio.get_running_loop())
+        try:
+            file = await thread.call(lambda: RecordFile.open(stored, witness))
+        except BaseException:
+            thread.stop()
+            raise
+        return cls(file, thread, stored.tree, stored.totals, clock_ms)
+
+    async def begin_witness(self, witness: Witness) -> None:
+        """From here on every commit is told to the witness before it is acknowledged. The witness's folder exists. Has
+        no effect when the store was started with a witness that fits. Raises StoreFileError."""
+        try:
+            await self._thread.call(lambda: self._file.begin_witness(witness))
+        except (OSError, sqlite3.Error) as error:
+            raise StoreFileError(witness.path, f"cannot be written: {error}") from error
+
+    @property
+    def fault(self) -> str | None:
+        """Why no more is written until a restart; None while that is not so."""
+        return f"metadata file {self._name}: {self._broken}" if self._broken is not None else None
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why a write would fail now: the fault, or the want of room that the last one met."""
+        return self.fault or self._no_room
+
+    def _persist(self, batch: Batch, done: Done) -> None:
+        change = plan_change(self._tree, batch.staged, self._totals)
+        if change is None:
+            done(None)
+        elif self._broken is not None:
+            broken = self._broken
+            done(lambda: StoreClosedError(self._name, broken))
+        else:
+            self._thread.run(lambda: self._file.write(change), lambda _, error: self._written(change, error, done))
+
+    def _written(self, change: Change, error: Exception | None, done: Done) -> None:
+        if error is None:
+            self._totals = change.totals
+            self.commits += 1
+            self._judge(None)
+            done(None)
+            return
+        self._judge(error)
+        reason = f"{error} ({error_name(error)})"
+        if is_passing(error):
+            done(lambda: StoreWriteError(self._name, f"cannot be written: {reason}"))
+        else:
+            done(lambda: StoreClosedError(self._name, f"writing failed: {reason}"))
+
+    def _judge(self, error: Exception | None) -> None:
+        """What the outcome of a write says about the next one."""
+        if error is None:
+            if self._no_room is not None:
+                self._no_room = None
+                log.info("metadata file %s: writes work again", self._name)
+            return
+        reason = f"{error} ({error_name(error)})"
+        if is_passing(error):
+            if self._no_room is None:
+                self._no_room = f"metadata file {self._name}: writes fail until there is room: {reason}"
+                log.warning("%s", self._no_room)
+                self._look_for_room_later()
+        elif self._broken is None:
+            self._broken = f"writing failed, no more is written until a restart: {reason}"
+            log.error("%s", self.fault)
+            self.on_fault()
+
+    def _look_for_room_later(self) -> None:
+        """An idle server must notice as well that there is room again."""
+        self._room_timer = asyncio.get_running_loop().call_later(_ROOM_LOOK_SECONDS, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        def looked(_: None, error: Exception | None) -> None:
+            self._judge(error)
+            if self._no_room is not None and self._closed is None:
+                self._look_for_room_later()
+
+        if self._no_room is not None and self._broken is None:
+            self._thread.run(self._file.try_to_write, looked)
+
+    async def _release(self) -> None:
+        if self._room_timer is not None:
+            self._room_timer.cancel()
+        await self._thread.call(self._file.close)
+        self._thread.stop()
+
+
+class _FileThread:
+    """The thread that does all work on the file, in order. Results come back on the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._work: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any, Exception | None], None]] | None]
+        self._work = queue.SimpleQueue()
+        # A daemon: a process that ends without close() must not hang, and the file survives that as it does SIGKILL.
+        threading.Thread(target=self._serve, name="metadata-file", daemon=True).start()
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+        self._work.put((work, done))
+
+    async def call(self, work: Callable[[], Any]) -> Any:
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(result: Any, error: Exception | None) -> None:
+            if future.cancelled():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.run(work, done)
+        return await future
+
+    def stop(self) -> None:
+        """The thread ends after the work that it has."""
+        self._work.put(None)
+
+    def _serve(self) -> None:
+        while (task := self._work.get()) is not None:
+            work, done = task
+            result: Any = None
+            fault: Exception | None = None
+            try:
+                result = work()
+            except Exception as error:
+                fault = error
+            try:
+                self._loop.call_soon_threadsafe(done, result, fault)
+            except RuntimeError:
+                return  # the loop is closed: nobody waits any more
+            del task, work, done, result, fault  # nothing of a batch stays alive while the thread is idle

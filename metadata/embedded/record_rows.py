@@ -1,0 +1,105 @@
+"""The rows of the embedded store's file: their checksums, what a commit writes, and how they become a tree. No I/O but
+the cursor that is handed in.
+
+`crc` is the CRC-32 of the row's other columns and `digest` the sum of all of them: SQLite has no checksums of its own,
+and a metadata record that is quietly lost would have its ledgers deleted as garbage.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from magnetar.metadata.errors import NoNodeError, StoreDamagedError
+from magnetar.metadata.tree_rules import PERSISTENT, Node, Staged, Tree
+
+_NUMBERS = struct.Struct(">qqqq")
+
+Row = tuple[str, bytes, int, int, int, int, int]
+"""The columns of `record`."""
+
+
+class Totals(NamedTuple):
+    """How many records the file holds and the sum of their checksums."""
+
+    records: int
+    digest: int
+
+
+ROOT = Node(b"", 0, 0, 0)
+"""The one record of a new store."""
+
+
+class Change(NamedTuple):
+    """What one commit writes."""
+
+    upserts: list[Row]
+    deletes: list[tuple[str]]
+    totals: Totals
+
+
+def row_crc(path: str, node: Node) -> int:
+    numbers = _NUMBERS.pack(node.version, node.created_ms, node.modified_ms, node.sequence)
+    return zlib.crc32(path.encode(), zlib.crc32(node.value, zlib.crc32(numbers)))
+
+
+def row_of(path: str, node: Node) -> Row:
+    return path, node.value, node.version, node.created_ms, node.modified_ms, node.sequence, row_crc(path, node)
+
+
+def _persistent_row(path: str, node: Node | None) -> Row | None:
+    return None if node is None or node.owner != PERSISTENT else row_of(path, node)
+
+
+def plan_change(tree: Tree, staged: Staged, totals: Totals) -> Change | None:
+    """What must be written so that the file follows the tree to `staged`; None when no persistent record changes.
+
+    Ephemeral records are never written: they end with the process at the latest.
+    """
+    upserts: list[Row] = []
+    deletes: list[tuple[str]] = []
+    records, digest = totals
+    for path, node in staged.items():
+        old = _persistent_row(path, tree.find(path))
+        new = _persistent_row(path, node)
+        if old == new:
+            continue  # ephemeral, or only its number of children changed
+        if old is not None:
+            records -= 1
+            digest -= old[-1]
+        if new is not None:
+            records += 1
+            digest += new[-1]
+            upserts.append(new)
+        else:
+            deletes.append((path,))
+    if not upserts and not deletes:
+        return None
+    return Change(upserts, deletes, Totals(records, digest))
+
+
+def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, Totals]:
+    """The tree of all rows, which come by ascending path, and what they add up to. `path` is the file's, for messages.
+    Raises StoreDamagedError."""
+    tree = Tree()
+    records = digest = 0
+
+    def checked() -> Iterator[tuple[str, Node]]:
+        nonlocal records, digest
+        for record_path, value, version, created_ms, modified_ms, sequence, crc in rows:
+            if created_ms == modified_ms:
+                modified_ms = created_ms  # one number in memory: most records are never changed
+            if not isinstance(record_path, str) or not isinstance(value, bytes):
+                raise StoreDamagedError(path, f"is damaged: no record can be {record_path!r}")
+            node = Node(value, version, created_ms, modified_ms, sequence=sequence)
+            if row_crc(record_path, node) != crc:
+                raise StoreDamagedError(path, f"is damaged: record {record_path} is not as it was written")
+            records += 1
+            digest += crc
+            yield record_path, node
+
+    try:
+        tree.load(checked())  # a parent's path sorts before its child's
+    except NoNodeError as error:
+        raise StoreDamagedError(path, f"is damaged: record {error.path} is lost") from error
+    return tree, Totals(records, digest)

@@ -1,0 +1,274 @@
+"""What a metadata file holds, read from its bytes and judged against its witness, before anything is changed.
+
+SQLite cannot be asked for that: to open a database that was not closed is to recover it, and to close it again is to
+copy its log into it. So the file and the whole transactions of its log are put together in memory, and SQLite reads
+that copy. A start that is refused leaves both files as they were.
+"""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from magnetar.metadata.embedded.record_rows import ROOT, Totals, load_tree, row_crc
+from magnetar.metadata.embedded.witness import Seal, Witness, WitnessDamagedError
+from magnetar.metadata.embedded.write_ahead_log import WriteAheadLog, read_log
+from magnetar.metadata.errors import (
+    StoreDamagedError,
+    StoreFileError,
+    StoreForeignError,
+    StoreLockedError,
+    StoreMismatchError,
+)
+from magnetar.metadata.tree_rules import Tree
+
+APPLICATION_ID = 0x4D474E54
+"""SQLite's mark of whose file it is: "MGNT"."""
+LAYOUT_VERSION = 2
+LAYOUT_WITHOUT_SEAL = 1
+"""Has neither identity nor generation; upgraded when it is opened."""
+PAGE_BYTES = 4096
+
+ACCEPT_KEY = "acceptMetadataGeneration"
+
+_LOCK_OFFSET, _LOCK_BYTES = 0x40000000, 512
+"""Where SQLite locks a database (os_unix.c: PENDING_BYTE and what follows)."""
+_FORMAT_VERSIONS = slice(18, 20)
+"""Of a database's header: 2 and 2 with a write-ahead log, 1 and 1 without."""
+
+opened_here: set[tuple[int, int]] = set()
+"""(device, inode) of the files that stores of this process have open. POSIX gives up all locks of a process on a file
+when it closes any descriptor of it, so such a file must not even be looked into."""
+
+
+class StoredMetadata(NamedTuple):
+    """One reading of a metadata file that is sound in itself."""
+
+    path: str
+    tree: Tree
+    totals: Totals
+    layout: int
+    """0: there is no file yet."""
+    seal: Seal
+    image: bytes | bytearray
+    """The database that the file and its log are to be replaced by; empty when they are as they should be."""
+    is_unwitnessed: bool = False
+    """None of its commits was witnessed: it is new, of the first layout, or its first start broke off. The caller
+    judges by the ledgers whether it is older than the bookie's data."""
+    is_accepted: bool = False
+    """It does not fit its witness, or not its log, and the operator said that it counts."""
+
+    @property
+    def is_new(self) -> bool:
+        return self.layout == 0
+
+    def is_meant_by(self, accepted_generation: int | None) -> bool:
+        """The operator said that a file of this generation counts."""
+        return not self.is_new and accepted_generation == self.seal.generation
+
+
+def read_stored(path: str, witness: Witness | None = None, accepted_generation: int | None = None) -> StoredMetadata:
+    """Reads and judges; changes nothing. `accepted_generation`: a file of this generation counts in spite of what the
+    witness and the end of the log say.
+
+    Raises StoreMismatchError, StoreDamagedError and the other kinds of StoreFileError.
+    """
+    with faults_named(path):
+        files = _read_files(path)
+        if files is None:
+            stored = StoredMetadata(path, Tree(), Totals(1, row_crc("/", ROOT)), 0, Seal(b"", 0), b"")
+            fault, log_note = None, ""
+        else:
+            stored, fault, log_note = _best_reading(path, *files)
+    seen = None
+    if witness is not None:
+        try:
+            seen = witness.read()
+            reason = mismatch(stored, seen, witness.path, log_note)
+        except WitnessDamagedError as error:
+            reason = str(error)
+        if reason is not None and fault is None:
+            fault = StoreMismatchError(path, reason)
+    if fault is None:
+        return stored._replace(is_unwitnessed=seen is None, image=b"")
+    if stored.is_meant_by(accepted_generation):
+        return stored._replace(is_accepted=True)
+    raise type(fault)(fault.path, f"{fault.reason}. {advice(stored)}")
+
+
+def mismatch(stored: StoredMetadata, seen: Seal | None, witness_path: str, log_note: str = "") -> str | None:
+    """Why a file and what its witness saw cannot be of the same time; None when they can. `log_note`: what is odd about
+    the file's log."""
+    mine, folder = stored.seal, os.path.dirname(witness_path)
+    if seen is None:
+        if mine.generation == 0:
+            return None
+        return (
+            f"is at generation {mine.generation}, and {witness_path}, which has seen it, is missing: is the disk of "
+            f"{folder} not mounted, or are the files in it lost?"
+        )
+    if stored.is_new:
+        return f"is missing, and {witness_path} has seen its generation {seen.generation}"
+    if mine.generation < seen.generation:
+        return (
+            f"is older than what the bookie holds: it is at generation {mine.generation}, and {witness_path} has seen "
+            f"generation {seen.generation}{log_note}"
+        )
+    if mine.identity != seen.identity:
+        return f"is not the file that {witness_path} has seen, but another server's or of another history"
+    if mine.generation > seen.generation + 1:
+        return (
+            f"is newer than what the bookie holds: it is at generation {mine.generation}, and {witness_path} has seen "
+            f"generation {seen.generation} only: is {folder} an old copy?"
+        )
+    return None
+
+
+def advice(stored: StoredMetadata) -> str:
+    """What can be done about a file that does not fit."""
+    files = f"Restore {os.path.basename(stored.path)} with its -wal, or the bookie's folders, as they were last"
+    if stored.is_new:
+        return f"{files}."
+    return (
+        f"{files}; or start once with {ACCEPT_KEY}={stored.seal.generation}: then the metadata of that generation "
+        "counts, what was recorded after it is lost, and the ledgers that only the bookie knows are kept."
+    )
+
+
+def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
+    """(database, log), None for what is missing. SQLite's own lock keeps other processes from writing meanwhile. Raises
+    StoreLockedError, OSError."""
+    try:
+        status = os.stat(path)
+        if (status.st_dev, status.st_ino) in opened_here:
+            raise StoreLockedError(path, "is in use by this process")
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if os.path.exists(f"{path}-wal"):
+            raise StoreDamagedError(path, f"is missing, and its log {path}-wal is there: put it back") from None
+        return None
+    with open(fd, "rb") as file:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_OFFSET)
+        except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as the system likes
+            raise StoreLockedError(path, "is in use by another process") from None
+        database = file.read()
+        if not database:
+            raise StoreForeignError(path, "is empty")
+        try:
+            with open(f"{path}-wal", "rb") as log_file:
+                return database, log_file.read()
+        except FileNotFoundError:
+            return database, None
+
+
+def _best_reading(path: str, database: bytes, wal: bytes | None) -> tuple[StoredMetadata, StoreFileError | None, str]:
+    """(the file with the whole transactions of its log, None, what is odd about the log); or, when these are not sound,
+    the newest state that is, and why it is not the last one. Raises StoreFileError when there is none."""
+    log_path = f"{path}-wal"
+    log = read_log(wal or b"", PAGE_BYTES)
+    fault: StoreFileError | None = None
+    if log.damage is not None:
+        fault = StoreDamagedError(log_path, f"is damaged at offset {log.damage}, before its last transaction")
+    try:
+        with faults_named(path):
+            return _load(path, _image(database, wal or b"", log)), fault, _log_note(log_path, wal, log)
+    except StoreFileError as error:
+        fault = fault or error
+        if not log.pages:
+            raise
+    with contextlib.suppress(StoreFileError, sqlite3.Error, ValueError, TypeError):
+        return _load(path, _image(database, b"", read_log(b"", PAGE_BYTES))), fault, ""
+    raise fault
+
+
+def _image(database: bytes, wal: bytes, log: WriteAheadLog) -> bytearray:
+    """The database as it is when the log was copied into it, and needs none."""
+    image = bytearray(database)
+    if log.pages:
+        size = log.page_count * PAGE_BYTES
+        image += bytes(max(0, size - len(image)))
+        for page, offset in log.pages.items():
+            image[(page - 1) * PAGE_BYTES : page * PAGE_BYTES] = wal[offset : offset + PAGE_BYTES]
+        del image[size:]
+    image[_FORMAT_VERSIONS] = b"\1\1"
+    return image
+
+
+def _log_note(log_path: str, wal: bytes | None, log: WriteAheadLog) -> str:
+    if wal is None:
+        return f"; {log_path} is missing"
+    if not wal:
+        return f"; {log_path} is empty"
+    return f"; {log_path} holds no whole transaction from offset {log.end} on" if log.end < len(wal) else ""
+
+
+def _load(path: str, image: bytearray) -> StoredMetadata:
+    """Raises StoreFileError, sqlite3.Error, ValueError, TypeError."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    with contextlib.closing(connection):
+        connection.deserialize(image)
+        connection.execute("PRAGMA cell_size_check = ON")
+        layout = check_owner(path, connection)
+        with contextlib.closing(connection.execute("SELECT * FROM record ORDER BY path")) as rows:
+            tree, totals = load_tree(path, rows)
+        counted, seal = read_meta(connection, layout)
+        # What no row shows, as the list of free pages, would be written over wrongly one day.
+        finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if counted != totals:
+        raise StoreDamagedError(path, f"is damaged: it holds {totals}, and {counted} was written")
+    if finding != "ok":
+        raise StoreDamagedError(path, f"is damaged: {finding}")
+    return StoredMetadata(path, tree, totals, layout, seal, image)
+
+
+def check_owner(path: str, connection: sqlite3.Connection) -> int:
+    """The file's layout version. Raises StoreForeignError."""
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise StoreForeignError(path, "is not a metadata store")
+    layout: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if not LAYOUT_WITHOUT_SEAL <= layout <= LAYOUT_VERSION:
+        raise StoreForeignError(path, f"has layout version {layout}; this server knows {LAYOUT_VERSION}")
+    return layout
+
+
+def read_meta(connection: sqlite3.Connection, layout: int) -> tuple[Totals, Seal]:
+    """What the last commit wrote of itself."""
+    if layout == LAYOUT_WITHOUT_SEAL:
+        return Totals(*connection.execute("SELECT records, digest FROM meta").fetchone()), Seal(b"", 0)
+    records, digest, identity, generation = connection.execute(
+        "SELECT records, digest, identity, generation FROM meta"
+    ).fetchone()
+    return Totals(records, digest), Seal(identity, generation)
+
+
+def error_name(error: Exception) -> str:
+    return getattr(error, "sqlite_errorname", None) or type(error).__name__
+
+
+@contextlib.contextmanager
+def faults_named(path: str) -> Iterator[None]:
+    """Turns what the system and SQLite raise into StoreFileError and its kinds."""
+    try:
+        yield
+    except OSError as error:
+        name = error.filename if isinstance(error.filename, str) else path
+        raise StoreFileError(name, f"cannot be used: {error.strerror or error}") from error
+    except (ValueError, TypeError, struct.error) as error:  # columns of types that were never written
+        raise StoreDamagedError(path, f"is damaged: {error}") from error
+    except sqlite3.Error as error:
+        raise _named(path, error) from error
+
+
+def _named(path: str, error: sqlite3.Error) -> StoreFileError:
+    name = error_name(error)
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreLockedError(path, "is in use by another process")
+    if name.startswith("SQLITE_NOTADB"):
+        return StoreForeignError(path, "is not a metadata store, or its first page is damaged")
+    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_FULL")):
+        return StoreFileError(path, f"cannot be opened: {error}")
+    return StoreDamagedError(path, f"is damaged: {error} ({name})")

@@ -1,0 +1,200 @@
+"""The asyncio shell around the record tree, shared by the memory and the embedded store.
+
+Writes of one loop turn are staged together as one `Batch`; the subclass makes the batch durable as a whole, and only
+then it becomes visible: readers, watchers and the writers themselves never see a change that could still be lost. While
+a batch is on its way the next writes wait, and are judged against what that batch left behind.
+"""
+
+import asyncio
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from magnetar.metadata.errors import MetadataError, StoreClosedError, StoreOverloadedError, StoreWriteError
+from magnetar.metadata.record_watches import Watches
+from magnetar.metadata.store import CancelWatch, Created, MetadataStore, Op, Record, Stat, WatchCallback
+from magnetar.metadata.tree_rules import Batch, Tree, check_path
+
+log = logging.getLogger(__name__)
+
+WRITES_WAITING_MAX = 65_536
+"""Writes that may wait for a commit; one more is refused with StoreOverloadedError."""
+
+Result = TypeVar("Result")
+Done = Callable[[Callable[[], MetadataError] | None], None]
+"""Takes None, or what makes the error for each writer: a raised exception cannot be shared between tasks."""
+Outcome = tuple["asyncio.Future[Any]", Any, Exception | None]
+"""(who waits, result, error). Errors too are told only after the commit: they may rest on another change of it."""
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class TreeStore(MetadataStore):
+    """One session on a tree. The subclass says what makes a batch durable. All calls on the loop's thread."""
+
+    def __init__(self, name: str, tree: Tree, watches: Watches, session: int, clock_ms: Callable[[], int]) -> None:
+        """`name` stands in messages; `session` (> 0) owns the ephemeral records that are created here."""
+        self._name = name
+        self._tree = tree
+        self._watches = watches
+        self._session = session
+        self._clock_ms = clock_ms
+        self._waiting: list[tuple[asyncio.Future[Any], Callable[[Batch], Any]]] = []
+        self._flush_scheduled = False
+        self._committing = False
+        self._cancels: dict[object, CancelWatch] = {}
+        self._closed: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+
+    async def get(self, path: str) -> Record | None:
+        self._check(path)
+        node = self._tree.find(path)
+        return None if node is None else Record(node.value, node.stat())
+
+    async def exists(self, path: str) -> Stat | None:
+        self._check(path)
+        node = self._tree.find(path)
+        return None if node is None else node.stat()
+
+    async def children(self, path: str) -> list[str]:
+        self._check(path)
+        return sorted(self._tree.get(path).children or ())
+
+    async def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
+        self._check(path)
+        return await self._submit(lambda batch: batch.put(path, value, expected_version))
+
+    async def create(
+        self,
+        path: str,
+        value: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> Created:
+        self._check(f"{path}0" if sequential else path)
+        return await self._submit(
+            lambda batch: batch.create(
+                path, value, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents
+            )
+        )
+
+    async def delete(self, path: str, expected_version: int | None = None) -> None:
+        self._check(path)
+        await self._submit(lambda batch: batch.delete(path, expected_version))
+
+    async def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
+        for op in ops:
+            self._check(op.path)
+        return await self._submit(lambda batch: batch.multi(ops))
+
+    def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> CancelWatch:
+        self._check(path)
+        key = object()
+        cancel_in_registry = self._watches.add(path, callback, recursive)
+        self._cancels[key] = cancel_in_registry
+
+        def cancel() -> None:
+            self._cancels.pop(key, None)
+            cancel_in_registry()
+
+        return cancel
+
+    async def close(self) -> None:
+        """Waits for the writes that were taken, then ends the session."""
+        if self._closed is not None:
+            await asyncio.shield(self._closed)
+            return
+        loop = asyncio.get_running_loop()
+        self._closed = loop.create_future()
+        try:
+            if self._waiting or self._committing:
+                self._drained = loop.create_future()
+                await self._drained
+            self._end_session()
+            await self._release()
+        finally:
+            self._closed.set_result(None)
+
+    @abstractmethod
+    def _persist(self, batch: Batch, done: Done) -> None:
+        """Makes the batch durable, all or nothing, and calls `done` on the loop: at once, or later. The tree still
+        holds the state before the batch."""
+
+    @abstractmethod
+    async def _release(self) -> None:
+        """Gives files and threads back. Called once, when nothing is under way any more."""
+
+    def _check(self, path: str) -> None:
+        check_path(path)
+        if self._closed is not None:
+            raise StoreClosedError(path, f"the metadata store {self._name} is closed")
+
+    async def _submit(self, change: Callable[[Batch], Result]) -> Result:
+        if len(self._waiting) >= WRITES_WAITING_MAX:
+            raise StoreOverloadedError(self._name, f"{WRITES_WAITING_MAX} writes are waiting already")
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting.append((future, change))
+        self._schedule_flush()
+        return await future
+
+    def _schedule_flush(self) -> None:
+        """After everything that is ready to run in this turn, so that its writes share the commit."""
+        if not self._flush_scheduled and not self._committing:
+            self._flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        waiting, self._waiting = self._waiting, []
+        batch = Batch(self._tree, owner=self._session, now_ms=self._clock_ms())
+        outcomes: list[Outcome] = []
+        for future, change in waiting:
+            if future.cancelled():
+                continue  # the caller gave up before anything was done
+            try:
+                outcomes.append((future, change(batch), None))
+            except Exception as error:
+                outcomes.append((future, None, error))
+        self._committing = True
+        try:
+            self._persist(batch, lambda make_error: self._finish(batch, outcomes, make_error))
+        except Exception as error:
+            # A bug of ours. Nothing of the batch was taken; what comes next must not wait for it for ever.
+            log.exception("metadata store %s: a change could not be prepared", self._name)
+            reason = f"the change could not be prepared: {error!r}"
+            self._finish(batch, outcomes, lambda: StoreWriteError(self._name, reason))
+
+    def _finish(self, batch: Batch, outcomes: list[Outcome], make_error: Callable[[], MetadataError] | None) -> None:
+        self._committing = False
+        if make_error is None:
+            self._tree.apply(batch.staged)
+            self._watches.fire(batch.merged_events())
+        for future, result, own_error in outcomes:
+            if future.done():
+                continue  # cancelled meanwhile: the change stands, nobody waits for it
+            if make_error is not None:
+                future.set_exception(make_error())
+            elif own_error is not None:
+                future.set_exception(own_error)
+            else:
+                future.set_result(result)
+        if self._waiting:
+            self._schedule_flush()
+        elif self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def _end_session(self) -> None:
+        for cancel in list(self._cancels.values()):
+            cancel()
+        self._cancels.clear()
+        batch = Batch(self._tree, owner=self._session, now_ms=self._clock_ms())
+        for path in sorted(self._tree.ephemerals.get(self._session, ())):
+            batch.delete(path)
+        self._tree.apply(batch.staged)
+        self._watches.fire(batch.merged_events())

@@ -1,0 +1,118 @@
+"""The witness: a small file beside the bookie's data that says how far the metadata file had come.
+
+Metadata that went back in time is dangerous: acknowledged topics are gone, their ledgers would be deleted as garbage
+and their ids given out again. A copy of an old file is whole and fits its own checksums, and SQLite drops a damaged end
+of its log without a word, so that the file alone cannot tell. The embedded store counts its durable commits
+(`generation`) and has the number written here, durably, before it tells the writers. One commit is under way at a time,
+so a sound file is at the witness's generation or one ahead of it: that one was being made when the process ended.
+
+The file holds two slots, which are overwritten by turns: a write that a power loss tears leaves the other one whole.
+
+    offset 0 and 4096: "MGWT", u32 version 1, 16 bytes identity, u64 generation, u32 CRC32C of the 32 bytes before
+
+The identity is drawn anew whenever a file is adopted, so that the number of one history is never taken for that of
+another one.
+"""
+
+import os
+import struct
+from typing import NamedTuple
+
+from magnetar.metadata.embedded.syncing import sync_folder_of
+from magnetar.metadata.errors import StoreFileError
+from pulsar_proto.checksum import crc32c
+
+FILE_NAME = "metadataWitness"
+IDENTITY_BYTES = 16
+SLOT_BYTES = 4096
+"""Each slot is alone in its page, which is the largest unit that a disk may lose at once."""
+SLOTS = 2
+
+_SLOT = struct.Struct(f">4sI{IDENTITY_BYTES}sQ")
+_CRC = struct.Struct(">I")
+_MAGIC = b"MGWT"
+_VERSION = 1
+
+
+class Seal(NamedTuple):
+    """Which history a metadata file belongs to and how many commits it has made in it; 0: none was witnessed yet."""
+
+    identity: bytes
+    generation: int
+
+
+class WitnessDamagedError(StoreFileError):
+    """Neither slot of the witness is whole. `path` is the witness's."""
+
+
+class Witness:
+    """The file. It may be missing; then `begin` makes it. Calls block, and belong to the store's thread."""
+
+    def __init__(self, path: str) -> None:
+        """The folder need not exist before `begin`."""
+        self.path = path
+        self._fd: int | None = None
+
+    def read(self) -> Seal | None:
+        """The newest seal that is whole; None when there is no file. Changes nothing. Raises WitnessDamagedError,
+        StoreFileError."""
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(SLOTS * SLOT_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreFileError(self.path, f"cannot be read: {error.strerror or error}") from error
+        seals = [seal for start in range(0, SLOTS * SLOT_BYTES, SLOT_BYTES) if (seal := parse_slot(data[start:]))]
+        if not seals:
+            raise WitnessDamagedError(self.path, "is damaged")
+        return max(seals, key=lambda seal: seal.generation)
+
+    def begin(self, seal: Seal) -> None:
+        """Makes the file, or replaces it as a whole; a crash leaves the old one or the new one. Raises OSError."""
+        self.close()
+        fresh = f"{self.path}.new"
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(fd, (_format_slot(seal).ljust(SLOT_BYTES, b"\0")) * SLOTS, 0)
+            os.fsync(fd)
+            os.replace(fresh, self.path)
+            sync_folder_of(self.path)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+
+    def save(self, seal: Seal) -> None:
+        """Durable when it returns. Raises OSError that names the file; then what the file holds is unknown."""
+        try:
+            if self._fd is None:
+                self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            os.pwrite(self._fd, _format_slot(seal), seal.generation % SLOTS * SLOT_BYTES)
+            _sync_data(self._fd)
+        except OSError as error:
+            error.filename = self.path
+            raise
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+_sync_data = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
+
+
+def _format_slot(seal: Seal) -> bytes:
+    data = _SLOT.pack(_MAGIC, _VERSION, *seal)
+    return data + _CRC.pack(crc32c(data))
+
+
+def parse_slot(data: bytes) -> Seal | None:
+    """None for a slot that is not whole."""
+    if len(data) < _SLOT.size + _CRC.size:
+        return None
+    magic, version, identity, generation = _SLOT.unpack_from(data)
+    if (magic, version, crc32c(data[: _SLOT.size])) != (_MAGIC, _VERSION, *_CRC.unpack_from(data, _SLOT.size)):
+        return None
+    return Seal(identity, generation)

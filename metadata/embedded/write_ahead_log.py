@@ -1,0 +1,120 @@
+"""Reads an SQLite write-ahead log without I/O: which pages count, and whether its end was torn or damaged.
+
+SQLite reads its log up to the first frame that does not verify and drops the rest without a word. After a crash that is
+right for the one transaction that was being written; but everything before the last transaction was fsynced and perhaps
+acknowledged, so a bad frame there means that the disk returned other bytes than were written, and acknowledged records
+would silently go back in time. Format: sqlite.org/fileformat2.html, section 4.
+
+What stays unseen here: damage within the last transaction of the log (it looks torn), and a log that is missing as a
+whole. The store's witness tells these (`magnetar.metadata.embedded.witness`).
+"""
+
+import struct
+from typing import NamedTuple
+
+HEADER_BYTES = 32
+FRAME_HEADER_BYTES = 24
+MAGIC_LITTLE_ENDIAN = 0x377F0682
+MAGIC_BIG_ENDIAN = 0x377F0683
+CHECKSUMMED_HEADER_BYTES = 24
+CHECKSUMMED_FRAME_HEADER_BYTES = 8
+UINT32 = 0xFFFFFFFF
+
+Checksum = tuple[int, int]
+Frames = list[tuple[int, ...]]
+"""Heads of frames: page, pages after commit (0: no commit), two salts, two words of checksum."""
+
+
+class WriteAheadLog(NamedTuple):
+    """What a log says."""
+
+    pages: dict[int, int]
+    """By page number (the first is 1) the offset in the log of the page's newest content that counts."""
+    page_count: int
+    """Pages of the database with these; 0 when the log holds no whole transaction."""
+    end: int
+    """Offset behind the last whole transaction."""
+    damage: int | None
+    """Offset of the first frame that was durable and no longer verifies; None for a sound or merely torn log."""
+
+
+def read_log(wal: bytes, page_bytes: int) -> WriteAheadLog:
+    """Follows the frames as SQLite's recovery does (walIndexRecover), and judges what stands behind them."""
+    frame_bytes = FRAME_HEADER_BYTES + page_bytes
+    frames = [
+        struct.unpack_from(">6I", wal, offset)
+        for offset in range(HEADER_BYTES, len(wal) - frame_bytes + 1, frame_bytes)
+    ]
+    nothing = WriteAheadLog({}, 0, HEADER_BYTES, None)
+    if not frames:
+        return nothing
+    magic, _, header_page_bytes, _, *salts = struct.unpack_from(">6I", wal)
+    chain = struct.unpack_from(">2I", wal, CHECKSUMMED_HEADER_BYTES)
+    words = "<I" if magic == MAGIC_LITTLE_ENDIAN else ">I"
+    if (
+        magic not in (MAGIC_LITTLE_ENDIAN, MAGIC_BIG_ENDIAN)
+        or header_page_bytes != page_bytes
+        or checksum(wal[:CHECKSUMMED_HEADER_BYTES], words, (0, 0)) != chain
+    ):
+        # The header is fsynced before the first frame is written, so behind a bad one nothing can be trusted.
+        return nothing._replace(damage=0 if any(_commits(frames, list(frames[0][2:4]))) else None)
+    sound = 0
+    for frame in frames:
+        offset = HEADER_BYTES + sound * frame_bytes
+        if list(frame[2:4]) != salts or frame[0] == 0:
+            break
+        chain = _frame_checksum(wal[offset : offset + frame_bytes], words, chain)
+        if chain != frame[4:6]:
+            break
+        sound += 1
+    whole = max((number + 1 for number in range(sound) if frames[number][1]), default=0)
+    pages = {frames[number][0]: HEADER_BYTES + number * frame_bytes + FRAME_HEADER_BYTES for number in range(whole)}
+    page_count = frames[whole - 1][1] if whole else 0
+    end = HEADER_BYTES + whole * frame_bytes
+    return WriteAheadLog(pages, page_count, end, _damage_at(wal, frames, sound, frame_bytes, salts, words))
+
+
+def _damage_at(wal: bytes, frames: Frames, sound: int, frame_bytes: int, salts: list[int], words: str) -> int | None:
+    """Whether the first frame that does not verify, number `sound`, was durable once: where it stands."""
+    if sound == len(frames):
+        return None
+    offset = HEADER_BYTES + sound * frame_bytes
+    if (
+        list(frames[sound][2:4]) != salts
+        and _commits(frames[sound + 1 : sound + 2], salts)
+        and _follows(wal, frames, sound + 1, frame_bytes, words)
+    ):
+        return offset  # no old frame, and only its head is hurt: the next one builds on its checksum
+    rest = _commits(frames[sound:], salts)
+    torn_transaction_only = sum(rest) == 0 or (sum(rest) == 1 and rest[-1])
+    return None if torn_transaction_only else offset
+
+
+def checksum(data: bytes, words: str, start: Checksum) -> Checksum:
+    """SQLite's running checksum over pairs of 32-bit words; `words` is "<I" or ">I"."""
+    low, high = start
+    numbers = struct.unpack(f"{words[0]}{len(data) // 4}I", data)
+    pairs = iter(numbers)
+    for first, second in zip(pairs, pairs, strict=True):
+        low = (low + first + high) & UINT32
+        high = (high + second + low) & UINT32
+    return low, high
+
+
+def _frame_checksum(frame: bytes, words: str, chain: Checksum) -> Checksum:
+    chain = checksum(frame[:CHECKSUMMED_FRAME_HEADER_BYTES], words, chain)
+    return checksum(frame[FRAME_HEADER_BYTES:], words, chain)
+
+
+def _follows(wal: bytes, frames: Frames, number: int, frame_bytes: int, words: str) -> bool:
+    """Does this frame verify when the checksum stored in the one before it is believed?"""
+    if number >= len(frames):
+        return False
+    offset = HEADER_BYTES + number * frame_bytes
+    before = (frames[number - 1][4], frames[number - 1][5])
+    return _frame_checksum(wal[offset : offset + frame_bytes], words, before) == frames[number][4:6]
+
+
+def _commits(frames: Frames, salts: list[int]) -> list[bool]:
+    """For each frame of this generation of the log (older ones carry other salts): does it end a transaction?"""
+    return [frame[1] != 0 for frame in frames if list(frame[2:4]) == salts]

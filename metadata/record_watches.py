@@ -1,0 +1,56 @@
+"""Who wants to hear of which records: a registry of callbacks, without I/O."""
+
+import logging
+from collections.abc import Iterable
+
+from magnetar.metadata.store import CancelWatch, Event, WatchCallback
+
+log = logging.getLogger(__name__)
+
+
+class Watches:
+    """Callbacks by watched path. Cost of an event: one look-up for its path and, if recursive watches exist, one for
+    each of its ancestors, however many watches there are."""
+
+    __slots__ = ("_exact", "_recursive")
+
+    def __init__(self) -> None:
+        self._exact: dict[str, dict[object, WatchCallback]] = {}
+        self._recursive: dict[str, dict[object, WatchCallback]] = {}
+
+    def add(self, path: str, callback: WatchCallback, recursive: bool) -> CancelWatch:
+        """The returned function may be called at any time, also twice, also from within a callback."""
+        registry = self._recursive if recursive else self._exact
+        key = object()
+        registry.setdefault(path, {})[key] = callback
+
+        def cancel() -> None:
+            callbacks = registry.get(path)
+            if callbacks is not None and callbacks.pop(key, None) is not None and not callbacks:
+                registry.pop(path, None)
+
+        return cancel
+
+    def fire(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._call(self._exact, event.path, event)
+            if self._recursive:
+                path = event.path
+                while path:
+                    self._call(self._recursive, path, event)
+                    path = path[: path.rindex("/")]
+                if event.path != "/":
+                    self._call(self._recursive, "/", event)
+
+    @staticmethod
+    def _call(registry: dict[str, dict[object, WatchCallback]], path: str, event: Event) -> None:
+        callbacks = registry.get(path)
+        if callbacks is None:
+            return
+        for key, callback in list(callbacks.items()):
+            if key not in callbacks:
+                continue  # an earlier callback cancelled it
+            try:
+                callback(event)
+            except Exception:
+                log.exception("a watch of %s failed on %s", path, event)

@@ -1,0 +1,319 @@
+"""The rules of the record tree, without I/O, clock or asyncio.
+
+`Tree` holds the committed records. A `Batch` stages changes on top of it (or of another batch), sees its own changes,
+and leaves the tree as it was until `Tree.apply`: so what a batch decided can be made durable before anybody reads it.
+ZooKeeper's rules are cited by their Java class where they are not obvious.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from magnetar.metadata.errors import BadVersionError, EphemeralParentError, NodeExistsError, NoNodeError, NotEmptyError
+from magnetar.metadata.store import CheckOp, Created, CreateOp, DeleteOp, Event, EventType, Op, PutOp, Stat
+
+Result = TypeVar("Result")
+
+PERSISTENT = 0
+"""`Node.owner` of a record that outlives its session; a session's id is greater."""
+
+
+class Node:
+    """One record. `sequence` counts the children ever created: it numbers sequential children (ZooKeeper's stored
+    cversion, PrepRequestProcessor). In a batch, `children` stays with the tree's node and only `child_count` moves."""
+
+    __slots__ = ("child_count", "children", "created_ms", "modified_ms", "owner", "sequence", "value", "version")
+
+    def __init__(
+        self,
+        value: bytes,
+        version: int,
+        created_ms: int,
+        modified_ms: int,
+        *,
+        owner: int = PERSISTENT,
+        sequence: int = 0,
+    ) -> None:
+        self.value = value
+        self.version = version
+        self.created_ms = created_ms
+        self.modified_ms = modified_ms
+        self.owner = owner
+        self.sequence = sequence
+        self.child_count = 0
+        self.children: dict[str, Node] | None = None
+
+    def stat(self) -> Stat:
+        return Stat(self.version, self.created_ms, self.modified_ms, self.owner != PERSISTENT, self.child_count)
+
+    def staged_copy(self) -> "Node":
+        copy = Node(
+            self.value, self.version, self.created_ms, self.modified_ms, owner=self.owner, sequence=self.sequence
+        )
+        copy.child_count = self.child_count
+        return copy
+
+    def take(self, staged: "Node") -> None:
+        """Becomes what the staged copy says; the children stay."""
+        self.value = staged.value
+        self.version = staged.version
+        self.created_ms = staged.created_ms
+        self.modified_ms = staged.modified_ms
+        self.owner = staged.owner
+        self.sequence = staged.sequence
+        self.child_count = staged.child_count
+
+
+Staged = dict[str, Node | None]
+"""Changed records by path; None is a deleted one."""
+
+
+def check_path(path: str) -> None:
+    """Raises ValueError unless `path` is "/" or "/name/name…" (ZooKeeper's PathUtils.validatePath)."""
+    if path == "/":
+        return
+    names = path.split("/")
+    if names[0] or len(names) < 2:
+        raise ValueError(f"metadata path {path!r} does not start with '/'")
+    if not path.isascii() and not _is_unicode(path):
+        raise ValueError(f"metadata path {path!r} is not Unicode text")
+    if "\0" in path or any(name in ("", ".", "..") for name in names[1:]):
+        raise ValueError(f"metadata path {path!r} has an empty name, '.', '..' or a zero character")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def parent_of(path: str) -> str:
+    """The parent's path; "/" for a record of the first level and, as in a file system, for "/" itself."""
+    return path[: path.rindex("/")] or "/"
+
+
+def name_of(path: str) -> str:
+    return path[path.rindex("/") + 1 :]
+
+
+class Tree:
+    """Committed records. `/` always exists. `ephemerals` lists the ephemeral paths of each session."""
+
+    __slots__ = ("ephemerals", "root", "size")
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self.root = Node(b"", 0, now_ms, now_ms)
+        self.size = 1
+        self.ephemerals: dict[int, set[str]] = {}
+
+    def find(self, path: str) -> Node | None:
+        node: Node | None = self.root
+        if path == "/":
+            return node
+        for name in path[1:].split("/"):
+            if node is None or node.children is None:
+                return None
+            node = node.children.get(name)
+        return node
+
+    def get(self, path: str) -> Node:
+        """Raises NoNodeError."""
+        node = self.find(path)
+        if node is None:
+            raise NoNodeError(path)
+        return node
+
+    def load(self, records: Iterable[tuple[str, Node]]) -> None:
+        """Fills a new tree with stored records, each parent before its children. Raises NoNodeError with the path of a
+        parent that is not there."""
+        parent_path, parent = "", self.root
+        for path, node in records:
+            if path == "/":
+                self.root.take(node)
+                continue
+            split = path.rindex("/")
+            if path[:split] != parent_path:
+                parent_path = path[:split]
+                parent = self.get(parent_path or "/")
+            if parent.children is None:
+                parent.children = {}
+            parent.children[path[split + 1 :]] = node
+            parent.child_count += 1
+            self.size += 1
+
+    def apply(self, staged: Staged) -> None:
+        """Makes a batch's changes the committed state. The batch must have been staged on this very state."""
+        paths = sorted(staged)  # a parent's path is a prefix of its child's, so it sorts before it
+        for path in paths:
+            node = staged[path]
+            if node is None:
+                continue
+            current = self.find(path)
+            if current is None:
+                self._insert(path, node)
+            else:
+                self._note_owner(path, current.owner, node.owner)
+                current.take(node)
+        for path in reversed(paths):
+            if staged[path] is None:
+                self._remove(path)
+
+    def _insert(self, path: str, node: Node) -> None:
+        parent = self.get(parent_of(path))
+        if parent.children is None:
+            parent.children = {}
+        parent.children[name_of(path)] = node
+        self.size += 1
+        self._note_owner(path, PERSISTENT, node.owner)
+
+    def _remove(self, path: str) -> None:
+        parent = self.find(parent_of(path))
+        node = None if parent is None or parent.children is None else parent.children.pop(name_of(path), None)
+        if node is None:
+            return  # created and deleted within one batch
+        assert parent is not None
+        if not parent.children:
+            parent.children = None
+        self.size -= 1
+        self._note_owner(path, node.owner, PERSISTENT)
+
+    def _note_owner(self, path: str, old: int, new: int) -> None:
+        if old == new:
+            return
+        if old != PERSISTENT:
+            paths = self.ephemerals[old]
+            paths.discard(path)
+            if not paths:
+                del self.ephemerals[old]
+        if new != PERSISTENT:
+            self.ephemerals.setdefault(new, set()).add(path)
+
+
+class Batch:
+    """Changes staged on `base`. A method that raises leaves the batch as it was."""
+
+    __slots__ = ("_base", "_now_ms", "_owner", "events", "staged")
+
+    def __init__(self, base: "Tree | Batch", *, owner: int, now_ms: int) -> None:
+        """`owner` is the id of the session that makes the changes; `now_ms` dates them."""
+        self._base = base
+        self._owner = owner
+        self._now_ms = now_ms
+        self.staged: Staged = {}
+        self.events: list[Event] = []
+
+    def find(self, path: str) -> Node | None:
+        try:
+            return self.staged[path]
+        except KeyError:
+            return self._base.find(path)
+
+    def create(
+        self,
+        path: str,
+        value: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> Created:
+        """Raises NoNodeError, NodeExistsError, EphemeralParentError; ValueError for a path that cannot be."""
+        if make_parents:
+            return self._all_or_none(lambda inner: inner._create_with_parents(path, value, ephemeral, sequential))
+        check_path(f"{path}0" if sequential else path)
+        parent_path = parent_of(path)
+        parent = self.find(parent_path)
+        if parent is None:
+            raise NoNodeError(parent_path)
+        if parent.owner != PERSISTENT:
+            raise EphemeralParentError(path)
+        if sequential:
+            path = f"{path}{parent.sequence:010d}"
+        if self.find(path) is not None:
+            raise NodeExistsError(path)
+        node = Node(bytes(value), 0, self._now_ms, self._now_ms, owner=self._owner if ephemeral else PERSISTENT)
+        self.staged[path] = node
+        parent = self._staged_copy(parent_path, parent)
+        parent.child_count += 1
+        parent.sequence += 1
+        self.events += Event(EventType.CREATED, path), Event(EventType.CHILDREN_CHANGED, parent_path)
+        return Created(path, node.stat())
+
+    def _create_with_parents(self, path: str, value: bytes, ephemeral: bool, sequential: bool) -> Created:
+        check_path(f"{path}0" if sequential else path)
+        missing = []
+        ancestor = path
+        while ancestor != "/" and self.find(ancestor := parent_of(ancestor)) is None:
+            missing.append(ancestor)
+        for ancestor in reversed(missing):
+            self.create(ancestor)
+        return self.create(path, value, ephemeral=ephemeral, sequential=sequential)
+
+    def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
+        """Raises NoNodeError, BadVersionError."""
+        node = self._staged_copy(path, self._expect(path, expected_version))
+        node.value = bytes(value)
+        node.version += 1
+        node.modified_ms = self._now_ms
+        self.events.append(Event(EventType.CHANGED, path))
+        return node.stat()
+
+    def delete(self, path: str, expected_version: int | None = None) -> None:
+        """Raises NoNodeError, BadVersionError, NotEmptyError (also for "/", which always stays)."""
+        node = self._expect(path, expected_version)
+        if node.child_count or path == "/":
+            raise NotEmptyError(path)
+        parent_path = parent_of(path)
+        parent = self.find(parent_path)
+        assert parent is not None, f"{path} has no parent"
+        self.staged[path] = None
+        self._staged_copy(parent_path, parent).child_count -= 1
+        self.events += Event(EventType.DELETED, path), Event(EventType.CHILDREN_CHANGED, parent_path)
+
+    def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
+        """All or none. Raises the first failing op's error."""
+        return self._all_or_none(lambda inner: [inner._one(op) for op in ops])
+
+    def _one(self, op: Op) -> Stat | None:
+        match op:
+            case CreateOp(path, value, ephemeral):
+                return self.create(path, value, ephemeral=ephemeral).stat
+            case PutOp(path, value, expected_version):
+                return self.put(path, value, expected_version)
+            case DeleteOp(path, expected_version):
+                self.delete(path, expected_version)
+            case CheckOp(path, expected_version):
+                self._expect(path, expected_version)
+        return None
+
+    def _all_or_none(self, change: Callable[["Batch"], Result]) -> Result:
+        """Runs `change` on a batch of its own and takes over what it staged, unless it raises."""
+        inner = Batch(self, owner=self._owner, now_ms=self._now_ms)
+        result = change(inner)
+        self.staged.update(inner.staged)
+        self.events += inner.events
+        return result
+
+    def merged_events(self) -> Iterator[Event]:
+        """The events in order, without those that repeat the last one of their record."""
+        last: dict[str, EventType] = {}
+        for event in self.events:
+            if last.get(event.path) is not event.type:
+                last[event.path] = event.type
+                yield event
+
+    def _expect(self, path: str, version: int | None) -> Node:
+        node = self.find(path)
+        if node is None:
+            raise NoNodeError(path)
+        if version is not None and node.version != version:
+            raise BadVersionError(path, version, node.version)
+        return node
+
+    def _staged_copy(self, path: str, node: Node) -> Node:
+        if self.staged.get(path) is node:
+            return node
+        copy = node.staged_copy()
+        self.staged[path] = copy
+        return copy

@@ -1,0 +1,68 @@
+"""What ZooKeeper's answers mean in the words of the contract; without I/O."""
+
+import logging
+from typing import Any, NamedTuple
+
+from magnetar.metadata.errors import (
+    EphemeralParentError,
+    MetadataError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    StoreOverloadedError,
+    StoreWriteError,
+)
+from magnetar.metadata.store import CreateOp, Stat
+from magnetar.metadata.zookeeper.codec import Code, ZkStat
+from magnetar.metadata.zookeeper.lost_answer_rules import Write
+
+log = logging.getLogger(__name__)
+
+
+class Rejection(NamedTuple):
+    code: int
+    path: str
+
+
+def store_stat(stat: ZkStat) -> Stat:
+    return Stat(stat.version, stat.ctime, stat.mtime, stat.ephemeral_owner != 0, stat.num_children)
+
+
+def error_of(rejection: Rejection) -> MetadataError:
+    """The error to raise; a BadVersionError also needs the version that is there, and is made by the caller."""
+    code, path = rejection
+    match code:
+        case Code.NO_NODE:
+            return NoNodeError(path)
+        case Code.NODE_EXISTS:
+            return NodeExistsError(path)
+        case Code.NOT_EMPTY:
+            return NotEmptyError(path)
+        case Code.NO_CHILDREN_FOR_EPHEMERALS:
+            return EphemeralParentError(path)
+        case Code.THROTTLED:
+            return StoreOverloadedError(path, "ZooKeeper has too much to do")
+        case Code.QUOTA_EXCEEDED:
+            return StoreWriteError(path, "over its ZooKeeper quota")
+        case Code.NO_AUTH:
+            return StoreWriteError(path, "its ACL does not allow that")
+    return MetadataError(path, f"ZooKeeper answers with error {code}")
+
+
+def multi_outcome(write: Write, zxid: int, results: list[Any], seen: ZkStat | None) -> tuple[str, list[ZkStat | None]]:
+    """(path of the last op's record, one Stat per op). All changes of a multi have one zxid and one time: `seen`, read
+    behind it from its first create, tells the time if that record is still there; else a put of the multi does."""
+    time_ms = next((result.mtime for result in results if isinstance(result, ZkStat)), None)
+    if seen is not None and seen.czxid == zxid:
+        time_ms = seen.ctime
+    if time_ms is None:
+        time_ms = 0 if seen is None else seen.mtime
+    stats: list[ZkStat | None] = []
+    for op, result in zip(write.ops, results, strict=True):
+        if isinstance(op, CreateOp):
+            owner = -1 if op.ephemeral else 0
+            stats.append(ZkStat(zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, len(op.value), 0, zxid))
+        else:
+            stats.append(result if isinstance(result, ZkStat) else None)
+    last = results[-1]
+    return (last if isinstance(last, str) else write.ops[-1].path), stats

@@ -1,0 +1,377 @@
+"""The asyncio shell of a ZooKeeper session: dials, carries bytes and time to the rules, and results to the callers.
+
+Reads are repeated by themselves after a lost link. Writes never are: `Recovery` finds out first whether they happened.
+Each call has a deadline, each queue a bound, each dial a limit. Calls wait in order while no server is to be had.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from magnetar.metadata.errors import (
+    MetadataError,
+    OutcomeUnknownError,
+    StoreClosedError,
+    StoreOverloadedError,
+    StoreUnavailableError,
+    StoreWriteError,
+)
+from magnetar.metadata.zookeeper import codec as zk_codec
+from magnetar.metadata.zookeeper.call import Call, LinkLostError, Outcome, Reply, Settled
+from magnetar.metadata.zookeeper.client_config import ClientConfig, Hooks, SessionEvent
+from magnetar.metadata.zookeeper.codec import SESSION_GONE
+from magnetar.metadata.zookeeper.link import Link
+from magnetar.metadata.zookeeper.lost_answer_rules import Verdict, Write
+from magnetar.metadata.zookeeper.lost_answers import Recovery
+from magnetar.metadata.zookeeper.session_rules import (
+    SILENCE_PART,
+    Answer,
+    Attached,
+    Attachment,
+    Notification,
+    ProtocolError,
+    State,
+    ZkSession,
+    backoff_seconds,
+)
+
+log = logging.getLogger(__name__)
+
+FRAME_BYTES_MAX = 0xFFFFF
+"""jute.maxbuffer: a server cuts the link of a client that sends more."""
+
+IN_FLIGHT_MAX = 1000
+"""Requests sent and not answered; as ZooKeeper's globalOutstandingLimit."""
+IN_FLIGHT_BYTES_MAX = 8 << 20
+WAITING_MAX = 65_536
+"""Calls that may wait to be sent; one more is refused with StoreOverloadedError."""
+
+DIAL_SECONDS_MAX = 6.0
+TICK_SECONDS = 0.25
+CLOSE_SECONDS = 2.0
+DRAIN_SECONDS_MAX = 10.0
+
+
+class ZkClient:
+    """One session for as long as it is open; a lost one is replaced by a new one. Made by `open`."""
+
+    def __init__(self, config: ClientConfig, hooks: Hooks, rng: random.Random) -> None:
+        self._config = config
+        self._hooks = hooks
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self._servers = list(config.servers)
+        rng.shuffle(self._servers)
+        self._dialled = 0
+        self._session: ZkSession[Call] = ZkSession(config.session_timeout_ms)
+        self._link: Link | None = None
+        self._answered_at = 0.0
+        self._out: list[bytes] = []
+        self._waiting: deque[Call] = deque()
+        self._lost: list[Call] = []
+        """Sent on an earlier link, in order, and not yet judged."""
+        self._recovering: asyncio.Task[None] | None = None
+        self._first_attach: asyncio.Future[None] = self._loop.create_future()
+        self._closing = False
+        self._drained: asyncio.Future[None] | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._ticker = self._loop.call_later(TICK_SECONDS, self._tick)
+
+    async def open(self) -> None:
+        """Raises StoreUnavailableError when no server answers within a call's time."""
+        self._runner = self._loop.create_task(self._run())
+        self._runner.add_done_callback(_report)
+        try:
+            async with asyncio.timeout(self._config.call_timeout_seconds):
+                await self._first_attach
+        except TimeoutError:
+            await self.close()
+            seconds = self._config.call_timeout_seconds
+            raise StoreUnavailableError(self._names(), f"no ZooKeeper server answers within {seconds:g} s") from None
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    @property
+    def session_id(self) -> int:
+        return self._session.session_id
+
+    @property
+    def last_zxid(self) -> int:
+        return self._session.last_zxid
+
+    @property
+    def is_connected(self) -> bool:
+        return self._session.state is State.CONNECTED
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closing
+
+    def submit(self, body: bytes, path: str, write: Write | None = None) -> "asyncio.Future[Outcome]":
+        """Requests happen in the order of these calls. Raises StoreOverloadedError, StoreClosedError, StoreWriteError
+        (too long); the future also StoreUnavailableError (a read had no answer in time), StoreWriteError (the write was
+        never sent), OutcomeUnknownError."""
+        if len(body) + 4 > FRAME_BYTES_MAX:
+            raise StoreWriteError(path, f"a request of {len(body)} bytes; ZooKeeper takes {FRAME_BYTES_MAX} at most")
+        if self._closing:
+            raise StoreClosedError(path, "the store is closed")
+        if len(self._waiting) >= WAITING_MAX:
+            raise StoreOverloadedError(path, f"{WAITING_MAX} requests are waiting already")
+        call = Call(body, path, self._loop.create_future(), self._deadline(), write=write)
+        self._waiting.append(call)
+        self._pump()
+        return call.future
+
+    def post(self, body: bytes, then: Callable[[Reply], None] | None = None) -> "asyncio.Future[Outcome]":
+        """Sends at once, on this link only. `then` is called with the answer, in order with events; the future may be
+        left alone. It ends in LinkLostError with the link."""
+        call = Call(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
+        if self.is_connected:
+            self._send(call)
+        else:
+            call.fail(LinkLostError())
+        return call.future
+
+    def follow(self, body: bytes, then: Callable[[Reply], None] | None = None) -> None:
+        """As `post`, but behind all calls that wait."""
+        call = Call(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
+        self._waiting.append(call)
+        self._pump()
+
+    def _deadline(self) -> float:
+        return self._loop.time() + self._config.call_timeout_seconds
+
+    async def close(self) -> None:
+        """Waits for the calls that were taken, as long as that makes sense, then ends the session."""
+        self._closing = True
+        if self._busy() and self._runner is not None and not self._runner.done():
+            self._drained = self._loop.create_future()
+            limit = min(DRAIN_SECONDS_MAX if self.is_connected else CLOSE_SECONDS, self._config.call_timeout_seconds)
+            await asyncio.wait([self._drained], timeout=limit)
+        if self.is_connected:
+            await asyncio.wait([self.post(zk_codec.close_body())], timeout=CLOSE_SECONDS)
+        self._ticker.cancel()
+        for task in (self._runner, self._recovering):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        if self._link is not None:
+            self._drop(self._link, "the store is closed")
+        self._session.close()
+        for call in (*self._lost, *self._waiting):
+            call.fail(self._gave_up(call, "the store was closed"))
+        self._lost.clear()
+        self._waiting.clear()
+
+    # Dialling
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            link = await self._dial()
+            if link is not None:
+                await link.gone
+            # A server that lets us in and cuts us off before any answer is not to be stormed either.
+            failures = 0 if link is not None and link.has_served else failures + 1
+            if failures == len(self._servers):
+                log.warning("no session with ZooKeeper, trying on: %s", self._names())
+            if failures and failures % len(self._servers) == 0:
+                await asyncio.sleep(backoff_seconds(failures // len(self._servers), self._rng.random()))
+
+    async def _dial(self) -> Link | None:
+        """The next server. None when it did not let us in; also when it said that the session is over."""
+        host, port = self._servers[self._dialled % len(self._servers)]
+        self._dialled += 1
+        link = Link(f"{host}:{port}", self._received, self._drop)
+        session_seconds = self._config.session_timeout_ms / 1000
+        limit = min(DIAL_SECONDS_MAX, session_seconds * SILENCE_PART / len(self._servers))
+        try:
+            async with asyncio.timeout(limit):
+                await self._loop.create_connection(lambda: link, host, port)
+                if link.is_gone:
+                    return None
+                self._link = link
+                link.write(self._session.dial(self._loop.time()))
+                attached = await link.attached
+                if attached:
+                    return link
+        except (OSError, TimeoutError) as error:
+            log.debug("ZooKeeper %s:%d: %r", host, port, error)
+            self._drop(link, f"no session within {limit:.1f} s")
+        except BaseException:
+            self._drop(link, "gave up")
+            raise
+        return None
+
+    def _received(self, link: Link, data: bytes) -> None:
+        if link is not self._link:
+            return
+        try:
+            incoming = self._session.receive(data, self._loop.time())
+        except ProtocolError as fault:
+            self._drop(link, str(fault))
+            return
+        refused: list[Call] = []
+        for one in incoming:
+            if isinstance(one, Answer):
+                if one.error in SESSION_GONE:
+                    refused.append(one.call)
+                else:
+                    link.has_served = True
+                    self._answered_at = self._loop.time()
+                    one.call.finish(Reply(one.error, one.zxid, one.payload))
+            elif isinstance(one, Notification):
+                self._hooks.notified(one)
+            else:
+                self._attached(link, one)
+        if refused:
+            self._drop(link, "the server says that the session is not its own", refused)
+        self._pump()
+
+    def _attached(self, link: Link, attached: Attached) -> None:
+        if attached.how is Attachment.EXPIRED:
+            log.warning("ZooKeeper session expired, says %s", link.name)
+            self._drop(link, "session expired")
+            self._hooks.session(SessionEvent.EXPIRED)
+            return
+        log.info("ZooKeeper %s: %s session 0x%x", link.name, attached.how.value, self.session_id & (2**64 - 1))
+        for scheme, secret in self._config.auth:
+            link.write(self._session.authenticate(scheme, secret))
+        self._hooks.attached()
+        if self._lost:
+            self._recovering = self._loop.create_task(self._recover(link))
+        if not link.attached.done():
+            link.attached.set_result(True)
+        if not self._first_attach.done():
+            self._first_attach.set_result(None)
+        is_new = attached.how is Attachment.NEW
+        self._hooks.session(SessionEvent.NEW_SESSION if is_new else SessionEvent.CONNECTED)
+
+    def _drop(self, link: Link, reason: str, refused: Sequence[Call] = ()) -> None:
+        """The link is not used any more."""
+        link.abort()
+        if link is not self._link:
+            return
+        self._link = None
+        was_connected = self.is_connected
+        lost = [*refused, *self._session.lost()]
+        self._out.clear()
+        if was_connected:
+            level = logging.INFO if self._closing else logging.WARNING
+            log.log(level, "ZooKeeper %s: disconnected: %s; %d calls wait", link.name, reason, len(lost))
+        for call in lost:
+            if call.internal:
+                call.fail(LinkLostError(reason))
+            else:
+                call.bound, call.owner = self.last_zxid, self.session_id
+        self._lost[:0] = [call for call in lost if not call.internal]
+        for call in self._waiting:
+            if call.internal:
+                call.fail(LinkLostError(reason))
+        if was_connected and not self._closing:
+            self._hooks.session(SessionEvent.DISCONNECTED)
+
+    # Calls
+
+    def _pump(self) -> None:
+        """Sends what may be sent."""
+        session = self._session
+        if session.state is State.CONNECTED and not self._lost:
+            while (
+                self._waiting and session.in_flight < IN_FLIGHT_MAX and (session.in_flight_bytes < IN_FLIGHT_BYTES_MAX)
+            ):
+                call = self._waiting.popleft()
+                if not call.future.done():
+                    self._send(call)
+        if self._drained is not None and not self._drained.done() and not self._busy():
+            self._drained.set_result(None)
+
+    def _busy(self) -> bool:
+        return bool(self._waiting or self._lost or self._session.in_flight)
+
+    def _send(self, call: Call) -> None:
+        now = self._loop.time()
+        call.sent_at = now
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(self._session.send(call, call.body, now))
+
+    def _flush(self) -> None:
+        if self._link is not None and self._out:
+            self._link.write(b"".join(self._out))
+        self._out.clear()
+
+    async def _recover(self, link: Link) -> None:
+        """Judges what was lost; what did not happen is sent again, in order, ahead of what waits."""
+        calls = list(self._lost)
+        try:
+            findings = await Recovery(self._probe).findings(calls)
+        except Exception as error:
+            if not isinstance(error, LinkLostError | MetadataError):
+                log.exception("ZooKeeper %s: lost calls cannot be settled", link.name)
+            self._drop(link, f"recovery broke off: {error}")  # which changes nothing if it was the link that broke
+            return
+        if link is not self._link:
+            return
+        self._lost.clear()
+        for call, finding in zip(calls, findings, strict=True):
+            if call.future.done():
+                continue
+            if isinstance(finding, Settled):
+                call.finish(finding)
+            elif finding is Verdict.NOT_APPLIED:
+                self._send(call)
+            else:
+                call.fail(OutcomeUnknownError(call.path, "the answer was lost, and others wrote since"))
+        log.info("ZooKeeper %s: %d lost calls settled", link.name, len(calls))
+        self._pump()
+
+    async def _probe(self, body: bytes) -> Reply:
+        outcome = await self.post(body)
+        assert isinstance(outcome, Reply)
+        return outcome
+
+    # Time
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        self._ticker = self._loop.call_later(TICK_SECONDS, self._tick)
+        for calls in (self._lost, self._waiting, self._session.calls()):
+            for call in calls:
+                if call.deadline > now:
+                    break
+                call.fail(self._gave_up(call, f"no answer within {self._config.call_timeout_seconds:g} s"))
+        while self._waiting and self._waiting[0].future.done():
+            self._waiting.popleft()
+        link = self._link
+        if link is not None:
+            oldest = self._session.oldest()
+            patience = min(self._session.timeout_ms / 1000 * SILENCE_PART, self._config.call_timeout_seconds / 2)
+            try:
+                ping = self._session.due(now)
+            except ProtocolError as fault:
+                self._drop(link, str(fault))
+            else:
+                if oldest is not None and now - max(oldest.sent_at, self._answered_at) > patience:
+                    self._drop(link, f"no answer for {patience:.1f} s")
+                elif ping:
+                    link.write(ping)
+        self._pump()
+
+    def _gave_up(self, call: Call, reason: str) -> MetadataError:
+        if call.write is None:
+            return StoreUnavailableError(call.path, reason)
+        if call.sent_at:
+            return OutcomeUnknownError(call.path, reason)
+        return StoreWriteError(call.path, f"{reason}; it was not sent")
+
+    def _names(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self._config.servers)
+
+
+def _report(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("ZooKeeper: dialling ended by a fault of ours", exc_info=task.exception())

@@ -1,0 +1,57 @@
+"""The connect string: servers and chroot, as every ZooKeeper client takes it (ConnectStringParser); without I/O."""
+
+from dataclasses import dataclass
+
+from magnetar.metadata.tree_rules import check_path
+
+DEFAULT_PORT = 2181
+SCHEME = "zk:"
+"""In front of Pulsar's metadataStoreUrl."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectString:
+    """`chroot` is "" or a path: the record that callers know as "/"."""
+
+    servers: tuple[tuple[str, int], ...]
+    chroot: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "ConnectString":
+        """ "host:port,[::1]:port/chroot". Raises ValueError."""
+        rest = text.removeprefix(SCHEME)
+        slash = rest.find("/")
+        hosts, chroot = (rest, "") if slash < 0 else (rest[:slash], rest[slash:])
+        if chroot == "/":
+            chroot = ""
+        if chroot:
+            check_path(chroot)
+        servers = tuple(_server(one.strip(), text) for one in hosts.split(",") if one.strip())
+        if not servers:
+            raise ValueError(f"ZooKeeper connect string {text!r} names no server")
+        return cls(servers, chroot)
+
+    def full_path(self, path: str) -> str:
+        """What the servers call the caller's path."""
+        if not self.chroot:
+            return path
+        return self.chroot if path == "/" else self.chroot + path
+
+    def user_path(self, full: str) -> str:
+        """What the caller calls the servers' path; one above the chroot is its "/"."""
+        if not self.contains(full):
+            return "/"
+        return full[len(self.chroot) :] or "/"
+
+    def contains(self, full: str) -> bool:
+        return not self.chroot or full == self.chroot or full.startswith(f"{self.chroot}/")
+
+
+def _server(text: str, connect: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(DEFAULT_PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"ZooKeeper connect string {connect!r}: {text!r} is not host:port")
+    return host, int(port)

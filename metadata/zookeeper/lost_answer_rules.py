@@ -1,0 +1,152 @@
+"""What became of a write whose answer was lost: judged from what is read afterwards, without I/O.
+
+The reading follows a `sync` on a later link of the session, so by then the write has happened or never will: a server
+refuses what an older link of the session still brings (SessionMovedException). A record's zxids say whether it was
+changed after the last answer that the lost link gave (`bound`); every write whose answer was lost is later than that.
+That it was changed by us is told by the ephemeral owner, or by version and value: a create or put that must not be
+taken for somebody else's carries a value that nobody else writes (as BookKeeper's ledger records do with their ctoken).
+Where neither tells, the verdict is UNKNOWN. Two things count as what they look like: a record that we made and that
+another client deleted before we looked counts as never made, and a record that is gone counts as deleted by us.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
+from magnetar.metadata.tree_rules import name_of, parent_of
+from magnetar.metadata.zookeeper.codec import SEQUENCE_DIGITS, ZkStat
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One request that changes records: all of `ops`, or none. `sequential`: the last op is a sequential create."""
+
+    ops: tuple[Op, ...]
+    sequential: bool = False
+
+
+class Verdict(Enum):
+    APPLIED = "applied"
+    NOT_APPLIED = "not applied"
+    """It has not happened and never will by that request, or it failed: it may be sent again."""
+    UNKNOWN = "unknown"
+
+
+class Found(NamedTuple):
+    value: bytes
+    stat: ZkStat
+
+
+def witness(write: Write) -> Op | None:
+    """The op by which to tell: the last one of its path, and one with a value of its own if there is one. None: there
+    are only checks."""
+    if write.sequential:
+        return write.ops[-1]
+    last = {op.path: op for op in write.ops if not isinstance(op, CheckOp)}
+    best: Op | None = None
+    for op in last.values():
+        if best is None or _tells(op) > _tells(best):
+            best = op
+    return best
+
+
+def _tells(op: Op) -> int:
+    match op:
+        case CreateOp(ephemeral=True):
+            return 4
+        case CreateOp(value=value) | PutOp(value=value) if value:
+            return 3
+        case CreateOp() | PutOp():
+            return 2
+    return 1
+
+
+def judge(op: Op | None, found: Found | None, parent: ZkStat | None, bound: int, owner: int) -> Verdict:
+    """`found` is the record at the op's path and `parent` its parent's Stat, each None where there is none; `owner` is
+    the id of the session that sent the op."""
+    match op:
+        case CreateOp(_, value, ephemeral):
+            return _judge_create(value, ephemeral, found, bound, owner)
+        case PutOp(_, value, expected):
+            return _judge_put(value, expected, found, bound)
+        case DeleteOp():
+            return _judge_delete(found, parent, bound)
+    return Verdict.NOT_APPLIED
+
+
+def _judge_create(value: bytes, ephemeral: bool, found: Found | None, bound: int, owner: int) -> Verdict:
+    if found is None or found.stat.czxid <= bound:
+        return Verdict.NOT_APPLIED
+    stat = found.stat
+    if stat.ephemeral_owner != (owner if ephemeral else 0):
+        return Verdict.NOT_APPLIED
+    if stat.version > 0:
+        return Verdict.UNKNOWN
+    return Verdict.APPLIED if found.value == value else Verdict.NOT_APPLIED
+
+
+def _judge_put(value: bytes, expected: int | None, found: Found | None, bound: int) -> Verdict:
+    if found is None or found.stat.mzxid <= bound:
+        return Verdict.NOT_APPLIED
+    same = found.value == value
+    if expected is None:
+        return Verdict.APPLIED if same else Verdict.UNKNOWN
+    if found.stat.version > expected + 1:
+        return Verdict.UNKNOWN
+    return Verdict.APPLIED if same and found.stat.version == expected + 1 else Verdict.NOT_APPLIED
+
+
+def _judge_delete(found: Found | None, parent: ZkStat | None, bound: int) -> Verdict:
+    if found is not None:
+        return Verdict.NOT_APPLIED if found.stat.czxid <= bound else Verdict.UNKNOWN
+    if parent is not None and parent.pzxid <= bound:
+        return Verdict.NOT_APPLIED  # no child went: there was nothing to delete
+    return Verdict.APPLIED
+
+
+def numbered_names(op: CreateOp, children: Sequence[str]) -> list[str]:
+    """The children that a sequential create of `op.path` can have made, the youngest first: numbers of one parent only
+    grow (PrepRequestProcessor)."""
+    prefix = name_of(op.path)
+    numbered = [
+        name
+        for name in children
+        if name.startswith(prefix) and len(name) == len(prefix) + SEQUENCE_DIGITS and name[len(prefix) :].isdecimal()
+    ]
+    return sorted(numbered, key=lambda name: name[len(prefix) :], reverse=True)
+
+
+def judge_numbered(op: CreateOp, candidates: Sequence[tuple[str, Found]], owner: int) -> tuple[Verdict, str]:
+    """(verdict, path). `candidates` are those younger than the bound that no other call of ours has got, the youngest
+    first. A persistent one without a value could be anybody's."""
+    for path, found in reversed(candidates):
+        if op.ephemeral:
+            if found.stat.ephemeral_owner == owner and found.value == op.value:
+                return Verdict.APPLIED, path
+        elif found.stat.ephemeral_owner == 0 and found.stat.version == 0 and found.value == op.value:
+            return (Verdict.APPLIED, path) if op.value else (Verdict.UNKNOWN, "")
+    return Verdict.NOT_APPLIED, ""
+
+
+def stats_after(write: Write, found: dict[str, ZkStat]) -> list[ZkStat | None]:
+    """One Stat per op, as the lost answer would have had it, from what the records have now."""
+    later_puts: dict[str, int] = {}
+    stats: list[ZkStat | None] = []
+    for op in reversed(write.ops):
+        stat = found.get(op.path)
+        if stat is not None and isinstance(op, PutOp):
+            later = later_puts.get(op.path, 0)
+            later_puts[op.path] = later + 1
+            version = stat.version - later if op.expected_version is None else op.expected_version + 1
+            stats.append(stat._replace(version=version))
+        elif stat is not None and isinstance(op, CreateOp):
+            stats.append(stat._replace(version=0, mtime=stat.ctime))
+        else:
+            stats.append(None)
+    return stats[::-1]
+
+
+def parent_path(op: Op) -> str:
+    return parent_of(op.path)

@@ -1,0 +1,177 @@
+"""After a link was lost: finds out what became of the writes whose answers went with it, before anything is sent again.
+
+Requests of one session happen in the order in which they were sent, so the writes that happened are a beginning of
+those that were sent. All are judged from one state, read after a `sync`; only then what did not happen is sent again,
+in the old order.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from magnetar.metadata.store import CreateOp, DeleteOp, Op, PutOp
+from magnetar.metadata.zookeeper import codec as zk_codec
+from magnetar.metadata.zookeeper.call import Call, LinkLostError, Reply, Settled, read_children
+from magnetar.metadata.zookeeper.codec import Code, ZkStat
+from magnetar.metadata.zookeeper.lost_answer_rules import (
+    Found,
+    Verdict,
+    Write,
+    judge,
+    judge_numbered,
+    numbered_names,
+    parent_path,
+    stats_after,
+    witness,
+)
+
+log = logging.getLogger(__name__)
+
+Probe = Callable[[bytes], Awaitable[Reply]]
+"""Sends a read on this link; raises LinkLostError."""
+
+READS_AT_ONCE = 64
+CANDIDATES_MAX = 10_000
+"""Young sequential records below one parent that are looked at; with more of them the outcome stays unknown."""
+
+Finding = Settled | Verdict
+
+
+class Recovery:
+    """Judges the lost writes of one round. `sequential` creates must not get the same record, so they are judged one
+    after the other."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+        self._bound = 0
+        """The lowest of the calls'."""
+        self._young: dict[str, list[tuple[str, Found]]] = {}
+        """What sequential creates can have made, by the path that was asked for; less what a call of ours has got."""
+
+    async def findings(self, calls: Sequence[Call]) -> list[Finding]:
+        """One per call, NOT_APPLIED for reads. Raises LinkLostError."""
+        await self._probe(zk_codec.sync_body("/"))
+        self._bound = min((call.bound for call in calls), default=0)
+        found: list[Finding] = []
+        for start in range(0, len(calls), READS_AT_ONCE):
+            some = calls[start : start + READS_AT_ONCE]
+            plain = iter(await asyncio.gather(*(self._plain(call) for call in some)))
+            for call in some:
+                finding = next(plain)
+                if call.write is not None and call.write.sequential:
+                    finding = await self._numbered(call, call.write)
+                found.append(finding)
+        return consistent(calls, found)
+
+    async def _plain(self, call: Call) -> Finding:
+        write = call.write
+        if write is None or write.sequential or call.future.done():
+            return Verdict.NOT_APPLIED
+        op = witness(write)
+        if op is None:
+            return Verdict.NOT_APPLIED
+        record, parent = await asyncio.gather(self._get(op.path), self._stat(parent_path(op)))
+        verdict = judge(op, record, parent, call.bound, call.owner)
+        if verdict is not Verdict.APPLIED:
+            return verdict
+        if isinstance(op, DeleteOp) and len(write.ops) > 1:
+            return Verdict.UNKNOWN  # that this record is gone does not tell of the others
+        paths = list({one.path for one in write.ops})
+        stats = await asyncio.gather(*(self._stat(path) for path in paths))
+        known = {path: stat for path, stat in zip(paths, stats, strict=True) if stat is not None}
+        if record is not None:
+            known[op.path] = record.stat
+        return Settled(write.ops[-1].path, stats_after(write, known))
+
+    async def _numbered(self, call: Call, write: Write) -> Finding:
+        op = write.ops[-1]
+        assert isinstance(op, CreateOp)
+        if call.future.done():
+            return Verdict.NOT_APPLIED
+        young = self._young.get(op.path)
+        if young is None:
+            young = self._young[op.path] = await self._read_young(op)
+        if len(young) > CANDIDATES_MAX:
+            return Verdict.UNKNOWN
+        candidates = [one for one in young if one[1].stat.czxid > call.bound]
+        verdict, path = judge_numbered(op, candidates, call.owner)
+        if verdict is not Verdict.APPLIED:
+            return verdict
+        position = next(position for position, one in enumerate(young) if one[0] == path)
+        _, record = young.pop(position)  # no other call of ours gets it
+        stats: list[ZkStat | None] = [None] * (len(write.ops) - 1)
+        return Settled(path, [*stats, record.stat])
+
+    async def _read_young(self, op: CreateOp) -> list[tuple[str, Found]]:
+        """The records that lost sequential creates of `op.path` can have made, the youngest first: one look for all of
+        them."""
+        parent = parent_path(op)
+        listed = await self._probe(zk_codec.children_body(parent))
+        young: list[tuple[str, Found]] = []
+        if listed.error:
+            return young
+        names = numbered_names(op, await read_children(listed.payload))
+        for start in range(0, len(names), READS_AT_ONCE):
+            paths = [f"{parent.rstrip('/')}/{name}" for name in names[start : start + READS_AT_ONCE]]
+            records = await asyncio.gather(*(self._get(path) for path in paths))
+            found = [(path, record) for path, record in zip(paths, records, strict=True) if record is not None]
+            young += [one for one in found if one[1].stat.czxid > self._bound]
+            if len(young) > CANDIDATES_MAX or any(one[1].stat.czxid <= self._bound for one in found):
+                break
+        return young
+
+    async def _get(self, path: str) -> Found | None:
+        reply = await self._probe(zk_codec.get_body(path))
+        if reply.error == Code.NO_NODE:
+            return None
+        if reply.error:
+            raise LinkLostError(f"reading {path} failed with {reply.error}")
+        return Found(*zk_codec.parse_data(reply.payload))
+
+    async def _stat(self, path: str) -> ZkStat | None:
+        reply = await self._probe(zk_codec.exists_body(path))
+        return None if reply.error else zk_codec.parse_stat(reply.payload)
+
+
+def consistent(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
+    """The findings, with those that cannot stand together put right: each was judged alone."""
+    return _never_reordered(calls, _one_winner(calls, found))
+
+
+def _one_winner(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
+    """Of equal writes that all find the record as they wanted it, the first has done it; the others failed, and are
+    sent again to hear so."""
+    winners: dict[str, Op | None] = {}
+    result: list[Finding] = []
+    for call, finding in zip(calls, found, strict=True):
+        op = None if call.write is None or call.write.sequential else witness(call.write)
+        if not isinstance(finding, Settled):
+            winners.update(dict.fromkeys(_paths(call) & winners.keys()))
+        elif op is not None and op.path not in winners:
+            winners[op.path] = op
+        elif op is not None and op != winners[op.path]:
+            finding = Verdict.UNKNOWN
+        elif op is not None and not (isinstance(op, PutOp) and op.expected_version is None):
+            finding = Verdict.NOT_APPLIED
+        result.append(finding)
+    return result
+
+
+def _never_reordered(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
+    """A write that seems not to have happened, while a later one of the same records has, or may have, did happen or
+    failed: it is not sent again."""
+    touched: set[str] = set()
+    result: list[Finding] = []
+    for call, finding in zip(reversed(calls), reversed(found), strict=True):
+        paths = _paths(call)
+        if finding is Verdict.NOT_APPLIED and paths & touched:
+            finding = Verdict.UNKNOWN
+        if finding is not Verdict.NOT_APPLIED:
+            touched |= paths
+        result.append(finding)
+    return result[::-1]
+
+
+def _paths(call: Call) -> set[str]:
+    ops: Sequence[Op] = () if call.write is None or call.write.sequential else call.write.ops
+    return {op.path for op in ops}

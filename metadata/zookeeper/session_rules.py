@@ -1,0 +1,260 @@
+"""The rules of a ZooKeeper session: a state machine without socket, clock or asyncio.
+
+Bytes go in, `Incoming` comes out; time comes in as seconds of any steady clock. The caller dials, carries the bytes,
+and says when the link is gone. Id, password and last zxid outlive every link; only a server's own word that the session
+is over drops them (ClientCnxn.ConnectRequest). What was sent and not answered is given back in order by `lost`: whether
+it happened is for the caller to find out, and nothing is ever sent twice from here.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from magnetar.metadata.store import EventType
+from magnetar.metadata.zookeeper import codec as zk_codec
+
+REPLY_BYTES_MAX = 64 << 20
+"""A longer reply is taken for a damaged stream. Lists of children may be far longer than a request."""
+
+PING_PART = 1 / 3
+SILENCE_PART = 2 / 3
+"""Parts of the session's time: a ping is sent after the first without a request, the link is given up after the second
+without input, which leaves the third for finding another server."""
+
+BACKOFF_SECONDS_MIN = 0.05
+BACKOFF_SECONDS_MAX = 1.0
+"""Bounds of the pause after all servers were tried in vain."""
+
+NO_PASSWORD = bytes(16)
+
+_LENGTH = struct.Struct(">I")
+
+CallT = TypeVar("CallT")
+
+
+class State(Enum):
+    DISCONNECTED = "disconnected"
+    HANDSHAKE = "handshake"
+    CONNECTED = "connected"
+    CLOSED = "closed"
+
+
+class Attachment(Enum):
+    """How a handshake ended."""
+
+    NEW = "new"
+    RESUMED = "resumed"
+    EXPIRED = "expired"
+
+
+class Attached(NamedTuple):
+    how: Attachment
+
+
+class Answer(NamedTuple, Generic[CallT]):
+    call: CallT
+    error: int
+    zxid: int
+    payload: bytes
+
+
+class Notification(NamedTuple):
+    type: EventType
+    path: str
+
+
+Incoming = Attached | Answer[CallT] | Notification
+
+
+class ProtocolError(Exception):
+    """The server's bytes make no sense, or an answer is missing: cut the link."""
+
+
+class IllegalEventError(Exception):
+    """Ours: the session is not in a state for this."""
+
+
+_MOVES = {
+    (State.DISCONNECTED, "dial"): State.HANDSHAKE,
+    (State.HANDSHAKE, "attach"): State.CONNECTED,
+    (State.HANDSHAKE, "lose"): State.DISCONNECTED,
+    (State.CONNECTED, "lose"): State.DISCONNECTED,
+    (State.DISCONNECTED, "lose"): State.DISCONNECTED,
+    (State.CLOSED, "lose"): State.CLOSED,
+    (State.DISCONNECTED, "close"): State.CLOSED,
+    (State.HANDSHAKE, "close"): State.CLOSED,
+    (State.CONNECTED, "close"): State.CLOSED,
+    (State.CLOSED, "close"): State.CLOSED,
+}
+
+
+class ZkSession(Generic[CallT]):
+    """One session over any number of links, one at a time. `CallT` is what the caller knows a request by."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.state = State.DISCONNECTED
+        self.wanted_timeout_ms = timeout_ms
+        self.timeout_ms = timeout_ms
+        """What the server granted."""
+        self.session_id = 0
+        self.password = NO_PASSWORD
+        self.last_zxid = 0
+        """All changes up to it were seen: every event of them was delivered, every request answered since is later."""
+        self._in_flight: deque[tuple[int, CallT]] = deque()
+        self._in_flight_bytes: deque[int] = deque()
+        self.in_flight_bytes = 0
+        self._last_xid = 0
+        self._buffer = bytearray()
+        self._sent_at = 0.0
+        self._heard_at = 0.0
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    def oldest(self) -> CallT | None:
+        """The call whose answer must come next."""
+        return self._in_flight[0][1] if self._in_flight else None
+
+    def calls(self) -> Iterator[CallT]:
+        """What is in flight, in order."""
+        return (call for _, call in self._in_flight)
+
+    def dial(self, now: float) -> bytes:
+        """A link is open: the bytes to begin with."""
+        self._move("dial")
+        self._buffer.clear()
+        self._sent_at = self._heard_at = now
+        body = zk_codec.connect_body(self.wanted_timeout_ms, self.last_zxid, self.session_id, self.password)
+        return zk_codec.frame(body)
+
+    def send(self, call: CallT, body: bytes, now: float) -> bytes:
+        """The frame of a request whose answer will name `call`."""
+        self._require(State.CONNECTED)
+        self._last_xid = self._last_xid % (2**31 - 1) + 1
+        frame = zk_codec.frame(body, self._last_xid)
+        self._in_flight.append((self._last_xid, call))
+        self._in_flight_bytes.append(len(frame))
+        self.in_flight_bytes += len(frame)
+        self._sent_at = now
+        return frame
+
+    def authenticate(self, scheme: str, credential: bytes) -> bytes:
+        self._require(State.CONNECTED)
+        return zk_codec.frame(zk_codec.auth_body(scheme, credential), zk_codec.AUTH_XID)
+
+    def lost(self) -> list[CallT]:
+        """The link is gone. Returns the calls that were sent and not answered, in order."""
+        self._move("lose")
+        calls = [call for _, call in self._in_flight]
+        self._in_flight.clear()
+        self._in_flight_bytes.clear()
+        self.in_flight_bytes = 0
+        self._buffer.clear()
+        return calls
+
+    def close(self) -> None:
+        """No link will be opened any more."""
+        self._move("close")
+
+    def due(self, now: float) -> bytes:
+        """A ping if one is due, else b"". Raises ProtocolError when the server was silent for too long."""
+        if self.state not in (State.CONNECTED, State.HANDSHAKE):
+            return b""
+        if now - self._heard_at >= self._seconds(SILENCE_PART):
+            raise ProtocolError(f"the server said nothing for {now - self._heard_at:.1f} s")
+        if self.state is State.CONNECTED and now - self._sent_at >= self._seconds(PING_PART):
+            self._sent_at = now
+            return zk_codec.frame(zk_codec.ping_body(), zk_codec.PING_XID)
+        return b""
+
+    def next_due(self) -> float:
+        """When to ask `due` again."""
+        return min(self._sent_at + self._seconds(PING_PART), self._heard_at + self._seconds(SILENCE_PART))
+
+    def receive(self, data: bytes, now: float) -> list[Incoming[CallT]]:
+        """All that these bytes complete, in order. Raises ProtocolError."""
+        self._heard_at = now
+        buffer = self._buffer
+        source: bytes | bytearray = data
+        if buffer:
+            buffer += data
+            source = buffer
+        incoming: list[Incoming[CallT]] = []
+        offset, end = 0, len(source)
+        while end - offset >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(source, offset)
+            if length > REPLY_BYTES_MAX:
+                raise ProtocolError(f"a frame of {length} bytes")
+            start = offset + _LENGTH.size
+            if end - start < length:
+                break
+            offset = start + length
+            try:
+                one = self._frame(bytes(source[start:offset]))
+            except (struct.error, ValueError, KeyError) as error:
+                raise ProtocolError(f"an undecodable frame: {error!r}") from error
+            if one is not None:
+                incoming.append(one)
+        if source is buffer:
+            del buffer[:offset]
+        elif offset < end:
+            buffer += data[offset:]
+        return incoming
+
+    def _frame(self, payload: bytes) -> Incoming[CallT] | None:
+        if self.state is State.HANDSHAKE:
+            return Attached(self._attach(zk_codec.parse_connect_reply(payload)))
+        if self.state is not State.CONNECTED:
+            raise ProtocolError(f"a frame while {self.state.value}")
+        xid, zxid, error = zk_codec.parse_header(payload)
+        if self._in_flight and xid == self._in_flight[0][0]:
+            _, call = self._in_flight.popleft()
+            self.in_flight_bytes -= self._in_flight_bytes.popleft()
+            if zxid > 0:
+                self.last_zxid = zxid
+            return Answer(call, error, zxid, payload[zk_codec.HEADER_BYTES :])
+        if xid == zk_codec.PING_XID:
+            return None
+        if xid == zk_codec.WATCH_XID:
+            kind, path = zk_codec.parse_notification(payload[zk_codec.HEADER_BYTES :])
+            return None if kind is None else Notification(kind, path)
+        if xid == zk_codec.AUTH_XID:
+            if error:
+                raise ProtocolError(f"authentication refused ({error})")
+            return None
+        expected = self._in_flight[0][0] if self._in_flight else "none"
+        raise ProtocolError(f"answer {xid} came where {expected} was expected")
+
+    def _attach(self, reply: zk_codec.ConnectReply) -> Attachment:
+        if reply.session_id == 0 or reply.timeout_ms <= 0:
+            self._move("lose")
+            self.session_id, self.password = 0, NO_PASSWORD
+            return Attachment.EXPIRED
+        how = Attachment.RESUMED if self.session_id else Attachment.NEW
+        self._move("attach")
+        self.session_id, self.password = reply.session_id, reply.password
+        self.timeout_ms = reply.timeout_ms
+        return how
+
+    def _seconds(self, part: float) -> float:
+        return self.timeout_ms / 1000 * part
+
+    def _require(self, state: State) -> None:
+        if self.state is not state:
+            raise IllegalEventError(f"the session is {self.state.value}, not {state.value}")
+
+    def _move(self, event: str) -> None:
+        target = _MOVES.get((self.state, event))
+        if target is None:
+            raise IllegalEventError(f"{event} while {self.state.value}")
+        self.state = target
+
+
+def backoff_seconds(rounds: int, chance: float) -> float:
+    """The pause after the `rounds`-th time (1 …) that no server let us in; `chance` is 0 to 1, so that clients that
+    lost the same server do not come back as one."""
+    limit = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2.0 ** min(rounds, 30))
+    return limit * (0.5 + chance / 2)

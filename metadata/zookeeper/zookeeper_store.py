@@ -1,0 +1,396 @@
+"""The metadata contract on a ZooKeeper ensemble, shared with Apache's brokers and bookies.
+
+Beyond the contract: a lost connection is repaired behind the caller's back, and `on_session` tells of it. A change
+whose answer was lost is found out about, never repeated blindly; where that cannot tell, OutcomeUnknownError is raised.
+A persistent record whose creation, or a put whose success, must not be taken for somebody else's carries a value that
+nobody else writes; one that another client deletes while the answer is lost may be made a second time. After a
+reconnect an exact watch hears what it missed; a recursive one hears CHANGED of its own path, which stands for anything
+at or below it. Ephemeral records end with their session: their owners make them again on NEW_SESSION, after a look at
+`owns`.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+
+from magnetar.metadata.errors import (
+    BadVersionError,
+    MetadataError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    StoreClosedError,
+    StoreUnavailableError,
+    StoreWriteError,
+)
+from magnetar.metadata.store import (
+    CancelWatch,
+    CheckOp,
+    Created,
+    CreateOp,
+    DeleteOp,
+    Event,
+    MetadataStore,
+    Op,
+    PutOp,
+    Record,
+    Stat,
+    WatchCallback,
+)
+from magnetar.metadata.tree_rules import check_path, parent_of
+from magnetar.metadata.zookeeper import codec as zk_codec
+from magnetar.metadata.zookeeper.answer_rules import Rejection, error_of, multi_outcome, store_stat
+from magnetar.metadata.zookeeper.call import Outcome, Reply, Settled, read_children
+from magnetar.metadata.zookeeper.client import ZkClient
+from magnetar.metadata.zookeeper.client_config import ClientConfig, Hooks, SessionEvent
+from magnetar.metadata.zookeeper.codec import Code, ZkStat
+from magnetar.metadata.zookeeper.connect_string import ConnectString
+from magnetar.metadata.zookeeper.lost_answer_rules import Write
+from magnetar.metadata.zookeeper.session_rules import Notification
+from magnetar.metadata.zookeeper.watch_rules import ZkWatches
+
+log = logging.getLogger(__name__)
+
+SET_WATCHES_BYTES_MAX = 128 << 10
+PARENT_ROUNDS_MAX = 10
+"""Times that other clients may make or delete a parent while one create makes its own."""
+
+SessionCallback = Callable[[SessionEvent], None]
+
+
+class ZooKeeperStore(MetadataStore):
+    """One session with an ensemble; made by `open`. All calls on the loop's thread."""
+
+    def __init__(self, connect: ConnectString, config: ClientConfig, rng: random.Random) -> None:
+        self._connect = connect
+        self._watches = ZkWatches()
+        self._session_callbacks: dict[object, SessionCallback] = {}
+        self._watch_bound: int | None = None
+        """The zxid up to which all watches have heard everything; None while they hear all."""
+        self._client = ZkClient(config, Hooks(self._attached, self._notified, self._session_changed), rng)
+        self._closed: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        connect: str,
+        *,
+        session_timeout_ms: int = 30_000,
+        call_timeout_seconds: float = 30.0,
+        auth: Sequence[tuple[str, bytes]] = (),
+        rng: random.Random | None = None,
+    ) -> "ZooKeeperStore":
+        """`connect` is "host:port,host:port/chroot" (metadataStoreUrl without "zk:"); the chroot is made if missing.
+        `session_timeout_ms` is zooKeeperSessionTimeoutMillis; the server may grant another. Raises ValueError,
+        StoreUnavailableError."""
+        parsed = ConnectString.parse(connect)
+        config = ClientConfig(parsed.servers, session_timeout_ms, call_timeout_seconds, tuple(auth))
+        store = cls(parsed, config, rng or random.Random())
+        await store._client.open()
+        try:
+            await store._make_chroot()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def session_id(self) -> int:
+        return self._client.session_id
+
+    @property
+    def is_connected(self) -> bool:
+        return self._client.is_connected
+
+    def on_session(self, callback: SessionCallback) -> CancelWatch:
+        """Calls back on the loop at each change of the session's state. It must not raise or block."""
+        key = object()
+        self._session_callbacks[key] = callback
+
+        def cancel() -> None:
+            self._session_callbacks.pop(key, None)
+
+        return cancel
+
+    async def owns(self, path: str) -> bool:
+        """Whether the record is there and is an ephemeral one of the session that is now."""
+        stat = await self._stat(path)
+        return stat is not None and stat.ephemeral_owner == self._client.session_id != 0
+
+    async def sync(self) -> None:
+        """Reads that follow see all that any client's completed change made: without it a server may lag behind others
+        for a moment. Raises StoreUnavailableError."""
+        await self._read(zk_codec.sync_body(self._full("/")), "/")
+
+    async def get(self, path: str) -> Record | None:
+        reply = await self._read(zk_codec.get_body(self._full(path)), path)
+        if reply is None:
+            return None
+        value, stat = zk_codec.parse_data(reply.payload)
+        return Record(value, store_stat(stat))
+
+    async def exists(self, path: str) -> Stat | None:
+        stat = await self._stat(path)
+        return None if stat is None else store_stat(stat)
+
+    async def children(self, path: str) -> list[str]:
+        reply = await self._read(zk_codec.children_body(self._full(path)), path)
+        if reply is None:
+            raise NoNodeError(path)
+        return sorted(await read_children(reply.payload))
+
+    async def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
+        op = PutOp(self._full(path), value, expected_version)
+        outcome = await self._write(zk_codec.put_body(op.path, value, expected_version), Write((op,)))
+        return store_stat(_settled_stat(outcome) or zk_codec.parse_stat(_payload(outcome)))
+
+    async def create(
+        self,
+        path: str,
+        value: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> Created:
+        op = CreateOp(self._full(path, is_prefix=sequential), value, ephemeral)
+        if path == "/" and not sequential:
+            raise NodeExistsError(path)
+        body = zk_codec.create_body(op.path, value, ephemeral=ephemeral, sequential=sequential)
+        try:
+            outcome = await self._write(body, Write((op,), sequential))
+        except NoNodeError:
+            if not make_parents:
+                raise
+            return await self._create_with_parents(op, sequential)
+        if isinstance(outcome, Settled):
+            return self._created(outcome.path, _settled_stat(outcome))
+        return self._created(*zk_codec.parse_created(outcome.payload))
+
+    async def delete(self, path: str, expected_version: int | None = None) -> None:
+        op = DeleteOp(self._full(path), expected_version)
+        if path == "/":
+            raise NotEmptyError(path)
+        await self._write(zk_codec.delete_body(op.path, expected_version), Write((op,)))
+
+    async def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
+        full = tuple(_moved(op, self._full(op.path)) for op in ops)
+        for op in ops:
+            if op.path == "/" and isinstance(op, CreateOp):
+                raise NodeExistsError("/")
+            if op.path == "/" and isinstance(op, DeleteOp):
+                raise NotEmptyError("/")
+        if not ops:
+            return []
+        _, stats = await self._multi(Write(full))
+        return [None if stat is None else store_stat(stat) for stat in stats]
+
+    def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> CancelWatch:
+        full = self._full(path)
+        cancel_callback = self._watches.add(path, callback, recursive)
+        self._arm(path, full)
+
+        def cancel() -> None:
+            before = self._watches.modes(path)
+            cancel_callback()
+            if before and not self._watches.modes(path) and self._client.is_connected and self._closed is None:
+                self._client.follow(zk_codec.remove_watches_body(full))
+
+        return cancel
+
+    async def close(self) -> None:
+        if self._closed is not None:
+            await asyncio.shield(self._closed)
+            return
+        self._closed = asyncio.get_running_loop().create_future()
+        try:
+            await self._client.close()
+        finally:
+            self._closed.set_result(None)
+
+    # Requests
+
+    async def _read(self, body: bytes, path: str) -> Reply | None:
+        """None: no such record."""
+        outcome = await self._client.submit(body, path)
+        assert isinstance(outcome, Reply)
+        if outcome.error == Code.NO_NODE:
+            return None
+        if outcome.error:
+            raise error_of(Rejection(outcome.error, path))
+        return outcome
+
+    async def _stat(self, path: str) -> ZkStat | None:
+        reply = await self._read(zk_codec.exists_body(self._full(path)), path)
+        return None if reply is None else zk_codec.parse_stat(reply.payload)
+
+    async def _write(self, body: bytes, write: Write) -> Outcome:
+        op = write.ops[-1]
+        outcome = await self._client.submit(body, self._connect.user_path(op.path), write)
+        if isinstance(outcome, Reply) and outcome.error:
+            raise await self._refused(outcome.error, op)
+        return outcome
+
+    async def _multi(self, write: Write) -> tuple[str, list[ZkStat | None]]:
+        """(path of the last op's record, one Stat per op). ZooKeeper tells no Stat of a create within a multi: it is
+        read right behind it, and told as it was when made."""
+        first = next((op.path for op in write.ops if isinstance(op, CreateOp)), None)
+        body = zk_codec.multi_body(write.ops, sequential=write.sequential)
+        path = self._connect.user_path(write.ops[0].path)
+        multi = self._client.submit(body, path, write)
+        if first is None or (first == write.ops[-1].path and write.sequential):
+            outcome, seen = await multi, None
+        else:
+            look = self._client.submit(zk_codec.exists_body(first), path)
+            done = await asyncio.gather(multi, look, return_exceptions=True)
+            if isinstance(done[0], BaseException):
+                raise done[0]
+            outcome, seen = done[0], _stat_or_none(done[1])
+        if isinstance(outcome, Settled):
+            return outcome.path, outcome.stats
+        if outcome.error:
+            raise await self._refused(outcome.error, write.ops[0])
+        position, code, results = zk_codec.parse_multi(outcome.payload)
+        if code:
+            raise await self._refused(code, write.ops[position])
+        return multi_outcome(write, outcome.zxid, results, seen)
+
+    async def _stat_soon(self, full: str) -> ZkStat | None:
+        return _stat_or_none(await self._client.submit(zk_codec.exists_body(full), full))
+
+    async def _refused(self, code: int, op: Op) -> Exception:
+        path = self._connect.user_path(op.path)
+        if code == Code.NO_NODE and isinstance(op, CreateOp):
+            return NoNodeError(self._connect.user_path(parent_of(op.path)))
+        if code == Code.BAD_VERSION:
+            expected = None if isinstance(op, CreateOp) else op.expected_version
+            try:
+                stat = await self._stat(path)
+            except MetadataError:
+                stat = None  # the refusal stands, whatever became of the look
+            return BadVersionError(path, -1 if expected is None else expected, -1 if stat is None else stat.version)
+        return error_of(Rejection(code, path))
+
+    async def _create_with_parents(self, op: CreateOp, sequential: bool) -> Created:
+        """All or none: the parents and the record are made in one change."""
+        for round_number in range(PARENT_ROUNDS_MAX):
+            write = Write((*await self._missing_parents(op.path), op), sequential)
+            try:
+                path, stats = await self._multi(write)
+            except (NoNodeError, NodeExistsError) as error:
+                leaf = self._connect.user_path(op.path)
+                if (isinstance(error, NodeExistsError) and error.path == leaf) or (
+                    round_number == PARENT_ROUNDS_MAX - 1
+                ):
+                    raise
+                continue  # another client made or deleted a parent meanwhile
+            return self._created(path, stats[-1])
+        raise AssertionError("the last round returns or raises")
+
+    async def _missing_parents(self, full: str) -> list[Op]:
+        missing: list[Op] = []
+        ancestor = parent_of(full)
+        try:
+            while ancestor != "/" and await self._stat_soon(ancestor) is None:
+                missing.append(CreateOp(ancestor))
+                ancestor = parent_of(ancestor)
+        except StoreUnavailableError as error:
+            raise StoreWriteError(error.path, "no server told in time which parents are missing") from error
+        return missing[::-1]
+
+    async def _make_chroot(self) -> None:
+        if self._connect.chroot and await self.exists("/") is None:
+            try:
+                await self._create_with_parents(CreateOp(self._connect.chroot), False)
+            except NodeExistsError:
+                log.debug("another client made %s", self._connect.chroot)
+
+    def _created(self, full: str, stat: ZkStat | None) -> Created:
+        assert stat is not None
+        return Created(self._connect.user_path(full), store_stat(stat))
+
+    def _full(self, path: str, *, is_prefix: bool = False) -> str:
+        check_path(f"{path}0" if is_prefix else path)
+        if self._client.is_closed:
+            raise StoreClosedError(path, "the ZooKeeper store is closed")
+        return self._connect.full_path(path)
+
+    # Watches and session
+
+    def _arm(self, path: str, full: str) -> None:
+        """While there is no link nothing is sent: the next one arms all watches."""
+        if self._client.is_connected:
+            for recursive in self._watches.modes(path):
+                body = zk_codec.add_watch_body(full, recursive=recursive)
+                self._client.follow(body, lambda reply: _check_armed(reply, path))
+
+    def _notified(self, event: Notification) -> None:
+        if self._connect.contains(event.path):
+            self._watches.happened(Event(event.type, self._connect.user_path(event.path)))
+
+    def _attached(self) -> None:
+        """Arms all watches on the new link, then looks what they missed: pipelined, ahead of everything else."""
+        exact, recursive = self._watches.exact_paths, self._watches.recursive_paths
+        bound = self._watch_bound
+        if bound is None:
+            return
+        full = [[self._connect.full_path(path) for path in paths] for paths in (exact, recursive)]
+        for body in zk_codec.set_watches_bodies(bound, *full, chunk_bytes_max=SET_WATCHES_BYTES_MAX):
+            self._client.post(body, lambda reply: _check_armed(reply, "the watched records"))
+        for path in exact:
+            self._look(path, lambda path, stat, _: self._watches.found(path, stat, bound))
+        for path in recursive:
+            self._look(path, lambda path, _, zxid: self._watches.overlooked(path) if zxid > bound else None)
+        # Answers come in order, so after this one all watches have heard what they missed.
+        self._look("/", lambda *_: self._heard_all())
+
+    def _look(self, path: str, then: Callable[[str, ZkStat | None, int], None]) -> None:
+        def answered(reply: Reply) -> None:
+            then(path, _stat_or_none(reply), reply.zxid)
+
+        self._client.post(zk_codec.exists_body(self._connect.full_path(path)), answered)
+
+    def _heard_all(self) -> None:
+        self._watch_bound = None
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        if event is SessionEvent.DISCONNECTED and self._watch_bound is None:
+            self._watch_bound = self._client.last_zxid
+        for callback in list(self._session_callbacks.values()):
+            try:
+                callback(event)
+            except Exception:
+                log.exception("a session callback failed on %s", event)
+
+
+def _check_armed(reply: Reply, path: str) -> None:
+    if reply.error:
+        log.error("ZooKeeper does not watch %s (%d); it must be 3.6 or later", path, reply.error)
+
+
+def _stat_or_none(outcome: Outcome | BaseException) -> ZkStat | None:
+    if isinstance(outcome, Reply) and not outcome.error:
+        return zk_codec.parse_stat(outcome.payload)
+    return None
+
+
+def _payload(outcome: Outcome) -> bytes:
+    assert isinstance(outcome, Reply)
+    return outcome.payload
+
+
+def _settled_stat(outcome: Outcome) -> ZkStat | None:
+    return outcome.stats[-1] if isinstance(outcome, Settled) else None
+
+
+def _moved(op: Op, path: str) -> Op:
+    match op:
+        case CreateOp(_, value, ephemeral):
+            return CreateOp(path, value, ephemeral)
+        case PutOp(_, value, version):
+            return PutOp(path, value, version)
+        case DeleteOp(_, version):
+            return DeleteOp(path, version)
+        case CheckOp(_, version):
+            return CheckOp(path, version)

@@ -1,0 +1,254 @@
+"""Ledger metadata as BookKeeper keeps it in the metadata store, and the paths where.
+
+A record is the line `BookieMetadataFormatVersion\\t<N>\\n` and a body: version 3 a delimited LedgerMetadataFormat;
+version 2 the same in protobuf's text format without cToken; version 1 lines of text. Writers keep the version that they
+read; new ledgers take 3. Source: BookKeeper 4.17's LedgerMetadataSerDe (facts 3), and for the paths its
+LegacyHierarchicalLedgerManager and LongHierarchicalLedgerManager (facts 4).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Self
+
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.pb import bookkeeper_pb2 as pb
+from pulsar_proto.records.entry_digest import DigestType
+from pulsar_proto.text import check_text
+from pulsar_proto.wire.frame_encoders import varint
+
+LEDGERS_ROOT = "/ledgers"
+NEWEST_FORMAT = 3
+_MAGIC = b"BookieMetadataFormatVersion\t"
+_V1_IN_RECOVERY = -102
+_SHORT_ID_LIMIT = 2**31 - 1
+
+Ensembles = tuple[tuple[int, tuple[str, ...]], ...]
+"""(first entry id, bookie ids), in rising order; the first starts at entry 0. The order of bookies has a meaning."""
+
+
+class LedgerState(IntEnum):
+    """OPEN -> CLOSED by its writer; OPEN -> IN_RECOVERY -> CLOSED by another."""
+
+    OPEN = 1
+    IN_RECOVERY = 2
+    CLOSED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMetadata:
+    """What the store knows of one ledger. Changed with `dataclasses.replace`, it keeps the unknown fields."""
+
+    ledger_id: int
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    ensembles: Ensembles
+    state: LedgerState = LedgerState.OPEN
+    last_entry_id: int = -1
+    """-1 until the ledger is closed, and when it is closed without entries."""
+    length: int = 0
+    """Payload bytes; 0 until the ledger is closed."""
+    digest_type: DigestType | None = DigestType.CRC32C
+    """None: the record has none (version 1), or one that this version does not know, which is kept."""
+    password: bytes | None = b""
+    """In plain text; None only in version 1."""
+    custom_metadata: Mapping[str, bytes] = field(default_factory=dict)
+    ctoken: int | None = 0
+    """Random at creation, 0 in every later write."""
+    ctime: int | None = None
+    """Milliseconds since the epoch; usually absent, and the node's creation time counts."""
+    format_version: int = NEWEST_FORMAT
+    unknown_fields: bytes = b""
+    """Serialised fields of a later version."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.ack_quorum <= self.write_quorum <= self.ensemble_size:
+            raise MalformedRecord(
+                f"ledger {self.ledger_id}: 1 <= ack quorum {self.ack_quorum} <= write quorum {self.write_quorum} "
+                f"<= ensemble {self.ensemble_size} does not hold"
+            )
+        previous = -1
+        for first_entry_id, bookies in self.ensembles:
+            if first_entry_id <= previous or len(bookies) != self.ensemble_size:
+                raise MalformedRecord(f"ledger {self.ledger_id}: ensemble {bookies} at {first_entry_id} is impossible")
+            previous = first_entry_id
+        if not self.ensembles:
+            raise MalformedRecord(f"ledger {self.ledger_id} has no ensemble")
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is LedgerState.CLOSED
+
+    @property
+    def last_ensemble(self) -> tuple[int, tuple[str, ...]]:
+        """(first entry id, bookies) of the ensemble that is written to."""
+        return self.ensembles[-1]
+
+    def ensemble_of(self, entry_id: int) -> tuple[str, ...]:
+        """The bookies among which the entry's write set is chosen: the last ensemble that begins at or before it."""
+        for first_entry_id, bookies in reversed(self.ensembles):
+            if first_entry_id <= entry_id:
+                return bookies
+        raise ValueError(f"ledger {self.ledger_id} has no ensemble for entry {entry_id}")
+
+    def closed(self, last_entry_id: int, length: int) -> Self:
+        """The record of a close. A rewrite clears ctoken, as Java's builder does."""
+        return replace(self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length, ctoken=0)
+
+    def serialize(self) -> bytes:
+        """The record in its `format_version`. Raises MalformedRecord where version 1 cannot hold it."""
+        head = _MAGIC + str(self.format_version).encode() + b"\n"
+        if self.format_version == 1:
+            return head + _to_lines(self)
+        message = _to_message(self)
+        if self.format_version == 2:
+            message.ClearField("cToken")
+            return head + text_format.MessageToString(message, as_utf8=False).encode("ascii")
+        body = message.SerializeToString() + self.unknown_fields
+        return head + varint(len(body)) + body
+
+    @staticmethod
+    def parse(ledger_id: int, record: bytes) -> "LedgerMetadata":
+        """Raises MalformedRecord."""
+        first_line, newline, body = record.partition(b"\n")
+        version = first_line.removeprefix(_MAGIC)
+        if not newline or version == first_line:
+            raise MalformedRecord(f"ledger {ledger_id}: metadata begins with {record[:40]!r}")
+        try:
+            if version == b"3":
+                return _from_message(ledger_id, _undelimited(ledger_id, body), 3)
+            if version == b"2":
+                return _from_message(ledger_id, text_format.Parse(body, pb.LedgerMetadataFormat()), 2)
+            if version == b"1":
+                return _from_lines(ledger_id, body.decode())
+        except (DecodeError, text_format.ParseError, ValueError) as error:
+            raise MalformedRecord(f"ledger {ledger_id}: metadata does not decode: {error}") from error
+        raise MalformedRecord(f"ledger {ledger_id}: metadata has version {version!r}, known are 1 to 3")
+
+
+def ledger_path(ledger_id: int, root: str = LEDGERS_ROOT) -> str:
+    """`/ledgers/00/0001/L2345`, or five parts from 2^31-1 on: `/ledgers/000/0000/0042/9496/L7303`."""
+    if ledger_id < 0:
+        raise ValueError(f"ledger id {ledger_id}")
+    if ledger_id < _SHORT_ID_LIMIT:
+        digits = f"{ledger_id:010d}"
+        return f"{root}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
+    digits = f"{ledger_id:019d}"
+    return f"{root}/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
+
+
+def ledger_id_of_path(path: str, root: str = LEDGERS_ROOT) -> int | None:
+    """The reverse; None for a path that is no ledger's."""
+    parts = path.removeprefix(root + "/").split("/")
+    digits = "".join(parts[:-1]) + parts[-1].removeprefix("L")
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    ledger_id = int(digits)
+    return ledger_id if ledger_path(ledger_id, root) == path else None
+
+
+def _undelimited(ledger_id: int, body: bytes) -> pb.LedgerMetadataFormat:
+    size = shift = 0
+    for index, byte in enumerate(body[:5]):
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            message = body[index + 1 : index + 1 + size]
+            if len(message) != size:
+                break
+            return pb.LedgerMetadataFormat.FromString(message)
+    raise MalformedRecord(f"ledger {ledger_id}: metadata of {len(body)} bytes is cut")
+
+
+def _to_message(metadata: LedgerMetadata) -> pb.LedgerMetadataFormat:
+    message = pb.LedgerMetadataFormat(
+        quorumSize=metadata.write_quorum,
+        ensembleSize=metadata.ensemble_size,
+        length=metadata.length,
+        lastEntryId=metadata.last_entry_id,
+        state=pb.LedgerMetadataFormat.State.ValueType(metadata.state),
+        password=metadata.password,
+        ackQuorumSize=metadata.ack_quorum,
+        ctime=metadata.ctime,
+        cToken=metadata.ctoken,
+    )
+    if metadata.digest_type is not None:
+        message.digestType = pb.LedgerMetadataFormat.DigestType.ValueType(metadata.digest_type)
+    for first_entry_id, bookies in metadata.ensembles:
+        message.segment.add(ensembleMember=bookies, firstEntryId=first_entry_id)
+    for key, value in metadata.custom_metadata.items():
+        message.customMetadata.add(key=key, value=value)
+    return message
+
+
+def _from_message(ledger_id: int, message: pb.LedgerMetadataFormat, version: int) -> LedgerMetadata:
+    if not message.IsInitialized():
+        raise MalformedRecord(f"ledger {ledger_id}: metadata lacks a required field")
+    check_text(message)
+    ensembles = tuple((segment.firstEntryId, tuple(segment.ensembleMember)) for segment in message.segment)
+    metadata = LedgerMetadata(
+        ledger_id=ledger_id,
+        ensemble_size=message.ensembleSize,
+        write_quorum=message.quorumSize,
+        ack_quorum=message.ackQuorumSize if message.HasField("ackQuorumSize") else message.quorumSize,
+        ensembles=ensembles,
+        state=LedgerState(message.state),
+        last_entry_id=message.lastEntryId if message.HasField("lastEntryId") else -1,
+        length=message.length,
+        digest_type=DigestType(message.digestType) if message.HasField("digestType") else None,
+        password=message.password if message.HasField("password") else None,
+        custom_metadata={entry.key: entry.value for entry in message.customMetadata},
+        ctoken=message.cToken if message.HasField("cToken") else None,
+        ctime=message.ctime if message.HasField("ctime") else None,
+        format_version=version,
+    )
+    for descriptor in message.DESCRIPTOR.fields:
+        message.ClearField(descriptor.name)  # type: ignore[arg-type]
+    unknown_fields = message.SerializePartialToString()
+    return replace(metadata, unknown_fields=unknown_fields) if unknown_fields else metadata
+
+
+def _to_lines(metadata: LedgerMetadata) -> bytes:
+    if metadata.ack_quorum != metadata.write_quorum or metadata.digest_type is not None or metadata.custom_metadata:
+        raise MalformedRecord(
+            f"ledger {metadata.ledger_id}: version 1 has no room for quorum, digest or custom metadata"
+        )
+    lines = [str(metadata.write_quorum), str(metadata.ensemble_size), str(metadata.length)]
+    lines += ["\t".join((str(first), *bookies)) for first, bookies in metadata.ensembles]
+    if metadata.state is not LedgerState.OPEN:
+        last = metadata.last_entry_id if metadata.is_closed else _V1_IN_RECOVERY
+        lines.append(f"{last}\tCLOSED")
+    return "\n".join(lines).encode()
+
+
+def _from_lines(ledger_id: int, text: str) -> LedgerMetadata:
+    write_quorum, ensemble_size, length, *rest = text.split("\n")
+    state, last_entry_id = LedgerState.OPEN, -1
+    ensembles = []
+    for line in rest:
+        first, *bookies = line.split("\t")
+        if bookies == ["CLOSED"]:
+            last_entry_id = int(first)
+            state = LedgerState.CLOSED
+            if last_entry_id == _V1_IN_RECOVERY:
+                state, last_entry_id = LedgerState.IN_RECOVERY, -1
+        else:
+            ensembles.append((int(first), tuple(bookies)))
+    return LedgerMetadata(
+        ledger_id=ledger_id,
+        ensemble_size=int(ensemble_size),
+        write_quorum=int(write_quorum),
+        ack_quorum=int(write_quorum),
+        ensembles=tuple(ensembles),
+        state=state,
+        last_entry_id=last_entry_id,
+        length=int(length),
+        digest_type=None,
+        password=None,
+        ctoken=None,
+        format_version=1,
+    )

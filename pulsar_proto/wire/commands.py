@@ -1,0 +1,292 @@
+"""Commands of the client protocol: bytes to BaseCommand, and the frames that a broker or client sends.
+
+Frames with a payload are made by `frame_encoders` (MESSAGE) and `payload` (SEND); the rest is here.
+"""
+
+from struct import Struct
+
+from google.protobuf.message import DecodeError
+
+from pulsar_proto.element_count import INNOCENT_BYTES, check_elements
+from pulsar_proto.errors import MalformedFrame, UnknownCommand
+from pulsar_proto.ids import NO_REQUEST_ID, Position, unsigned64
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.frame_encoders import MessageFramer, Receipt, ReceiptEncoder, varint
+from pulsar_proto.wire.id_list import ID_LISTS, PORTION_BYTES
+
+__all__ = [
+    "MessageFramer",
+    "Receipt",
+    "ReceiptEncoder",
+    "ack_response_frame",
+    "active_consumer_change_frame",
+    "close_consumer_frame",
+    "close_producer_frame",
+    "connected_frame",
+    "error_frame",
+    "last_message_id_frame",
+    "lookup_connect_frame",
+    "lookup_failed_frame",
+    "parse_command",
+    "parse_send",
+    "partitions_failed_frame",
+    "partitions_frame",
+    "ping_frame",
+    "pong_frame",
+    "producer_success_frame",
+    "reached_end_of_topic_frame",
+    "send_error_frame",
+    "send_frame",
+    "simple_frame",
+    "success_frame",
+    "varint",
+]
+
+_SIZES = Struct(">II").pack
+_SEND_BEGIN = b"\x08\x06\x32"
+_TYPE_FIELD = 1
+ID_LIST_BYTES_MAX = 2 * PORTION_BYTES
+"""Of a command that lists message ids, and so of one portion of a longer list."""
+
+# A command's number in BaseCommand.Type is its field's number (facts 1.3). PING and PONG carry nothing, so a missing
+# field does no harm there.
+_FIELD_OF_TYPE = {
+    field.number: field.name
+    for field in pb.BaseCommand.DESCRIPTOR.fields
+    if field.number not in (_TYPE_FIELD, pb.BaseCommand.PING, pb.BaseCommand.PONG)
+}
+
+_new_send = pb.CommandSend.FromString
+_new_command = pb.BaseCommand.FromString
+
+
+def _begin(data: bytes) -> str:
+    """The bytes that hold a sound command's type. More is not shown: what follows may be credentials."""
+    return data[:2].hex()
+
+
+def parse_command(data: bytes) -> pb.BaseCommand:
+    """The command, with all its required fields and the field that its type names.
+
+    Raises UnknownCommand for a type of a later version, MalformedFrame for anything that does not decode or has too
+    many elements (a long list of ids is to be cut before, by `cut_id_list`): a broken required field closes the
+    connection without an ERROR frame (PulsarDecoder.channelRead).
+    """
+    if len(data) > INNOCENT_BYTES and not (data.startswith(ID_LISTS) and len(data) <= ID_LIST_BYTES_MAX):
+        check_elements(data, pb.BaseCommand.DESCRIPTOR)
+    try:
+        command = _new_command(data)
+    except DecodeError as error:
+        raise MalformedFrame(f"command of {len(data)} bytes that begins with {_begin(data)} does not decode") from error
+    if not command.IsInitialized():
+        unknown_type = _unknown_type(command, data)
+        if unknown_type is not None:
+            raise UnknownCommand(unknown_type)
+        raise MalformedFrame(f"command that begins with {_begin(data)} lacks a required field")
+    field = _FIELD_OF_TYPE.get(command.type)
+    if field is not None and not command.HasField(field):  # type: ignore[arg-type]
+        raise MalformedFrame(f"command of type {command.type} has no field {field}")
+    return command
+
+
+def _unknown_type(command: pb.BaseCommand, data: bytes) -> int | None:
+    """Protobuf counts an enum field with a value that it does not know as missing: read it from the bytes."""
+    if command.HasField("type") or data[:1] != b"\x08":
+        return None
+    value = 0
+    for shift, byte in zip(range(0, 70, 7), data[1:], strict=False):
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value
+    return None
+
+
+def parse_send(data: bytes) -> pb.CommandSend:
+    """The SEND in `data`, faster than parse_command where `type` comes first and the body is below 128 bytes.
+
+    Raises MalformedFrame also for any other type of command.
+    """
+    try:
+        if data.startswith(_SEND_BEGIN) and data[3] == len(data) - 4 < 128:
+            send = _new_send(data[4:])
+            # Asking protobuf for missing required fields costs as much as the parse. Both ids lead in every client's
+            # encoding (0x08 id < 128, 0x10), and without the byte 0x4a there is no message_id inside.
+            if (data[4] == 0x08 and data[5] < 128 and data[6] == 0x10 and 0x4A not in data) or send.IsInitialized():
+                return send
+            raise MalformedFrame(f"SEND of {len(data)} bytes lacks a required field")
+    except (DecodeError, IndexError) as error:
+        raise MalformedFrame(f"SEND of {len(data)} bytes does not decode") from error
+    command = parse_command(data)
+    if command.type != pb.BaseCommand.SEND:
+        raise MalformedFrame(f"command of type {command.type} where a SEND was expected")
+    return command.send
+
+
+def simple_frame(command: pb.BaseCommand) -> bytes:
+    """A frame without payload."""
+    body = command.SerializeToString()
+    return _SIZES(len(body) + 4, len(body)) + body
+
+
+def send_frame(send: pb.CommandSend, payload: bytes) -> bytes:
+    """A client's SEND; `payload` as `payload.build_payload` makes it."""
+    body = pb.BaseCommand(type=pb.BaseCommand.SEND, send=send).SerializeToString()
+    return b"".join((_SIZES(len(body) + 4 + len(payload), len(body)), body, payload))
+
+
+_PING = simple_frame(pb.BaseCommand(type=pb.BaseCommand.PING, ping=pb.CommandPing()))
+_PONG = simple_frame(pb.BaseCommand(type=pb.BaseCommand.PONG, pong=pb.CommandPong()))
+
+
+def ping_frame() -> bytes:
+    return _PING
+
+
+def pong_frame() -> bytes:
+    return _PONG
+
+
+def connected_frame(
+    server_version: str, protocol_version: int, max_message_size: int, feature_flags: pb.FeatureFlags
+) -> bytes:
+    """Clients fail without a server version. `max_message_size`: bytes."""
+    connected = pb.CommandConnected(
+        server_version=server_version,
+        protocol_version=protocol_version,
+        max_message_size=max_message_size,
+        feature_flags=feature_flags,
+    )
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.CONNECTED, connected=connected))
+
+
+def success_frame(request_id: int) -> bytes:
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.SUCCESS, success=pb.CommandSuccess(request_id=request_id)))
+
+
+def error_frame(request_id: int, code: pb.ServerError.ValueType, message: str) -> bytes:
+    """`request_id` is NO_REQUEST_ID when CONNECT is refused."""
+    error = pb.CommandError(request_id=request_id, error=code, message=message)
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.ERROR, error=error))
+
+
+def producer_success_frame(
+    request_id: int,
+    producer_name: str,
+    *,
+    last_sequence_id: int = -1,
+    schema_version: bytes = b"",
+    topic_epoch: int | None = None,
+    producer_ready: bool = True,
+) -> bytes:
+    """`schema_version`: 8 bytes big-endian, or empty. `producer_ready` False makes the client wait for a second one."""
+    success = pb.CommandProducerSuccess(
+        request_id=request_id,
+        producer_name=producer_name,
+        last_sequence_id=last_sequence_id,
+        schema_version=schema_version,
+        topic_epoch=topic_epoch,
+        producer_ready=producer_ready,
+    )
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.PRODUCER_SUCCESS, producer_success=success))
+
+
+def send_error_frame(producer_id: int, sequence_id: int, code: pb.ServerError.ValueType, message: str) -> bytes:
+    """All codes but ChecksumError make a C++ client drop its connection (facts 1.6)."""
+    error = pb.CommandSendError(producer_id=producer_id, sequence_id=sequence_id, error=code, message=message)
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.SEND_ERROR, send_error=error))
+
+
+def close_producer_frame(producer_id: int, request_id: int = NO_REQUEST_ID) -> bytes:
+    close = pb.CommandCloseProducer(producer_id=producer_id, request_id=request_id)
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.CLOSE_PRODUCER, close_producer=close))
+
+
+def close_consumer_frame(consumer_id: int, request_id: int = NO_REQUEST_ID) -> bytes:
+    close = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=request_id)
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.CLOSE_CONSUMER, close_consumer=close))
+
+
+def active_consumer_change_frame(consumer_id: int, is_active: bool) -> bytes:
+    """Failover subscriptions and clients of protocol 12 or later only."""
+    change = pb.CommandActiveConsumerChange(consumer_id=consumer_id, is_active=is_active)
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=change))
+
+
+def reached_end_of_topic_frame(consumer_id: int) -> bytes:
+    end = pb.CommandReachedEndOfTopic(consumer_id=consumer_id)
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.REACHED_END_OF_TOPIC, reachedEndOfTopic=end))
+
+
+def ack_response_frame(
+    consumer_id: int, request_id: int, code: pb.ServerError.ValueType | None = None, message: str | None = None
+) -> bytes:
+    """The answer to an ACK that had a request id."""
+    response = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id, error=code, message=message)
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response))
+
+
+def partitions_frame(request_id: int, partitions: int) -> bytes:
+    """PARTITIONED_METADATA_RESPONSE; 0 partitions: a plain topic, or one that may be created so."""
+    response = pb.CommandPartitionedTopicMetadataResponse(
+        request_id=request_id,
+        partitions=partitions,
+        response=pb.CommandPartitionedTopicMetadataResponse.Success,
+    )
+    return _partitions(response)
+
+
+def partitions_failed_frame(request_id: int, code: pb.ServerError.ValueType, message: str) -> bytes:
+    response = pb.CommandPartitionedTopicMetadataResponse(
+        request_id=request_id,
+        response=pb.CommandPartitionedTopicMetadataResponse.Failed,
+        error=code,
+        message=message,
+    )
+    return _partitions(response)
+
+
+def _partitions(response: pb.CommandPartitionedTopicMetadataResponse) -> bytes:
+    kind = pb.BaseCommand.PARTITIONED_METADATA_RESPONSE
+    return simple_frame(pb.BaseCommand(type=kind, partitionMetadataResponse=response))
+
+
+def lookup_connect_frame(
+    request_id: int, service_url: str, service_url_tls: str | None = None, *, through_service_url: bool = False
+) -> bytes:
+    """LOOKUP_RESPONSE: the owner. `through_service_url`: stay on the address that was dialled (facts 3)."""
+    response = pb.CommandLookupTopicResponse(
+        brokerServiceUrl=service_url,
+        brokerServiceUrlTls=service_url_tls,
+        response=pb.CommandLookupTopicResponse.Connect,
+        request_id=request_id,
+        authoritative=True,
+        proxy_through_service_url=through_service_url,
+    )
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=response))
+
+
+def lookup_failed_frame(request_id: int, code: pb.ServerError.ValueType, message: str) -> bytes:
+    response = pb.CommandLookupTopicResponse(
+        response=pb.CommandLookupTopicResponse.Failed, request_id=request_id, error=code, message=message
+    )
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=response))
+
+
+def last_message_id_frame(
+    request_id: int, last: Position, partition: int, batch_index: int, mark_delete: Position
+) -> bytes:
+    """GET_LAST_MESSAGE_ID_RESPONSE. `batch_index` -1: not a batch; `last` (-1, -1): an empty topic (facts 5.6)."""
+    response = pb.CommandGetLastMessageIdResponse(
+        last_message_id=pb.MessageIdData(
+            ledgerId=unsigned64(last.ledger_id),
+            entryId=unsigned64(last.entry_id),
+            partition=partition,
+            batch_index=batch_index,
+        ),
+        request_id=request_id,
+        consumer_mark_delete_position=pb.MessageIdData(
+            ledgerId=unsigned64(mark_delete.ledger_id), entryId=unsigned64(mark_delete.entry_id)
+        ),
+    )
+    kind = pb.BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE
+    return simple_frame(pb.BaseCommand(type=kind, getLastMessageIdResponse=response))

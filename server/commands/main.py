@@ -1,0 +1,44 @@
+"""The command line: one subcommand a module of `commands`, each turning faults into one sentence and a code.
+
+Exit codes: 0 stopped as asked, 1 could not start or failed, 2 wrong usage.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+from magnetar import __version__
+from magnetar.server.commands import autorecovery, bk, bookie, spark, standalone, tokens
+
+COMMANDS = (standalone, bookie, autorecovery, bk, tokens, spark)
+"""In the order of `magnetar --help`."""
+
+EXAMPLES = """\
+examples:
+  magnetar standalone                                  # ports 6650 and 8080, data in ./data
+  magnetar COMMAND --help                              # options and examples of one command
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="magnetar",
+        description="Apache Pulsar's broker and Apache BookKeeper's replicated log.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"magnetar {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        command.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    parser = build_parser()
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}; see magnetar {arguments.command} --help")
+    code: int = arguments.run(arguments)
+    return code

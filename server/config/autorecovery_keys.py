@@ -1,0 +1,26 @@
+"""The keys of bk_server.conf that auto-recovery honours. Units and meanings as in `autorecovery_config`."""
+
+from magnetar.server.config.honoured_keys import DAY_SECONDS, LEDGER_CLIENT, MAX_INT, Key, switch, whole
+
+
+def _rate(name: str) -> Key:
+    """Bytes a second; 0 and below mean no limit."""
+    each = whole(name, -1, MAX_INT, "bytes a second")
+    return Key(name, each.fields, lambda text: each.parse(text) or -1, f"{each.expected}; -1: no limit")
+
+
+REPAIR = (
+    whole("lostBookieRecoveryDelay", 0, MAX_INT, "seconds"),
+    whole("auditorPeriodicBookieCheckInterval", 0, MAX_INT, "seconds"),
+    whole("auditorPeriodicCheckInterval", 0, MAX_INT, "seconds"),
+    whole("auditorPeriodicPlacementPolicyCheckInterval", 0, MAX_INT, "seconds"),
+    whole("auditorLedgerVerificationPercentage", 0, 100, "percent"),
+    whole("auditorMaxNumberOfConcurrentOpenLedgerOperations", 1, 100_000, "ledgers"),
+    whole("minNumRacksPerWriteQuorum", 1, 255, "racks"),
+    whole("openLedgerRereplicationGracePeriod", 0, MAX_INT, "milliseconds"),
+    whole("rwRereplicateBackoffMs", 1, 1000 * DAY_SECONDS, "milliseconds"),
+    whole("lockReleaseOfFailedLedgerGracePeriod", 1, MAX_INT, "milliseconds"),
+    whole("rereplicationEntryBatchSize", 1, 100_000, "entries"),
+    _rate("replicationRateByBytes"),
+)
+CLIENT = (*LEDGER_CLIENT, switch("useV2WireProtocol"))

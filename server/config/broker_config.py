@@ -1,0 +1,188 @@
+"""The server's configuration: a file written for Apache's servers, then overrides, checked once at the start.
+
+Only keys of `honoured_keys` have an effect; the others are named in warnings. An empty value means the default.
+Each part of the server takes a settings class of its own, which `ServerConfig.fill` makes from what was set.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from magnetar.server.config.honoured_keys import KEYS, NOT_ABOVE, PORT_OFF, UNSAFE_TO_IGNORE, Key, Value
+from magnetar.server.config.missed_keys import NOT_HERE
+from magnetar.server.config.properties_file import Assignment, parse_properties
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+
+log = logging.getLogger(__name__)
+
+OVERRIDE_PLACE = "--set"
+
+LIKENESS_MIN = 0.8
+"""Of an unknown key and a known one, from 0 to 1, at which it may be misspelt."""
+
+Settings = TypeVar("Settings")
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the text says why, one line a fault, each with its place, key and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """What concerns the server as a whole. Fields are the snake_case of broker.conf's keys."""
+
+    cluster_name: str = "standalone"
+    broker_service_port: int = 6650
+    """Binary protocol; 0 picks a free port, PORT_OFF (set to nothing) opens none."""
+    broker_service_port_tls: int = PORT_OFF
+    """The same over TLS: usually 6651."""
+    web_service_port: int = 8080
+    """HTTP; as above."""
+    web_service_port_tls: int = PORT_OFF
+    """HTTPS: usually 8443."""
+    bind_address: str = "127.0.0.1"
+    """Apache listens on 0.0.0.0. Ours does so when it is told to: unless authentication is on, every client may come
+    in."""
+    advertised_address: str = ""
+    """The host that clients are told to connect to; empty: the one they can reach us at, by `bind_address`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """`values` holds what was set, by field name; `places` says where."""
+
+    broker: BrokerConfig
+    values: Mapping[str, Value]
+    places: Mapping[str, str]
+
+    def fill(self, kind: type[Settings], **fixed: object) -> Settings:
+        """An instance of a settings dataclass: its fields as they were set, the others by their defaults. `fixed`
+        outranks both. Raises ConfigError when the class refuses the combination."""
+        known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+        chosen: dict[str, Any] = {name: value for name, value in self.values.items() if name in known}
+        try:
+            return kind(**(chosen | fixed))
+        except ValueError as error:
+            places = sorted({self.places[name] for name in chosen if name in str(error)})
+            raise ConfigError(f"{', '.join(places) or 'configuration'}: {error}") from error
+
+    def bookie(self, *, journal_directories: tuple[Path, ...], ledger_directories: tuple[Path, ...]) -> BookieConfig:
+        """Raises ConfigError."""
+        fixed: dict[str, object] = {
+            "journal_directories": tuple(map(os.fspath, journal_directories)),
+            "ledger_directories": tuple(map(os.fspath, ledger_directories)),
+        }
+        threshold = self.values.get("disk_usage_threshold")
+        if isinstance(threshold, float) and "disk_usage_lwm_threshold" not in self.values:
+            # BookKeeper's low-water mark is the threshold itself unless it is set (ServerConfiguration).
+            default: Any = BookieConfig.__dataclass_fields__["disk_usage_lwm_threshold"].default
+            fixed["disk_usage_lwm_threshold"] = min(threshold, default)
+        return self.fill(BookieConfig, **fixed)
+
+    def managed_ledgers(self, *, bookies: int | None = None) -> ManagedLedgerConfig:
+        """`bookies`: how many there are; ensembles and quorums made for more are cut down to it, with a warning: so a
+        cluster's broker.conf starts a standalone server. Raises ConfigError."""
+        config = self.fill(ManagedLedgerConfig)
+        if bookies is None or config.managed_ledger_default_ensemble_size <= bookies:
+            return config
+        log.warning(
+            "ensemble size, write and ack quorum %s are made for more bookies than the %d there is: using at most %d",
+            "/".join(map(str, config.quorums)),
+            bookies,
+            bookies,
+        )
+        ensemble, write, ack = (min(number, bookies) for number in config.quorums)
+        return replace(
+            config,
+            managed_ledger_default_ensemble_size=ensemble,
+            managed_ledger_default_write_quorum=write,
+            managed_ledger_default_ack_quorum=ack,
+        )
+
+
+def load_config(
+    path: Path | None = None, overrides: Mapping[str, str] | None = None, keys: Mapping[str, Key] = KEYS
+) -> ServerConfig:
+    """Reads the file (if one is given) and then the overrides, which outrank it. `keys`: those that have an effect.
+
+    Raises ConfigError that lists every fault: a file that cannot be read, a value out of its range, two values that
+    contradict each other, a feature switched on that must not silently be missing.
+    """
+    assignments: dict[str, Assignment] = {} if path is None else parse_properties(_read(path), os.fspath(path))
+    for name, text in (overrides or {}).items():
+        assignments[name] = Assignment(text.strip(), OVERRIDE_PLACE)
+
+    faults: list[str] = []
+    values: dict[str, Value] = {}
+    places: dict[str, str] = {}
+    unused: dict[str, Assignment] = {}
+    for name, (text, place) in assignments.items():
+        key = keys.get(name)
+        if key is None:
+            if name in UNSAFE_TO_IGNORE and text.lower() == "true":
+                faults.append(f"{place}: {name}={text}: this version does not have that yet: {UNSAFE_TO_IGNORE[name]}")
+            elif text:
+                unused[name] = Assignment(text, place)
+        elif text or key.empty is not None:
+            shown = "(hidden)" if key.is_secret else text
+            try:
+                value = key.empty if not text and key.empty is not None else key.parse(text)
+                values |= dict.fromkeys(key.fields, value)
+                places |= dict.fromkeys(key.fields, f"{place}: {name}={shown}")
+            except ValueError:
+                faults.append(f"{place}: {name}={shown}: expected {key.expected}")
+    faults += _contradictions(values, places)
+    if faults:
+        raise ConfigError("\n".join(faults))
+    if unused:
+        _tell_unused(unused, keys)
+    config = ServerConfig(BrokerConfig(), values, places)
+    return replace(config, broker=config.fill(BrokerConfig))
+
+
+def _tell_unused(unused: Mapping[str, Assignment], keys: Mapping[str, Key]) -> None:
+    """In the log: a line of its own for each key whose absence clients see, one line for the other keys that Apache
+    knows, and one for those that nobody knows. Values are not shown: they may be secrets."""
+    from magnetar.server.config.known_keys import FAMILIES, KNOWN
+
+    quiet, unknown = [], []
+    for name, (text, place) in unused.items():
+        missing = NOT_HERE.get(name)
+        if missing is not None and missing.matters(text):
+            log.warning("%s: %s is not honoured in this version: %s", place, name, missing.says)
+        elif name in KNOWN or name in KEYS or name.startswith(FAMILIES):
+            quiet.append(name)
+        else:
+            unknown.append(_with_likely(name, {*KNOWN, *keys}))
+    if quiet:
+        log.warning("without effect in this version: %s", ", ".join(quiet))
+    if unknown:
+        log.warning("unknown keys, which Apache does not know either: %s", ", ".join(unknown))
+
+
+def _with_likely(name: str, known: set[str]) -> str:
+    from difflib import get_close_matches
+
+    likely = get_close_matches(name, known, n=1, cutoff=LIKENESS_MIN)
+    return f"{name} (is it {likely[0]}?)" if likely else name
+
+
+def _contradictions(values: Mapping[str, Value], places: Mapping[str, str]) -> list[str]:
+    faults = []
+    for small, large in NOT_ABOVE:
+        low, high = KEYS[small].fields[0], KEYS[large].fields[0]
+        if low in values and high in values and values[low] > values[high]:  # type: ignore[operator]
+            faults.append(f"{places[low]}: must not exceed {large}={values[high]}")
+    return faults
+
+
+def _read(path: Path) -> str:
+    try:
+        # Java reads Latin-1; every byte is a character there, so nothing is refused for its encoding.
+        return path.read_bytes().decode("latin-1")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,156 @@
+"""Limits and switches of topics and subscriptions: fields are the snake_case of broker.conf's keys."""
+
+from dataclasses import dataclass, fields
+
+from pulsar_proto.wire.framing import MAX_MESSAGE_SIZE
+
+ALL_SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """Defaults are those of Pulsar 4.1 but where said. Where nothing else is said, 0 means no limit."""
+
+    cluster_name: str = "standalone"
+    topic_load_timeout_seconds: int = 60
+    """Who asks for a topic that takes longer to load is told to try again; the load goes on."""
+
+    max_message_size: int = MAX_MESSAGE_SIZE
+    """Bytes. A batch that is larger before compression is not looked into: compaction keeps it in one piece."""
+
+    allow_auto_topic_creation: bool = True
+    allow_auto_topic_creation_type: str = "non-partitioned"
+    """Or `partitioned`: with `default_num_partitions`."""
+    default_num_partitions: int = 1
+    max_num_partitions_per_partitioned_topic: int = 0
+    max_topics_per_namespace: int = 0
+    """Partitions count one by one; system topics do not."""
+    default_number_of_namespace_bundles: int = 4
+    force_delete_tenant_allowed: bool = False
+    force_delete_namespace_allowed: bool = False
+    topic_level_policies_enabled: bool = True
+    allow_auto_subscription_creation: bool = True
+    max_producers_per_topic: int = 0
+    max_consumers_per_topic: int = 0
+    max_consumers_per_subscription: int = 0
+    max_subscriptions_per_topic: int = 0
+    subscription_types_enabled: tuple[str, ...] = ALL_SUBSCRIPTION_TYPES
+
+    max_unacked_messages_per_consumer: int = 50_000
+    """Shared: no more is sent to a consumer that holds so many; again when it holds half."""
+    max_unacked_messages_per_subscription: int = 200_000
+    """Shared: no more is sent at all; again below half."""
+    acknowledgment_at_batch_index_level_enabled: bool = True
+
+    enable_non_persistent_topics: bool = True
+    broker_publisher_throttling_max_message_rate: int = 0
+    """Messages a second of all topics together; 0: no limit."""
+    broker_publisher_throttling_max_byte_rate: int = 0
+
+    broker_deduplication_max_number_of_producers: int = 10_000
+    """Names in a snapshot, and remembered of those that left."""
+    broker_deduplication_entries_interval: int = 1_000
+    """A snapshot is taken after so many entries. At least 1."""
+    broker_deduplication_producer_inactivity_timeout_minutes: int = 360
+    """Then a name is forgotten."""
+
+    dispatcher_max_read_batch_size: int = 100
+    """Entries of one read, and of one turn of sending. At least 1."""
+    dispatcher_max_read_size_bytes: int = 5 * 1024 * 1024
+    """Bytes of one read, but always at least one entry."""
+    dispatcher_max_round_robin_batch_size: int = 20
+    """Shared: entries for a consumer before it is the next one's turn. At least 1."""
+    subscription_key_shared_use_consistent_hashing: bool = True
+    """Key_Shared: a ring, else ranges that are split."""
+    subscription_key_shared_consistent_hashing_replica_points: int = 100
+    key_shared_look_ahead_msg_in_replay_threshold_per_consumer: int = 4_000
+    """Key_Shared: entries that may wait for keys that are blocked while others are read. The lesser of both limits."""
+    key_shared_look_ahead_msg_in_replay_threshold_per_subscription: int = 40_000
+    dispatcher_read_failure_backoff_initial_time_in_ms: int = 15_000
+    dispatcher_read_failure_backoff_max_time_in_ms: int = 60_000
+    active_consumer_failover_delay_time_millis: int = 1_000
+    """Failover: how long the old consumer's acknowledgements may still arrive before another one takes over."""
+    active_consumer_failover_consistent_hashing: bool = False
+
+    # What follows holds where neither the topic nor its namespace has a policy of its own (server.policies.effective).
+    ttl_duration_default_in_seconds: int = 0
+    """0: messages do not expire."""
+    subscription_expiration_time_minutes: int = 0
+    default_retention_time_in_minutes: int = 0
+    """-1: for ever."""
+    default_retention_size_in_mb: int = 0
+    """-1: however much."""
+    backlog_quota_default_limit_bytes: int = -1
+    """-1: none."""
+    backlog_quota_default_limit_gb: float = -1
+    """Outranks the bytes where it is positive."""
+    backlog_quota_default_limit_second: int = -1
+    backlog_quota_default_retention_policy: str = "producer_request_hold"
+    broker_delete_inactive_topics_enabled: bool = True
+    broker_delete_inactive_topics_mode: str = "delete_when_no_subscriptions"
+    broker_delete_inactive_topics_frequency_seconds: int = 60
+    broker_delete_inactive_topics_max_inactive_duration_seconds: int = 0
+    """0: the frequency."""
+    broker_service_compaction_threshold_in_bytes: int = 0
+    """0: a topic is compacted only when somebody asks."""
+    topic_compaction_retain_null_key: bool = False
+    """Whether messages without a key stay when a topic is compacted."""
+    broker_deduplication_enabled: bool = False
+    broker_deduplication_snapshot_interval_seconds: int = 120
+    delayed_delivery_enabled: bool = True
+    delayed_delivery_tick_time_millis: int = 1_000
+    delayed_delivery_max_delay_in_millis: int = 0
+    encryption_require_on_producer: bool = False
+    fill_ack_holes_interval_seconds: int = 0
+    """Ours: what lies unacknowledged behind acknowledged messages for longer is delivered again; 0: off."""
+    max_publish_rate_per_topic_in_messages: int = 0
+    max_publish_rate_per_topic_in_bytes: int = 0
+    dispatch_throttling_rate_per_topic_in_msg: int = 0
+    dispatch_throttling_rate_per_topic_in_byte: int = 0
+    dispatch_throttling_rate_per_subscription_in_msg: int = 0
+    dispatch_throttling_rate_per_subscription_in_byte: int = 0
+    dispatch_throttling_rate_relative_to_publish_rate: bool = False
+    subscribe_throttling_rate_per_consumer: int = 0
+    subscribe_rate_period_per_consumer_in_second: int = 30
+    schema_compatibility_strategy: str = "FULL"
+    is_allow_auto_update_schema_enabled: bool = True
+    is_schema_validation_enforced: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ValueError that names the field."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and value < _LEAST.get(field.name, 0):
+                raise ValueError(f"{field.name} is {value}, must be at least {_LEAST.get(field.name, 0)}")
+        unknown = set(self.subscription_types_enabled) - set(ALL_SUBSCRIPTION_TYPES)
+        if unknown:
+            raise ValueError(f"subscription_types_enabled names unknown types: {', '.join(sorted(unknown))}")
+
+
+_LEAST = {
+    "broker_deduplication_max_number_of_producers": 1,
+    "broker_deduplication_entries_interval": 1,
+    "broker_deduplication_producer_inactivity_timeout_minutes": 1,
+    "default_num_partitions": 1,
+    "default_number_of_namespace_bundles": 1,
+    "default_retention_time_in_minutes": -1,
+    "default_retention_size_in_mb": -1,
+    "backlog_quota_default_limit_bytes": -1,
+    "backlog_quota_default_limit_gb": -1,
+    "backlog_quota_default_limit_second": -1,
+    "broker_delete_inactive_topics_frequency_seconds": 1,
+    "broker_deduplication_snapshot_interval_seconds": 1,
+    "delayed_delivery_tick_time_millis": 1,
+    "dispatch_throttling_rate_per_topic_in_msg": -1,
+    "dispatch_throttling_rate_per_topic_in_byte": -1,
+    "dispatch_throttling_rate_per_subscription_in_msg": -1,
+    "dispatch_throttling_rate_per_subscription_in_byte": -1,
+    "subscribe_rate_period_per_consumer_in_second": 1,
+    "topic_load_timeout_seconds": 1,
+    "dispatcher_max_read_batch_size": 1,
+    "dispatcher_max_read_size_bytes": 1,
+    "dispatcher_max_round_robin_batch_size": 1,
+    "subscription_key_shared_consistent_hashing_replica_points": 1,
+    "dispatcher_read_failure_backoff_initial_time_in_ms": 1,
+    "dispatcher_read_failure_backoff_max_time_in_ms": 1,
+}

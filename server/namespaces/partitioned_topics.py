@@ -1,0 +1,166 @@
+"""Partitioned topics: records at /admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}, cached and watched.
+
+A partitioned topic is nothing but its record; its partitions are topics named `…-partition-k`, k from 0.
+
+Sources: NamespaceResources.PartitionedTopicResources, PartitionedTopicMetadata; facts 3 and 14.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import partitioned_topic_value, to_json
+from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.store import CancelWatch, Event, MetadataStore
+from pulsar_proto.errors import MetadataFault
+from pulsar_proto.names import TopicName, decode_local, encode_local
+
+ATTEMPTS_MAX = 20
+"""Compare-and-set rounds lost in a row to other writers of one record."""
+
+CACHED_MAX = 10_000
+"""Answers kept, also "is not partitioned"; the one that was used longest ago goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedTopic:
+    """`deleted`: its partitions are being deleted; none is created any more."""
+
+    partitions: int
+    deleted: bool = False
+    properties: Mapping[str, str] | None = None
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that this version does not know; they stay."""
+
+    def value(self) -> bytes:
+        known: dict[str, Any] = {"partitions": self.partitions, "deleted": self.deleted}
+        if self.properties is not None:
+            known["properties"] = dict(self.properties)
+        return to_json({**known, **self.unknown})
+
+
+class PartitionedTopics:
+    """One for the process; on the loop's thread. Raises MetadataError, and MetadataFault for a record that is none."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._cached: OrderedDict[str, PartitionedTopic | None] = OrderedDict()
+        """By path; only while the watch is set."""
+        self._changes = 0
+        self._cancel_watch: CancelWatch | None = None
+
+    def start(self) -> None:
+        """Begins to watch; without it every `get` asks the store."""
+        if self._cancel_watch is None:
+            self._cancel_watch = self._store.watch(paths.PARTITIONED_TOPICS, self._event, recursive=True)
+
+    def close(self) -> None:
+        if self._cancel_watch is not None:
+            self._cancel_watch()
+            self._cancel_watch = None
+
+    async def get(self, name: TopicName) -> PartitionedTopic | None:
+        """None: it is not partitioned, or does not exist."""
+        path = _path(name)
+        if path in self._cached:
+            self._cached.move_to_end(path)
+            return self._cached[path]
+        changes = self._changes
+        record = await self._store.get(path)
+        topic = None if record is None else _parse(path, record.value)
+        if self._cancel_watch is not None and changes == self._changes:
+            self._cached[path] = topic
+            if len(self._cached) > CACHED_MAX:
+                self._cached.popitem(last=False)
+        return topic
+
+    async def create(self, name: TopicName, partitions: int, properties: Mapping[str, str] | None = None) -> bool:
+        """False: there is one already."""
+        path = _path(name)
+        try:
+            await self._store.create(path, partitioned_topic_value(partitions, properties), make_parents=True)
+        except NodeExistsError:
+            return False
+        finally:
+            self._forget(path)
+        return True
+
+    async def update(
+        self,
+        name: TopicName,
+        *,
+        partitions: int | None = None,
+        deleted: bool | None = None,
+        properties: Mapping[str, str | None] | None = None,
+    ) -> PartitionedTopic | None:
+        """Changes what is given; of `properties` those that are named, None removes one. `partitions` only ever grows.
+        None: it is not partitioned."""
+        path = _path(name)
+        for _ in range(ATTEMPTS_MAX):
+            record = await self._store.get(path)
+            if record is None:
+                return None
+            old = _parse(path, record.value)
+            new = PartitionedTopic(
+                max(old.partitions, partitions or 0),
+                old.deleted if deleted is None else deleted,
+                old.properties if properties is None else _merged(old.properties or {}, properties),
+                old.unknown,
+            )
+            try:
+                await self._store.put(path, new.value(), record.stat.version)
+            except BadVersionError:
+                continue
+            except NoNodeError:
+                return None
+            finally:
+                self._forget(path)
+            return new
+        raise MetadataError(path, f"lost {ATTEMPTS_MAX} compare-and-set rounds in a row")
+
+    async def delete(self, name: TopicName) -> None:
+        """Of the record alone. Nothing happens where there is none."""
+        path = _path(name)
+        try:
+            await self._store.delete(path)
+        except NoNodeError:
+            pass
+        finally:
+            self._forget(path)
+
+    async def names(self, namespace: str, domain: str) -> list[str]:
+        """Full names of the namespace's partitioned topics, sorted."""
+        try:
+            children = await self._store.children(f"{paths.PARTITIONED_TOPICS}/{namespace}/{domain}")
+        except NoNodeError:
+            return []
+        return sorted(f"{domain}://{namespace}/{decode_local(child)}" for child in children)
+
+    def _event(self, event: Event) -> None:
+        self._forget(event.path)
+
+    def _forget(self, path: str) -> None:
+        self._changes += 1
+        self._cached.pop(path, None)
+
+
+def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in {**old, **changes}.items() if value is not None}
+
+
+def _path(name: TopicName) -> str:
+    return paths.partitioned_topic_path(name.namespace, name.domain, encode_local(name.local_name))
+
+
+def _parse(path: str, value: bytes) -> PartitionedTopic:
+    try:
+        record = dict(json.loads(value))
+        partitions = int(record.pop("partitions"))
+        deleted = bool(record.pop("deleted", False))
+        properties = record.pop("properties", None)
+    except (ValueError, KeyError, TypeError) as error:
+        raise MetadataFault(f"{path} is not the record of a partitioned topic") from error
+    return PartitionedTopic(partitions, deleted, properties, record)

@@ -1,0 +1,171 @@
+"""Which namespaces and topics there are, by their records, and which ones a client may bring into being.
+
+A namespace has a record below /admin/policies, a persistent topic one below /managed-ledgers, a partitioned one below
+/admin/partitioned-topics. A non-persistent topic is only where it is loaded.
+
+Sources: BrokerService.isAllowAutoTopicCreationAsync, fetchPartitionedTopicMetadataCheckAllowAutoCreationAsync,
+checkMaxTopicsPerNamespace, NamespaceService.checkTopicExists; PIP-414; facts 3.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+
+from magnetar.metadata import paths
+from magnetar.metadata.errors import NodeExistsError, NoNodeError
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.namespaces.partitioned_topics import PartitionedTopics
+from magnetar.server.namespaces.topic_list import is_system_topic
+from magnetar.server.policies.policies import Policies, is_exempt
+from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.process.turns import in_portions
+from pulsar_proto.errors import NotAllowed, TopicNotFound
+from pulsar_proto.names import PERSISTENT, TopicName, decode_local
+
+NAMESPACE_NOT_FOUND = "Namespace not found"
+
+CREATED_AT_ONCE = 100
+"""Partitions whose records are made in one turn of the loop, so that they share a commit."""
+
+NEVER_PARTITIONED = ("-DLQ", "-RETRY")
+"""Ends of names that are created unpartitioned: the client's dead letter and retry topics."""
+
+LoadedNames = Callable[[], Iterable[str]]
+"""Full names of the topics that are loaded."""
+
+
+class Catalog:
+    """One for the process; on the loop's thread. Raises PulsarError."""
+
+    def __init__(
+        self, metadata: MetadataStore, policies: Policies, settings: TopicSettings, loaded: LoadedNames
+    ) -> None:
+        self.partitioned = PartitionedTopics(metadata)
+        self._metadata = metadata
+        self._policies = policies
+        self._settings = settings
+        self._loaded = loaded
+
+    # --- what exists -------------------------------------------------------------------------------------------------
+
+    async def namespace_exists(self, namespace: str) -> bool:
+        with storage_faults_told():
+            return await self._policies.namespaces.get(namespace) is not None
+
+    async def check_namespace(self, namespace: str) -> None:
+        """Raises TopicNotFound."""
+        if not await self.namespace_exists(namespace):
+            raise TopicNotFound(NAMESPACE_NOT_FOUND)
+
+    async def topic_exists(self, name: TopicName) -> bool:
+        """A topic of its own: a partitioned one exists by its partitions alone."""
+        if name.full in self._loaded():
+            return True
+        if not name.is_persistent:
+            return False
+        with storage_faults_told():
+            return await self._metadata.exists(paths.managed_ledger_path(name.managed_ledger_name)) is not None
+
+    async def topics_of(self, namespace: str) -> list[str]:
+        """Full names of the persistent topics, partitions one by one, sorted."""
+        with storage_faults_told():
+            try:
+                children = await self._metadata.children(paths.topics_path(namespace))
+            except NoNodeError:
+                return []
+        return sorted([f"{PERSISTENT}://{namespace}/{decode_local(child)}" async for child in in_portions(children)])
+
+    def non_persistent_topics_of(self, namespace: str) -> list[str]:
+        """Full names, sorted."""
+        prefix = f"non-persistent://{namespace}/"
+        return sorted(name for name in self._loaded() if name.startswith(prefix))
+
+    # --- partitions --------------------------------------------------------------------------------------------------
+
+    async def partitions_of(self, name: TopicName, *, may_create: bool) -> int:
+        """0 for a plain topic, and for a missing one that PRODUCER or SUBSCRIBE will create; a missing one becomes
+        partitioned where its namespace says so. Raises TopicNotFound, NotAllowed."""
+        await self.check_namespace(name.namespace)
+        with storage_faults_told():
+            known = await self.partitioned.get(name)
+        if known is not None:
+            return known.partitions
+        if await self.topic_exists(name):
+            return 0
+        if not may_create or not await self.may_create(name):
+            raise TopicNotFound(f"Topic {name.full} not found")
+        wanted = await self._default_partitions(name)
+        if wanted == 0:
+            return 0
+        await self.check_room(name, wanted)
+        await self.create_partitioned(name, wanted)
+        with storage_faults_told():
+            made = await self.partitioned.get(name)
+        return 0 if made is None else made.partitions
+
+    async def _default_partitions(self, name: TopicName) -> int:
+        if name.is_partition or name.local_name.endswith(NEVER_PARTITIONED) or is_exempt(name):
+            return 0
+        with storage_faults_told():
+            record = await self._policies.namespaces.get(name.namespace)
+        return self._policies.auto_topic_creation(record).partitions
+
+    async def create_partitioned(
+        self, name: TopicName, partitions: int, properties: Mapping[str, str] | None = None
+    ) -> bool:
+        """With its partitions. False: there is one already."""
+        with storage_faults_told():
+            if not await self.partitioned.create(name, partitions, properties):
+                return False
+        await self.create_missing_partitions(name, partitions)
+        return True
+
+    async def create_missing_partitions(self, name: TopicName, partitions: int) -> None:
+        """Their records; each is loaded when somebody uses it."""
+        if not name.is_persistent:
+            return
+        for start in range(0, partitions, CREATED_AT_ONCE):
+            indexes = range(start, min(start + CREATED_AT_ONCE, partitions))
+            with storage_faults_told():
+                await asyncio.gather(*(self._create_record(name.partition(index)) for index in indexes))
+
+    async def _create_record(self, name: TopicName) -> None:
+        with contextlib.suppress(NodeExistsError):
+            await self._metadata.create(paths.managed_ledger_path(name.managed_ledger_name), make_parents=True)
+
+    # --- what may be created -----------------------------------------------------------------------------------------
+
+    async def may_create(self, name: TopicName) -> bool:
+        """Whether a client that uses the missing topic creates it; partitions of a partitioned topic always, and
+        topics of the system. Raises NotAllowed for a name that nothing may stand at (PIP-414)."""
+        with storage_faults_told():
+            base = await self.partitioned.get(name.base)
+            record = await self._policies.namespaces.get(name.namespace)
+        if record is None or record.get("deleted"):
+            return False
+        if base is not None and name.is_partition:
+            if name.partition_index >= base.partitions:
+                raise NotAllowed(
+                    f"Illegal topic partition name {name.full} with max allowed {base.partitions} partitions"
+                )
+            return not base.deleted
+        if base is not None:
+            raise NotAllowed(f"{name.full} is a partitioned topic: its messages are in its partitions")
+        return is_system_topic(name) or self._policies.auto_topic_creation(record).allowed
+
+    async def check_room(self, name: TopicName, topics: int = 1) -> None:
+        """Raises NotAllowed at the namespace's limit of topics."""
+        if is_exempt(name):
+            return
+        with storage_faults_told():
+            record = await self._policies.namespaces.get(name.namespace)
+        limit = (record or {}).get("max_topics_per_namespace")
+        if limit is None:
+            limit = self._settings.max_topics_per_namespace
+        if limit <= 0:
+            return
+        known = await self.topics_of(name.namespace)
+        existing = [each async for each in in_portions(known) if not is_system_topic(TopicName.parse(each))]
+        if len(existing) + len(self.non_persistent_topics_of(name.namespace)) + topics > limit:
+            raise NotAllowed("Exceed maximum number of topics in namespace.")

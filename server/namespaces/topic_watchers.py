@@ -1,0 +1,162 @@
+"""Tells connections which topics of a namespace come and go (PIP-145): WATCH_TOPIC_UPDATE.
+
+One look at the metadata store serves all watchers of a namespace, and changes that come while it looks are one more.
+
+Source: TopicListService; facts 3.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from magnetar.metadata import paths
+from magnetar.metadata.store import CancelWatch, Event
+from magnetar.server.namespaces.topic_list import (
+    Change,
+    change_between,
+    filter_by_pattern,
+    is_system_topic,
+    without_scheme,
+)
+from magnetar.server.process.turns import Turns
+from pulsar_proto.errors import NotAllowed, PulsarError
+from pulsar_proto.names import TopicName
+
+if TYPE_CHECKING:
+    from magnetar.server.topics.broker_service import BrokerService
+
+log = logging.getLogger(__name__)
+
+Tell = Callable[[Change], None]
+
+
+class Watcher:
+    """One client's; `topics` are those that it was told of."""
+
+    __slots__ = ("is_told", "max_length", "namespace", "pattern", "tell", "topics")
+
+    def __init__(self, namespace: str, pattern: str, max_length: int, tell: Tell) -> None:
+        self.namespace = namespace
+        self.pattern = without_scheme(pattern)
+        """Its length is judged without the scheme, unlike in GET_TOPICS_OF_NAMESPACE."""
+        self.max_length = max_length
+        self.tell = tell
+        self.topics: list[str] = []
+        self.is_told = False
+        """It has its first list: changes follow."""
+
+    async def matching(self, topics: Sequence[str]) -> list[str]:
+        """Raises InvalidTopicName, NotAllowed."""
+        if len(self.pattern) > self.max_length:
+            raise NotAllowed(
+                f"Unable to create topic list watcher: the pattern is longer than {self.max_length} characters"
+            )
+        matching = await Turns().run(filter_by_pattern(topics, self.pattern, self.max_length))
+        if matching is None:
+            raise NotAllowed("Unable to create topic list watcher: the broker does not evaluate this pattern")
+        return matching
+
+
+class _Watched:
+    """A namespace that somebody watches."""
+
+    __slots__ = ("cancel", "changes", "dirty", "looking", "watchers")
+
+    def __init__(self) -> None:
+        self.watchers: set[Watcher] = set()
+        self.cancel: CancelWatch | None = None
+        self.looking: asyncio.Task[None] | None = None
+        self.dirty = False
+        self.changes = 0
+
+
+class TopicWatchers:
+    """One for the process; on the loop's thread."""
+
+    def __init__(self, service: "BrokerService") -> None:
+        self._service = service
+        self._namespaces: dict[str, _Watched] = {}
+
+    @property
+    def count(self) -> int:
+        return sum(len(each.watchers) for each in self._namespaces.values())
+
+    async def add(self, watcher: Watcher) -> list[str]:
+        """The topics that match now; the watcher is told of every change from there on. Raises PulsarError."""
+        namespace = watcher.namespace
+        await self._service.catalog.check_namespace(namespace)
+        watched = self._namespaces.get(namespace)
+        if watched is None:
+            watched = self._namespaces[namespace] = _Watched()
+            path = paths.topics_path(namespace)
+            watched.cancel = self._service.metadata.watch(path, lambda event: self._event(namespace, event))
+        watched.watchers.add(watcher)
+        changes = watched.changes
+        try:
+            watcher.topics = await watcher.matching(await self._list(namespace))
+        except BaseException:
+            self.remove(watcher)
+            raise
+        watcher.is_told = True
+        if watched.changes != changes:
+            self._look_soon(namespace, watched)
+        return watcher.topics
+
+    def remove(self, watcher: Watcher) -> None:
+        """Idempotent."""
+        watched = self._namespaces.get(watcher.namespace)
+        if watched is None:
+            return
+        watched.watchers.discard(watcher)
+        if watched.watchers:
+            return
+        del self._namespaces[watcher.namespace]
+        if watched.cancel is not None:
+            watched.cancel()
+        if watched.looking is not None:
+            watched.looking.cancel()
+
+    async def _list(self, namespace: str) -> list[str]:
+        topics = await self._service.catalog.topics_of(namespace)
+        return [topic for topic in topics if not is_system_topic(TopicName.parse(topic))]
+
+    def _event(self, namespace: str, event: Event) -> None:
+        watched = self._namespaces.get(namespace)
+        if watched is None:
+            return
+        watched.changes += 1
+        self._look_soon(namespace, watched)
+
+    def _look_soon(self, namespace: str, watched: _Watched) -> None:
+        watched.dirty = True
+        if watched.looking is None:
+            watched.looking = asyncio.get_running_loop().create_task(self._look(namespace, watched))
+
+    async def _look(self, namespace: str, watched: _Watched) -> None:
+        try:
+            while watched.dirty:
+                watched.dirty = False
+                topics = await self._list(namespace)
+                for watcher in list(watched.watchers):
+                    if watcher.is_told:
+                        await self._compare(watcher, topics)
+        except PulsarError as error:
+            log.warning("%s: its topics cannot be listed for watchers, who poll: %s", namespace, error)
+        finally:
+            watched.looking = None
+
+    async def _compare(self, watcher: Watcher, topics: Sequence[str]) -> None:
+        try:
+            matching = await watcher.matching(topics)
+        except PulsarError as error:
+            log.warning("%s: a watcher cannot be served any more, it polls: %s", watcher.namespace, error)
+            self.remove(watcher)
+            return
+        watched = self._namespaces.get(watcher.namespace)
+        if watched is None or watcher not in watched.watchers:
+            return  # it was closed meanwhile
+        change = change_between(watcher.topics, matching)
+        watcher.topics = matching
+        if change is not None:
+            watcher.tell(change)

@@ -1,0 +1,163 @@
+"""TLS of the two ports: contexts made of PEM files, which follow the files while the server runs.
+
+Source: ServiceConfiguration's tls* keys, SslContextAutoRefreshBuilder. A renewed certificate is picked up by a
+handshake that comes `tlsCertRefreshCheckDurationSec` or more after the last look; connections that are open keep
+theirs. Client certificates are checked in the handshake; where no authority is configured none is asked for.
+"""
+
+import logging
+import os
+import ssl
+from collections.abc import Callable
+
+from magnetar.server.config.security_settings import TlsSettings
+from magnetar.server.security.errors import SecurityConfigError
+
+log = logging.getLogger(__name__)
+
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+_Signature = tuple[tuple[int, int, int], ...]
+
+
+class _Handshake(ssl.SSLObject):
+    """Event loops keep a failed handshake to themselves: a client that is not let in would leave no trace."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            log.warning("a TLS handshake failed: %s", getattr(error, "verify_message", None) or error.reason or error)
+            raise
+
+
+class ServerTls:
+    """The TLS of one port. `context` is for `create_server`; who connects gets the files' current content."""
+
+    def __init__(
+        self,
+        settings: TlsSettings,
+        *,
+        protocols: tuple[str, ...] = (),
+        ciphers: tuple[str, ...] = (),
+        now_s: Callable[[], float],
+    ) -> None:
+        """`now_s`: a monotonic clock. Raises SecurityConfigError."""
+        self._settings = settings
+        self._protocols = protocols or settings.tls_protocols
+        self._ciphers = ciphers or settings.tls_ciphers
+        self._now_s = now_s
+        self._looked_at_s = now_s()
+        self._signature = self._sign()
+        self.context = self._current = self._make()
+        if settings.tls_cert_refresh_check_duration_sec > 0:
+            self.context.sni_callback = self._handshake_begins
+
+    def _make(self) -> ssl.SSLContext:
+        settings = self._settings
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sslobject_class = _Handshake
+        context.minimum_version, context.maximum_version = version_range(self._protocols)
+        # A resumed session would outlive the certificates that it was made with.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        if not settings.tls_certificate_file_path or not settings.tls_key_file_path:
+            raise SecurityConfigError("a TLS port needs tlsCertificateFilePath and tlsKeyFilePath")
+        try:
+            if self._ciphers:
+                context.set_ciphers(openssl_ciphers(self._ciphers))
+        except ssl.SSLError:
+            raise SecurityConfigError(f"tlsCiphers: none of {', '.join(self._ciphers)} is known here") from None
+        try:
+            # A password makes an encrypted key an error instead of a question on the terminal.
+            context.load_cert_chain(settings.tls_certificate_file_path, settings.tls_key_file_path, password="")
+        except (OSError, ValueError) as error:
+            names = f"{settings.tls_certificate_file_path} with the key {settings.tls_key_file_path}"
+            raise SecurityConfigError(f"tlsCertificateFilePath: {names} cannot be used: {_why(error)}") from None
+        if settings.tls_trust_certs_file_path and not settings.tls_allow_insecure_connection:
+            try:
+                context.load_verify_locations(settings.tls_trust_certs_file_path)
+            except (OSError, ValueError) as error:
+                raise SecurityConfigError(
+                    f"tlsTrustCertsFilePath: {settings.tls_trust_certs_file_path} cannot be used: {_why(error)}"
+                ) from None
+            required = settings.tls_require_trusted_client_cert_on_connect
+            context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+        return context
+
+    def _handshake_begins(self, peer: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        """OpenSSL calls it for each handshake, whether or not the client named a server."""
+        now_s = self._now_s()
+        if now_s - self._looked_at_s >= self._settings.tls_cert_refresh_check_duration_sec:
+            self._looked_at_s = now_s
+            self._refresh()
+        if self._current is not context:
+            peer.context = self._current
+
+    def _refresh(self) -> None:
+        """A file that cannot be used leaves the old certificates in place, and is tried again at the next look."""
+        signature = self._sign()
+        if signature == self._signature:
+            return
+        try:
+            self._current = self._make()
+        except SecurityConfigError as error:
+            log.warning("the TLS files have changed and cannot be used; the old ones stay: %s", error)
+            return
+        self._signature = signature
+        log.info("the TLS files have changed; new connections get the new certificate")
+
+    def _sign(self) -> _Signature:
+        """What tells one content of the files from another."""
+        settings = self._settings
+        found = []
+        for path in (
+            settings.tls_certificate_file_path,
+            settings.tls_key_file_path,
+            settings.tls_trust_certs_file_path,
+        ):
+            try:
+                stat = os.stat(path)
+                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+            except OSError:
+                found.append((0, 0, 0))
+        return tuple(found)
+
+
+def version_range(protocols: tuple[str, ...]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """Lowest and highest of JSSE's names. Older ones than TLSv1.2 are not offered, whoever asks. Raises
+    SecurityConfigError when none is left."""
+    versions = sorted(VERSIONS[name] for name in protocols if name in VERSIONS) if protocols else VERSIONS.values()
+    if not versions:
+        raise SecurityConfigError(f"tlsProtocols: expected {' or '.join(VERSIONS)}, not {', '.join(protocols)}")
+    return min(versions), max(versions)
+
+
+def openssl_ciphers(names: tuple[str, ...]) -> str:
+    """OpenSSL's list of ciphers named as JSSE or OpenSSL does. Those of TLS 1.3 are always on and left out."""
+    translated = [_openssl_cipher(name) for name in names if not _is_of_tls_1_3(name)]
+    return ":".join(translated) or "DEFAULT"
+
+
+def _is_of_tls_1_3(name: str) -> bool:
+    return name.startswith("TLS_") and "_WITH_" not in name
+
+
+def _openssl_cipher(name: str) -> str:
+    """`TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` → `ECDHE-RSA-AES256-GCM-SHA384`."""
+    exchange, found, rest = name.removeprefix("TLS_").partition("_WITH_")
+    if not found:
+        return name
+    for size in ("128", "256"):
+        rest = rest.replace(f"AES_{size}", f"AES{size}")
+    if "CHACHA20" in rest:
+        rest = rest.removesuffix("_SHA256")
+    rest = rest.replace("_CBC_", "_")
+    joined = rest if exchange == "RSA" else f"{exchange}_{rest}"
+    return joined.replace("_", "-")
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

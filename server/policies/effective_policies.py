@@ -1,0 +1,352 @@
+"""What holds for one topic: each policy resolved from the topic's own policies, its namespace's, and broker.conf's.
+
+A value that is null or missing on one level is inherited from the next. Pure: the records come in as JSON.
+
+Sources: AbstractTopic.updateTopicPolicy and updateTopicPolicyByNamespacePolicy, HierarchyTopicPolicies; facts 7.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from magnetar.server.config.topic_settings import ALL_SUBSCRIPTION_TYPES, TopicSettings
+from magnetar.server.policies.policy_values import (
+    NEVER_INACTIVE,
+    NO_DISPATCH_RATE,
+    NO_PUBLISH_RATE,
+    NO_QUOTAS,
+    NO_SUBSCRIBE_RATE,
+    UNLIMITED,
+    BacklogAction,
+    BacklogQuota,
+    BacklogQuotas,
+    DispatchRate,
+    InactiveTopicDeleteMode,
+    InactiveTopicPolicies,
+    Json,
+    Persistence,
+    PublishRate,
+    SubscribeRate,
+)
+
+FILL_ACK_HOLES_PROPERTY = "fillAckHolesIntervalSeconds"
+"""Ours, not Apache's: a property of the namespace or of the topic, so that Apache's own admin tools set it and Apache's
+own brokers keep it."""
+
+FILL_ACK_HOLES_DIGITS_MAX = 9
+
+
+@dataclass(frozen=True, slots=True)
+class EffectivePolicies:
+    """Never changed: a change makes a new one. Where nothing else is said, 0 means no limit."""
+
+    message_ttl_in_seconds: int = 0
+    """0: messages do not expire."""
+    subscription_expiration_time_minutes: int = 0
+    """0: subscriptions do not expire."""
+    retention_time_in_minutes: int = 0
+    """-1: for ever."""
+    retention_size_in_mb: int = 0
+    """-1: however much."""
+    backlog_quotas: BacklogQuotas = NO_QUOTAS
+    inactive_topic_policies: InactiveTopicPolicies = NEVER_INACTIVE
+    compaction_threshold: int = 0
+    """Bytes of backlog at which the topic is compacted; 0: only when somebody asks."""
+    persistence: Persistence | None = None
+    """None: what broker.conf says."""
+
+    deduplication_enabled: bool = False
+    deduplication_snapshot_interval_seconds: int = 120
+    delayed_delivery_enabled: bool = True
+    delayed_delivery_tick_time_millis: int = 1_000
+    delayed_delivery_max_delay_in_millis: int = 0
+    encryption_required: bool = False
+    fill_ack_holes_interval_seconds: int = 0
+    """What lies unacknowledged behind acknowledged messages for longer is delivered again; 0: off."""
+    dispatcher_pause_on_ack_state_persistent_enabled: bool = False
+    """Kept and shown, without effect: see its row in `magnetar.server.admin.policy_rows`."""
+
+    allow_auto_subscription_creation: bool = True
+    subscription_types_enabled: tuple[str, ...] = ALL_SUBSCRIPTION_TYPES
+    max_producers_per_topic: int = 0
+    max_consumers_per_topic: int = 0
+    max_consumers_per_subscription: int = 0
+    max_subscriptions_per_topic: int = 0
+    max_unacked_messages_per_consumer: int = 50_000
+    max_unacked_messages_per_subscription: int = 200_000
+    max_message_size: int = 0
+    """Bytes of a message's body, below what the connection allows; 0: what the connection allows."""
+
+    publish_rate: PublishRate = NO_PUBLISH_RATE
+    dispatch_rate: DispatchRate = NO_DISPATCH_RATE
+    """Of the topic as a whole."""
+    subscription_dispatch_rate: DispatchRate = NO_DISPATCH_RATE
+    """Of each subscription."""
+    dispatch_rates_of_subscriptions: Mapping[str, DispatchRate] = field(default_factory=dict)
+    """Of single subscriptions, which outrank `subscription_dispatch_rate`."""
+    subscribe_rate: SubscribeRate = NO_SUBSCRIBE_RATE
+
+    schema_compatibility_strategy: str = "FULL"
+    is_allow_auto_update_schema: bool = True
+    schema_validation_enforced: bool = False
+
+    def dispatch_rate_of(self, subscription: str) -> DispatchRate:
+        return self.dispatch_rates_of_subscriptions.get(subscription, self.subscription_dispatch_rate)
+
+
+def of_broker(settings: TopicSettings) -> EffectivePolicies:
+    """What broker.conf says where neither the namespace nor the topic says anything."""
+    backlog_action = BacklogAction(settings.backlog_quota_default_retention_policy)
+    inactive_seconds = settings.broker_delete_inactive_topics_max_inactive_duration_seconds
+    return EffectivePolicies(
+        message_ttl_in_seconds=settings.ttl_duration_default_in_seconds,
+        subscription_expiration_time_minutes=settings.subscription_expiration_time_minutes,
+        retention_time_in_minutes=settings.default_retention_time_in_minutes,
+        retention_size_in_mb=settings.default_retention_size_in_mb,
+        backlog_quotas=BacklogQuotas(
+            BacklogQuota(_default_backlog_bytes(settings), backlog_action),
+            BacklogQuota(settings.backlog_quota_default_limit_second, backlog_action),
+        ),
+        inactive_topic_policies=InactiveTopicPolicies(
+            settings.broker_delete_inactive_topics_enabled,
+            inactive_seconds or settings.broker_delete_inactive_topics_frequency_seconds,
+            InactiveTopicDeleteMode(settings.broker_delete_inactive_topics_mode),
+        ),
+        compaction_threshold=settings.broker_service_compaction_threshold_in_bytes,
+        deduplication_enabled=settings.broker_deduplication_enabled,
+        deduplication_snapshot_interval_seconds=settings.broker_deduplication_snapshot_interval_seconds,
+        delayed_delivery_enabled=settings.delayed_delivery_enabled,
+        delayed_delivery_tick_time_millis=settings.delayed_delivery_tick_time_millis,
+        delayed_delivery_max_delay_in_millis=settings.delayed_delivery_max_delay_in_millis,
+        encryption_required=settings.encryption_require_on_producer,
+        fill_ack_holes_interval_seconds=settings.fill_ack_holes_interval_seconds,
+        allow_auto_subscription_creation=settings.allow_auto_subscription_creation,
+        subscription_types_enabled=settings.subscription_types_enabled,
+        max_producers_per_topic=settings.max_producers_per_topic,
+        max_consumers_per_topic=settings.max_consumers_per_topic,
+        max_consumers_per_subscription=settings.max_consumers_per_subscription,
+        max_subscriptions_per_topic=settings.max_subscriptions_per_topic,
+        max_unacked_messages_per_consumer=settings.max_unacked_messages_per_consumer,
+        max_unacked_messages_per_subscription=settings.max_unacked_messages_per_subscription,
+        publish_rate=PublishRate(
+            settings.max_publish_rate_per_topic_in_messages, settings.max_publish_rate_per_topic_in_bytes
+        ),
+        dispatch_rate=DispatchRate(
+            settings.dispatch_throttling_rate_per_topic_in_msg,
+            settings.dispatch_throttling_rate_per_topic_in_byte,
+            relative_to_publish_rate=settings.dispatch_throttling_rate_relative_to_publish_rate,
+        ),
+        subscription_dispatch_rate=DispatchRate(
+            settings.dispatch_throttling_rate_per_subscription_in_msg,
+            settings.dispatch_throttling_rate_per_subscription_in_byte,
+            relative_to_publish_rate=settings.dispatch_throttling_rate_relative_to_publish_rate,
+        ),
+        subscribe_rate=SubscribeRate(
+            settings.subscribe_throttling_rate_per_consumer, settings.subscribe_rate_period_per_consumer_in_second
+        ),
+        schema_compatibility_strategy=_or_full(settings.schema_compatibility_strategy),
+        is_allow_auto_update_schema=settings.is_allow_auto_update_schema_enabled,
+        schema_validation_enforced=settings.is_schema_validation_enforced,
+    )
+
+
+def _or_full(strategy: str) -> str:
+    """What the broker's own UNDEFINED means (ServiceConfiguration.getSchemaCompatibilityStrategy)."""
+    return "FULL" if strategy == "UNDEFINED" else strategy
+
+
+def _default_backlog_bytes(settings: TopicSettings) -> int:
+    gigabytes = settings.backlog_quota_default_limit_gb
+    return int(gigabytes * (1 << 30)) if gigabytes > 0 else settings.backlog_quota_default_limit_bytes
+
+
+def with_namespace(base: EffectivePolicies, namespace: Json, cluster: str) -> EffectivePolicies:
+    """`namespace` is the record at /admin/policies/{tenant}/{namespace}. Rates are those of `cluster`."""
+    if not namespace:
+        return base
+    changes = _scalars(namespace, NAMESPACE_SCALARS)
+    _add_retention(changes, namespace.get("retention_policies"))
+    _add_inactive(changes, namespace.get("inactive_topic_policies"))
+    _add_persistence(changes, namespace.get("persistence"))
+    delayed = namespace.get("delayed_delivery_policies")
+    if delayed:
+        changes |= _scalars(delayed, NAMESPACE_DELAYED)
+    auto_subscription = namespace.get("autoSubscriptionCreationOverride")
+    if auto_subscription:
+        changes["allow_auto_subscription_creation"] = bool(auto_subscription.get("allowAutoSubscriptionCreation"))
+    for key, name, make in NAMESPACE_RATES:
+        rate = (namespace.get(key) or {}).get(cluster)
+        if rate:
+            changes[name] = make(rate)
+    if namespace.get("encryption_required"):
+        changes["encryption_required"] = True
+    if namespace.get("schema_validation_enforced"):
+        changes["schema_validation_enforced"] = True
+    strategy = _strategy_of_namespace(namespace)
+    if strategy is not None:
+        changes["schema_compatibility_strategy"] = strategy
+    changes["backlog_quotas"] = _quotas(base.backlog_quotas, namespace.get("backlog_quota_map"))
+    changes |= _subscription_types(namespace.get("subscription_types_enabled"))
+    changes |= _fill_ack_holes(namespace.get("properties"))
+    return replace(base, **changes)
+
+
+def with_topic(
+    base: EffectivePolicies, policies: Json, properties: Mapping[str, str] | None = None
+) -> EffectivePolicies:
+    """`policies` are those of the topic (TopicPolicies as the admin API and the event topic spell them), `properties`
+    the topic's own."""
+    if not policies and not (properties and FILL_ACK_HOLES_PROPERTY in properties):
+        return base
+    changes = _scalars(policies, TOPIC_SCALARS)
+    _add_retention(changes, policies.get("retentionPolicies"))
+    _add_inactive(changes, policies.get("inactiveTopicPolicies"))
+    _add_persistence(changes, policies.get("persistence"))
+    auto_subscription = policies.get("autoSubscriptionCreationOverride")
+    if auto_subscription:
+        changes["allow_auto_subscription_creation"] = bool(auto_subscription.get("allowAutoSubscriptionCreation"))
+    for key, name, make in TOPIC_RATES:
+        if policies.get(key):
+            changes[name] = make(policies[key])
+    changes["dispatch_rates_of_subscriptions"] = {
+        subscription: DispatchRate.of(each["dispatchRate"])
+        for subscription, each in (policies.get("subscriptionPolicies") or {}).items()
+        if each and each.get("dispatchRate")
+    }
+    if changes.get("schema_compatibility_strategy") == "UNDEFINED":
+        del changes["schema_compatibility_strategy"]
+    changes["backlog_quotas"] = _quotas(base.backlog_quotas, policies.get("backLogQuotaMap"))
+    changes |= _subscription_types(policies.get("subscriptionTypesEnabled"))
+    changes |= _fill_ack_holes(properties)
+    return replace(base, **changes)
+
+
+NAMESPACE_SCALARS = {
+    "message_ttl_in_seconds": "message_ttl_in_seconds",
+    "subscription_expiration_time_minutes": "subscription_expiration_time_minutes",
+    "compaction_threshold": "compaction_threshold",
+    "deduplicationEnabled": "deduplication_enabled",
+    "deduplicationSnapshotIntervalSeconds": "deduplication_snapshot_interval_seconds",
+    "dispatcherPauseOnAckStatePersistentEnabled": "dispatcher_pause_on_ack_state_persistent_enabled",
+    "max_producers_per_topic": "max_producers_per_topic",
+    "max_consumers_per_topic": "max_consumers_per_topic",
+    "max_consumers_per_subscription": "max_consumers_per_subscription",
+    "max_subscriptions_per_topic": "max_subscriptions_per_topic",
+    "max_unacked_messages_per_consumer": "max_unacked_messages_per_consumer",
+    "max_unacked_messages_per_subscription": "max_unacked_messages_per_subscription",
+    "is_allow_auto_update_schema": "is_allow_auto_update_schema",
+}
+"""A key of the namespace's record -> the field that it sets as it is, unless it is null."""
+
+NAMESPACE_DELAYED = {
+    "active": "delayed_delivery_enabled",
+    "tickTime": "delayed_delivery_tick_time_millis",
+    "maxDeliveryDelayInMillis": "delayed_delivery_max_delay_in_millis",
+}
+
+TOPIC_SCALARS = {
+    "messageTTLInSeconds": "message_ttl_in_seconds",
+    "subscriptionExpirationTimeInMinutes": "subscription_expiration_time_minutes",
+    "compactionThreshold": "compaction_threshold",
+    "deduplicationEnabled": "deduplication_enabled",
+    "deduplicationSnapshotIntervalSeconds": "deduplication_snapshot_interval_seconds",
+    "delayedDeliveryEnabled": "delayed_delivery_enabled",
+    "delayedDeliveryTickTimeMillis": "delayed_delivery_tick_time_millis",
+    "delayedDeliveryMaxDelayInMillis": "delayed_delivery_max_delay_in_millis",
+    "dispatcherPauseOnAckStatePersistentEnabled": "dispatcher_pause_on_ack_state_persistent_enabled",
+    "maxProducerPerTopic": "max_producers_per_topic",
+    "maxConsumerPerTopic": "max_consumers_per_topic",
+    "maxConsumersPerSubscription": "max_consumers_per_subscription",
+    "maxSubscriptionsPerTopic": "max_subscriptions_per_topic",
+    "maxUnackedMessagesOnConsumer": "max_unacked_messages_per_consumer",
+    "maxUnackedMessagesOnSubscription": "max_unacked_messages_per_subscription",
+    "maxMessageSize": "max_message_size",
+    "schemaCompatibilityStrategy": "schema_compatibility_strategy",
+    "schemaValidationEnforced": "schema_validation_enforced",
+}
+
+NAMESPACE_RATES = (
+    ("topicDispatchRate", "dispatch_rate", DispatchRate.of),
+    ("subscriptionDispatchRate", "subscription_dispatch_rate", DispatchRate.of),
+    ("publishMaxMessageRate", "publish_rate", PublishRate.of),
+    ("clusterSubscribeRate", "subscribe_rate", SubscribeRate.of),
+)
+
+TOPIC_RATES = (
+    ("dispatchRate", "dispatch_rate", DispatchRate.of),
+    ("subscriptionDispatchRate", "subscription_dispatch_rate", DispatchRate.of),
+    ("publishRate", "publish_rate", PublishRate.of),
+    ("subscribeRate", "subscribe_rate", SubscribeRate.of),
+)
+
+_AUTO_UPDATE_STRATEGIES = {
+    "AutoUpdateDisabled": "ALWAYS_INCOMPATIBLE",
+    "Backward": "BACKWARD",
+    "Forward": "FORWARD",
+    "Full": "FULL",
+    "AlwaysCompatible": "ALWAYS_COMPATIBLE",
+    "BackwardTransitive": "BACKWARD_TRANSITIVE",
+    "ForwardTransitive": "FORWARD_TRANSITIVE",
+    "FullTransitive": "FULL_TRANSITIVE",
+}
+"""SchemaCompatibilityStrategy.fromAutoUpdatePolicy: the older of two ways to say the same."""
+
+
+def _scalars(record: Json, names: Mapping[str, str]) -> dict[str, Any]:
+    return {name: record[key] for key, name in names.items() if record.get(key) is not None}
+
+
+def _add_retention(changes: dict[str, Any], value: Json | None) -> None:
+    if value:
+        changes["retention_time_in_minutes"] = value.get("retentionTimeInMinutes") or 0
+        changes["retention_size_in_mb"] = value.get("retentionSizeInMB") or 0
+
+
+def _add_inactive(changes: dict[str, Any], value: Json | None) -> None:
+    if value:
+        changes["inactive_topic_policies"] = InactiveTopicPolicies.of(value)
+
+
+def _add_persistence(changes: dict[str, Any], value: Json | None) -> None:
+    persistence = Persistence.of(value) if value else None
+    if persistence is not None:
+        changes["persistence"] = persistence
+
+
+def _quotas(base: BacklogQuotas, quotas: Json | None) -> BacklogQuotas:
+    if not quotas:
+        return base
+    result = base
+    size, age = quotas.get("destination_storage"), quotas.get("message_age")
+    if size:
+        # `limit` is how Pulsar before 2.9 wrote it (BacklogQuotaImpl).
+        limit = size.get("limitSize")
+        legacy = size.get("limit")
+        chosen = limit if limit is not None else UNLIMITED if legacy is None else legacy
+        result = result._replace(destination_storage=BacklogQuota(chosen, _action(size)))
+    if age:
+        limit = age.get("limitTime")
+        result = result._replace(message_age=BacklogQuota(UNLIMITED if limit is None else limit, _action(age)))
+    return result
+
+
+def _action(quota: Json) -> BacklogAction:
+    return BacklogAction(quota.get("policy") or BacklogAction.PRODUCER_REQUEST_HOLD)
+
+
+def _subscription_types(types: Any) -> dict[str, Any]:
+    return {"subscription_types_enabled": tuple(types)} if types else {}
+
+
+def _strategy_of_namespace(namespace: Json) -> str | None:
+    strategy: str | None = namespace.get("schema_compatibility_strategy")
+    if strategy not in (None, "UNDEFINED"):
+        return strategy
+    return _AUTO_UPDATE_STRATEGIES.get(namespace.get("schema_auto_update_compatibility_strategy") or "")
+
+
+def _fill_ack_holes(properties: Mapping[str, str] | None) -> dict[str, Any]:
+    """Anybody may write anything there: what is no number of seconds within some thirty years says nothing."""
+    text = (properties or {}).get(FILL_ACK_HOLES_PROPERTY, "")
+    is_number = text.isascii() and text.isdigit() and len(text) <= FILL_ACK_HOLES_DIGITS_MAX
+    return {"fill_ack_holes_interval_seconds": int(text)} if is_number else {}

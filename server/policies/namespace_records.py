@@ -1,0 +1,156 @@
+"""The records of namespaces, /admin/policies/{tenant}/{namespace}: cached, watched, and changed one key at a time.
+
+The JSON is Apache's. What a change does not name stays as it is, also keys that this version does not know.
+
+Sources: NamespaceResources, PoliciesUtil; facts 3 and 7.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import to_json
+from magnetar.metadata.errors import BadVersionError, MetadataError, NoNodeError
+from magnetar.metadata.store import Event, MetadataStore, Record
+from pulsar_proto.errors import MetadataFault
+
+log = logging.getLogger(__name__)
+
+A_NAMESPACE = "the record of a namespace"
+
+ATTEMPTS_MAX = 20
+"""Compare-and-set rounds lost in a row to other writers of one record."""
+
+Change = Callable[[dict[str, Any]], None]
+"""Gets the record's JSON and changes it in place. Runs again when another writer was faster; raising changes
+nothing."""
+
+
+class NamespaceNotFound(Exception):
+    """No such namespace."""
+
+
+class NamespaceRecords:
+    """One for the process; on the loop's thread. `on_change(namespace)` is called after the cached record has changed
+    or is gone, whoever changed it."""
+
+    def __init__(self, store: MetadataStore, on_change: Callable[[str], None]) -> None:
+        self._store = store
+        self._on_change = on_change
+        self._cached: dict[str, Record] = {}
+        """Of namespaces that exist and were asked for."""
+        self._parsed: dict[str, dict[str, Any]] = {}
+        self._reloading: dict[str, asyncio.Task[None]] = {}
+        self._dirty: set[str] = set()
+        self._cancel_watch: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Begins to watch; without it every `get` asks the store."""
+        if self._cancel_watch is None:
+            self._cancel_watch = self._store.watch(paths.POLICIES, self._event, recursive=True)
+
+    def close(self) -> None:
+        if self._cancel_watch is not None:
+            self._cancel_watch()
+            self._cancel_watch = None
+        for task in self._reloading.values():
+            task.cancel()
+
+    def cached(self, namespace: str) -> dict[str, Any] | None:
+        """The record as it was last seen; not to be changed. None: never asked for, or gone."""
+        return self._parsed.get(namespace)
+
+    async def get(self, namespace: str) -> dict[str, Any] | None:
+        """Not to be changed. None: there is no such namespace. Raises MetadataError, MetadataFault."""
+        known = self._parsed.get(namespace)
+        if known is not None and self._cancel_watch is not None and namespace not in self._dirty:
+            return known
+        return await self._load(namespace)
+
+    async def refresh(self, namespace: str) -> None:
+        """Looks at the record now, without waiting to be told that it changed. Raises MetadataError, MetadataFault."""
+        await self._load(namespace)
+
+    async def update(self, namespace: str, change: Change) -> dict[str, Any]:
+        """Applies `change` to the record and returns once it is stored and cached. Raises NamespaceNotFound,
+        MetadataError, and what `change` raises."""
+        path = paths.policies_path(namespace)
+        for _ in range(ATTEMPTS_MAX):
+            record = await self._store.get(path)
+            if record is None:
+                raise NamespaceNotFound(namespace)
+            value = parse_object(path, record.value, A_NAMESPACE)
+            change(value)
+            if value != parse_object(path, record.value, A_NAMESPACE):
+                try:
+                    stat = await self._store.put(path, to_json(value), record.stat.version)
+                except BadVersionError:
+                    continue
+                except NoNodeError:
+                    raise NamespaceNotFound(namespace) from None
+                record = Record(to_json(value), stat)
+            self._keep(namespace, record)
+            return value
+        raise MetadataError(path, f"lost {ATTEMPTS_MAX} compare-and-set rounds in a row")
+
+    def _event(self, event: Event) -> None:
+        namespace = event.path.removeprefix(f"{paths.POLICIES}/")
+        if namespace.count("/") != 1 or namespace not in self._parsed:
+            return
+        self._dirty.add(namespace)
+        if namespace not in self._reloading:
+            task = self._reloading[namespace] = asyncio.get_running_loop().create_task(self._reload(namespace))
+            task.add_done_callback(lambda _: self._reloading.pop(namespace, None))
+
+    async def _reload(self, namespace: str) -> None:
+        while namespace in self._dirty:
+            try:
+                await self._load(namespace)
+            except (MetadataError, MetadataFault) as error:
+                log.warning("%s: its policies cannot be read, the last ones stay: %s", namespace, error)
+                return  # still dirty: the next `get` tries again
+
+    async def _load(self, namespace: str) -> dict[str, Any] | None:
+        self._dirty.discard(namespace)
+        path = paths.policies_path(namespace)
+        try:
+            record = await self._store.get(path)
+            if record is not None:
+                self._keep(namespace, record)
+        except BaseException:
+            if namespace in self._parsed:
+                self._dirty.add(namespace)
+            raise
+        if record is not None:
+            return self._parsed[namespace]
+        if self._parsed.pop(namespace, None) is not None:
+            del self._cached[namespace]
+            self._on_change(namespace)
+        return None
+
+    def _keep(self, namespace: str, record: Record) -> None:
+        known = self._cached.get(namespace)
+        if known is not None and (record.stat.created_ms, record.stat.version) <= (
+            known.stat.created_ms,
+            known.stat.version,
+        ):
+            return  # a read that was overtaken
+        self._parsed[namespace] = parse_object(paths.policies_path(namespace), record.value, A_NAMESPACE)
+        self._cached[namespace] = record
+        self._on_change(namespace)
+
+
+def parse_object(path: str, value: bytes, what: str) -> dict[str, Any]:
+    """A record's JSON object; of an empty record an empty one. Raises MetadataFault that says it is not `what`."""
+    if not value:
+        return {}
+    try:
+        parsed = json.loads(value)
+    except ValueError as error:
+        raise MetadataFault(f"{path} is not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise MetadataFault(f"{path} is not {what}")
+    return parsed

@@ -1,0 +1,90 @@
+"""How each command that serves runs: on uvloop where it exists, until SIGTERM or SIGINT, faults as one sentence."""
+
+import asyncio
+import signal
+import sys
+from typing import Protocol
+
+from magnetar.server.process.descriptors import raise_limit
+from magnetar.server.process.log_lines import log_to_stderr
+from magnetar.server.process.loop_watch import make_loop_watch
+from magnetar.server.process.private_files import make_files_private
+
+
+class StartError(Exception):
+    """The server cannot start; the text is the sentence for the user."""
+
+
+class App(Protocol):
+    """A server: `start()` once, then `stop()` once, also after a start that failed."""
+
+    async def start(self) -> None:
+        """Returns when the server serves. Raises StartError."""
+
+    async def stop(self) -> None: ...
+
+    def ready_line(self) -> str:
+        """What programs and people read on stdout when the server is ready."""
+
+    async def failed(self) -> str:
+        """Returns when the server cannot go on, with the sentence that says why. A server that never fails by itself
+        waits for ever."""
+
+
+def sentence(error: Exception) -> str:
+    """The fault as a user reads it: of an OSError the file and the reason, without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    return str(error)
+
+
+def run_app(app: App, *, log_level: str) -> int:
+    """Returns the exit code: 0 stopped as asked, 1 could not start or failed."""
+    log_to_stderr(log_level)
+    make_files_private()
+    raise_limit()
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(serve(app))
+    except StartError as error:
+        print(f"magnetar: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """uvloop where it exists: a production choice, nothing depends on it."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+async def serve(app: App) -> int:
+    """Runs until SIGTERM or SIGINT, which also cut a start off, or until it fails. Raises StartError."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    asked = asyncio.ensure_future(stop.wait())
+    starting = asyncio.ensure_future(app.start())
+    failure = asyncio.ensure_future(app.failed())
+    try:
+        await asyncio.wait((asked, starting), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            return 0
+        starting.result()
+        print(app.ready_line(), flush=True)
+        with make_loop_watch(loop):
+            await asyncio.wait((asked, failure), return_when=asyncio.FIRST_COMPLETED)
+        if asked.done():
+            return 0
+        print(f"magnetar: {failure.result()}", file=sys.stderr)
+        return 1
+    finally:
+        for task in (asked, failure, starting):
+            task.cancel()
+        await asyncio.wait((starting,))
+        await app.stop()

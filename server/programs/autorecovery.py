@@ -1,0 +1,79 @@
+"""Builds, starts and stops auto-recovery in a process of its own (`magnetar autorecovery`)."""
+
+import asyncio
+import json
+import os
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from magnetar import __version__
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.server.config.autorecovery_settings import AUTORECOVERY_KEYS, autorecovery_settings
+from magnetar.server.config.bookie_process_config import BookieServerConfig
+from magnetar.server.config.bookie_settings import service_uri
+from magnetar.server.config.broker_config import ConfigError, load_config
+from magnetar.server.process.running import StartError, sentence
+from magnetar.server.programs.bookie.bookie_identity import IdentityError, identity_of
+from magnetar.server.programs.bookie.cluster_records import ClusterError, instance_id
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.repair.auto_recovery import AutoRecovery
+from pulsar_proto.errors import MalformedRecord
+
+START_FAULTS = (ConfigError, ClusterError, IdentityError, MetadataError, MalformedRecord, OSError)
+"""What stops a start for a reason outside this program: told to the user in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRecoveryOptions:
+    """The command line."""
+
+    conf: Path | None = None
+    overrides: dict[str, str] = field(default_factory=dict)
+    ready_json: bool = False
+
+
+class AutoRecoveryApp:
+    """`start()` once, then `stop()` once, also after a start that failed."""
+
+    def __init__(self, options: AutoRecoveryOptions) -> None:
+        self._options = options
+        self._began = time.monotonic()
+        self._closing = AsyncExitStack()
+        self.bookie_id = ""
+
+    async def start(self) -> None:
+        """Returns when it heals and stands for auditor. Raises StartError."""
+        try:
+            config = load_config(self._options.conf, self._options.overrides, AUTORECOVERY_KEYS)
+            process = config.fill(BookieServerConfig)
+            settings = autorecovery_settings(config)
+            uri = service_uri(config, process)
+            self.bookie_id = identity_of(process, process.bookie_port).bookie_id
+            store = await ZooKeeperStore.open(uri.connect, session_timeout_ms=process.zk_timeout)
+            self._closing.push_async_callback(store.close)
+            await instance_id(store, uri)
+            cluster = await BookKeeperCluster.connect(store, config=settings.ledger, wire=settings.wire)
+            self._closing.push_async_callback(cluster.close)
+            recovery = AutoRecovery(cluster, settings.recovery, self.bookie_id)
+            self._closing.push_async_callback(recovery.stop)
+            await recovery.start()
+        except START_FAULTS as error:
+            raise StartError(sentence(error)) from error
+
+    async def stop(self) -> None:
+        await self._closing.aclose()
+
+    async def failed(self) -> str:
+        """Never: a lost session or a silent cluster is waited out."""
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody completes this future")
+
+    def ready_line(self) -> str:
+        """What programs (JSON) and people read on stdout when it is at work."""
+        if self._options.ready_json:
+            return json.dumps({"bookieId": self.bookie_id, "pid": os.getpid(), "version": __version__})
+        seconds = time.monotonic() - self._began
+        return f"magnetar {__version__} autorecovery {self.bookie_id} is ready ({seconds:.1f} s, pid {os.getpid()})"

@@ -1,0 +1,133 @@
+"""Runs one verb of `magnetar bk`: configuration, connection, and faults as one sentence and an exit code."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from importlib import import_module
+
+from magnetar.metadata import paths
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.zookeeper.service_uri import layout_fault
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.server.config.autorecovery_settings import autorecovery_settings
+from magnetar.server.config.bookie_keys import BOOKIE_KEYS
+from magnetar.server.config.bookie_process_config import BookieServerConfig
+from magnetar.server.config.bookie_settings import zookeeper_of
+from magnetar.server.config.broker_config import ConfigError, ServerConfig, load_config
+from magnetar.server.process.log_lines import log_to_stderr
+from magnetar.server.process.running import loop_factory, sentence
+from magnetar.server.programs.bk.verb_output import Output
+from magnetar.storage.bookie.bookie_errors import BookieStartError, EntryLogDamaged, IndexFailure
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.repair.auto_recovery import wall_clock_ms
+from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.underreplication import ReplicationDisabled, Underreplication
+from pulsar_proto.errors import MalformedRecord
+
+CALL_SECONDS = 10.0
+"""A tool tells soon that ZooKeeper does not answer."""
+
+INTERRUPTED = 130
+
+
+class ToolError(Exception):
+    """The verb cannot be done; the text is the sentence for the user."""
+
+
+FAULTS = (
+    ToolError,
+    ConfigError,
+    MetadataError,
+    MalformedRecord,
+    LedgerError,
+    ReplicationDisabled,
+    BookieStartError,
+    EntryLogDamaged,
+    IndexFailure,
+    OSError,
+)
+
+
+class Tool:
+    """What a verb works with. The connection is made when it is first asked for."""
+
+    def __init__(self, arguments: argparse.Namespace, stack: AsyncExitStack) -> None:
+        self.out = Output(as_json=arguments.json)
+        self._stack = stack
+        overrides = dict(arguments.overrides or ())
+        if arguments.uri:
+            overrides["metadataServiceUri"] = arguments.uri
+        self.config: ServerConfig = load_config(arguments.conf, overrides, BOOKIE_KEYS)
+        self.process = self.config.fill(BookieServerConfig)
+        self.connect = zookeeper_of(self.config, self.process)
+        self._store: ZooKeeperStore | None = None
+        self._cluster: BookKeeperCluster | None = None
+
+    @property
+    def recovery_config(self) -> AutoRecoveryConfig:
+        return autorecovery_settings(self.config).recovery
+
+    async def store(self) -> ZooKeeperStore:
+        """Raises MetadataError."""
+        if self._store is None:
+            self._store = await ZooKeeperStore.open(
+                self.connect, session_timeout_ms=self.process.zk_timeout, call_timeout_seconds=CALL_SECONDS
+            )
+            self._stack.push_async_callback(self._store.close)
+        return self._store
+
+    async def cluster(self) -> BookKeeperCluster:
+        """Raises ToolError when there is none, MetadataError."""
+        if self._cluster is None:
+            store = await self.store()
+            layout = await store.get(paths.LAYOUT)
+            if layout is None:
+                raise ToolError(
+                    f"there is no BookKeeper cluster at {self.connect}: no {paths.LAYOUT}; "
+                    "make one with: magnetar bk initnewcluster"
+                )
+            if fault := layout_fault(layout.value):
+                raise ToolError(fault)
+            settings = autorecovery_settings(self.config)
+            self._cluster = await BookKeeperCluster.connect(store, config=settings.ledger, wire=settings.wire)
+            self._stack.push_async_callback(self._cluster.close)
+        return self._cluster
+
+    async def book(self) -> Underreplication:
+        """Raises ToolError, MetadataError."""
+        return Underreplication((await self.cluster()).store, now_ms=wall_clock_ms)
+
+    def confirm(self, question: str, *, force: bool) -> None:
+        """Asks on a terminal. Raises ToolError for any answer but yes, and where nobody can answer."""
+        if force:
+            return
+        if not sys.stdin.isatty():
+            raise ToolError(f"{question} Nobody can answer here: give -f to go ahead.")
+        print(f"{question} (y/N) ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise ToolError("nothing was done")
+
+
+def run_verb(arguments: argparse.Namespace) -> int:
+    """Returns the exit code."""
+    log_to_stderr(arguments.log_level)
+    module, _, name = arguments.implementation.partition(":")
+    verb: Callable[[Tool, argparse.Namespace], Awaitable[int]] = getattr(import_module(f".{module}", __package__), name)
+
+    async def work() -> int:
+        async with AsyncExitStack() as stack:
+            return await verb(Tool(arguments, stack), arguments)
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(work())
+    except FAULTS as error:
+        print(f"magnetar bk {arguments.verb}: {sentence(error)}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED

@@ -1,0 +1,177 @@
+"""The bookie's HTTP port (httpServerEnabled): is it alive, ready, writable; its room and its figures.
+
+Paths and answers as BookKeeper's HttpRouter and its services give them in 4.17. Like there nobody is asked who they
+are: it is off unless it is switched on, and it can change nothing but when garbage is collected.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from aiohttp import web
+
+from magnetar.metadata import paths
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.config.http_settings import WebSettings
+from magnetar.server.network.ports import listen
+from magnetar.server.programs.bookie import bookie_metrics as metrics
+from magnetar.server.programs.bookie.registration_rules import Wanted
+from magnetar.server.web.http_connection import HttpServer
+from magnetar.server.web.loop_share import LoopShare
+from magnetar.server.web.responses import send
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.wire_server import BookieWireServer
+
+log = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 0.2
+
+Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
+
+
+class RunningBookie(Protocol):
+    """What the pages tell of."""
+
+    bookie: Bookie
+    wire: BookieWireServer
+    ledger_directories: int
+
+    @property
+    def store(self) -> MetadataStore: ...
+
+    @property
+    def disk_space(self) -> Callable[[], tuple[int, int]]: ...
+
+    @property
+    def registered_as(self) -> Wanted | None: ...
+
+
+class BookieHttp:
+    """`start` once on a bound socket, then `close` once."""
+
+    def __init__(self, running: RunningBookie, *, metrics_only: bool = False) -> None:
+        self._running = running
+        self._collecting: asyncio.Task[None] | None = None
+        self._pages: dict[str, dict[str, Page]] = {"/metrics": {"GET": self._metrics}}
+        """By path and method."""
+        if not metrics_only:
+            self._pages |= self._bookkeepers()
+        self._server: asyncio.Server | None = None
+        self._web: HttpServer | None = None
+
+    def _bookkeepers(self) -> dict[str, dict[str, Page]]:
+        return {
+            "/heartbeat": {"GET": self._heartbeat},
+            "/api/v1/bookie/state": {"GET": self._state},
+            "/api/v1/bookie/is_ready": {"GET": self._is_ready},
+            "/api/v1/bookie/info": {"GET": self._info},
+            "/api/v1/bookie/list_bookies": {"GET": self._list_bookies},
+            "/api/v1/bookie/gc": {"GET": self._gc, "PUT": self._trigger_gc},
+        }
+
+    async def start(self, sock: socket.socket) -> None:
+        """Raises OSError."""
+        settings = WebSettings()
+        self._web = HttpServer(self._handle, settings, LoopShare())
+        backlog = settings.http_server_accept_queue_size
+        self._server, port = await listen(self._web, None, 0, sock=sock, tls=None, backlog=backlog)
+        log.info("listening for HTTP on port %d", port)
+
+    async def close(self) -> None:
+        if self._server is not None and self._web is not None:
+            self._server.close()
+            await self._web.shutdown(CLOSE_SECONDS)
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        response = await self._respond(request)
+        await send(request, response)
+        return response
+
+    async def _respond(self, request: web.BaseRequest) -> web.Response:
+        methods = self._pages.get(request.path)
+        if methods is None:
+            return web.Response(status=404, text=f"there is nothing at {request.path}")
+        page = methods.get("GET" if request.method == "HEAD" else request.method)
+        if page is None:
+            return web.Response(status=405, headers={"Allow": ",".join(methods)})
+        return await page(request)
+
+    async def _heartbeat(self, _: web.BaseRequest) -> web.Response:
+        return web.Response(text="OK\n")
+
+    async def _metrics(self, _: web.BaseRequest) -> web.Response:
+        running = self._running
+        found = metrics.samples(
+            running.bookie.stats(),
+            running.registered_as,
+            running.wire.connection_count,
+            running.wire.inflight_bytes,
+            running.ledger_directories,
+        )
+        return web.Response(body=metrics.text(found).encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+    async def _state(self, _: web.BaseRequest) -> web.Response:
+        mode = self._running.bookie.mode
+        return answer(
+            {
+                "running": mode in (Mode.WRITABLE, Mode.READ_ONLY),
+                "readOnly": mode is Mode.READ_ONLY,
+                "shuttingDown": mode is Mode.CLOSED,
+                "availableForHighPriorityWrites": self._running.bookie.takes_high_priority_writes,
+            }
+        )
+
+    async def _is_ready(self, _: web.BaseRequest) -> web.Response:
+        """Serves, and the cluster's records say so. A read-only bookie is ready, as Apache's is; the reason why one is
+        not is in the answer."""
+        bookie = self._running.bookie
+        if bookie.mode not in (Mode.WRITABLE, Mode.READ_ONLY):
+            return web.Response(status=503, text=bookie.hindrance)
+        if self._running.registered_as is None:
+            return web.Response(status=503, text="the bookie is not registered in ZooKeeper")
+        return web.Response(status=200)
+
+    async def _info(self, _: web.BaseRequest) -> web.Response:
+        try:
+            total, free = self._running.disk_space()
+        except OSError as error:
+            return web.Response(status=500, text=str(error))
+        return answer({"freeSpace": free, "totalSpace": total})
+
+    async def _list_bookies(self, request: web.BaseRequest) -> web.Response:
+        """`?type=rw` or `?type=ro`: ids, each with null where Apache gives a host name when it is asked for."""
+        kind = request.query.get("type")
+        if kind not in ("rw", "ro"):
+            return web.Response(status=400, text="the query must have type=rw or type=ro")
+        path = paths.AVAILABLE_BOOKIES if kind == "rw" else paths.READ_ONLY_BOOKIES
+        try:
+            names = await self._running.store.children(path)
+        except MetadataError as error:
+            return web.Response(status=503, text=str(error))
+        readonly = paths.READ_ONLY_BOOKIES.rpartition("/")[2]
+        return answer({name: None for name in names if kind == "ro" or name != readonly})
+
+    async def _gc(self, _: web.BaseRequest) -> web.Response:
+        running = self._collecting is not None and not self._collecting.done()
+        return answer({"is_in_force_gc": str(running).lower()})
+
+    async def _trigger_gc(self, _: web.BaseRequest) -> web.Response:
+        """One at a time; asking again meanwhile changes nothing."""
+        if self._collecting is None or self._collecting.done():
+            self._collecting = asyncio.get_running_loop().create_task(self._collect())
+        return web.Response(text="Triggered GC on BookieServer\n")
+
+    async def _collect(self) -> None:
+        try:
+            await self._running.bookie.collect_garbage()
+        except Exception as error:
+            log.warning("the garbage collection that was asked for broke off: %r", error)
+
+
+def answer(value: object) -> web.Response:
+    return web.Response(text=json.dumps(value), content_type="application/json")

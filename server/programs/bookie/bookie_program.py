@@ -1,0 +1,323 @@
+"""Builds, starts and stops one bookie of a cluster: storage, port, and its records in ZooKeeper.
+
+Order of a start: reserve the port (bound, not listening), open the session, compare the cookies, open the folders and
+replay the journal, listen, register. So the port is open only when every acknowledged entry can be read, and the
+cluster hears of the bookie only when the port is open.
+"""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from magnetar import __version__
+from magnetar.metadata import paths
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.zookeeper.service_uri import ServiceUri
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.server.config.autorecovery_settings import AutoRecoverySettings, autorecovery_settings
+from magnetar.server.config.bookie_keys import BOOKIE_KEYS
+from magnetar.server.config.bookie_process_config import BookieServerConfig
+from magnetar.server.config.bookie_settings import DAMAGE_ADVICE, service_uri, storage_config
+from magnetar.server.config.broker_config import ConfigError, load_config
+from magnetar.server.process.data_folder_lock import AlreadyInUseError, port_in_use, reserve_port
+from magnetar.server.process.descriptors import DESCRIPTORS
+from magnetar.server.process.running import StartError, sentence
+from magnetar.server.programs.bookie.bookie_identity import Identity, IdentityError, bind_hosts, identity_of
+from magnetar.server.programs.bookie.cluster_records import ClusterCookie, ClusterError, instance_id, instance_of
+from magnetar.server.programs.bookie.over_replicated import OverReplicatedLedgers
+from magnetar.server.programs.bookie.registration import Registration
+from magnetar.server.programs.bookie.registration_rules import Wanted
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.bookie_errors import BookieStartError, Skippable
+from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.wire_calls import DiskSpace
+from magnetar.storage.bookie.wire_limits import WireLimits
+from magnetar.storage.bookie.wire_server import BookieWireServer
+from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.ledger_listing import list_ledgers
+from magnetar.storage.repair.auto_recovery import AutoRecovery
+from pulsar_proto.errors import MalformedRecord
+
+log = logging.getLogger(__name__)
+
+STOP_DEADLINE_SECONDS = 1.5
+"""A stop that takes longer is cut off: the next start then replays the journal, nothing is lost."""
+PART_OF_STOP_SECONDS = 0.3
+THREAD_SWITCH_SECONDS = 0.001
+"""How long the journal thread may wait for the interpreter after an fsync; the default of 5 ms would be the latency."""
+FORMER_SESSIONS_WAITED_FOR = 3
+"""Times the session's timeout that a start waits for the end of a former session; the servers may have granted that
+one more time than this one, and begin anew to count when their leader changes."""
+
+START_FAULTS = (
+    AlreadyInUseError,
+    ConfigError,
+    ClusterError,
+    IdentityError,
+    BookieStartError,
+    MetadataError,
+    MalformedRecord,
+    OSError,
+)
+"""What stops a start for a reason outside this program: told to the user in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookieOptions:
+    """The command line."""
+
+    conf: Path | None = None
+    overrides: dict[str, str] = field(default_factory=dict)
+    ready_json: bool = False
+
+
+class BookieApp:
+    """One bookie; `start()` once, then `stop()` once, also after a start that failed."""
+
+    def __init__(self, options: BookieOptions) -> None:
+        self._options = options
+        self._began = time.monotonic()
+        self._closing = AsyncExitStack()
+        self._failed = asyncio.Event()
+        self._failure = ""
+        self._read_only_mode_enabled = True
+        self._instance = ""
+        self._registration: Registration | None = None
+        self.http_port: int | None = None
+        self.bookie: Bookie
+        self.wire: BookieWireServer
+        self.disk_space: DiskSpace
+        self.ledger_directories = 0
+        self.store: ZooKeeperStore
+        self.identity: Identity
+
+    async def start(self) -> None:
+        """Returns when the bookie is registered. Raises StartError."""
+        try:
+            await self._start()
+        except Skippable as error:
+            raise StartError(f"{error.finding}. {DAMAGE_ADVICE}") from error
+        except START_FAULTS as error:
+            raise StartError(sentence(error)) from error
+
+    async def stop(self) -> None:
+        """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS: the record goes first."""
+        try:
+            async with asyncio.timeout(STOP_DEADLINE_SECONDS):
+                if self._registration is not None:
+                    await self._registration.close()
+                await self._closing.aclose()
+        except TimeoutError:
+            log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
+
+    async def failed(self) -> str:
+        """Returns when the bookie cannot go on, with the reason."""
+        await self._failed.wait()
+        return self._failure
+
+    @property
+    def registered_as(self) -> Wanted | None:
+        """What the cluster's records say of this bookie."""
+        return self._registration.registered_as if self._registration is not None else None
+
+    @property
+    def awaits_former_session(self) -> bool:
+        """Whether the start waits until ZooKeeper ends a session of this bookie from before."""
+        return self._registration is not None and self._registration.awaits_former_session
+
+    def ready_line(self) -> str:
+        """What programs (JSON) and people read on stdout when the bookie is registered."""
+        identity = self.identity
+        mode = self.bookie.mode.value
+        if self._options.ready_json:
+            return json.dumps(
+                {
+                    "bookieId": identity.bookie_id,
+                    "host": identity.host,
+                    "port": identity.port,
+                    "httpPort": self.http_port,
+                    "mode": mode,
+                    "pid": os.getpid(),
+                    "version": __version__,
+                }
+            )
+        seconds = time.monotonic() - self._began
+        return (
+            f"magnetar {__version__} bookie {identity.bookie_id} is ready: {identity.host}:{identity.port} {mode} "
+            f"({seconds:.1f} s, pid {os.getpid()})"
+        )
+
+    async def _start(self) -> None:
+        config = load_config(self._options.conf, self._options.overrides, BOOKIE_KEYS)
+        process = config.fill(BookieServerConfig)
+        uri = service_uri(config, process)
+        storage = storage_config(config, process)
+        self._read_only_mode_enabled = process.read_only_mode_enabled
+        sock = self._reserve_port(process)
+        http_sock = self._reserve_http_port(process)
+        self.identity = identity_of(process, sock.getsockname()[1])
+        sys.setswitchinterval(THREAD_SWITCH_SECONDS)
+
+        self.store = await ZooKeeperStore.open(uri.connect, session_timeout_ms=process.zk_timeout)
+        self._closing.push_async_callback(self.store.close)
+        await self._open_storage(storage, uri)
+        await self._listen(sock, WireLimits(packet_bytes_max=process.netty_max_frame_size_bytes))
+        if http_sock is not None:
+            await self._listen_http(http_sock, metrics_only=not process.http_server_enabled)
+        await self._register(process)
+        self._start_looks(process)
+        if process.auto_recovery_daemon_enabled:
+            await self._start_auto_recovery(autorecovery_settings(config))
+        # What lives now lives to the end: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+
+    def _reserve_port(self, process: BookieServerConfig) -> socket.socket:
+        hosts = bind_hosts(process)
+        for host in hosts:
+            try:
+                sock = reserve_port(host, process.bookie_port)
+            except OSError:
+                if host == hosts[-1]:
+                    raise
+                continue  # a machine without IPv6
+            self._closing.callback(sock.close)
+            return sock
+        raise AssertionError("there is at least one")
+
+    def _reserve_http_port(self, process: BookieServerConfig) -> socket.socket | None:
+        """One for all pages, or for /metrics alone, or none."""
+        if process.http_server_enabled:
+            sock = reserve_port(process.http_server_host, process.http_server_port)
+        elif process.wants_metrics_port:
+            sock = reserve_port(process.prometheus_stats_http_address, process.prometheus_stats_http_port)
+        else:
+            return None
+        self._closing.callback(sock.close)
+        self.http_port = sock.getsockname()[1]
+        return sock
+
+    async def _open_storage(self, config: BookieConfig, uri: ServiceUri) -> None:
+        self._instance = await instance_id(self.store, uri)
+        cookie = ClusterCookie(self.store, config, self.identity.bookie_id, self._instance)
+        await cookie.check()
+        self.bookie = await Bookie.open(
+            config,
+            bookie_id=self.identity.bookie_id,
+            instance_id=self._instance,
+            list_ledgers=self._list_ledgers,
+        )
+        self._closing.push_async_callback(self.bookie.close)
+        self._closing.callback(self.bookie.on_mode_change(self._mode_changed))
+        self._mode_changed(self.bookie.mode)
+        await cookie.write()
+        self.disk_space = DiskSpace(config.ledger_directories)
+        self.ledger_directories = len(config.ledger_directories)
+
+    async def _listen(self, sock: socket.socket, limits: WireLimits) -> None:
+        self.wire = BookieWireServer(
+            self.bookie, disk_space=self.disk_space, limits=limits, has_room=DESCRIPTORS.has_room
+        )
+        self.bookie.on_ledgers_deleted(self.wire.ledgers_deleted)
+        try:
+            await self.wire.start(sock=sock)
+        except OSError as error:
+            raise port_in_use(self.identity.port) from error
+        self._closing.push_async_callback(self.wire.close)
+
+    async def _listen_http(self, sock: socket.socket, *, metrics_only: bool) -> None:
+        from magnetar.server.programs.bookie.bookie_http import BookieHttp  # aiohttp is tens of megabytes
+
+        http = BookieHttp(self, metrics_only=metrics_only)
+        try:
+            await http.start(sock)
+        except OSError as error:
+            raise port_in_use(sock.getsockname()[1]) from error
+        self._closing.push_async_callback(http.close)
+
+    async def _register(self, process: BookieServerConfig) -> None:
+        """Raises StartError when an earlier session does not end, MetadataError."""
+        info = self.identity.service_info(self.http_port if process.http_server_enabled else None)
+        registration = Registration(self.store, self.identity.bookie_id, info, self._wanted())
+        self._registration = registration
+        registration.start()
+        seconds = process.zk_timeout * FORMER_SESSIONS_WAITED_FOR / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                await registration.registered()
+        except TimeoutError:
+            if not registration.awaits_former_session:
+                raise StartError(f"could not register in ZooKeeper within {seconds:.0f} s") from None
+            raise StartError(
+                f"bookie {self.identity.bookie_id} is still registered by another session after {seconds:.0f} s: "
+                "is another process of it running?"
+            ) from None
+
+    async def _start_auto_recovery(self, settings: AutoRecoverySettings) -> None:
+        """In the bookie's own session. Raises MetadataError, MalformedRecord."""
+        cluster = await BookKeeperCluster.connect(self.store, config=settings.ledger, wire=settings.wire)
+        self._closing.push_async_callback(soon, cluster.close)
+        recovery = AutoRecovery(cluster, settings.recovery, self.identity.bookie_id)
+        self._closing.push_async_callback(soon, recovery.stop)
+        await recovery.start()
+
+    def _start_looks(self, process: BookieServerConfig) -> None:
+        """What the bookie does by the clock and in the cluster."""
+        looks = OverReplicatedLedgers(self.store, self._sync, self.bookie, self.identity.bookie_id)
+        seconds = process.gc_overreplicated_ledger_wait_time / 1000
+        task = asyncio.get_running_loop().create_task(looks.run(seconds))
+        self._closing.push_async_callback(cancelled, task)
+
+    def _wanted(self) -> Wanted:
+        return Wanted.WRITABLE if self.bookie.is_writable else Wanted.READ_ONLY
+
+    def _mode_changed(self, mode: Mode) -> None:
+        if mode is Mode.FAILED:
+            self._fail("a write of the journal or of an entry log failed, see the log; a restart replays the journal")
+        elif mode is Mode.READ_ONLY and not self._read_only_mode_enabled:
+            self._fail("it cannot take writes, and readOnlyModeEnabled=false")
+        elif mode is not Mode.CLOSED and self._registration is not None:
+            self._registration.want(self._wanted())
+
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or f"bookie {self.identity.bookie_id} ends: {reason}"
+        self._failed.set()
+
+    async def _list_ledgers(self) -> set[int]:
+        """What is not listed is deleted here."""
+        await self._sync()
+        return await list_ledgers(self.store)
+
+    async def _sync(self) -> None:
+        """Before something is deleted here because of what the records say: a server that lags behind must not hide a
+        ledger that was made just now, and another cluster in this one's place must not pass for it. Raises
+        ClusterError, MetadataError."""
+        await self.store.sync()
+        instance = await self.store.get(paths.INSTANCE_ID)
+        if instance is None or instance_of(instance) != self._instance:
+            raise ClusterError(f"ZooKeeper holds another cluster than {self._instance}: nothing is deleted")
+
+
+async def soon(stop: Callable[[], Awaitable[None]]) -> None:
+    """Stops what may wait for ZooKeeper, but no longer than leaves the bookie time to flush."""
+    try:
+        async with asyncio.timeout(PART_OF_STOP_SECONDS):
+            await stop()
+    except TimeoutError:
+        log.info("auto-recovery did not end in %s s; its records end with the session", PART_OF_STOP_SECONDS)
+
+
+async def cancelled(task: "asyncio.Task[None]") -> None:
+    """Returns when it has ended."""
+    task.cancel()
+    await asyncio.wait((task,))

@@ -1,0 +1,158 @@
+"""Keeps a bookie registered: as what it is now, in the session that is now, for as long as it runs.
+
+One task turns the records into what they should be, and looks again at each change of the bookie's mode, of the session
+and of the records. It never gives up: a bookie that lost ZooKeeper goes on serving, and is back in the list as soon as
+there is a session again.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from magnetar.metadata import paths
+from magnetar.metadata.errors import MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from magnetar.server.programs.bookie.registration_rules import Seen, Step, Wanted, next_step
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+"""Pause after a refused or lost call. A change of the session or the mode ends it."""
+CLOSE_SECONDS = 0.5
+
+
+class Registration:
+    """Made on the loop's thread. `start()`, then `close()`."""
+
+    def __init__(self, store: ZooKeeperStore, bookie_id: str, service_info: bytes, wanted: Wanted) -> None:
+        self._store = store
+        self._bookie_id = bookie_id
+        self._service_info = service_info
+        self._wanted = wanted
+        self._changed = asyncio.Event()
+        self._registered_as: Wanted | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._awaiting_end = False
+        self._task: asyncio.Task[None] | None = None
+        self._cancels = [
+            store.on_session(self._session_changed),
+            *(store.watch(self._path(each), lambda _: self._changed.set()) for each in Wanted),
+        ]
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def registered_as(self) -> Wanted | None:
+        """What the cluster's records say, as far as this process knows."""
+        return self._registered_as
+
+    @property
+    def awaits_former_session(self) -> bool:
+        """Whether a record of an earlier session of this bookie stands in the way."""
+        return self._awaiting_end
+
+    def want(self, wanted: Wanted) -> None:
+        if wanted is not self._wanted:
+            self._wanted = wanted
+            self._changed.set()
+
+    async def registered(self) -> None:
+        """Returns when the records are what is wanted."""
+        while self._registered_as is not self._wanted:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    async def close(self) -> None:
+        """Takes the bookie out of the list, if ZooKeeper answers soon: else its records end with the session."""
+        for cancel in self._cancels:
+            cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        registered, self._registered_as = self._registered_as, None
+        if registered is not None and self._store.is_connected:
+            with contextlib.suppress(MetadataError, TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._store.delete(self._path(registered))
+
+    def _path(self, wanted: Wanted) -> str:
+        return paths.bookie_path(self._bookie_id, read_only=wanted is Wanted.READ_ONLY)
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        if event is SessionEvent.EXPIRED:
+            log.warning("bookie %s: its ZooKeeper session is over, it is not registered", self._bookie_id)
+            self._registered_as = None
+        if event in (SessionEvent.NEW_SESSION, SessionEvent.CONNECTED):
+            self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                await self._settle()
+                delay = None
+            except MetadataError as error:
+                log.warning("bookie %s: cannot register, trying again: %s", self._bookie_id, error)
+                delay = RETRY_SECONDS
+            except Exception:
+                log.exception("bookie %s: cannot register, trying again", self._bookie_id)
+                delay = RETRY_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._changed.wait()
+
+    async def _settle(self) -> None:
+        """Takes steps until there is none to take now. Raises MetadataError."""
+        while True:
+            wanted = self._wanted
+            other = Wanted.READ_ONLY if wanted is Wanted.WRITABLE else Wanted.WRITABLE
+            found_other = await self._seen(other)
+            step = next_step(await self._seen(wanted), found_other)
+            if wanted is not self._wanted:
+                continue
+            if step in (Step.CREATE, Step.AWAIT_END) and found_other is not Seen.OURS:
+                self._registered_as = None
+            self._note_waiting(step is Step.AWAIT_END)
+            match step:
+                case Step.AWAIT_END:
+                    return
+                case Step.REGISTERED:
+                    self._settled(wanted)
+                    return
+                case Step.CREATE:
+                    await self._create(wanted)
+                case Step.DELETE_OTHER:
+                    await self._delete(other)
+
+    async def _seen(self, where: Wanted) -> Seen:
+        path = self._path(where)
+        if await self._store.owns(path):
+            return Seen.OURS
+        return Seen.ABSENT if await self._store.exists(path) is None else Seen.FORMER
+
+    async def _create(self, wanted: Wanted) -> None:
+        with contextlib.suppress(NodeExistsError):  # somebody was quicker: the next look tells who
+            await self._store.create(self._path(wanted), self._service_info, ephemeral=True)
+
+    async def _delete(self, other: Wanted) -> None:
+        with contextlib.suppress(NoNodeError):
+            await self._store.delete(self._path(other))
+
+    def _note_waiting(self, awaits: bool) -> None:
+        if awaits and not self._awaiting_end:
+            log.warning(
+                "bookie %s is still registered by an earlier session: waiting until ZooKeeper ends it", self._bookie_id
+            )
+        self._awaiting_end = awaits
+
+    def _settled(self, wanted: Wanted) -> None:
+        if self._registered_as is not wanted:
+            log.info("bookie %s is registered as %s", self._bookie_id, wanted.value)
+        self._registered_as = wanted
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

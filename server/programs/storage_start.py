@@ -1,0 +1,160 @@
+"""Opens a standalone server's metadata and bookie together: both are read and judged before either is changed.
+
+The metadata file and the bookie's folders belong together: metadata that is older than the bookie's data has forgotten
+acknowledged topics, whose ledgers the collector would delete; a bookie that is older, or empty, has lost entries. The
+witness beside the bookie's mark tells (`witness`). Data of a version without witness is judged by the ids of
+its ledgers, once.
+"""
+
+import logging
+import os
+import uuid
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from magnetar.metadata import paths
+from magnetar.metadata.cluster_init import initialize_cluster, publish_cluster_urls
+from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.embedded.stored_metadata import StoredMetadata, advice
+from magnetar.metadata.embedded.witness import FILE_NAME, Witness
+from magnetar.metadata.errors import StoreMismatchError
+from magnetar.metadata.sequence import ledger_ids_end, skip_ledger_ids
+from magnetar.server.config.broker_config import ServerConfig
+from magnetar.server.network.ports import Urls
+from magnetar.storage.bookie.bookie import Bookie
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.bookie_opening import Recovered
+from magnetar.storage.bookie.cookie import BookieDirectories
+from magnetar.storage.ledger.ledger_listing import list_ledgers
+
+log = logging.getLogger(__name__)
+
+BOOKIE_ID = "127.0.0.1:3181"
+"""The one bookie's id in ledger records: what Apache's standalone writes there."""
+
+ACCEPT_NOTHING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSettings:
+    """The operator's word on metadata and ledgers that do not fit each other."""
+
+    accept_metadata_generation: int = ACCEPT_NOTHING
+    """acceptMetadataGeneration: metadata of this generation, which the refused start has named, counts. A value that is
+    left in a configuration accepts nothing else later, because the generation has grown."""
+
+
+async def open_storage(
+    config: ServerConfig, folder: Path, urls: Urls, closing: AsyncExitStack
+) -> tuple[EmbeddedStore, Bookie]:
+    """`closing` gets what is to be closed. Raises MetadataError, BookieStartError, OSError; when the files themselves
+    are the reason, none of them was changed."""
+    ledgers = folder / "ledgers"
+    bookie_config = config.bookie(journal_directories=(folder / "journal",), ledger_directories=(ledgers,))
+    witness = Witness(os.fspath(ledgers / FILE_NAME))
+    accepted_generation = config.fill(MetadataSettings).accept_metadata_generation
+    stored = await EmbeddedStore.read(folder / "metadata.sqlite", witness, accepted_generation)
+    instance_id = _instance_id(stored, bookie_config, accepted_generation)
+    recovered = await Bookie.read(bookie_config, bookie_id=BOOKIE_ID, instance_id=instance_id)
+    try:
+        stored = _judge_unwitnessed(stored, recovered, accepted_generation)
+        store = await EmbeddedStore.start(stored, witness)
+        closing.push_async_callback(store.close)
+        if stored.is_accepted:
+            await _keep_what_is_unknown(store, recovered)
+        elif stored.is_unwitnessed:
+            await _keep_what_may_be_lost(store, stored, recovered)
+        await _write_cluster_records(store, config.broker.cluster_name, instance_id, urls)
+    except BaseException:
+        recovered.release()
+        raise
+    bookie = await Bookie.start(bookie_config, recovered, list_ledgers=partial(list_ledgers, store))
+    closing.push_async_callback(bookie.close)
+    if stored.is_accepted or stored.is_unwitnessed:
+        await bookie.checkpoint()  # makes durable which ledgers are kept, before the witness says that all is well
+    if stored.is_accepted or stored.is_unwitnessed:
+        await store.begin_witness(witness)
+        log.info("metadata file %s: its commits are witnessed by %s", stored.path, witness.path)
+    return store, bookie
+
+
+def _instance_id(stored: StoredMetadata, config: BookieConfig, accepted_generation: int) -> str:
+    """The one that the metadata holds, or that it will hold. Raises StoreMismatchError, DirectoryMismatch."""
+    record = stored.tree.find(paths.INSTANCE_ID)
+    if record is not None:
+        return record.value.decode()
+    for directory, cookie in BookieDirectories(config, BOOKIE_ID, "").cookies().items():
+        if cookie is not None:
+            if stored.is_meant_by(accepted_generation):
+                return cookie.instance_id
+            finding = "is missing" if stored.is_new else "holds no records of a server"
+            raise StoreMismatchError(stored.path, f"{finding}, and {directory} belongs to one. {advice(stored)}")
+    return str(uuid.uuid4())
+
+
+def _judge_unwitnessed(stored: StoredMetadata, recovered: Recovered, accepted_generation: int) -> StoredMetadata:
+    """What the ids of ledgers tell of metadata that has no witness yet. It may be older than the bookie's data all the
+    same, when it forgot no ledger but only other records. Raises StoreMismatchError."""
+    end, held = ledger_ids_end(stored.tree), max(recovered.states.ids(), default=-1)
+    folder = recovered.directories.ledgers[0]
+    if not stored.is_unwitnessed:
+        return stored
+    if held >= end:
+        reason = (
+            f"is older than what the bookie holds: {folder} has ledger {held}, and the metadata gave out the ids below "
+            f"{end} only"
+        )
+    elif recovered.is_new and end > 0:
+        reason = f"has given out {end} ledger ids, and {folder} is empty, as if its disk were not mounted"
+    else:
+        return stored
+    if stored.is_meant_by(accepted_generation):
+        return stored._replace(is_accepted=True)
+    raise StoreMismatchError(stored.path, f"{reason}. {advice(stored)}")
+
+
+async def _keep_what_is_unknown(store: EmbeddedStore, recovered: Recovered) -> None:
+    """After the operator accepted metadata that may have forgotten ledgers: the collector must not delete them, and
+    their ids must not be given out again. Raises MetadataError."""
+    held = recovered.states.ids()
+    unknown = held - await list_ledgers(store)
+    recovered.states.keep(unknown)
+    next_id = await skip_ledger_ids(store, max(held, default=0))
+    log.warning(
+        "metadata was accepted as it is: %d ledgers that it does not list are kept, new ledgers begin with id %d",
+        len(unknown),
+        next_id,
+    )
+
+
+async def _keep_what_may_be_lost(store: EmbeddedStore, stored: StoredMetadata, recovered: Recovered) -> None:
+    """At the one start that adopts metadata without witness: a ledger that it does not list was deleted and not
+    collected yet, or was forgotten when the log of the metadata lost its end. Nothing tells which, so the collector
+    must not delete it. Raises MetadataError."""
+    unknown = recovered.states.ids() - await list_ledgers(store)
+    if not unknown:
+        return
+    recovered.states.keep(unknown)
+    log.warning(
+        "metadata file %s is of an earlier version, which could not tell whether it is whole: %d ledgers that it does "
+        "not list are kept, the first are %s; they were deleted just before the last stop, or topics are missing",
+        stored.path,
+        len(unknown),
+        sorted(unknown)[:20],
+    )
+
+
+async def _write_cluster_records(store: EmbeddedStore, cluster: str, instance_id: str, urls: Urls) -> None:
+    await initialize_cluster(
+        store, cluster, broker_service_url=urls.broker, web_service_url=urls.web, instance_id=instance_id
+    )
+    await publish_cluster_urls(
+        store,
+        cluster,
+        broker_service_url=urls.broker,
+        broker_service_url_tls=urls.broker_tls,
+        web_service_url=urls.web,
+        web_service_url_tls=urls.web_tls,
+    )

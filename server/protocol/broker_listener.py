@@ -1,0 +1,110 @@
+"""The binary port: accepts clients, sweeps their connections for keep-alive, and closes them all at the end."""
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from magnetar.server.broker.broker_context import BrokerContext
+from magnetar.server.network.ports import listen
+from magnetar.server.protocol.connection import Connection
+
+if TYPE_CHECKING:
+    import ssl
+
+log = logging.getLogger(__name__)
+
+SWEEPS_PER_KEEP_ALIVE = 6
+SWEEP_SECONDS_MAX = 5.0
+"""One timer for all connections; how late a keep-alive may be noticed."""
+
+BACKLOG = 1024
+"""Connections that the kernel holds for us before it refuses."""
+
+CLOSE_SECONDS = 1.0
+"""How long `close` waits for clients to take their last bytes and for requests that change state."""
+
+
+class BrokerListener:
+    """`start` once for each port, then `close` once."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
+        self._servers: list[asyncio.Server] = []
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_seconds = min(SWEEP_SECONDS_MAX, broker.limits.keep_alive_interval_seconds / SWEEPS_PER_KEEP_ALIVE)
+
+    async def start(
+        self,
+        host: str | None = None,
+        port: int = 0,
+        *,
+        sock: socket.socket | None = None,
+        tls: "ssl.SSLContext | None" = None,
+    ) -> int:
+        """Listens; returns the actual port. `sock`: bound already, then host and port are not used. Raises OSError."""
+        server, actual = await listen(self._accept, host, port, sock=sock, tls=tls, backlog=BACKLOG)
+        self._servers.append(server)
+        log.info("listening for clients on port %d%s", actual, " with TLS" if tls is not None else "")
+        return actual
+
+    def _accept(self) -> Connection:
+        self._arm_sweep()
+        return Connection(self._broker)
+
+    def _arm_sweep(self) -> None:
+        if self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(self._sweep_seconds, self.sweep)
+
+    @property
+    def is_sweeping(self) -> bool:
+        return self._sweep is not None
+
+    def sweep(self) -> None:
+        """Runs only while there are connections: an idle server has no timer here."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        now_s = self._broker.now()
+        self._broker.output_budget.count()
+        for connection in list(self._broker.connections):
+            try:
+                connection.tick(now_s)
+            except Exception:
+                log.exception("%s: the keep-alive failed", connection.remote_address)
+        if self._broker.connections:
+            self._arm_sweep()
+
+    async def close(self) -> None:
+        """Stops listening, closes every connection, and waits up to CLOSE_SECONDS for what is under way."""
+        if not self._servers:
+            return
+        for server in self._servers:
+            server.close()
+        connections = list(self._broker.connections)
+        for connection in connections:
+            connection.close("the broker stops")
+        await self._drain()
+        for connection in list(self._broker.connections):
+            connection.abort()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        log.info("closed the client port and %d connections", len(connections))
+
+    async def _drain(self) -> None:
+        """Connections leave when their transports are closed, requests when they are answered."""
+        broker = self._broker
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await broker.emptied()
+                while broker.background_tasks:
+                    await asyncio.wait(broker.background_tasks)
+        except TimeoutError:
+            for task in broker.background_tasks:
+                task.cancel()
+            log.warning(
+                "%d connections and %d requests did not end in %s s",
+                len(broker.connections),
+                len(broker.background_tasks),
+                CLOSE_SECONDS,
+            )

@@ -1,0 +1,204 @@
+"""What each command of the client protocol needs, and the table of handlers in which nobody gets past that.
+
+A command that is not in `COMMANDS` cannot be handled: the guarded table is built from it. Texts are Java's: client
+libraries show them. Sources: ServerCnx.isTopicOperationAllowed, isNamespaceOperationAllowed and their callers; facts 9.
+"""
+
+import logging
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from magnetar.metadata.errors import MetadataError
+from magnetar.server.protocol.handlers.handler import Handler
+from magnetar.server.protocol.handlers.names import topic_name
+from magnetar.server.protocol.handlers.pending import Pending
+from magnetar.server.security.authorizer import Authorizer, TenantMissingError
+from magnetar.server.security.demands import OnNamespace, OnTopic, Open
+from magnetar.server.security.operations import NamespaceOperation, TopicOperation
+from magnetar.server.security.principals import Principal, combination_fault
+from pulsar_proto.errors import AuthorizationFault, ServiceNotReady, TopicNotFound
+from pulsar_proto.names import NamespaceName, TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.server.protocol.connection import Connection
+
+log = logging.getLogger(__name__)
+
+_Type = pb.BaseCommand
+
+HANDSHAKE = Open("it is how a peer says who it is, or that it lives")
+ATTACHED = Open("it names a producer, consumer or watcher of this connection, whose creation was authorized")
+NOT_SERVED = Open("it is always refused: transactions are off")
+
+
+class Rule(NamedTuple):
+    """`denied` is what the client is told, with AuthorizationError."""
+
+    demand: Open | OnTopic | OnNamespace
+    denied: str = ""
+
+
+COMMANDS: dict[int, Rule] = {
+    _Type.CONNECT: Rule(HANDSHAKE),
+    _Type.AUTH_RESPONSE: Rule(HANDSHAKE),
+    _Type.PING: Rule(HANDSHAKE),
+    _Type.PONG: Rule(HANDSHAKE),
+    _Type.LOOKUP: Rule(OnTopic(TopicOperation.LOOKUP), "Client is not authorized to Lookup"),
+    _Type.PARTITIONED_METADATA: Rule(
+        OnTopic(TopicOperation.LOOKUP), "Client is not authorized to Get Partition Metadata"
+    ),
+    _Type.PRODUCER: Rule(OnTopic(TopicOperation.PRODUCE), "Client is not authorized to Produce"),
+    _Type.SEND: Rule(ATTACHED),
+    _Type.CLOSE_PRODUCER: Rule(ATTACHED),
+    _Type.SUBSCRIBE: Rule(OnTopic(TopicOperation.CONSUME), "Client is not authorized to subscribe"),
+    _Type.CLOSE_CONSUMER: Rule(ATTACHED),
+    _Type.UNSUBSCRIBE: Rule(ATTACHED),
+    _Type.FLOW: Rule(ATTACHED),
+    _Type.ACK: Rule(ATTACHED),
+    _Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: Rule(ATTACHED),
+    _Type.SEEK: Rule(ATTACHED),
+    _Type.GET_LAST_MESSAGE_ID: Rule(ATTACHED),
+    _Type.CONSUMER_STATS: Rule(ATTACHED),
+    _Type.GET_TOPICS_OF_NAMESPACE: Rule(
+        OnNamespace(NamespaceOperation.GET_TOPICS), "Client is not authorized to GetTopicsOfNamespace"
+    ),
+    _Type.WATCH_TOPIC_LIST: Rule(
+        OnNamespace(NamespaceOperation.GET_TOPICS), "Proxy Client is not authorized to watchTopicList"
+    ),
+    _Type.WATCH_TOPIC_LIST_CLOSE: Rule(ATTACHED),
+    _Type.GET_SCHEMA: Rule(OnTopic(TopicOperation.GET_METADATA), "Client is not authorized to get schema"),
+    _Type.GET_OR_CREATE_SCHEMA: Rule(OnTopic(TopicOperation.PRODUCE), "Client is not authorized to create schema"),
+    _Type.NEW_TXN: Rule(NOT_SERVED),
+    _Type.ADD_PARTITION_TO_TXN: Rule(NOT_SERVED),
+    _Type.ADD_SUBSCRIPTION_TO_TXN: Rule(NOT_SERVED),
+    _Type.END_TXN: Rule(NOT_SERVED),
+    _Type.END_TXN_ON_PARTITION: Rule(NOT_SERVED),
+    _Type.END_TXN_ON_SUBSCRIPTION: Rule(NOT_SERVED),
+    _Type.TC_CLIENT_CONNECT_REQUEST: Rule(NOT_SERVED),
+}
+
+
+def guarded(table: dict[int, Handler], authorizer: Authorizer) -> dict[int, Handler]:
+    """The table with each handler behind its rule. Raises KeyError for a command without one."""
+    made = {}
+    for command, handler in table.items():
+        rule = COMMANDS[command]
+        made[command] = handler if isinstance(rule.demand, Open) else _behind(command, rule, handler, authorizer)
+    return made
+
+
+def _behind(command: int, rule: Rule, handler: Handler, authorizer: Authorizer) -> Handler:
+    def run(cnx: "Connection", body: Any) -> Coroutine[Any, Any, None]:
+        pending = _announce(cnx, command, body)
+        return _when_allowed(cnx, rule, handler, authorizer, body, pending)
+
+    return handler._replace(run=run)
+
+
+def _announce(cnx: "Connection", command: int, body: Any) -> tuple[dict[int, Pending], int, Pending] | None:
+    """A producer or consumer is pending while its request is judged, so that a CLOSE that follows finds it."""
+    if command == _Type.PRODUCER:
+        pending, key, what = cnx.pending_producers, body.producer_id, "Producer"
+    elif command == _Type.SUBSCRIBE:
+        pending, key, what = cnx.pending_consumers, body.consumer_id, "Consumer"
+    else:
+        return None
+    if key in pending:
+        raise ServiceNotReady(f"{what} is already present on the connection")
+    placed = pending[key] = Pending()
+    return pending, key, placed
+
+
+async def _when_allowed(
+    cnx: "Connection",
+    rule: Rule,
+    handler: Handler,
+    authorizer: Authorizer,
+    body: Any,
+    pending: tuple[dict[int, Pending], int, Pending] | None,
+) -> None:
+    try:
+        await _check(cnx, rule, authorizer, body)
+    finally:
+        if pending is not None:
+            table, key, placed = pending
+            if table.get(key) is placed:
+                del table[key]
+    if pending is not None and pending[2].abandoned:
+        return  # the client was told that it is closed, or is gone
+    work = handler.run(cnx, body)
+    if work is not None:
+        await work
+
+
+async def _check(cnx: "Connection", rule: Rule, authorizer: Authorizer, body: Any) -> None:
+    """Raises AuthorizationFault, TopicNotFound for a tenant that does not exist, InvalidTopicName."""
+    principal = _principal(cnx, body)
+    if isinstance(rule.demand, OnNamespace):
+        namespace = NamespaceName.parse(body.namespace)
+        denied = await _ask(
+            authorizer.denied(principal, rule.demand, tenant=namespace.tenant, namespace=str(namespace))
+        )
+        _refuse_if(denied, cnx, principal, rule, str(namespace))
+        return
+    assert isinstance(rule.demand, OnTopic)
+    topic = topic_name(body.topic)
+    subscription = body.subscription if isinstance(body, pb.CommandSubscribe) else None
+    _refuse_if(await _ask_topic(authorizer, principal, rule.demand, topic, subscription), cnx, principal, rule, topic)
+    if isinstance(body, pb.CommandProducer) and body.initial_subscription_name:
+        demand = OnTopic(TopicOperation.SUBSCRIBE)
+        denied = await _ask_topic(authorizer, principal, demand, topic, body.initial_subscription_name)
+        _refuse_if(denied, cnx, principal, rule, topic)
+
+
+def _principal(cnx: "Connection", body: Any) -> Principal:
+    """A proxy looks topics up for many clients over one connection: such a command names its client itself."""
+    principal = cnx.principal
+    assert principal is not None, "who is not authenticated does not get here"
+    if not isinstance(body, pb.CommandLookupTopic | pb.CommandPartitionedTopicMetadata) or not body.original_principal:
+        return principal
+    security = cnx.broker.security
+    assert security is not None, "rules are security's"
+    fault = combination_fault(principal.role, body.original_principal, security.proxy_roles, may_repeat=False)
+    if fault is not None:
+        log.warning("%s: role %s refused: %s", cnx.remote_address, principal, fault)
+        raise AuthorizationFault("Invalid roles.")
+    return Principal(principal.role, body.original_principal)
+
+
+def _ask_topic(
+    authorizer: Authorizer, principal: Principal, demand: OnTopic, topic: TopicName, subscription: str | None
+) -> Awaitable[str | None]:
+    return _ask(
+        authorizer.denied(
+            principal,
+            demand,
+            tenant=topic.tenant,
+            namespace=topic.namespace,
+            topic=topic,
+            subscription=subscription,
+        )
+    )
+
+
+async def _ask(judgement: Awaitable[str | None]) -> str | None:
+    try:
+        return await judgement
+    except TenantMissingError:
+        raise TopicNotFound("Tenant does not exist") from None
+    except MetadataError as error:
+        raise ServiceNotReady(f"Permissions cannot be read: {error}") from error
+
+
+def _refuse_if(
+    denied: str | None, cnx: "Connection", principal: Principal, rule: Rule, subject: TopicName | str
+) -> None:
+    if denied is None:
+        return
+    assert isinstance(rule.demand, OnTopic | OnNamespace)
+    operation = rule.demand.operation.name
+    log.warning(
+        "%s: denied %s on %s to role %s%s", cnx.remote_address, operation, subject, principal, denied and f": {denied}"
+    )
+    raise AuthorizationFault(denied if denied.startswith("Failed to create consumer") else rule.denied)

@@ -1,0 +1,383 @@
+"""The asyncio shell of one client's connection: bytes in, frames to handlers, bytes out.
+
+It owns the socket's two directions, the table of this client's producers and consumers, and the requests that are in
+progress. It holds no rule of the protocol: which command is legal is `session`'s, what a command does is `handlers`'.
+
+A read is taken as a whole: runs of SENDs go to their producers as one group each (`handlers.produce.publish_run`), any
+other command is handled in its place, so a producer's commands keep their order. A handler that must wait becomes a
+task; the commands behind it do not wait for it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from magnetar.server.network.gone_transport import GONE
+from magnetar.server.protocol.handlers.pending import Pending
+from magnetar.server.protocol.inbound import Inbound
+from magnetar.server.protocol.output import Output
+from magnetar.server.protocol.pending_openings import describe_opening
+from magnetar.server.protocol.publish_window import PublishWindow
+from magnetar.server.protocol.requests import Requests
+from magnetar.server.protocol.session import (
+    FIRST_VERSION_WITH_CLOSE_COMMANDS,
+    KeepAlive,
+    KeepAliveAction,
+    RecentlyClosed,
+    Session,
+    State,
+)
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.ids import NO_REQUEST_ID
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import close_consumer_frame, close_producer_frame, error_frame, ping_frame
+from pulsar_proto.wire.framing import Frame, FrameReader
+
+if TYPE_CHECKING:
+    from magnetar.server.broker.broker_context import BrokerContext
+    from magnetar.server.namespaces.topic_watchers import Watcher
+    from magnetar.server.protocol.login import Login
+    from magnetar.server.security.principals import Principal
+    from magnetar.server.topics.publishing.producer import Producer
+    from magnetar.server.topics.subscriptions.consumer import Consumer
+
+log = logging.getLogger(__name__)
+
+CLOSE_DEADLINE_SECONDS = 5.0
+"""How long a closed connection may take to deliver its last bytes before it is cut off."""
+
+OPENING_BYTES = 16
+
+_PING = ping_frame()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Implements `magnetar.server.topics.client_connection.ClientConnection`."""
+
+    def __init__(self, broker: "BrokerContext") -> None:
+        self.broker = broker
+        self.session = Session()
+        self.producers: dict[int, Producer] = {}
+        self.consumers: dict[int, Consumer] = {}
+        self.pending_producers: dict[int, Pending] = {}
+        self.pending_consumers: dict[int, Pending] = {}
+        self.topic_watchers: dict[int, Watcher] = {}
+        self.recently_closed = RecentlyClosed(broker.limits.keep_alive_interval_seconds)
+        self.publishes = PublishWindow(broker.limits.max_pending_publish_requests_per_connection)
+        self.remote_address = ""
+        self.remote_ip = ""
+        self.principal: Principal | None = None
+        """Who the peer is; None where authentication is off."""
+        self.login: Login | None = None
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(broker.limits.max_frame_size, broker.read_scratch)
+        self._keep_alive = KeepAlive(broker.limits.keep_alive_interval_seconds, broker.now())
+        self._throttles: set[object] = set()
+        self._release_scheduled = False
+        self._requests = Requests()
+        self._inbound = Inbound(self._requests, broker.turns)
+        self._liveness: asyncio.Future[bool] | None = None
+        self._cut_off_at = 0.0
+        self._taken_at_tick = 0
+        self._received_any = False
+        self._transport: asyncio.Transport
+        self._output: Output
+
+    # --- asyncio's calls -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        peer = transport.get_extra_info("peername")
+        self.remote_ip = str(peer[0]) if peer else "unknown"
+        self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
+        self._output = Output(
+            self._loop, self._transport, self._writable_changed, self._too_much_output, self.broker.output_budget.sent
+        )
+        refusal = self.broker.admit(self)
+        if refusal is not None:
+            self.write(error_frame(NO_REQUEST_ID, pb.NotAllowedError, refusal))
+            self.close(refusal, logging.WARNING)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        with self.faults_closing():
+            try:
+                frames = self._reader.received(nbytes)
+            except MalformedFrame as error:
+                self._received_malformed(error, nbytes)
+                return
+            self._received_any = True
+            if frames:
+                self._heard(frames)
+
+    @contextmanager
+    def faults_closing(self) -> Iterator[None]:
+        """Around the handling of what the peer sent."""
+        try:
+            yield
+        except MalformedFrame as error:
+            self.close(str(error), logging.WARNING)
+        except Exception:
+            log.exception("%s: a command could not be handled", self.remote_address)
+            self.close("an error of ours, see above", logging.ERROR)
+
+    def eof_received(self) -> None:
+        """The peer will not speak again: asyncio closes the transport."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        try:
+            self._become_closed(f"closed by the peer ({exc})" if exc else "closed by the peer", logging.INFO)
+        finally:
+            self.broker.leave(self)
+            self._output.lost()
+            self._transport = GONE
+
+    def pause_writing(self) -> None:
+        self._output.pause()
+
+    def resume_writing(self) -> None:
+        self._output.resume()
+
+    # --- inbound ---------------------------------------------------------------------------------------------------
+
+    def _heard(self, frames: list[Frame], then: Callable[[], None] | None = None) -> None:
+        self._keep_alive.heard()
+        if self._liveness is not None and not self._liveness.done():
+            self._liveness.set_result(True)
+        self._inbound.take(self, frames, then)
+
+    def _received_malformed(self, error: MalformedFrame, nbytes: int) -> None:
+        """Handles the sound frames before the bad one, then closes without an answer (PulsarDecoder)."""
+        opening = b""
+        if not self._received_any:
+            opening = bytes(self._reader.get_buffer(-1)[: min(nbytes, OPENING_BYTES)])
+        reason = describe_opening(opening) or str(error)
+        self._heard(list(error.frames), lambda: self.close(reason, logging.WARNING))
+
+    # --- ClientConnection ------------------------------------------------------------------------------------------
+
+    @property
+    def client_version(self) -> str:
+        return self.session.client_version
+
+    @property
+    def protocol_version(self) -> int:
+        return self.session.protocol_version
+
+    @property
+    def is_open(self) -> bool:
+        return self.session.state is not State.CLOSED
+
+    @property
+    def is_writable(self) -> bool:
+        return self._output.is_writable
+
+    def when_writable(self, callback: Callable[[], None]) -> None:
+        if self.is_open:
+            self._output.when_writable(callback)
+
+    def write(self, data: bytes) -> None:
+        if self.session.state is State.CLOSED:
+            return
+        self._output.write(data)
+        if (self._throttles or self.broker.waiting_for_budget) and not self._release_scheduled:
+            self._schedule_release()
+
+    def write_frames(self, chunks: list[bytes]) -> None:
+        if self.session.state is not State.CLOSED:
+            self._output.write_frames(chunks)
+
+    def throttle_reading(self, key: object) -> None:
+        if not self._throttles and self.is_open and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._throttles.add(key)
+
+    def release_reading(self, key: object) -> None:
+        if key not in self._throttles:
+            return
+        self._throttles.discard(key)
+        if not self._throttles and self.is_open and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close_producer(self, producer_id: int) -> None:
+        if self.producers.pop(producer_id, None) is None or not self.is_open:
+            return
+        self.recently_closed.add(producer_id, self.broker.now())
+        if self.protocol_version < FIRST_VERSION_WITH_CLOSE_COMMANDS:
+            self.close("a producer was closed; the client is too old to be told")
+            return
+        self.write(close_producer_frame(producer_id, NO_REQUEST_ID))
+
+    def close_consumer(self, consumer_id: int) -> None:
+        if self.consumers.pop(consumer_id, None) is None or not self.is_open:
+            return
+        if self.protocol_version < FIRST_VERSION_WITH_CLOSE_COMMANDS:
+            self.close("a consumer was closed; the client is too old to be told")
+            return
+        self.write(close_consumer_frame(consumer_id, NO_REQUEST_ID))
+
+    async def check_liveness(self) -> bool:
+        """ServerCnx.checkConnectionLiveness: any inbound command within the time is an answer."""
+        timeout_ms = self.broker.limits.connection_liveness_check_timeout_millis
+        if not self.is_open or timeout_ms <= 0:
+            return self.is_open
+        if self._liveness is None or self._liveness.done():
+            self._liveness = self._loop.create_future()
+            self.write(_PING)
+            expiry = self._loop.call_later(timeout_ms / 1000, self._liveness_expired, self._liveness)
+            self._liveness.add_done_callback(lambda _: expiry.cancel())
+        return await asyncio.shield(self._liveness)
+
+    def close(self, reason: str, level: int = logging.INFO) -> None:
+        """Delivers what was written, then closes; a peer that does not take it is cut off by `tick`."""
+        if not self.is_open:
+            return
+        self._output.flush()
+        self._become_closed(reason, level)
+        self._transport.close()
+
+    def peer_certificate(self) -> Mapping[str, Any] | None:
+        """What `SSLObject.getpeercert` tells of a certificate that the handshake has verified."""
+        certificate: Mapping[str, Any] | None = self._transport.get_extra_info("peercert")
+        return certificate
+
+    # --- for handlers and the listener -------------------------------------------------------------------------------
+
+    def published(self, count: int, size_bytes: int) -> None:
+        """SENDs were handed to their producers: stop reading when too many wait for their receipt."""
+        if not self.is_open:
+            return  # publishing closed it
+        publishes = self.publishes
+        publishes.add(count, size_bytes)
+        fits = self.broker.budget.take(size_bytes)
+        if publishes.may_be_full:
+            self.settle_publishes()
+            if publishes.is_full:
+                self.throttle_reading(publishes)
+        if not fits:
+            self.broker.waiting_for_budget.add(self)
+            self.throttle_reading(self.broker.budget)
+
+    def settle_publishes(self) -> None:
+        """Asks the producers what is unanswered, and gives the rest back to the budget."""
+        if self.publishes.unanswered_count:
+            pending = 0
+            for producer in self.producers.values():
+                pending += producer.pending
+            self.broker.budget.free(self.publishes.settle(pending))
+
+    def abort(self) -> None:
+        """Cuts the socket at once; what was not delivered is lost."""
+        self._cut_off("cut off")
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._output.unsent_bytes
+
+    def idle_since(self, now_s: float) -> float:
+        return self._output.idle_since(now_s)
+
+    def cut_off_for_room(self) -> None:
+        """Others need the room that its output takes."""
+        self._cut_off(
+            f"does not read: {self.unsent_bytes} bytes wait for it, and all clients together have more than "
+            "maxMessageDispatchBufferSizeInMB waiting"
+        )
+
+    def tick(self, now_s: float) -> None:
+        """The listener's sweep: keep-alive, output that nobody takes, throttles whose cause went away silently."""
+        if not self.is_open:
+            if now_s >= self._cut_off_at:
+                self._transport.abort()
+            return
+        if self._throttles:
+            self._release_if_answered()
+        action = self._keep_alive.tick(now_s, self.session.state, bool(self._throttles))
+        if action is KeepAliveAction.NOTHING:
+            return
+        if action is KeepAliveAction.CLOSE:
+            connected = self.session.state is State.CONNECTED
+            self.close("no answer to PING" if connected else "no CONNECT in time")
+            return
+        taken = self._output.taken_bytes
+        if not self._output.is_writable and taken == self._taken_at_tick:
+            self._cut_off(f"took nothing of {self._output.unsent_bytes} bytes in a keep-alive interval")
+            return
+        self._taken_at_tick = taken
+        self.write(_PING)
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _become_closed(self, reason: str, level: int) -> None:
+        """The one place where a connection ends: one log line, nothing of it left in topics."""
+        if not self.session.close():
+            return
+        log.log(level, "%s: connection closed: %s", self.remote_address, reason)
+        self._cut_off_at = self.broker.now() + CLOSE_DEADLINE_SECONDS
+        self._output.forget()
+        for pending in (*self.pending_producers.values(), *self.pending_consumers.values()):
+            pending.abandon()
+        producers, self.producers = self.producers, {}
+        consumers, self.consumers = self.consumers, {}
+        every: list[Producer | Consumer] = [*producers.values(), *consumers.values()]
+        for attached in every:
+            try:
+                attached.close()
+            except Exception:
+                # One topic's fault must not leave this connection in other topics.
+                log.exception("%s: %s could not be detached", self.remote_address, attached)
+        watchers, self.topic_watchers = self.topic_watchers, {}
+        for watcher in watchers.values():
+            self.broker.watchers.remove(watcher)
+        self._inbound.forget()
+        self._requests.cancel()
+        if self.login is not None:
+            self.login.close()
+            self.login = None
+        self._reader.forget()
+        if self._liveness is not None and not self._liveness.done():
+            self._liveness.set_result(False)
+        self.broker.waiting_for_budget.discard(self)
+        self.broker.budget.free(self.publishes.settle(0))
+        self.broker.budget_may_have_room()
+
+    def _cut_off(self, reason: str) -> None:
+        self._become_closed(reason, logging.WARNING)
+        self._transport.abort()
+
+    def _too_much_output(self) -> None:
+        self._cut_off(f"does not read: {self._output.unsent_bytes} bytes wait for it")
+
+    def _writable_changed(self, writable: bool) -> None:
+        """Who does not take answers does not get to ask: requests are read again when the output has drained."""
+        if writable:
+            self.release_reading(self._output)
+        else:
+            self.throttle_reading(self._output)
+
+    def _schedule_release(self) -> None:
+        """After this callback, when the producers have counted the receipts that were just written."""
+        self._release_scheduled = True
+        self._loop.call_soon(self._release_if_answered)
+
+    def _release_if_answered(self) -> None:
+        self._release_scheduled = False
+        if not self.is_open:
+            return
+        self.settle_publishes()
+        if self.publishes in self._throttles and self.publishes.is_half_free:
+            self.release_reading(self.publishes)
+        self.broker.budget_may_have_room()
+
+    def _liveness_expired(self, check: "asyncio.Future[bool]") -> None:
+        if check.done():
+            return
+        if self._throttles:
+            check.set_result(True)  # we do not read it: its silence proves nothing
+            return
+        check.set_result(False)
+        self.close("no answer to the liveness check")

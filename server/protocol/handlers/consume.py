@@ -1,0 +1,137 @@
+"""SUBSCRIBE and what a consumer then says: FLOW, ACK, REDELIVER, UNSUBSCRIBE, CLOSE_CONSUMER.
+
+Sources: ServerCnx.handleSubscribe, handleFlow, handleAck, handleRedeliverUnacknowledged, handleUnsubscribe,
+handleCloseConsumer.
+"""
+
+import logging
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from magnetar.server.namespaces.topic_catalog import NAMESPACE_NOT_FOUND
+from magnetar.server.protocol.handlers.names import topic_name
+from magnetar.server.protocol.handlers.pending import Pending
+from pulsar_proto.errors import MalformedFrame, MetadataFault, ServiceNotReady, TopicNotFound
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import ack_response_frame, success_frame
+
+if TYPE_CHECKING:
+    from magnetar.server.protocol.connection import Connection
+    from magnetar.server.topics.subscriptions.consumer import Consumer
+
+log = logging.getLogger(__name__)
+
+I32_MAX = 2**31 - 1
+
+METADATA_BYTES_MAX = 1024
+"""Of keys and values together (ConsumerMetadata in ServerCnx: `CommandUtils.metadataFromCommand`)."""
+
+
+def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any, Any, None] | None:
+    """A live consumer id answers SUCCESS again, a pending one ServiceNotReady."""
+    name = topic_name(command.topic)
+    if sum(len(pair.key.encode()) + len(pair.value.encode()) for pair in command.metadata) > METADATA_BYTES_MAX:
+        raise MetadataFault(f"Consumer metadata is larger than {METADATA_BYTES_MAX} bytes")
+    consumer_id = command.consumer_id
+    if consumer_id in cnx.pending_consumers:
+        raise ServiceNotReady("Consumer is already present on the connection")
+    if consumer_id in cnx.consumers:
+        cnx.write(success_frame(command.request_id))
+        return None
+    pending = cnx.pending_consumers[consumer_id] = Pending()
+    return _subscribe(cnx, command, name, pending)
+
+
+async def _subscribe(cnx: "Connection", command: pb.CommandSubscribe, name: TopicName, pending: Pending) -> None:
+    service = cnx.broker.service
+    try:
+        try:
+            topic = await service.get_for_client(name, create=command.force_topic_creation)
+        except TopicNotFound as error:
+            if str(error) == NAMESPACE_NOT_FOUND:
+                raise
+            raise TopicNotFound(f"Topic {name.full} does not exist") from error
+        if pending.abandoned:
+            return
+        consumer = await topic.subscribe(cnx, command)
+    except Exception:
+        if pending.abandoned:
+            return  # the client was told that it is closed, or is gone
+        raise
+    finally:
+        if cnx.pending_consumers.get(command.consumer_id) is pending:
+            del cnx.pending_consumers[command.consumer_id]
+    if pending.abandoned:
+        log.info("%s: consumer %d was closed while it was created", cnx.remote_address, command.consumer_id)
+        consumer.close()
+        return
+    if consumer.is_closed:
+        raise ServiceNotReady("The topic closed the consumer while it was created")
+    cnx.consumers[command.consumer_id] = consumer
+    cnx.write(success_frame(command.request_id))
+
+
+def flow(cnx: "Connection", command: pb.CommandFlow) -> None:
+    """An unknown consumer is ignored; permits that are not positive close the connection (Consumer.flowPermits)."""
+    permits = command.messagePermits
+    if not 0 < permits <= I32_MAX:
+        raise MalformedFrame(f"FLOW of {permits} permits")
+    consumer = cnx.consumers.get(command.consumer_id)
+    if consumer is not None:
+        consumer.flow(permits)
+
+
+def ack(cnx: "Connection", command: pb.CommandAck) -> Awaitable[None] | None:
+    """No answer without a request id, none for an unknown consumer; else ACK_RESPONSE when the ack is durable."""
+    consumer = cnx.consumers.get(command.consumer_id)
+    if consumer is None:
+        return None
+    durable = consumer.ack(command)
+    if not command.HasField("request_id"):
+        return None
+    if durable is None:
+        answer_ack(cnx, command)
+    return durable
+
+
+def answer_ack(cnx: "Connection", command: pb.CommandAck) -> None:
+    cnx.write(ack_response_frame(command.consumer_id, command.request_id))
+
+
+def refuse_ack(command: pb.CommandAck, code: pb.ServerError.ValueType, text: str) -> bytes:
+    """Nothing at all for an ack that asked for no answer."""
+    if not command.HasField("request_id"):
+        return b""
+    return ack_response_frame(command.consumer_id, command.request_id, code, text)
+
+
+def redeliver(cnx: "Connection", command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+    consumer = cnx.consumers.get(command.consumer_id)
+    if consumer is not None:
+        consumer.redeliver(command)
+
+
+def unsubscribe(cnx: "Connection", command: pb.CommandUnsubscribe) -> Coroutine[Any, Any, None]:
+    consumer = cnx.consumers.get(command.consumer_id)
+    if consumer is None:
+        raise MetadataFault("Consumer not found")
+    return _unsubscribe(cnx, consumer, command)
+
+
+async def _unsubscribe(cnx: "Connection", consumer: "Consumer", command: pb.CommandUnsubscribe) -> None:
+    await consumer.unsubscribe(command.force)
+    if cnx.consumers.get(command.consumer_id) is consumer:
+        del cnx.consumers[command.consumer_id]
+    cnx.write(success_frame(command.request_id))
+
+
+def close_consumer(cnx: "Connection", command: pb.CommandCloseConsumer) -> None:
+    """SUCCESS always; a subscription that is under way is abandoned, and its SUBSCRIBE never answered."""
+    pending = cnx.pending_consumers.pop(command.consumer_id, None)
+    if pending is not None:
+        pending.abandon()
+    consumer = cnx.consumers.pop(command.consumer_id, None)
+    if consumer is not None:
+        consumer.close()
+    cnx.write(success_frame(command.request_id))

@@ -1,0 +1,68 @@
+"""LOOKUP and PARTITIONED_METADATA: where a topic is, and of how many partitions it consists.
+
+Sources: TopicLookupBase.lookupTopicAsync; ServerCnx.handlePartitionMetadataRequest; facts 3.
+"""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from magnetar.server.network.listeners import goes_through
+from magnetar.server.network.ports import Urls
+from magnetar.server.protocol.handlers.names import topic_name
+from pulsar_proto.errors import ServiceNotReady
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import (
+    lookup_connect_frame,
+    lookup_failed_frame,
+    partitions_failed_frame,
+    partitions_frame,
+)
+
+if TYPE_CHECKING:
+    from magnetar.server.protocol.connection import Connection
+
+
+def lookup(cnx: "Connection", command: pb.CommandLookupTopic) -> Coroutine[Any, Any, None]:
+    name = topic_name(command.topic)
+    urls = cnx.broker.listeners.of(command.advertised_listener_name)
+    if urls is None:
+        raise ServiceNotReady(f"the broker do not have {command.advertised_listener_name} listener")
+    return _lookup(cnx, name, command.request_id, urls)
+
+
+async def _lookup(cnx: "Connection", name: TopicName, request_id: int, urls: Urls) -> None:
+    """This broker owns every topic. Whether the topic exists is not asked, whether its namespace does is (facts 14)."""
+    broker = cnx.broker
+    with broker.lookup_permit():
+        await broker.service.catalog.check_namespace(name.namespace)
+        cnx.write(
+            lookup_connect_frame(
+                request_id,
+                urls.broker,
+                service_url_tls=urls.broker_tls or None,
+                through_service_url=goes_through(urls),
+            )
+        )
+
+
+def refuse_lookup(command: pb.CommandLookupTopic, code: pb.ServerError.ValueType, text: str) -> bytes:
+    return lookup_failed_frame(command.request_id, code, text)
+
+
+def partitioned_metadata(cnx: "Connection", command: pb.CommandPartitionedTopicMetadata) -> Coroutine[Any, Any, None]:
+    return _partitioned_metadata(cnx, topic_name(command.topic), command)
+
+
+async def _partitioned_metadata(
+    cnx: "Connection", name: TopicName, command: pb.CommandPartitionedTopicMetadata
+) -> None:
+    with cnx.broker.lookup_permit():
+        count = await cnx.broker.service.catalog.partitions_of(name, may_create=command.metadata_auto_creation_enabled)
+        cnx.write(partitions_frame(command.request_id, count))
+
+
+def refuse_partitioned_metadata(
+    command: pb.CommandPartitionedTopicMetadata, code: pb.ServerError.ValueType, text: str
+) -> bytes:
+    return partitions_failed_frame(command.request_id, code, text)

@@ -1,0 +1,68 @@
+"""SEEK, GET_LAST_MESSAGE_ID and CONSUMER_STATS: what a consumer asks of its place in the topic.
+
+Sources: ServerCnx.handleSeek, handleGetLastMessageId, handleConsumerStats; Commands.newGetLastMessageIdResponse.
+"""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from pulsar_proto.errors import ConsumerNotFound, MetadataFault, UnknownFault
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import last_message_id_frame, simple_frame, success_frame
+
+if TYPE_CHECKING:
+    from magnetar.server.protocol.connection import Connection
+    from magnetar.server.topics.subscriptions.consumer import Consumer
+
+
+def seek(cnx: "Connection", command: pb.CommandSeek) -> Coroutine[Any, Any, None]:
+    if not command.HasField("message_id") and not command.HasField("message_publish_time"):
+        raise MetadataFault("Message id and message publish time were not present")
+    return _seek(cnx, _consumer(cnx, command.consumer_id), command)
+
+
+async def _seek(cnx: "Connection", consumer: "Consumer", command: pb.CommandSeek) -> None:
+    """The subscription closes its consumers first (CLOSE_CONSUMER), SUCCESS comes last. Any failure is UnknownError."""
+    try:
+        await consumer.seek(command)
+    except Exception as error:
+        by_id = command.HasField("message_id")
+        what = "Error when resetting subscription" if by_id else "Reset subscription to publish time error"
+        raise UnknownFault(f"{what}: {error}") from error
+    cnx.write(success_frame(command.request_id))
+
+
+def get_last_message_id(cnx: "Connection", command: pb.CommandGetLastMessageId) -> Coroutine[Any, Any, None]:
+    return _get_last_message_id(cnx, _consumer(cnx, command.consumer_id), command)
+
+
+async def _get_last_message_id(cnx: "Connection", consumer: "Consumer", command: pb.CommandGetLastMessageId) -> None:
+    last, partition, batch_index, mark_delete = await consumer.last_message_id()
+    cnx.write(last_message_id_frame(command.request_id, last, partition, batch_index, mark_delete))
+
+
+def _consumer(cnx: "Connection", consumer_id: int) -> "Consumer":
+    consumer = cnx.consumers.get(consumer_id)
+    if consumer is None:
+        raise MetadataFault("Consumer not found")
+    return consumer
+
+
+def consumer_stats(cnx: "Connection", command: pb.CommandConsumerStats) -> None:
+    """An unknown or pending consumer: ConsumerNotFound in the response (Java closes the connection for the former)."""
+    consumer = cnx.consumers.get(command.consumer_id)
+    if consumer is None:
+        raise ConsumerNotFound(f"Consumer {command.consumer_id} not found")
+    stats: dict[str, Any] = dict(consumer.stats())
+    answer = pb.CommandConsumerStatsResponse(request_id=command.request_id, **stats)
+    cnx.write(_consumer_stats_frame(answer))
+
+
+def refuse_consumer_stats(command: pb.CommandConsumerStats, code: pb.ServerError.ValueType, text: str) -> bytes:
+    return _consumer_stats_frame(
+        pb.CommandConsumerStatsResponse(request_id=command.request_id, error_code=code, error_message=text)
+    )
+
+
+def _consumer_stats_frame(answer: pb.CommandConsumerStatsResponse) -> bytes:
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.CONSUMER_STATS_RESPONSE, consumerStatsResponse=answer))

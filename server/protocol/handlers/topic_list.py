@@ -1,0 +1,121 @@
+"""GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST and WATCH_TOPIC_LIST_CLOSE.
+
+Sources: ServerCnx.handleGetTopicsOfNamespace, internalHandleGetTopicsOfNamespace; TopicListService.
+"""
+
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from magnetar.server.namespaces.topic_list import Change, filter_by_pattern, hash_of, is_system_topic
+from magnetar.server.namespaces.topic_watchers import Watcher
+from magnetar.server.process.turns import Turns
+from pulsar_proto.errors import NotAllowed, ServiceNotReady, TooManyRequests
+from pulsar_proto.names import NamespaceName, TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import simple_frame, success_frame
+
+if TYPE_CHECKING:
+    from magnetar.server.protocol.connection import Connection
+
+WATCHERS_MAX = 1_000
+"""Of one connection; one more is refused."""
+
+_Mode = pb.CommandGetTopicsOfNamespace
+
+
+def get_topics_of_namespace(cnx: "Connection", command: pb.CommandGetTopicsOfNamespace) -> Coroutine[Any, Any, None]:
+    return _get_topics(cnx, NamespaceName.parse(command.namespace), command)
+
+
+async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.CommandGetTopicsOfNamespace) -> None:
+    """Names carry their partition suffix, system topics are left out. The same hash: no names, changed=false."""
+    topics = await user_topics(cnx, str(namespace), command.mode)
+    filtered = None
+    if command.HasField("topics_pattern"):
+        max_length = cnx.broker.limits.subscription_pattern_max_length
+        filtered = await Turns().run(filter_by_pattern(topics, command.topics_pattern, max_length))
+    listed = topics if filtered is None else filtered
+    topics_hash = hash_of(listed)
+    changed = command.topics_hash != topics_hash
+    answer = pb.CommandGetTopicsOfNamespaceResponse(
+        request_id=command.request_id,
+        topics=listed if changed else [],
+        filtered=filtered is not None,
+        topics_hash=topics_hash,
+        changed=changed,
+    )
+    cnx.write(
+        simple_frame(
+            pb.BaseCommand(type=pb.BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, getTopicsOfNamespaceResponse=answer)
+        )
+    )
+
+
+async def user_topics(cnx: "Connection", namespace: str, mode: int) -> list[str]:
+    """Full names, sorted. Of topics that are not persistent those that are loaded: no others exist."""
+    catalog = cnx.broker.service.catalog
+    found = [] if mode == _Mode.NON_PERSISTENT else await catalog.topics_of(namespace)
+    if mode != _Mode.PERSISTENT:
+        found = found + catalog.non_persistent_topics_of(namespace)
+    return sorted(topic for topic in found if not is_system_topic(TopicName.parse(topic)))
+
+
+def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> Coroutine[Any, Any, None]:
+    """A watcher id that is in use is refused while its list is being made, and answered again afterwards."""
+    if not cnx.broker.limits.enable_broker_topic_list_watcher:
+        raise NotAllowed("Unable to create topic list watcher: topic list watching is disabled")
+    namespace = NamespaceName.parse(command.namespace)
+    watcher_id = command.watcher_id
+    known = cnx.topic_watchers.get(watcher_id)
+    if known is None:
+        if len(cnx.topic_watchers) >= WATCHERS_MAX:
+            raise TooManyRequests(f"More than {WATCHERS_MAX} topic list watchers on one connection")
+        max_length = cnx.broker.limits.subscription_pattern_max_length
+        known = Watcher(str(namespace), command.topics_pattern, max_length, partial(_tell, cnx, watcher_id))
+        cnx.topic_watchers[watcher_id] = known
+        return _watch(cnx, known, command, is_new=True)
+    if not known.is_told:
+        raise ServiceNotReady("Topic list watcher is already present on the connection")
+    return _watch(cnx, known, command, is_new=False)
+
+
+async def _watch(cnx: "Connection", watcher: Watcher, command: pb.CommandWatchTopicList, *, is_new: bool) -> None:
+    """Names are left out where the client's hash says that it knows them."""
+    topics = watcher.topics
+    if is_new:
+        try:
+            topics = await cnx.broker.watchers.add(watcher)
+        except BaseException:
+            cnx.topic_watchers.pop(command.watcher_id, None)
+            raise
+    if cnx.topic_watchers.get(command.watcher_id) is not watcher:
+        cnx.broker.watchers.remove(watcher)  # closed meanwhile
+        return
+    topics_hash = hash_of(topics)
+    success = pb.CommandWatchTopicListSuccess(
+        request_id=command.request_id,
+        watcher_id=command.watcher_id,
+        topic=[] if command.topics_hash == topics_hash else topics,
+        topics_hash=topics_hash,
+    )
+    base = pb.BaseCommand(type=pb.BaseCommand.WATCH_TOPIC_LIST_SUCCESS, watchTopicListSuccess=success)
+    cnx.write(simple_frame(base))
+
+
+def _tell(cnx: "Connection", watcher_id: int, change: Change) -> None:
+    update = pb.CommandWatchTopicUpdate(
+        watcher_id=watcher_id,
+        new_topics=change.new,
+        deleted_topics=change.deleted,
+        topics_hash=change.topics_hash,
+    )
+    cnx.write(simple_frame(pb.BaseCommand(type=pb.BaseCommand.WATCH_TOPIC_UPDATE, watchTopicUpdate=update)))
+
+
+def watch_topic_list_close(cnx: "Connection", command: pb.CommandWatchTopicListClose) -> None:
+    """SUCCESS always."""
+    watcher = cnx.topic_watchers.pop(command.watcher_id, None)
+    if watcher is not None:
+        cnx.broker.watchers.remove(watcher)
+    cnx.write(success_frame(command.request_id))

@@ -1,0 +1,115 @@
+"""What one connection has read: frames are handled in order, in portions.
+
+A read can hold twenty thousand small commands, and one ACK as many ids. After a portion the rest waits for its turn
+among all connections that have a rest (`turns.TurnQueue`), and nothing more is read until it is done. So fifty
+clients that send as fast as they can do not hold up the others fifty times as long as one does.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from magnetar.server.process.turns import PORTION_SECONDS, TurnQueue
+from magnetar.server.protocol.handlers.produce import publish_run
+from magnetar.server.protocol.requests import Requests
+from magnetar.server.protocol.session import State, Verdict
+from pulsar_proto.errors import UnknownCommand
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import parse_command
+from pulsar_proto.wire.framing import Frame
+from pulsar_proto.wire.id_list import cut_id_list, is_long_id_list
+from pulsar_proto.wire.send_run import PLAIN_SEND_PREFIX
+
+if TYPE_CHECKING:
+    from magnetar.server.protocol.connection import Connection
+
+log = logging.getLogger(__name__)
+
+
+class Inbound:
+    """The frames of one connection. It does not keep the connection, which keeps it."""
+
+    __slots__ = ("_at", "_frames", "_ignored_any", "_requests", "_then", "_turns")
+
+    def __init__(self, requests: Requests, turns: TurnQueue) -> None:
+        self._requests = requests
+        self._turns = turns
+        self._frames: list[Frame] = []
+        self._at = 0
+        """Of the frame to be handled next; the list is empty when there is none."""
+        self._then: Callable[[], None] | None = None
+        self._ignored_any = False
+
+    def take(self, cnx: "Connection", frames: list[Frame], then: Callable[[], None] | None = None) -> None:
+        """Handles the frames, now or soon, and calls `then` when all are handled. Raises MalformedFrame for one that
+        closes the connection."""
+        self._then = then or self._then
+        if self._frames:
+            self._frames += frames
+        else:
+            self._frames = frames
+            self._run(cnx, self._turns.portion_seconds)
+
+    def forget(self) -> None:
+        """The connection is closed."""
+        self._frames, self._then = [], None
+
+    def _run(self, cnx: "Connection", portion_seconds: float) -> None:
+        frames = self._frames
+        ends_at = time.monotonic() + portion_seconds
+        index = self._at
+        while index < len(frames):
+            if frames[index][0].startswith(PLAIN_SEND_PREFIX) and cnx.session.state is State.CONNECTED:
+                index = publish_run(cnx, frames, index)
+            else:
+                shorter = self._handle(cnx, frames[index])
+                if shorter:
+                    frames[index : index + 1] = shorter
+                else:
+                    index += 1
+            if cnx.session.state is State.CLOSED:
+                return
+            if index < len(frames) and time.monotonic() >= ends_at:
+                self._at = index
+                cnx.throttle_reading(self)
+                self._turns.add(partial(self._go_on, cnx))
+                return
+        self._frames, self._at = [], 0
+        if self._then is not None:
+            then, self._then = self._then, None
+            then()
+
+    def _go_on(self, cnx: "Connection") -> None:
+        if not cnx.is_open:
+            return
+        with cnx.faults_closing():
+            self._run(cnx, PORTION_SECONDS)
+        if not self._frames:
+            cnx.release_reading(self)
+
+    def _handle(self, cnx: "Connection", frame: Frame) -> list[Frame]:
+        """Returns shorter commands that are to be handled in its place: none, but for a long list of ids."""
+        if is_long_id_list(frame[0]):
+            shorter = cut_id_list(frame[0])
+            if len(shorter) > 1:
+                return [(data, None) for data in shorter]
+        try:
+            command = parse_command(frame[0])
+        except UnknownCommand as error:
+            level = logging.DEBUG if self._ignored_any else logging.INFO  # one line, whatever the peer repeats
+            self._ignored_any = True
+            log.log(level, "%s: %s ignored", cnx.remote_address, error)
+            return []
+        verdict = cnx.session.judge(command.type)
+        if verdict is Verdict.CLOSE:
+            cnx.close(cnx.session.why_illegal(command.type), logging.WARNING)
+        if verdict is not Verdict.HANDLE:
+            return []
+        if command.type == pb.BaseCommand.SEND:
+            publish_run(cnx, [frame], 0)
+            return []
+        handler = cnx.broker.commands[command.type]
+        self._requests.run(cnx, handler, getattr(command, handler.field))
+        return []

@@ -1,0 +1,193 @@
+"""What one connection has to say to its peer: collected during a loop turn, handed to the transport once at its end.
+
+Water marks. Above OUTPUT_HIGH_WATER_BYTES the output is not writable: dispatchers stop choosing it, and the connection
+stops reading, so that answers to requests are bounded too. It is writable again below OUTPUT_LOW_WATER_BYTES. What is
+already on its way (a group that a dispatcher read, receipts of stored messages) still comes; a peer that lets
+OUTPUT_MAX_BYTES pile up is cut off.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from magnetar.server.network.gone_transport import GONE
+
+OUTPUT_HIGH_WATER_BYTES = 4 << 20
+OUTPUT_LOW_WATER_BYTES = 1 << 20
+OUTPUT_MAX_BYTES = 128 << 20
+JOIN_BELOW_BYTES = 64 << 10
+"""Shorter chunks are joined before they are written (one copy is cheaper than a vector entry), longer ones never."""
+
+
+class Output:
+    """Owns the writing side of a transport. Not a rule: a shell without decisions but the water marks."""
+
+    __slots__ = (
+        "_chunks",
+        "_handed_bytes",
+        "_has_large",
+        "_idle_since_s",
+        "_loop",
+        "_paused",
+        "_pending_bytes",
+        "_scheduled",
+        "_sent",
+        "_taken_seen",
+        "_too_much",
+        "_transport",
+        "_waiters",
+        "_writable_changed",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: asyncio.Transport,
+        writable_changed: Callable[[bool], None],
+        too_much: Callable[[], None],
+        sent: Callable[[int], None],
+    ) -> None:
+        """`writable_changed(writable)` at the transport's water marks; `too_much()` above OUTPUT_MAX_BYTES.
+        `sent(bytes)` after they were handed to the transport."""
+        self._loop = loop
+        self._transport = transport
+        self._writable_changed = writable_changed
+        self._too_much = too_much
+        self._sent = sent
+        self._taken_seen = -1
+        self._idle_since_s = 0.0
+        self._chunks: list[bytes] = []
+        self._pending_bytes = 0
+        self._handed_bytes = 0
+        self._has_large = False
+        self._scheduled = False
+        self._paused = False
+        self._waiters: list[Callable[[], None]] = []
+        transport.set_write_buffer_limits(high=OUTPUT_HIGH_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES)
+
+    @property
+    def is_writable(self) -> bool:
+        return not self._paused and self._pending_bytes < OUTPUT_HIGH_WATER_BYTES
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the peer has not taken: this turn's chunks and the transport's buffer."""
+        return self._pending_bytes + self._transport.get_write_buffer_size()
+
+    @property
+    def taken_bytes(self) -> int:
+        """What the peer's side has taken since the beginning: it grows while the peer reads."""
+        return self._handed_bytes - self._transport.get_write_buffer_size()
+
+    def idle_since(self, now_s: float) -> float:
+        """See `output_budget.Drained`."""
+        taken = self.taken_bytes
+        if taken != self._taken_seen or not self.unsent_bytes:
+            self._taken_seen, self._idle_since_s = taken, now_s
+        return self._idle_since_s
+
+    def write(self, data: bytes) -> None:
+        size = len(data)
+        self._chunks.append(data)
+        self._pending_bytes += size
+        if size >= JOIN_BELOW_BYTES:
+            self._has_large = True
+        self._schedule()
+
+    def write_frames(self, chunks: list[bytes]) -> None:
+        if not chunks:
+            return
+        sizes = [len(chunk) for chunk in chunks]
+        self._chunks += chunks
+        self._pending_bytes += sum(sizes)
+        if max(sizes) >= JOIN_BELOW_BYTES:
+            self._has_large = True
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.flush)
+        if self._pending_bytes > OUTPUT_MAX_BYTES:
+            self._too_much()
+
+    def when_writable(self, callback: Callable[[], None]) -> None:
+        """Calls back once. Where the output is writable now, in the next turn."""
+        self._waiters.append(callback)
+        if self.is_writable and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Hands everything to the transport. Called once a turn, and before an orderly close."""
+        self._scheduled = False
+        if self._transport.is_closing():
+            self.forget()
+            return
+        if self._chunks:
+            chunks, self._chunks = self._chunks, []
+            large, self._has_large = self._has_large, False
+            sent, self._pending_bytes = self._pending_bytes, 0
+            self._handed_bytes += sent
+            if large:
+                self._transport.writelines(join_small(chunks))
+            else:
+                self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+            if self._paused and self._transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
+                self._too_much()
+                return
+            self._sent(sent)
+        if self._waiters and not self._paused:
+            self._wake()
+
+    def pause(self) -> None:
+        """The transport's buffer passed the high-water mark."""
+        self._paused = True
+        self._writable_changed(False)
+
+    def resume(self) -> None:
+        """The transport's buffer fell below the low-water mark."""
+        self._paused = False
+        self._writable_changed(True)
+        self._wake()
+
+    def forget(self) -> None:
+        """The connection is gone: nothing is written or called back any more, and nothing leads back to it."""
+        self._writable_changed, self._too_much = _is_ignored, _is_nothing
+        self._chunks.clear()
+        self._waiters.clear()
+        self._pending_bytes = 0
+
+    def lost(self) -> None:
+        """The transport is gone too."""
+        self.forget()
+        self._transport = GONE
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for callback in waiters:
+            callback()
+
+
+def _is_ignored(writable: bool) -> None:
+    """Nobody is there who wants to know."""
+
+
+def _is_nothing() -> None:
+    """Nobody is there any more."""
+
+
+def join_small(chunks: list[bytes]) -> list[bytes]:
+    """The same bytes with neighbours below JOIN_BELOW_BYTES joined."""
+    joined: list[bytes] = []
+    small: list[bytes] = []
+    for chunk in chunks:
+        if len(chunk) < JOIN_BELOW_BYTES:
+            small.append(chunk)
+            continue
+        if small:
+            joined.append(b"".join(small))
+            small = []
+        joined.append(chunk)
+    if small:
+        joined.append(b"".join(small))
+    return joined

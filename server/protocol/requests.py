@@ -1,0 +1,121 @@
+"""The requests of one connection that could not be answered at once: bounded tasks, and what is said when they fail."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from magnetar.server.protocol.handlers.handler import Handler
+from magnetar.server.protocol.session import State
+from pulsar_proto.errors import MalformedFrame, PulsarError
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.text import NotText, check_text
+
+if TYPE_CHECKING:
+    from magnetar.server.protocol.connection import Connection
+
+log = logging.getLogger(__name__)
+
+REQUESTS_MAX = 10_000
+"""Requests of one connection that may be in progress. The next one that has an answer is refused with TooManyRequests
+before its handler sees it, so that nothing of it is left behind."""
+
+TEXT_CHARACTERS_MAX = 16 << 10
+"""Of what a client is told. A refused schema is told with the schemas that refuse it."""
+
+Work = Awaitable[None]
+
+
+class Requests:
+    """Commands behind a waiting request do not wait for it. When the connection is lost, requests that only look are
+    cancelled; those that change state run to their end as the broker's own tasks."""
+
+    __slots__ = ("_in_progress", "_tasks")
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._in_progress = 0
+
+    def run(self, cnx: "Connection", handler: Handler, body: Any) -> None:
+        """Handles one command: at once, or by a task. A command with a string that is not UTF-8 is refused before its
+        handler sees it. Raises MalformedFrame for what closes the connection."""
+        if self._in_progress >= REQUESTS_MAX and _refuses_for_load(cnx, handler, body):
+            return
+        try:
+            check_text(body)
+            work = handler.run(cnx, body)
+        except MalformedFrame:
+            raise
+        except NotText as error:
+            refusal = _refusal(handler, body, pb.MetadataError, str(error))
+            cnx.write(refusal)
+            if not refusal or cnx.session.state is not State.CONNECTED:
+                raise MalformedFrame(f"{handler.field}: {error}") from error
+        except Exception as error:
+            _refuse(cnx, handler, body, error)
+        else:
+            if work is not None:
+                self._start(cnx, handler, body, work)
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _start(self, cnx: "Connection", handler: Handler, body: Any, work: Work) -> None:
+        self._in_progress += 1
+        task = cnx.broker.spawn(_answer(cnx, handler, body, work))
+        if not handler.changes_state:
+            self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, work))
+
+    def _ended(self, work: Work, task: asyncio.Task[None]) -> None:
+        self._in_progress -= 1
+        self._tasks.discard(task)
+        _drop(work)  # of a task that was cancelled before it began
+
+
+async def _answer(cnx: "Connection", handler: Handler, body: Any, work: Work) -> None:
+    try:
+        await work
+        if handler.answer is not None:
+            handler.answer(cnx, body)
+    except MalformedFrame as error:
+        cnx.close(str(error), logging.WARNING)
+    except Exception as error:
+        _refuse(cnx, handler, body, error)
+
+
+def _refuses_for_load(cnx: "Connection", handler: Handler, body: Any) -> bool:
+    """Refuses a command that waits for an answer. One without an answer (FLOW, most ACKs) does not wait, and is
+    handled however many requests are in progress."""
+    text = f"More than {REQUESTS_MAX} requests in progress"
+    refusal = _refusal(handler, body, pb.TooManyRequests, text)
+    cnx.write(refusal)
+    return bool(refusal)
+
+
+def _refuse(cnx: "Connection", handler: Handler, body: Any, error: Exception) -> None:
+    """Says that the command failed. Where the command has no answer that could say so, and where the client has not
+    come in yet, the connection is closed: a client that hears nothing would wait."""
+    if isinstance(error, PulsarError):
+        code = error.code
+        log.info("%s: %s refused: %s", cnx.remote_address, handler.field, error)
+    else:
+        code = pb.UnknownError
+        log.error("%s: %s failed", cnx.remote_address, handler.field, exc_info=error)
+    text = (str(error) or type(error).__name__)[:TEXT_CHARACTERS_MAX]
+    cnx.write(_refusal(handler, body, code, text))
+    if handler.refuse is None or cnx.session.state is not State.CONNECTED:
+        cnx.close(f"{handler.field} failed: {text}", logging.WARNING)
+
+
+def _refusal(handler: Handler, body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
+    """Empty where the command has no answer, or asked for none."""
+    return b"" if handler.refuse is None else handler.refuse(body, code, text)
+
+
+def _drop(work: Work) -> None:
+    """A coroutine that never began must say that this is meant."""
+    if asyncio.iscoroutine(work):
+        work.close()

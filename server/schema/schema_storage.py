@@ -1,0 +1,162 @@
+"""Where versions of schemas are kept: a ledger for each, and one record that lists them.
+
+The record below /schemas is replaced by compare-and-set after the ledger with the new version is closed, so a version
+that the record names is always readable; a ledger that lost the race, or that a crash left behind, is garbage.
+
+Source: BookkeeperSchemaStorage; facts 6.2, 6.4; `tests/vectors/pulsar_records.json`.
+"""
+
+import logging
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.paths import SCHEMAS
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.schema.schema_types import Schema, StoredSchema, schema_of_record, schema_to_record
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from pulsar_proto.pb import managed_ledger_pb2 as records
+
+log = logging.getLogger(__name__)
+
+LEDGERS_SHOWN_MAX = 100
+"""The newest versions of which `sizes` tells."""
+
+NO_POSITION = -1
+"""In the entry of a first version, where its own ledger is not known yet."""
+
+
+class SchemaStorageFault(Exception):
+    """Metadata or a ledger failed, or is not what it should be; the text says which."""
+
+
+class SchemaRaceLost(Exception):
+    """Somebody else added a version meanwhile: look again."""
+
+
+class Locator(NamedTuple):
+    """The record of one schema id."""
+
+    record: records.SchemaLocator
+    record_version: int
+
+    @property
+    def ledger_ids(self) -> list[int]:
+        return [each.position.ledgerId for each in self.record.index]
+
+
+class SchemaStorage:
+    """`quorums` are (ensemble size, write quorum, ack quorum) of its ledgers."""
+
+    def __init__(self, metadata: MetadataStore, bookkeeper: BookKeeper, quorums: tuple[int, int, int]) -> None:
+        self._metadata = metadata
+        self._bookkeeper = bookkeeper
+        self._quorums = quorums
+
+    async def locate(self, schema_id: str) -> Locator | None:
+        """`schema_id` is "tenant/namespace/topic". Raises SchemaStorageFault."""
+        path = f"{SCHEMAS}/{schema_id}"
+        try:
+            record = await self._metadata.get(path)
+        except MetadataError as error:
+            raise SchemaStorageFault(f"{path}: {error}") from error
+        if record is None or not record.value:
+            # An empty one is the parent of a deeper id (`a/b` of a topic name with a slash), or was made by hand.
+            return None
+        try:
+            return Locator(records.SchemaLocator.FromString(record.value), record.stat.version)
+        except DecodeError as error:
+            raise SchemaStorageFault(f"{path} is not the record of a schema") from error
+
+    async def read(self, entry: records.SchemaIndexEntry) -> StoredSchema:
+        """One version. Raises SchemaStorageFault."""
+        ledger_id, entry_id = entry.position.ledgerId, entry.position.entryId
+        try:
+            handle = await self._bookkeeper.open_ledger(ledger_id)
+            stored = (await handle.read(entry_id, entry_id))[0]
+            data = records.SchemaEntry.FromString(stored[handle.payload_offset :]).schema_data
+            return StoredSchema(entry.version, schema_of_record(data))
+        except (LedgerError, DecodeError, ValueError) as error:
+            raise SchemaStorageFault(f"schema version {entry.version} in ledger {ledger_id}: {error}") from error
+
+    async def sizes(self, locator: Locator) -> list[tuple[int, int, int]]:
+        """(ledger, entries, bytes) of the versions. Raises SchemaStorageFault."""
+        found = []
+        for ledger_id in locator.ledger_ids[-LEDGERS_SHOWN_MAX:]:
+            try:
+                handle = await self._bookkeeper.open_ledger(ledger_id)
+            except LedgerError as error:
+                raise SchemaStorageFault(f"ledger {ledger_id} of a schema: {error}") from error
+            found.append((ledger_id, handle.last_add_confirmed + 1, handle.length))
+        return found
+
+    async def append(self, schema_id: str, locator: Locator | None, schema: Schema, schema_hash: bytes) -> Locator:
+        """Adds a version after those of `locator`. Raises SchemaStorageFault, SchemaRaceLost."""
+        version = locator.record.info.version + 1 if locator else 0
+        if locator is None:
+            nowhere = records.NestedPositionInfo(ledgerId=NO_POSITION, entryId=NO_POSITION)
+            index = [records.SchemaIndexEntry(version=0, position=nowhere, hash=schema_hash)]
+        else:
+            index = list(locator.record.index)
+        entry = records.SchemaEntry(schema_data=schema_to_record(schema_id, schema), index=index)
+        ledger_id, entry_id = await self._write(schema_id, entry.SerializeToString())
+        position = records.NestedPositionInfo(ledgerId=ledger_id, entryId=entry_id)
+        info = records.SchemaIndexEntry(version=version, position=position, hash=schema_hash)
+        known = locator.record.index if locator else ()
+        record = records.SchemaLocator(info=info, index=[*known, info])
+        try:
+            return Locator(record, await self._put(schema_id, locator, record.SerializeToString()))
+        except SchemaRaceLost:
+            await self._delete_ledger(ledger_id)
+            raise
+
+    async def delete(self, schema_id: str, locator: Locator) -> None:
+        """Record first, then the ledgers. Raises SchemaStorageFault, SchemaRaceLost."""
+        try:
+            await self._metadata.delete(f"{SCHEMAS}/{schema_id}", locator.record_version)
+        except BadVersionError as error:
+            raise SchemaRaceLost from error
+        except NoNodeError:
+            return
+        except MetadataError as error:
+            raise SchemaStorageFault(f"the record of {schema_id}: {error}") from error
+        for ledger_id in locator.ledger_ids:
+            await self._delete_ledger(ledger_id)
+
+    async def _write(self, schema_id: str, payload: bytes) -> tuple[int, int]:
+        ensemble, write, ack = self._quorums
+        try:
+            handle = await self._bookkeeper.create_ledger(
+                ensemble_size=ensemble,
+                write_quorum=write,
+                ack_quorum=ack,
+                custom_metadata={
+                    "application": b"pulsar",
+                    "component": b"schema",
+                    "pulsar/schemaId": schema_id.encode(),
+                },
+            )
+            entry_id = await handle.add(payload)
+            await handle.close()
+        except LedgerError as error:
+            raise SchemaStorageFault(f"the ledger of a new version of {schema_id}: {error}") from error
+        return handle.ledger_id, entry_id
+
+    async def _put(self, schema_id: str, locator: Locator | None, value: bytes) -> int:
+        path = f"{SCHEMAS}/{schema_id}"
+        try:
+            if locator is not None:
+                return (await self._metadata.put(path, value, locator.record_version)).version
+            return (await self._metadata.create(path, value, make_parents=True)).stat.version
+        except (BadVersionError, NodeExistsError, NoNodeError) as error:
+            raise SchemaRaceLost from error
+        except MetadataError as error:
+            raise SchemaStorageFault(f"{path}: {error}") from error
+
+    async def _delete_ledger(self, ledger_id: int) -> None:
+        try:
+            await self._bookkeeper.delete_ledger(ledger_id)
+        except LedgerError as error:
+            log.warning("ledger %d of a schema is left behind: %s", ledger_id, error)

@@ -1,0 +1,96 @@
+"""What a server holds of security: who a peer is, and whether it may. One for the process.
+
+A denied request leaves one line in the log that says what was denied to whom; credentials are never logged.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from magnetar.metadata import paths
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.protocol.handlers.handler import Handler
+from magnetar.server.protocol.login import Login
+from magnetar.server.security.authentication import Authenticator
+from magnetar.server.security.authorizer import Authorizer, Lookup, parse_record
+from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
+from magnetar.server.security.principals import Principal, combination_fault
+from magnetar.server.security.providers import make_providers
+
+if TYPE_CHECKING:
+    from magnetar.server.protocol.connection import Connection
+
+log = logging.getLogger(__name__)
+
+AUTHORIZATION_PROVIDER = "org.apache.pulsar.broker.authorization.PulsarAuthorizationProvider"
+
+ORIGINAL_PRINCIPAL_HEADER = "X-Original-Principal"
+
+
+class Security:
+    """`authorizer` is None where authorization is off: then a role is known and nothing is denied to it."""
+
+    def __init__(
+        self,
+        settings: SecuritySettings,
+        tenant_record: Lookup,
+        namespace_record: Lookup,
+        *,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        """`now_s`: Unix time. Raises SecurityConfigError."""
+        if settings.authorization_enabled and settings.authorization_provider != AUTHORIZATION_PROVIDER:
+            raise SecurityConfigError(
+                f"authorizationProvider: there is only {AUTHORIZATION_PROVIDER} here, not "
+                f"{settings.authorization_provider}"
+            )
+        self.settings = settings
+        self.now_s = now_s
+        self.proxy_roles = frozenset(settings.proxy_roles)
+        self.providers = make_providers(settings, now_s)
+        self.authenticator = Authenticator(self.providers, settings.anonymous_user_role)
+        self.authorizer = (
+            Authorizer(settings, tenant_record, namespace_record) if settings.authorization_enabled else None
+        )
+
+    def guarded(self, table: dict[int, Handler]) -> dict[int, Handler]:
+        """The table of commands with each behind its permission."""
+        if self.authorizer is None:
+            return table
+        from magnetar.server.protocol.command_permissions import guarded
+
+        return guarded(table, self.authorizer)
+
+    def login(self, cnx: "Connection", server_version: str) -> Login:
+        """For one connection."""
+        return Login(cnx, self, server_version)
+
+    async def principal_of_http(
+        self, headers: Mapping[str, str], common_name: str | None, remote: str
+    ) -> Principal | None:
+        """Who calls over HTTP; None when the call is to be refused with 401, which is logged."""
+        try:
+            identity = await self.authenticator.of_http(headers, common_name)
+        except RejectedCredentialsError as error:
+            log.warning("%s: HTTP call not authenticated: %s", remote, error)
+            return None
+        original = headers.get(ORIGINAL_PRINCIPAL_HEADER, "")
+        if self.authorizer is None:
+            return Principal(identity.role)
+        fault = combination_fault(identity.role, original, self.proxy_roles, may_repeat=True)
+        if fault is not None:
+            log.warning("%s: role %s with original principal %r refused: %s", remote, identity.role, original, fault)
+            return None
+        return Principal(identity.role, original if identity.role in self.proxy_roles else "")
+
+
+def tenant_reader(store: MetadataStore) -> Lookup:
+    """Reads /admin/policies/{tenant}. What it raises is MetadataError."""
+
+    async def read(tenant: str) -> Mapping[str, object] | None:
+        record = await store.get(f"{paths.POLICIES}/{tenant}")
+        return None if record is None else parse_record(record.value)
+
+    return read

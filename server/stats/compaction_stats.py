@@ -1,0 +1,47 @@
+"""What stats and metrics say of a topic's compaction. Names: CompactionStatsImpl, PersistentTopicInternalStats,
+CompactorMXBeanImpl; real answers of 4.0.7."""
+
+from collections.abc import Iterator
+
+from magnetar.server.compaction.topic_compaction import TopicCompaction
+
+
+def compaction_stats(compaction: TopicCompaction | None) -> dict[str, int]:
+    """As `…/stats` has it."""
+    counters = None if compaction is None else compaction.counters
+    return {
+        "lastCompactionRemovedEventCount": counters.last_removed if counters else 0,
+        "lastCompactionSucceedTimestamp": counters.last_succeeded_ms if counters else 0,
+        "lastCompactionFailedTimestamp": counters.last_failed_ms if counters else 0,
+        "lastCompactionDurationTimeInMills": counters.last_duration_ms if counters else 0,
+    }
+
+
+def compacted_ledger_stats(compaction: TopicCompaction | None) -> dict[str, object]:
+    """As `…/internalStats` has it: the ledger in use; its length is known once somebody has read it."""
+    opened = None if compaction is None else compaction.opened
+    ledger_id = None if compaction is None else compaction.ledger_id
+    return {
+        "ledgerId": -1 if ledger_id is None else ledger_id,
+        "entries": opened.entries if opened else -1,
+        "size": opened.size_bytes if opened else -1,
+        "offloaded": False,
+        "underReplicated": False,
+    }
+
+
+def compaction_metrics(compaction: TopicCompaction) -> Iterator[tuple[str, float]]:
+    """Nothing for a topic that was never compacted since it was loaded."""
+    counters = compaction.counters
+    if counters.succeeded or counters.failed:
+        yield "pulsar_compaction_removed_event_count", counters.removed
+        yield "pulsar_compaction_succeed_count", counters.succeeded
+        yield "pulsar_compaction_failed_count", counters.failed
+        yield "pulsar_compaction_duration_time_in_mills", counters.last_duration_ms
+        seconds = max(counters.last_duration_ms, 1) / 1000
+        yield "pulsar_compaction_read_throughput", counters.last_read_bytes / seconds
+        yield "pulsar_compaction_write_throughput", counters.last_written_bytes / seconds
+    opened = compaction.opened
+    if opened is not None:
+        yield "pulsar_compaction_compacted_entries_count", opened.entries
+        yield "pulsar_compaction_compacted_entries_size", opened.size_bytes

@@ -1,0 +1,178 @@
+"""What /metrics answers: Pulsar's names for what exists here, gathered when somebody asks.
+
+Nothing is counted for this alone; a scrape reads the counters of topics, subscriptions and connections. Many topics
+are read in portions, so that clients are served meanwhile. Sources: NamespaceStatsAggregator, TopicStats,
+PrometheusMetricsGenerator; names and labels as 4.0.7 answers them.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from magnetar import __version__
+from magnetar.server.process.turns import in_portions
+
+if TYPE_CHECKING:
+    from magnetar.server.broker.broker_context import BrokerContext
+    from magnetar.server.security.security import Security
+    from magnetar.server.topics.base_topic import AnySubscription, BaseTopic
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+BOOT_CLOCK = time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CLOCK_MONOTONIC
+
+
+class Families:
+    """Samples by metric name, each name's together, as the text format asks."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = f'cluster="{escaped(cluster)}"'
+        self._samples: dict[str, list[str]] = {}
+        self._kinds: dict[str, str] = {}
+
+    def labels(self, **values: str) -> str:
+        """A label set, ready to be used for many samples; the cluster comes first."""
+        return ",".join([self._cluster, *(f'{name}="{escaped(value)}"' for name, value in values.items())])
+
+    def add(self, name: str, labels: str, value: float, kind: str = "gauge") -> None:
+        self._kinds.setdefault(name, kind)
+        self._samples.setdefault(name, []).append(f"{name}{{{labels}}} {value}\n")
+
+    def add_all(self, labels: str, samples: Iterable[tuple[str, float]]) -> None:
+        for name, value in samples:
+            self.add(name, labels, value)
+
+    async def text(self) -> list[bytes]:
+        """The page in parts, one a name."""
+        parts = []
+        async for name, samples in in_portions(self._samples.items()):
+            parts.append(f"# TYPE {name} {self._kinds[name]}\n{''.join(samples)}".encode())
+        return parts
+
+
+async def render(broker: "BrokerContext") -> list[bytes]:
+    """The whole page, in parts: with thousands of topics it has tens of megabytes."""
+    families = Families(broker.cluster)
+    totals: dict[str, float] = {}
+    per_namespace: dict[str, int] = {}
+    async for topic in in_portions(broker.service.all_topics):
+        per_namespace[topic.name.namespace] = per_namespace.get(topic.name.namespace, 0) + 1
+        for name, value in _add_topic(families, topic):
+            totals[name] = totals.get(name, 0) + value
+    for namespace, count in per_namespace.items():
+        families.add("pulsar_topics_count", families.labels(namespace=namespace), count)
+    for name, namespace, value in broker.service.schemas.registry.counters.samples():
+        families.add(name, families.labels(namespace=namespace), value, "counter")
+    _add_broker(families, broker, totals, sum(per_namespace.values()))
+    _add_process(families)
+    return await families.text()
+
+
+def _add_topic(families: Families, topic: "BaseTopic") -> list[tuple[str, float]]:
+    """Returns what is summed up over the broker."""
+    labels = {"namespace": topic.name.namespace, "topic": topic.name.full}
+    counters = topic.publishing.counters
+    rate_out = throughput_out = 0.0
+    for name, subscription in topic.all_subscriptions.items():
+        subscription_labels = families.labels(**labels, subscription=name)
+        rate, throughput = _add_out(families, subscription, subscription_labels)
+        families.add_all(subscription_labels, subscription.metrics())
+        rate_out += rate
+        throughput_out += throughput
+    sums: list[tuple[str, float]] = [
+        ("subscriptions_count", len(topic.all_subscriptions)),
+        ("producers_count", len(topic.producers)),
+        ("consumers_count", topic.consumer_count),
+        ("rate_in", counters.message_rate.value),
+        ("rate_out", rate_out),
+        ("throughput_in", counters.byte_rate.value),
+        ("throughput_out", throughput_out),
+        ("storage_size", topic.stored_bytes),
+        ("storage_logical_size", topic.stored_bytes),
+        ("msg_backlog", topic.backlog_entries),
+    ]
+    topic_labels = families.labels(**labels)
+    families.add_all(topic_labels, ((f"pulsar_{name}", value) for name, value in sums))
+    families.add("pulsar_in_messages_total", topic_labels, counters.messages_in, "counter")
+    families.add("pulsar_in_bytes_total", topic_labels, counters.bytes_in, "counter")
+    families.add("pulsar_publish_rate_limit_times", topic_labels, topic.publishing.rate_limited_times)
+    families.add_all(topic_labels, topic.metrics())
+    return sums
+
+
+def _add_out(families: Families, subscription: "AnySubscription", labels: str) -> tuple[float, float]:
+    """What goes out. Returns its message and byte rate."""
+    out = subscription.counters_out()
+    families.add_all(
+        labels,
+        (
+            ("pulsar_subscription_consumers_count", len(subscription.consumers)),
+            ("pulsar_subscription_msg_rate_out", out.message_rate.value),
+            ("pulsar_subscription_msg_throughput_out", out.byte_rate.value),
+            ("pulsar_subscription_msg_rate_redeliver", out.redelivery_rate.value),
+            ("pulsar_subscription_msg_ack_rate", out.ack_rate.value),
+            ("pulsar_subscription_last_acked_timestamp", out.last_acked_ms),
+            ("pulsar_subscription_last_consumed_timestamp", out.last_sent_ms),
+            ("pulsar_subscription_last_consumed_flow_timestamp", out.last_flow_ms),
+        ),
+    )
+    families.add("pulsar_out_messages_total", labels, out.messages_out, "counter")
+    families.add("pulsar_out_bytes_total", labels, out.bytes_out, "counter")
+    return out.message_rate.value, out.byte_rate.value
+
+
+def _add_broker(families: Families, broker: "BrokerContext", totals: dict[str, float], topics: int) -> None:
+    labels = families.labels()
+    families.add("pulsar_broker_topics_count", labels, topics)
+    families.add_all(labels, ((f"pulsar_broker_{name}", value) for name, value in totals.items()))
+    families.add("pulsar_broker_lookup_pending_requests", labels, broker.lookups_in_progress)
+    families.add("pulsar_version_info", families.labels(version=__version__, commit=""), 1)
+    families.add("magnetar_unanswered_publish_bytes", labels, broker.unanswered_publish_bytes)
+    host = urlsplit(broker.listeners.internal.broker or broker.listeners.internal.broker_tls).hostname or ""
+    counters = broker.counters
+    for name, value in (
+        ("active_connections", len(broker.connections)),
+        ("connection_created_total_count", counters.created),
+        ("connection_create_success_count", counters.created - counters.refused),
+        ("connection_create_fail_count", counters.refused),
+        ("connection_closed_total_count", counters.closed),
+    ):
+        families.add(f"pulsar_{name}", families.labels(broker=host, metric="broker_connection"), value)
+    if broker.security is not None:
+        _add_authentication(families, broker.security)
+
+
+def _add_authentication(families: Families, security: "Security") -> None:
+    """Logins and HTTP calls by method (AuthenticationMetrics). Apache's failures have a reason; here it is in the
+    log."""
+    for provider in security.providers.values():
+        labels = families.labels(provider_name=provider.name, auth_method=provider.method)
+        families.add("pulsar_authentication_success_total", labels, provider.accepted, "counter")
+        families.add("pulsar_authentication_failures_total", labels, provider.rejected, "counter")
+
+
+def _add_process(families: Families) -> None:
+    """As the Java client library of Prometheus exports them; what this system does not tell is left out."""
+    labels = families.labels()
+    families.add("process_cpu_seconds_total", labels, time.process_time(), "counter")
+    families.add("process_max_fds", labels, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    try:
+        # After the command's name: field 20 is the start in ticks since boot, 21 the size, 22 the resident pages.
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        open_files = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    except OSError:
+        return
+    booted_s = time.time() - time.clock_gettime(BOOT_CLOCK)
+    families.add("process_start_time_seconds", labels, booted_s + int(fields[19]) / os.sysconf("SC_CLK_TCK"))
+    families.add("process_virtual_memory_bytes", labels, int(fields[20]))
+    families.add("process_resident_memory_bytes", labels, int(fields[21]) * resource.getpagesize())
+    families.add("process_open_fds", labels, open_files)
+
+
+def escaped(value: str) -> str:
+    """A label's value in the text format."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,47 @@
+"""What /metrics says of persistent topics and their subscriptions alone, by Pulsar's names.
+
+Sources: TopicStats.printTopicStats; names as 4.0.7 answers them.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from magnetar.server.stats.compaction_stats import compaction_metrics
+from magnetar.server.topics.counters import now_ms
+
+if TYPE_CHECKING:
+    from magnetar.server.topics.subscriptions.subscription import Subscription
+    from magnetar.server.topics.topic import Topic
+
+Samples = Iterable[tuple[str, float]]
+
+
+def topic_metrics(topic: "Topic") -> Samples:
+    quotas = topic.policies.backlog_quotas
+    oldest_ms = topic.quota.oldest.known_ms(topic)
+    compaction = () if topic.compaction is None else compaction_metrics(topic.compaction)
+    return (
+        *compaction,
+        ("pulsar_storage_backlog_size", topic.backlog_size),
+        ("pulsar_storage_backlog_quota_limit", quotas.destination_storage.limit),
+        ("pulsar_storage_backlog_quota_limit_time", quotas.message_age.limit),
+        ("magnetar_storage_unreadable_entries", topic.ledger.gaps.entries),
+        ("magnetar_storage_unreadable_entries_skipped", topic.ledger.gaps.entries_skipped),
+        ("pulsar_storage_backlog_age_seconds", -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000),
+    )
+
+
+def subscription_metrics(subscription: "Subscription") -> Samples:
+    backlog, expired = subscription.cursor.backlog, subscription.expired
+    delayed = subscription.delayed_messages
+    return (
+        ("pulsar_subscription_back_log", backlog),
+        ("pulsar_subscription_back_log_no_delayed", backlog - delayed),
+        ("pulsar_subscription_delayed", delayed),
+        ("pulsar_subscription_unacked_messages", subscription.unacked_messages),
+        ("pulsar_subscription_blocked_on_unacked_messages", int(subscription.is_blocked)),
+        ("pulsar_subscription_in_replay", subscription.messages_in_replay),
+        ("pulsar_subscription_msg_rate_expired", expired.rate.value),
+        ("pulsar_subscription_total_msg_expired", expired.entries),
+        ("pulsar_subscription_last_expire_timestamp", expired.last_ms),
+    )

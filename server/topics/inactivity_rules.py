@@ -1,0 +1,49 @@
+"""When a topic that nobody uses is deleted, and a subscription that nobody uses. Rules only.
+
+Sources: AbstractTopic.isActive, PersistentTopic.checkGC, shouldTopicBeRetained, checkInactiveSubscriptions; facts 7.
+"""
+
+from typing import NamedTuple
+
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.policies.policy_values import InactiveTopicDeleteMode
+
+
+class Use(NamedTuple):
+    """What a topic is used for now."""
+
+    producers: int
+    consumers: int
+    subscriptions: int
+    backlog: int
+    """Entries that some subscription did not acknowledge."""
+
+
+def is_active(use: Use, mode: InactiveTopicDeleteMode) -> bool:
+    if use.producers or use.consumers:
+        return True
+    if mode is InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS:
+        return use.subscriptions > 0
+    return use.backlog > 0
+
+
+def is_due(policies: EffectivePolicies, inactive_seconds: float) -> bool:
+    """Whether a topic that was last active so long ago is to be deleted."""
+    rule = policies.inactive_topic_policies
+    if not rule.delete_while_inactive or inactive_seconds < rule.max_inactive_duration_seconds:
+        return False
+    return not _is_retained(policies, inactive_seconds)
+
+
+def _is_retained(policies: EffectivePolicies, inactive_seconds: float) -> bool:
+    minutes = policies.retention_time_in_minutes
+    if minutes < 0:
+        return True
+    if minutes == 0 or policies.retention_size_in_mb == 0:
+        return False
+    return inactive_seconds < minutes * 60
+
+
+def subscription_is_due(expiration_minutes: int, inactive_ms: int) -> bool:
+    """Whether a subscription without consumers, last active so long ago, is to be deleted."""
+    return 0 < expiration_minutes * 60_000 < inactive_ms

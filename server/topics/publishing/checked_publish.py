@@ -1,0 +1,146 @@
+"""SENDs that are looked at one by one: deduplication, and policies that refuse some of them.
+
+Only producers of topics that have such a policy come here. What goes to the log goes in groups all the same: runs of
+SENDs between those that are answered otherwise. Answers stay in the order of the SENDs: one that needs no storing waits
+for the receipts of those before it, as clients take answers out of order for an error of the connection (facts 1.6).
+
+Sources: PersistentTopic.publishMessage, MessageDeduplication.isDuplicate; facts 4.2.
+"""
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.server.topics.publishing.dedup_table import Verdict
+from magnetar.server.topics.publishing.deduplication import CANNOT_TELL, Deduplication, chunk_counts
+from magnetar.server.topics.publishing.producer import Group, Producer
+from magnetar.storage.managed.append_queue import AddResult
+from pulsar_proto.errors import PersistenceFault, PulsarError
+from pulsar_proto.ids import Position, signed64
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import Receipt, send_error_frame
+
+if TYPE_CHECKING:
+    from magnetar.server.topics.publishing.topic_producers import TopicProducers
+
+log = logging.getLogger(__name__)
+
+NOTHING_THAT_COUNTS = -1
+"""The sequence id of a chunk that is not its message's last one."""
+
+
+class _Answer(NamedTuple):
+    """A SEND that is not stored. Without a refusal it came before: what became of that decides."""
+
+    receipt: Receipt
+    refusal: PulsarError | None
+
+
+class _CheckedGroup(Group):
+    """`highests`: the highest sequence id up to each SEND. `answers` are due when all of it is answered."""
+
+    __slots__ = ("answers", "highests", "is_answered", "publisher")
+
+    def __init__(
+        self, publisher: "CheckedPublisher", producer: Producer, receipts: list[Receipt], messages: int, size: int
+    ) -> None:
+        super().__init__(producer, receipts, messages, size)
+        self.publisher = publisher
+        self.highests: list[int] = []
+        self.answers: list[_Answer] = []
+        self.is_answered = False
+
+    def stored(self, result: AddResult) -> None:
+        dedup = self.publisher.registry.dedup
+        count = sum(run[2] for run in result.runs)
+        if dedup is not None and count:
+            ledger_id, first, length = result.runs[-1]
+            last = Position(ledger_id, first + length - 1)
+            dedup.confirmed(self.producer.name, self.highests[count - 1], last, count)
+        self.is_answered = True
+        super().stored(result)
+        for answer in self.answers:
+            self.publisher.answer(answer)
+
+    def delivered(self, place: Position) -> None:
+        self.is_answered = True
+        super().delivered(place)
+
+
+class CheckedPublisher:
+    """One producer's."""
+
+    __slots__ = ("_last", "_producer", "registry")
+
+    def __init__(self, producer: Producer, registry: "TopicProducers") -> None:
+        self.registry = registry
+        self._producer = producer
+        self._last: _CheckedGroup | None = None
+
+    def publish(self, sends: list[tuple[pb.CommandSend, bytes]]) -> None:
+        """One group, in order."""
+        checks, dedup = self.registry.checks, self.registry.dedup
+        run: list[tuple[pb.CommandSend, bytes, int]] = []
+        for send, payload in sends:
+            refusal = None if checks is None else checks.refusal(payload)
+            highest = NOTHING_THAT_COUNTS
+            verdict = Verdict.NEW
+            if refusal is None and dedup is not None:
+                verdict, highest = self._judge(dedup, send, payload)
+            if refusal is None and verdict is Verdict.NEW:
+                run.append((send, payload, highest))
+                continue
+            self._append(run)
+            run = []
+            self._answer_in_turn(_Answer(receipt_of(send), refusal))
+            if self._producer.is_closed:
+                return  # by its connection, which that answer was too much for: the rest must not count as pushed
+        self._append(run)
+
+    def _judge(self, dedup: Deduplication, send: pb.CommandSend, payload: bytes) -> tuple[Verdict, int]:
+        if send.is_chunk and not chunk_counts(payload):
+            return Verdict.NEW, NOTHING_THAT_COUNTS
+        sequence_id = signed64(send.sequence_id)
+        highest = max(sequence_id, signed64(send.highest_sequence_id))
+        return dedup.table.judge(self._producer.name, sequence_id, highest), highest
+
+    def _append(self, run: list[tuple[pb.CommandSend, bytes, int]]) -> None:
+        if not run or self._producer.is_closed:
+            return
+        receipts = [receipt_of(send) for send, _, _ in run]
+        payloads = [payload for _, payload, _ in run]
+        messages = sum(send.num_messages for send, _, _ in run)
+        group = _CheckedGroup(self, self._producer, receipts, messages, sum(map(len, payloads)))
+        so_far = NOTHING_THAT_COUNTS
+        for _, _, highest in run:
+            so_far = max(so_far, highest)
+            group.highests.append(so_far)
+        self._last = group
+        self._producer.append(group, payloads)
+
+    def _answer_in_turn(self, answer: _Answer) -> None:
+        if self._last is None or self._last.is_answered:
+            self.answer(answer)
+        else:
+            self._last.answers.append(answer)
+
+    def answer(self, answer: _Answer) -> None:
+        """It is the answer's turn."""
+        producer, dedup = self._producer, self.registry.dedup
+        if producer.is_disconnected:
+            return
+        sequence_id, highest = answer.receipt
+        refusal = answer.refusal
+        if refusal is None:
+            if dedup is None or dedup.table.is_persisted(producer.name, signed64(sequence_id)):
+                producer.answer_unstored(answer.receipt)
+                return
+            refusal = PersistenceFault(CANNOT_TELL)
+        last = max(sequence_id, highest or 0)
+        log.warning("%s: message %d refused: %s", producer, last, refusal)
+        producer.cnx.write(send_error_frame(producer.producer_id, last, refusal.code, str(refusal)))
+
+
+def receipt_of(send: pb.CommandSend) -> Receipt:
+    """The highest sequence id is absent as 0; below the first one it counts as absent (ServerCnx.handleSend)."""
+    highest = send.highest_sequence_id
+    return send.sequence_id, highest if highest and highest >= send.sequence_id else None

@@ -1,0 +1,69 @@
+"""Publish rates: who publishes too fast is not read until it may go on, so nothing is refused and nothing lost.
+
+One limiter for a topic's policy, and one for the whole broker. It throttles connections, not producers: a connection
+has one stream of commands, and what else comes on it waits too, as in Apache's.
+
+Sources: PublishRateLimiterImpl, Producer.incrementThrottleCount; facts 7.
+"""
+
+import asyncio
+
+from magnetar.server.policies.policy_values import PublishRate
+from magnetar.server.topics.client_connection import ClientConnection
+from magnetar.server.topics.token_bucket import TokenBucket
+
+
+class PublishLimiter:
+    """`rate` is limited in messages or bytes."""
+
+    def __init__(self, rate: PublishRate) -> None:
+        self.rate = rate
+        self.times = 0
+        """How often somebody had to wait."""
+        self._loop = loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        self._messages = TokenBucket(rate.messages, now_s) if rate.messages > 0 else None
+        self._bytes = TokenBucket(rate.bytes, now_s) if rate.bytes > 0 else None
+        self._waiting: set[ClientConnection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def took(self, cnx: ClientConnection, messages: int, size_bytes: int) -> None:
+        """So much was published. Stops reading the connection where that was too much."""
+        now_s = self._loop.time()
+        if self._messages is not None:
+            self._messages.take(messages, now_s)
+        if self._bytes is not None:
+            self._bytes.take(size_bytes, now_s)
+        wait_s = self._wait_seconds(now_s)
+        if wait_s <= 0 or cnx in self._waiting:
+            return
+        self.times += 1
+        self._waiting.add(cnx)
+        cnx.throttle_reading(self)
+        if self._timer is None:
+            self._timer = self._loop.call_later(wait_s, self._go_on)
+
+    def _wait_seconds(self, now_s: float) -> float:
+        return max(
+            (each.wait_seconds(now_s) for each in (self._messages, self._bytes) if each is not None), default=0.0
+        )
+
+    def _go_on(self) -> None:
+        self._timer = None
+        wait_s = self._wait_seconds(self._loop.time())
+        if wait_s > 0:
+            self._timer = self._loop.call_later(wait_s, self._go_on)
+        else:
+            self._release()
+
+    def _release(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for cnx in waiting:
+            cnx.release_reading(self)
+
+    def close(self) -> None:
+        """There is no such limit any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._release()

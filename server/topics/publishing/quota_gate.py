@@ -1,0 +1,49 @@
+"""Whether a topic takes producers, as far as its backlog quotas go.
+
+The size of the backlog is known at any time; the age of its oldest message is looked at by upkeep, and remembered here.
+
+Sources: PersistentTopic.checkBacklogQuotaExceeded; facts 4.1.
+"""
+
+from typing import TYPE_CHECKING
+
+from magnetar.server.policies.policy_values import BacklogAction
+from magnetar.server.topics.backlog import OldestMessage
+from magnetar.server.topics.publishing.backlog_quota_rules import Excess, excesses
+from pulsar_proto.errors import QuotaExceeded, QuotaExceededHold
+
+if TYPE_CHECKING:
+    from magnetar.server.topics.topic import Topic
+
+REFUSAL = "Cannot create producer on topic with backlog quota exceeded"
+
+
+class QuotaGate:
+    """One topic's."""
+
+    __slots__ = ("_topic", "excess", "oldest")
+
+    def __init__(self, topic: "Topic") -> None:
+        self._topic = topic
+        self.oldest = OldestMessage()
+        self.excess: Excess | None = None
+        """The quota for the age of messages that it was over at the last look, if that stops producers."""
+
+    async def oldest_age_seconds(self, time_ms: int) -> float:
+        """Of the oldest message that some durable subscription did not acknowledge; 0 without one. Raises
+        ManagedLedgerError."""
+        published_ms = await self.oldest.published_ms(self._topic)
+        return 0.0 if published_ms is None else (time_ms - published_ms) / 1000
+
+    def check(self) -> None:
+        """Before a producer is made. Raises QuotaExceededHold, QuotaExceeded."""
+        quotas = self._topic.policies.backlog_quotas
+        if quotas.destination_storage.limit < 0 and self.excess is None:
+            return
+        size = self._topic.backlog_size
+        found = [each for each in excesses(quotas, size, 0) if each.stops_producers]
+        if self.excess is not None and size:
+            found.append(self.excess)
+        if found:
+            hold = found[0].action is BacklogAction.PRODUCER_REQUEST_HOLD
+            raise (QuotaExceededHold if hold else QuotaExceeded)(REFUSAL)

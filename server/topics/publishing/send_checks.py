@@ -1,0 +1,50 @@
+"""What a topic's policies refuse of a SEND, beyond what its connection has looked at. Rules only.
+
+Sources: Producer.checkAndStartPublish, PersistentTopic.publishMessage (isExceedMaximumMessageSize,
+isExceedMaximumDeliveryDelay); facts 4.2.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from pulsar_proto.errors import MalformedFrame, MetadataFault, NotAllowed, PulsarError
+from pulsar_proto.records.payload import parse_metadata
+
+
+@dataclass(frozen=True, slots=True)
+class SendChecks:
+    """0: no limit."""
+
+    encryption_required: bool = False
+    max_message_size: int = 0
+    """Bytes of headers and body."""
+    max_delay_ms: int = 0
+
+    @classmethod
+    def of(cls, policies: EffectivePolicies) -> Self | None:
+        """None: there is nothing to look at, which costs nothing on the way of messages."""
+        checks = cls(
+            policies.encryption_required,
+            max(0, policies.max_message_size),
+            max(0, policies.delayed_delivery_max_delay_in_millis) if policies.delayed_delivery_enabled else 0,
+        )
+        return None if checks == cls() else checks
+
+    def refusal(self, payload: bytes) -> PulsarError | None:
+        """Why the payload of a SEND is not taken."""
+        if self.max_message_size and len(payload) > self.max_message_size:
+            return NotAllowed(f"Exceed maximum message size: {len(payload)} of {self.max_message_size} bytes")
+        if not self.encryption_required and not self.max_delay_ms:
+            return None
+        try:
+            metadata = parse_metadata(payload)
+        except MalformedFrame as error:
+            return MetadataFault(f"Messages must be understood: {error}")
+        if self.encryption_required and not metadata.encryption_keys:
+            return MetadataFault("Messages must be encrypted")
+        if self.max_delay_ms and metadata.HasField("deliver_at_time"):
+            delay_ms = metadata.deliver_at_time - metadata.publish_time
+            if delay_ms > self.max_delay_ms:
+                return NotAllowed(f"Exceeds max allowed delivery delay of {self.max_delay_ms} milliseconds")
+        return None

@@ -1,0 +1,396 @@
+"""The producers of one topic: their names, who may produce, and what happens when storing fails.
+
+A failed append closes all producers: their clients come back and send again what was not answered. `PublishFence` says
+when they are let in. While the storage stays down they are refused as producers over their quota, because that is the
+one answer that makes official clients fail what they hold with an error, and still try again later (facts 1.6: C++ and
+Java fail pending messages on ProducerBlockedQuotaExceededException; anything else leaves applications to a timeout that
+says nothing).
+
+Sources: AbstractTopic.addProducer, internalAddProducer, incrementTopicEpochIfNeeded; PersistentTopic.addFailed; facts
+4.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.policies.policy_values import PublishRate
+from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.topics.client_connection import ClientConnection
+from magnetar.server.topics.counters import ProducerCounters, now_ms
+from magnetar.server.topics.publishing.checked_publish import CheckedPublisher
+from magnetar.server.topics.publishing.deduplication import Deduplication
+from magnetar.server.topics.publishing.producer import Group, Producer
+from magnetar.server.topics.publishing.producer_access import ProducerAccess, Verdict
+from magnetar.server.topics.publishing.publish_fence import FenceState, PublishFence
+from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
+from magnetar.server.topics.publishing.send_checks import SendChecks
+from magnetar.storage.managed.append_queue import AddDone
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerTerminated
+from pulsar_proto.errors import (
+    NotAllowed,
+    ProducerBusy,
+    ProducerFenced,
+    QuotaExceeded,
+    ServiceNotReady,
+    TopicTerminated,
+)
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import producer_success_frame
+
+log = logging.getLogger(__name__)
+
+TOPIC_EPOCH = "pulsar.topic.epoch"
+"""Property of the managed ledger: a decimal number."""
+
+
+DEDUP_NAME_MAX = 1_024
+"""Characters of a producer's name where it is remembered after the producer has left."""
+
+
+class Owner(Protocol):
+    """The topic, as its producers see it."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def is_terminated(self) -> bool: ...
+
+    @property
+    def policies(self) -> EffectivePolicies: ...
+
+    def lost_ledger(self, error: ManagedLedgerError) -> None:
+        """The log cannot be used any more by this topic: somebody else owns it, or it is closed."""
+
+
+class Log(Protocol):
+    """Where a topic's messages go: a managed ledger, or nowhere."""
+
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+
+    def add_entries(self, payloads: list[bytes], done: AddDone) -> None: ...
+
+    async def set_properties(self, updates: Mapping[str, str | None]) -> None:
+        """Raises ManagedLedgerError."""
+
+    async def open_ledger(self) -> None:
+        """Whether entries are taken again. Raises ManagedLedgerError."""
+
+
+class _Waiter(NamedTuple):
+    producer: Producer
+    granted: "asyncio.Future[None]"
+
+
+class _Drain(NamedTuple):
+    """Somebody waits until so many groups are answered. They are answered in the order in which they began."""
+
+    groups: int
+    done: "asyncio.Future[None]"
+
+
+class TopicProducers:
+    """`names` are the producers that are connected; waiting ones are not among them."""
+
+    def __init__(
+        self,
+        topic_name: str,
+        owner: Owner,
+        ledger: Log,
+        new_name: Callable[[], str],
+    ) -> None:
+        self.by_name: dict[str, Producer] = {}
+        self.counters = ProducerCounters()
+        self.last_publish_ms = 0
+        self.fence = PublishFence()
+        self.is_checked = False
+        """SENDs are looked at one by one, for one of the next two; both change by `check`."""
+        self.dedup: Deduplication | None = None
+        self.checks: SendChecks | None = None
+        self.limiters: tuple[PublishLimiter, ...] = ()
+        """Of the topic, and of the broker."""
+        self.access: ProducerAccess[_Waiter] = ProducerAccess(_stored_epoch(ledger))
+        self._topic_name = topic_name
+        self._owner = owner
+        self._ledger = ledger
+        self._new_name = new_name
+        self._loop = asyncio.get_running_loop()
+        self._groups_begun = 0
+        self._groups_answered = 0
+        self._drains: list[_Drain] = []
+        self._granting: asyncio.Task[None] | None = None
+        self._recovering: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        return self._topic_name
+
+    # --- coming and going --------------------------------------------------------------------------------------------
+
+    async def add(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
+        """Raises PulsarError: TopicTerminated, ServiceNotReady, QuotaExceeded (storage is down), ProducerBusy,
+        ProducerFenced. WaitForExclusive returns when it is the producer's turn; the client was told to wait."""
+        name = command.producer_name or self._new_name()
+        if self.dedup is not None and len(name) > DEDUP_NAME_MAX:
+            raise NotAllowed(f"Producer name of {len(name)} characters: deduplication takes at most {DEDUP_NAME_MAX}")
+        producer = Producer(self, cnx, command, name, now_ms())
+        await self._free_name(producer)
+        limit = self._owner.policies.max_producers_per_topic
+        if 0 < limit <= len(self.by_name):
+            raise ProducerBusy("Topic reached max producers limit")
+        mode = command.producer_access_mode
+        epoch = command.topic_epoch if command.HasField("topic_epoch") else None
+        verdict = self.access.judge(mode, len(self.by_name), epoch)
+        if verdict is Verdict.WAIT:
+            await self._wait_for_turn(producer, command.request_id)
+        elif mode == pb.Shared:
+            self.by_name[name] = producer
+        else:
+            if verdict is Verdict.FENCE_OTHERS:
+                self._fence_others()
+            await self._become_exclusive(producer, self.access.next_epoch(epoch))
+        if not cnx.is_open:
+            producer.close()
+            raise ServiceNotReady("The connection was closed while the producer was created")
+        producer.topic_epoch = self.access.epoch
+        if self.dedup is not None:
+            self.dedup.table.came(name)
+            producer.last_sequence_id = self.dedup.table.highest_pushed(name)
+        log.info("%s connected from %s", producer, cnx.remote_address)
+        return producer
+
+    async def _free_name(self, producer: Producer) -> None:
+        """Returns when nobody has the producer's name; everything was checked since the last await."""
+        while True:
+            self._check_open()
+            existing = self.by_name.get(producer.name)
+            if existing is None:
+                return
+            if producer.is_successor_of(existing):
+                existing.disconnect()
+            elif existing.cnx is producer.cnx or await existing.cnx.check_liveness():
+                if self.by_name.get(producer.name) is existing:
+                    raise ProducerBusy(
+                        f"Producer with name '{producer.name}' is already connected to topic '{self._topic_name}'"
+                    )
+            else:
+                existing.close()
+
+    def _check_open(self) -> None:
+        if self._owner.is_terminated:
+            raise TopicTerminated("Topic was already terminated")
+        if not self._owner.is_open:
+            raise ServiceNotReady("Topic is temporarily unavailable")
+        if self.fence.is_storage_down:
+            raise QuotaExceeded(f"Storage does not take messages: {self.fence.reason}")
+        if self.fence.state is not FenceState.OPEN:
+            raise ServiceNotReady("Topic is temporarily unavailable")
+        if self.dedup is not None and not self.dedup.is_complete:
+            # A client that comes back sends again what was not answered; whether that is stored is not known yet.
+            raise ServiceNotReady("Deduplication is being turned on")
+
+    def remove(self, producer: Producer) -> None:
+        """It is closed: its name is free, and the next one who waits for exclusive access has its turn."""
+        if self.by_name.get(producer.name) is not producer:
+            return
+        del self.by_name[producer.name]
+        if self.dedup is not None:
+            self.dedup.table.left(producer.name, time.monotonic())
+        log.info("%s disconnected", producer)
+        if self.access.exclusive_name == producer.name:
+            self.access.exclusive_name = None
+        if not self.by_name and self.access.waiting and self._granting is None:
+            self._granting = self._loop.create_task(self._grant_next())
+
+    def disconnect_all(self) -> None:
+        """CLOSE_PRODUCER to everybody; those who wait are told to come again."""
+        self._refuse_waiting(ServiceNotReady("Topic is temporarily unavailable"))
+        for producer in list(self.by_name.values()):
+            producer.disconnect()
+
+    # --- exclusive access --------------------------------------------------------------------------------------------
+
+    async def _become_exclusive(self, producer: Producer, epoch: int) -> None:
+        """The place is taken before the epoch is stored, so that nobody else gets it meanwhile."""
+        access = self.access
+        access.exclusive_name = producer.name
+        self.by_name[producer.name] = producer
+        try:
+            if epoch != access.epoch:
+                with storage_faults_told():
+                    await self._ledger.set_properties({TOPIC_EPOCH: str(epoch)})
+                access.epoch = epoch
+        except BaseException:
+            producer.close()
+            raise
+        if producer.is_closed:
+            raise ProducerFenced("Fenced out")
+
+    async def _wait_for_turn(self, producer: Producer, request_id: int) -> None:
+        waiter = _Waiter(producer, self._loop.create_future())
+        self.access.waiting.append(waiter)
+        log.info("%s waits for exclusive access", producer)
+        producer.cnx.write(producer_success_frame(request_id, producer.name, producer_ready=False))
+        try:
+            await waiter.granted
+        except asyncio.CancelledError:
+            producer.close()  # the client left, maybe in the moment in which it got access
+            raise
+
+    async def _grant_next(self) -> None:
+        """Gives access to the first who waits and is still there."""
+        try:
+            while not self.by_name and self._owner.is_open:
+                waiter = self.access.next_waiting()
+                if waiter is None:
+                    return
+                if waiter.granted.done():
+                    continue
+                if not waiter.producer.cnx.is_open:
+                    waiter.granted.set_exception(ServiceNotReady("The connection was closed"))
+                    continue
+                try:
+                    await self._become_exclusive(waiter.producer, self.access.next_epoch(None))
+                except Exception as error:
+                    if not waiter.granted.done():
+                        waiter.granted.set_exception(error)
+                else:
+                    if not waiter.granted.done():  # else it closes the producer itself
+                        waiter.granted.set_result(None)
+        finally:
+            self._granting = None
+
+    def _fence_others(self) -> None:
+        self._refuse_waiting(ProducerFenced("Fenced out"))
+        for producer in list(self.by_name.values()):
+            producer.disconnect()
+
+    def _refuse_waiting(self, error: Exception) -> None:
+        while (waiter := self.access.next_waiting()) is not None:
+            if not waiter.granted.done():
+                waiter.granted.set_exception(error)
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def check(self, dedup: Deduplication | None, checks: SendChecks | None) -> None:
+        """What SENDs are held against from now on; None, None: nothing."""
+        self.dedup, self.checks = dedup, checks
+        self.is_checked = dedup is not None or checks is not None
+        if dedup is not None:
+            for name in self.by_name:
+                dedup.table.came(name)
+
+    def checked_publisher(self, producer: Producer) -> CheckedPublisher:
+        return CheckedPublisher(producer, self)
+
+    def publish(self, group: Group, payloads: list[bytes]) -> None:
+        self._groups_begun += 1
+        if self.limiters:
+            self._spend(group)
+        self._ledger.add_entries(payloads, group.stored)
+
+    def began(self, group: Group) -> None:
+        """A group is under way elsewhere than in the log; `stored` or `failed` ends that."""
+        self._groups_begun += 1
+        self._spend(group)
+
+    def _spend(self, group: Group) -> None:
+        for limiter in self.limiters:
+            limiter.took(group.producer.cnx, group.messages, group.size_bytes)
+
+    def limit(self, rate: PublishRate, of_broker: PublishLimiter | None) -> None:
+        """How fast may be published from now on, to this topic and to all of the broker."""
+        own = [limiter for limiter in self.limiters if limiter is not of_broker]
+        if not own or own[0].rate != rate:
+            for limiter in own:
+                limiter.close()
+            own = [PublishLimiter(rate)] if rate.is_limited else []
+        self.limiters = (*own,) if of_broker is None else (*own, of_broker)
+
+    @property
+    def rate_limited_times(self) -> int:
+        """For stats: how often somebody published too fast."""
+        return sum(limiter.times for limiter in self.limiters)
+
+    def stored(self, messages: int, size_bytes: int) -> None:
+        """A group was confirmed."""
+        self.counters.messages_in += messages
+        self.counters.bytes_in += size_bytes
+        self.last_publish_ms = now_ms()
+        self.fence.succeeded()
+        self._answered()
+
+    def failed(self, error: ManagedLedgerError) -> None:
+        """A group was not stored, or not all of it."""
+        if isinstance(error, ManagedLedgerTerminated):
+            self.disconnect_all()
+        elif not error.retriable:
+            self._owner.lost_ledger(error)
+        elif self.fence.failed(str(error)):
+            log.warning("%s: storing failed, producers are closed: %s", self._topic_name, error)
+            self.disconnect_all()
+        self._answered()
+
+    def _answered(self) -> None:
+        self._groups_answered += 1
+        if self._drains:
+            self._tell_drained()
+        if self._groups_answered == self._groups_begun and self.fence.state is FenceState.DRAINING:
+            if self.dedup is not None:
+                self.dedup.table.forget_unconfirmed()
+            self.fence.drained()
+            self._recovering = self._loop.create_task(self._recover())
+
+    async def answered_so_far(self) -> None:
+        """Returns when every group that has begun until now is answered."""
+        if self._groups_answered < self._groups_begun:
+            drain = _Drain(self._groups_begun, self._loop.create_future())
+            self._drains.append(drain)
+            await drain.done
+
+    def _tell_drained(self) -> None:
+        while self._drains and self._drains[0].groups <= self._groups_answered:
+            done = self._drains.pop(0).done
+            if not done.done():
+                done.set_result(None)
+
+    async def _recover(self) -> None:
+        """Finds out when the storage works again."""
+        fence = self.fence
+        while self._owner.is_open:
+            if fence.state is FenceState.HOLDING:
+                await asyncio.sleep(fence.hold_seconds)
+                fence.held()
+            try:
+                await self._ledger.open_ledger()
+            except ManagedLedgerError as error:
+                fence.tried(str(error))
+                log.warning("%s: storage does not take messages: %s", self._topic_name, error)
+                if not error.retriable:
+                    self._owner.lost_ledger(error)
+                    return
+            else:
+                fence.tried(None)
+                log.info("%s: takes messages again", self._topic_name)
+                return
+
+    def roll_rates(self, elapsed_s: float) -> None:
+        self.counters.roll(elapsed_s)
+        for producer in self.by_name.values():
+            producer.counters.roll(elapsed_s)
+
+    def close(self) -> None:
+        """The topic closes: nobody is let in any more."""
+        self.limit(PublishRate(), None)
+        if self._recovering is not None:
+            self._recovering.cancel()
+        self.disconnect_all()
+
+
+def _stored_epoch(ledger: Log) -> int | None:
+    text = ledger.properties.get(TOPIC_EPOCH)
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,184 @@
+"""A topic's log as a consumer with `read_compacted` sees it: compacted as far as it is, then as it was written.
+
+Takes the place of the managed ledger for the dispatcher. What was trimmed from the log is still there, compacted: who
+begins at the earliest message, or at a message that was trimmed, begins in the compacted ledger.
+
+Sources: CompactedTopicUtils.asyncReadCompactedEntries, PersistentDispatcherSingleActiveConsumer.readMoreEntries.
+"""
+
+from collections.abc import Sequence
+
+from magnetar.server.compaction.compacted_entries import begins_in_the_past
+from magnetar.server.compaction.compacted_ledger import CompactedLedger, Kept
+from magnetar.server.compaction.latest_by_key import remaining_indexes
+from magnetar.server.compaction.stored_entry import open_entry
+from magnetar.server.compaction.topic_compaction import TopicCompaction
+from magnetar.server.process.turns import Turns
+from magnetar.server.topics.subscriptions.messages import Messages, messages_of
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.managed.ack_state import mask_of_words, words_of_mask
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.entry_run import EntryRun
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import ReadFault
+from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.ids import Position
+
+
+class SparseRun(EntryRun):
+    """Entries of one ledger of the log with others missing in between. `entries` are payloads alone."""
+
+    __slots__ = ("entry_ids", "remaining")
+
+    def __init__(
+        self, ledger_id: int, entry_ids: list[int], payloads: list[bytes], remaining: dict[tuple[int, int], int]
+    ) -> None:
+        super().__init__(ledger_id, entry_ids[0], payloads, 0)
+        self.entry_ids = entry_ids
+        self.remaining = remaining
+        """Batches that compaction took messages out of -> indexes that are left, as bits."""
+
+    @property
+    def end_entry_id(self) -> int:
+        return self.entry_ids[-1] + 1
+
+
+class CompactedView:
+    """For one subscription. The names are those of `ManagedLedger` and of `Cursor`."""
+
+    def __init__(
+        self,
+        name: str,
+        ledger: ManagedLedger,
+        compaction: TopicCompaction,
+        cursor: Cursor,
+        sought: Position | None = None,
+    ) -> None:
+        """`name` is the subscription's, for errors; `sought` where its last seek went."""
+        self._sought = sought
+        self._name = name
+        self._ledger = ledger
+        self._compaction = compaction
+        self._cursor = cursor
+        self._next: tuple[CompactedLedger, Position, int] | None = None
+        """Where the last read ended: the ledger, the place in the log after it, the index of the next entry."""
+        self._remaining: dict[tuple[int, int], int] = {}
+        """`SparseRun.remaining` of what was taken last."""
+
+    # --- as the managed ledger ---------------------------------------------------------------------------------------
+
+    @property
+    def last_confirmed(self) -> Position:
+        return self._ledger.last_confirmed
+
+    def next_position(self, position: Position) -> Position:
+        return self._ledger.next_position(position)
+
+    def cached(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun | None:
+        if self._is_compacted(position):
+            return None
+        return self._ledger.cached(position, max_entries, max_bytes)
+
+    async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
+        """Raises ReadFault, LedgerGone."""
+        while True:
+            in_use = self._compaction.ledger_id
+            if self._is_compacted(position):
+                run = await self._read_kept(position, max_entries, max_bytes)
+                if run is not None:
+                    return run
+                if self._compaction.ledger_id != in_use:
+                    continue
+                position = self._after_horizon(position)
+            found = await self._ledger.read(position, max_entries, max_bytes)
+            is_whole = bool(found.entries) and (found.ledger_id, found.first_entry_id) == position
+            if is_whole or self._compaction.ledger_id == in_use:
+                return found
+            # What stood at `position` may have been compacted and trimmed meanwhile.
+
+    def _after_horizon(self, position: Position) -> Position:
+        horizon = self._compaction.horizon
+        return position if horizon is None else Position(horizon.ledger_id, horizon.entry_id + 1)
+
+    async def _read_kept(self, position: Position, max_entries: int, max_bytes: int) -> SparseRun | None:
+        """None: the compacted ledger has nothing there or after it, or another one took its place."""
+        compacted = await self._compaction.compacted()
+        if compacted is None:
+            return None
+        try:
+            return await self._read_compacted(compacted, position, max_entries, max_bytes)
+        except (LedgerError, MalformedRecord) as error:
+            if self._compaction.ledger_id != compacted.ledger_id:
+                return None
+            raise ReadFault(self._name, f"compacted ledger {compacted.ledger_id}: {error}") from error
+
+    def _is_compacted(self, position: Position) -> bool:
+        horizon = self._compaction.horizon
+        return horizon is not None and position <= horizon
+
+    async def _read_compacted(
+        self, compacted: CompactedLedger, position: Position, max_entries: int, max_bytes: int
+    ) -> SparseRun | None:
+        """None: nothing is left of what stood at `position` or after it."""
+        index = await self._index_of(compacted, position)
+        found = await compacted.read(index, max_entries, max_bytes)
+        if not found:
+            return None
+        ledger_id = found[0].position.ledger_id
+        same = [each for each in found if each.position.ledger_id == ledger_id]
+        entry_ids = [each.position.entry_id for each in same]
+        run = SparseRun(ledger_id, entry_ids, [each.payload for each in same], await self._masks(same))
+        self._next = (compacted, Position(ledger_id, run.end_entry_id), index + len(same))
+        return run
+
+    async def _masks(self, kept: Sequence[Kept]) -> dict[tuple[int, int], int]:
+        turns = Turns()
+        masks = {}
+        for position, payload in kept:
+            entry = await open_entry(payload, self._compaction.batch_bytes_max, turns)
+            mask = remaining_indexes(entry)
+            if mask is not None:
+                masks[position.ledger_id, position.entry_id] = mask
+            await turns.breathe()
+        return masks
+
+    async def _index_of(self, compacted: CompactedLedger, position: Position) -> int:
+        if self._next is not None and self._next[0] is compacted and self._next[1] == position:
+            return self._next[2]
+        return await compacted.index_of(position)
+
+    def messages_of(self, run: EntryRun) -> Messages:
+        if not isinstance(run, SparseRun):
+            return messages_of(run)
+        self._remaining = run.remaining
+        dense = messages_of(EntryRun(run.ledger_id, 0, run.entries, 0))
+        specials = {run.entry_ids[index]: special for index, special in (dense.specials or {}).items()}
+        return Messages(run.ledger_id, run.entry_ids, dense.payloads, dense.sizes, specials=specials or None)
+
+    # --- as the cursor -----------------------------------------------------------------------------------------------
+
+    def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
+        """Where a read begins before the mark-delete, that is no mark-delete: what it reads was trimmed, not
+        acknowledged."""
+        if Position(ledger_id, first) <= self._cursor.mark_delete:
+            return [(first, count)]
+        return self._cursor.unacked_runs(ledger_id, first, count)
+
+    def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None:
+        """Messages that compaction took out of a batch count as acknowledged: C++ clients would show them as empty
+        messages (Java's know that they are none)."""
+        words = self._cursor.ack_set_of(ledger_id, entry_id)
+        mask = self._remaining.get((ledger_id, entry_id))
+        if mask is None:
+            return words
+        return words_of_mask(mask if words is None else mask & mask_of_words(words)) or [0]
+
+    def start(self, asked: Position | None) -> Position:
+        """Where reading begins for a consumer that asked for messages from `asked` on (None: only new ones)."""
+        mark_delete = self._cursor.mark_delete
+        asked = asked if self._sought is None else self._sought
+        if asked is not None and begins_in_the_past(
+            asked, mark_delete, self._ledger.first_position, self._cursor.durable
+        ):
+            return asked
+        return self._cursor.next_unacked(mark_delete)

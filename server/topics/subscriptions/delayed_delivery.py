@@ -1,0 +1,121 @@
+"""Delayed delivery of one topic: Shared and Key_Shared subscriptions pass over what is not due, and get it at its time.
+
+Whoever reads a message that is not due adds it to the topic's index (`delay_index`) and reads on. When
+it is due, it comes out of the index, and each subscription that has passed over it, that is, whose place to read next
+is behind it, sends it before anything new. A subscription without consumers needs nothing: it reads again from its
+first unacknowledged message when somebody comes, as after a restart.
+
+Exact to the millisecond of this machine's clock (`delayedDeliveryTickTimeMillis` is Apache's grain, not needed here).
+Exclusive and Failover ignore delays, as in Apache (AbstractBaseDispatcher.trackDelayedDelivery).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from magnetar.server.topics.counters import now_ms
+from magnetar.server.topics.subscriptions.delay_index import DelayIndex
+
+log = logging.getLogger(__name__)
+
+AT_ONCE_MAX = 5_000
+"""Messages that come out of the index before the loop serves others."""
+
+LOOK_SECONDS_MAX = 60.0
+"""The clock may be set meanwhile, so nothing sleeps for longer."""
+
+
+class Waiter(Protocol):
+    """A dispatcher that obeys delays."""
+
+    def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """These may be sent now, as far as it has passed over them."""
+
+    def kick(self) -> None: ...
+
+
+class DelayedDelivery:
+    """`waiters()` are the dispatchers of the topic's subscriptions that have consumers; `first_ledger()` is the oldest
+    one that was not deleted."""
+
+    __slots__ = (
+        "_first_ledger",
+        "_name",
+        "_timer",
+        "_timer_ms",
+        "_waiters",
+        "_warned_full",
+        "clock_ms",
+        "index",
+        "is_enabled",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        waiters: Callable[[], Iterable[Waiter]],
+        first_ledger: Callable[[], int],
+        enabled: bool,
+    ) -> None:
+        self.index = DelayIndex()
+        self.is_enabled = enabled
+        self.clock_ms = now_ms
+        self._name = name
+        self._waiters = waiters
+        self._first_ledger = first_ledger
+        self._timer: asyncio.Handle | None = None
+        self._timer_ms = 0
+        self._warned_full = False
+
+    def delay(self, ledger_id: int, entry_id: int, due_ms: int) -> bool:
+        """Remembers that the message is not due before `due_ms`. False: the index is full, try again when something
+        was due."""
+        if not self.index.add(ledger_id, entry_id, due_ms):
+            if not self._warned_full:
+                self._warned_full = True
+                log.warning(
+                    "%s: %d delayed messages wait, no more are read until some are due", self._name, len(self.index)
+                )
+            return False
+        if self._timer is None or due_ms < self._timer_ms:
+            self._arm(due_ms)
+        return True
+
+    def enable(self, enabled: bool) -> None:
+        """By policy. Without, what waits is due at once."""
+        if enabled != self.is_enabled:
+            self.is_enabled = enabled
+            if not enabled and self.index:
+                self._arm(self.clock_ms())
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.index = DelayIndex()
+
+    def _arm(self, due_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        loop = asyncio.get_running_loop()
+        seconds = (due_ms - self.clock_ms()) / 1000
+        if seconds <= 0:
+            self._timer = loop.call_soon(self._fire)
+        else:
+            self._timer = loop.call_later(min(seconds, LOOK_SECONDS_MAX), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.index.forget_before(self._first_ledger())
+        due = self.index.pop_due(self.clock_ms() if self.is_enabled else 2**63 - 1, AT_ONCE_MAX)
+        if due:
+            self._warned_full = False
+            for waiter in list(self._waiters()):
+                for ledger_id, entry_ids in due.items():
+                    waiter.due(ledger_id, entry_ids)
+                waiter.kick()
+        next_ms = self.index.next_due_ms()
+        if next_ms is not None:
+            self._arm(next_ms if self.is_enabled else 0)

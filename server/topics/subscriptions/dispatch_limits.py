@@ -1,0 +1,46 @@
+"""The dispatch rates of a topic and of its subscriptions, by policy: `dispatchRate` and `subscriptionDispatchRate`."""
+
+import asyncio
+from collections.abc import Callable
+
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.policies.policy_values import DispatchRate
+from magnetar.server.topics.subscriptions.dispatch_throttle import PerSecond, Throttle
+
+
+class DispatchLimits:
+    """Of one topic. `published()`: how much comes in, for rates that are relative to that."""
+
+    __slots__ = ("_policies", "_published", "_throttles")
+
+    def __init__(self, policies: EffectivePolicies, published: Callable[[], PerSecond]) -> None:
+        self._policies = policies
+        self._published = published
+        self._throttles: dict[str | None, tuple[DispatchRate, Throttle]] = {}
+
+    def __len__(self) -> int:
+        return len(self._throttles)
+
+    def follow(self, policies: EffectivePolicies) -> None:
+        """What holds from now on."""
+        self._policies = policies
+
+    def of(self, subscription: str) -> tuple[Throttle, ...]:
+        """All that hold for a subscription: mostly none. The topic's is the same for all."""
+        policies = self._policies
+        rates = ((None, policies.dispatch_rate), (subscription, policies.dispatch_rate_of(subscription)))
+        return tuple(self._throttle(name, rate) for name, rate in rates if rate.is_limited)
+
+    def forget(self, subscription: str) -> None:
+        """It is gone. Readers have a new name each time."""
+        self._throttles.pop(subscription, None)
+
+    def _throttle(self, name: str | None, rate: DispatchRate) -> Throttle:
+        known = self._throttles.get(name)
+        if known is not None and known[0] == rate:
+            return known[1]
+        per_second = PerSecond(rate.messages / rate.period_seconds, rate.bytes / rate.period_seconds)
+        more = self._published if rate.relative_to_publish_rate else None
+        throttle = Throttle(per_second, asyncio.get_running_loop().time(), more)
+        self._throttles[name] = rate, throttle
+        return throttle

@@ -1,0 +1,393 @@
+"""Sends a subscription's backlog to its consumers as fast as they take it: the part that all types share.
+
+One loop per subscription, with one invariant: while a consumer can take messages and there are messages that it should
+get, data is being sent or a read is pending. Whatever may make that true calls `kick`: a confirmed append, permits, a
+connection that takes bytes again, a consumer that comes or goes, a redelivery.
+
+`kick` sends at once what is in memory, without a task. What is not goes through one task, which reads, sends, and reads
+again until consumers or data run out; so at most one read of a subscription is in flight. Entries that were read and
+not sent, because permits ran out in the middle of a read, are held: they are at most one read's, and are sent first.
+
+Whether an entry is acknowledged is looked up when it is sent, not when it is read.
+
+Sources: PersistentDispatcherSingleActiveConsumer, PersistentDispatcherMultipleConsumers (readMoreEntries,
+readEntriesComplete, readEntriesFailed); facts 5.2, 11.6.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pyroaring import BitMap
+
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.process.turns import Turns
+from magnetar.server.topics.subscriptions.compacted_view import CompactedView
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
+from magnetar.server.topics.subscriptions.dispatch_throttle import Throttle
+from magnetar.server.topics.subscriptions.messages import AckView, Messages, unacknowledged
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.entry_run import EntryRun
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+from pulsar_proto.ids import Position
+from pulsar_proto.records.payload import Special
+
+log = logging.getLogger(__name__)
+
+THROTTLE_SECONDS_MIN = 0.001
+
+INTERNAL_ERROR = "internal error, see the log"
+
+ROUNDS_MAX = 4
+"""Runs that one `kick` sends before it lets the loop serve others: of a hundred entries each, they take some ms."""
+
+
+class Read(NamedTuple):
+    """What is to be read next."""
+
+    position: Position
+    entries_max: int
+    again: bool
+    """Entries that were sent before, out of order."""
+
+
+class Source(NamedTuple):
+    """Where a dispatcher's entries come from."""
+
+    name: str
+    """For logs: the subscription."""
+    ledger: ManagedLedger
+    cursor: Cursor
+    settings: TopicSettings
+    messages_of: Callable[[EntryRun], Messages]
+    delayed: DelayedDelivery
+    """The topic's."""
+    limits: Callable[[], tuple[Throttle, ...]]
+    """The dispatch rates that hold now."""
+    compacted: Callable[[], CompactedView | None] = lambda: None
+    """The log as consumers with `read_compacted` see it; None where nothing is ever compacted."""
+
+
+class Dispatcher(ABC):
+    """`read_position` is the first entry that was not read yet."""
+
+    def __init__(self, source: Source) -> None:
+        self.cursor = source.cursor
+        self.settings = source.settings
+        self.read_position = source.cursor.next_unacked(source.cursor.mark_delete)
+        self._name = source.name
+        self._ledger: ManagedLedger | CompactedView = source.ledger
+        self._acks: AckView = source.cursor
+        self._messages_of = source.messages_of
+        self._loop = asyncio.get_running_loop()
+        self._held: Messages | None = None
+        self._held_at = 0
+        self._reading: asyncio.Task[None] | None = None
+        self._generation = 0
+        self.rewinds = 0
+        self._failures = 0
+        self._failure = ""
+        """Why the last read failed; empty once one succeeded."""
+        self._retry: asyncio.TimerHandle | None = None
+        self._limits = source.limits
+        self._throttles: tuple[Throttle, ...] = ()
+        self._throttled: asyncio.TimerHandle | None = None
+        self._messages_per_entry = 1.0
+        """Of what was sent last, while there are throttles."""
+        self.times_throttled = 0
+        self._sending = False
+        self._progress = False
+        self._kicked_while_sending = False
+        self._is_closed = False
+
+    # --- what types of subscriptions differ in -----------------------------------------------------------------------
+
+    @abstractmethod
+    def add(self, consumer: Consumer) -> None: ...
+
+    @abstractmethod
+    def remove(self, consumer: Consumer) -> None: ...
+
+    def set_policies(self, policies: EffectivePolicies) -> None:
+        """What holds from now on; called once before the first consumer comes."""
+        self._throttles = self._limits()
+        self._end_throttling()
+        self.kick()
+
+    def fill(self, ledger_id: int, entries: BitMap) -> int:
+        """What consumers hold of `entries` is delivered again. Returns the messages concerned."""
+        return 0
+
+    def stats(self) -> dict[str, object]:
+        """What only this type of subscription has in its stats."""
+        return {}
+
+    def stats_of(self, consumer: Consumer) -> dict[str, object]:
+        """The same of a consumer."""
+        return {}
+
+    @abstractmethod
+    def _room(self) -> int:
+        """Entries that can be sent now; 0 when nobody can take any. Then it sees to it that whoever lacks nothing but a
+        writable connection wakes the dispatcher."""
+
+    @abstractmethod
+    def _send(self, messages: Messages) -> int:
+        """Sends from the beginning of `messages` what consumers take. Returns how many entries that was; at least one
+        when `_room()` was not 0 just before."""
+
+    @property
+    def _has_replays(self) -> bool:
+        """Whether something is to be sent again, before anything new."""
+        return False
+
+    def _next_replay(self, room: int) -> Read:
+        """What is to be sent again first."""
+        raise AssertionError("this type never replays")
+
+    def _send_again(self, read: Read, run: EntryRun) -> None:
+        """`run` was read for `read`, which was a replay."""
+        raise AssertionError("this type never replays")
+
+    @abstractmethod
+    def _why_nobody_takes(self) -> str: ...
+
+    # --- for subscriptions -------------------------------------------------------------------------------------------
+
+    def kick(self) -> None:
+        """Sends what can be sent; begins a read where it must. Never raises."""
+        if self._sending:
+            self._kicked_while_sending = True
+            return
+        if self._reading is not None or self._retry is not None or self._is_closed:
+            return
+        read = self._send_from_memory()
+        if read is not None:
+            self._reading = self._loop.create_task(self._read_on(read, self._generation))
+
+    def rewind(self) -> None:
+        """Begins again at the first entry that is not acknowledged. What was read and not sent is forgotten."""
+        self._generation += 1
+        self._failure = ""
+        self.rewinds += 1
+        self._held = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self.read_position = self._start()
+
+    def _start(self) -> Position:
+        """Where reading begins after a rewind."""
+        return self.cursor.next_unacked(self.cursor.mark_delete)
+
+    def backlog_shrank(self) -> None:
+        """The broker itself acknowledged entries (expired, skipped): they are not read any more. What consumers hold
+        stays with them."""
+        start = self.waiting_from
+        self._generation += 1
+        self._held = None
+        self.read_position = self.cursor.next_unacked(start)
+        self.kick()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._held = None
+        for pending in (self._reading, self._retry, self._throttled):
+            if pending is not None:
+                pending.cancel()
+
+    @property
+    def waiting_from(self) -> Position:
+        """The first entry that was not sent yet, since the last rewind: all from there on wait to be."""
+        if self._held is None:
+            return self.read_position
+        return min(self.read_position, Position(self._held.ledger_id, self._held.entry_ids[self._held_at]))
+
+    @property
+    def is_reading(self) -> bool:
+        return self._reading is not None
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Nothing new is left to send."""
+        return self._held is None and self.read_position > self._ledger.last_confirmed
+
+    def why_idle(self) -> str:
+        """One phrase for "why does this subscription get nothing"."""
+        if self._is_closed:
+            return "closed"
+        if self._failure:
+            return f"cannot read on: {self._failure}"
+        if self._reading is not None:
+            return "reading"
+        if self._throttled is not None:
+            return "the dispatch rate is reached"
+        if self._room() == 0:
+            return self._why_nobody_takes()
+        return "everything was sent" if self.is_caught_up else "about to send"
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    def _send_from_memory(self) -> Read | None:
+        """Returns what must be read to go on, or None when there is nothing to do (or it goes on by itself)."""
+        self._sending = True
+        try:
+            for _ in range(ROUNDS_MAX):
+                self._kicked_while_sending = False
+                read = self._send_once()
+                if read is not None:
+                    return read
+                if not self._progress and not self._kicked_while_sending:
+                    return None
+        except Exception:
+            log.exception("%s: sending failed", self._name)
+            self._read_failed(INTERNAL_ERROR)
+            return None
+        finally:
+            self._sending = False
+        self._loop.call_soon(self.kick)
+        return None
+
+    def _send_once(self) -> Read | None:
+        """One run from memory, if there is one; `_progress` says whether it makes sense to go on."""
+        self._progress = False
+        held = self._held
+        replays = self._has_replays
+        if held is None and not replays and self.read_position > self._ledger.last_confirmed:
+            return None
+        room = self._room()
+        if room == 0 or self._is_closed:
+            return None
+        if self._throttles:
+            room = self._within_rates(room)
+            if room == 0:
+                return None
+        if replays:
+            read = self._next_replay(room)
+            run = self._ledger.cached(read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes)
+            if run is None:
+                return read
+            self._send_again(read, run)
+        elif held is not None:
+            self._send_new(unacknowledged(held, self._held_at, self._acks))
+        else:
+            run = self._ledger.cached(self.read_position, room, self.settings.dispatcher_max_read_size_bytes)
+            if run is None:
+                return Read(self.read_position, room, False)
+            self._take(run)
+        self._progress = True
+        return None
+
+    def _within_rates(self, room: int) -> int:
+        """How many of `room` entries the dispatch rates allow now; for 0 it goes on by itself later."""
+        now_s = self._loop.time()
+        allowed = min(throttle.messages_now(now_s) for throttle in self._throttles)
+        if allowed > 0:
+            return int(min(room, max(1, allowed / self._messages_per_entry)))
+        if self._throttled is None:
+            self.times_throttled += 1
+            wait_s = max(throttle.wait_seconds(now_s) for throttle in self._throttles)
+            self._throttled = self._loop.call_later(max(wait_s, THROTTLE_SECONDS_MIN), self._end_throttling)
+        return 0
+
+    def _end_throttling(self) -> None:
+        if self._throttled is not None:
+            self._throttled.cancel()
+            self._throttled = None
+            self.kick()
+
+    def _sent(self, messages: Messages) -> None:
+        """For types, after they sent something while there are `_throttles`."""
+        now_s = self._loop.time()
+        size = sum(map(len, messages.payloads))
+        self._messages_per_entry = max(1.0, messages.total / max(1, len(messages)))
+        for throttle in self._throttles:
+            throttle.sent(messages.total, size, now_s)
+
+    def _take(self, run: EntryRun) -> None:
+        """What stands at `read_position`, or after it where nothing does."""
+        if run.entries:
+            messages = unacknowledged(self._messages_of(run), 0, self._acks)
+            self.read_position = Position(run.ledger_id, run.end_entry_id)
+            if messages.specials is not None:
+                messages = self._ordinary(messages, messages.specials)
+            self._send_new(messages)
+        else:
+            # Nothing is there although the position is not beyond the last: what stood there was deleted.
+            self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
+
+    def _ordinary(self, messages: Messages, specials: Mapping[int, Special]) -> Messages:
+        """What is to be sent of `messages` now. What brokers wrote for brokers is acknowledged
+        (AbstractBaseDispatcher.filterEntriesForConsumer)."""
+        entry_ids = messages.entry_ids
+        markers = [each for each in entry_ids if each in specials and specials[each].is_marker]
+        if not markers:
+            return messages
+        self.cursor.ack([(messages.ledger_id, entry_id, None) for entry_id in markers])
+        return messages.part([index for index, each in enumerate(entry_ids) if each not in markers])
+
+    def _send_new(self, messages: Messages) -> None:
+        self._held = None
+        if not messages.payloads:
+            return
+        # Seen from within _send (a connection that closes), these are on their way: a rewind must win over them.
+        generation = self._generation
+        sent = self._send(messages)
+        if sent < len(messages.payloads) and generation == self._generation:
+            self._held = messages
+            self._held_at = sent
+
+    async def _read_on(self, first: Read, generation: int) -> None:
+        """`generation` is that of the moment when `first` was chosen: a rewind may come before this begins."""
+        read: Read | None = first
+        turns = Turns()
+        try:
+            while read is not None:
+                await turns.breathe()  # what is in the bookie's memory is read without waiting
+                run = await self._ledger.read(
+                    read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes
+                )
+                if self._is_closed:
+                    return
+                self._failures = 0
+                self._failure = ""
+                self._sending = True
+                try:
+                    if read.again:
+                        self._send_again(read, run)
+                    elif generation == self._generation:
+                        self._take(run)
+                finally:
+                    self._sending = False
+                read = self._send_from_memory()
+                generation = self._generation
+        except ManagedLedgerError as error:
+            if str(error) != self._failure:
+                log.warning("%s: reading failed at %s: %s", self._name, read and read.position, error)
+            self._read_failed(str(error))
+        except Exception:
+            log.exception("%s: reading or sending failed at %s", self._name, read and read.position)
+            self._read_failed(INTERNAL_ERROR)
+        finally:
+            self._reading = None
+
+    def _read_failed(self, why: str) -> None:
+        """Tries again after a while, longer each time (readFailureBackoff)."""
+        self._failure = why
+        settings = self.settings
+        delay_ms = min(
+            settings.dispatcher_read_failure_backoff_initial_time_in_ms << min(self._failures, 16),
+            settings.dispatcher_read_failure_backoff_max_time_in_ms,
+        )
+        self._failures += 1
+        if self._retry is None and not self._is_closed:
+            self._retry = self._loop.call_later(delay_ms / 1000, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.kick()

@@ -1,0 +1,84 @@
+"""Fills holes without any client's help: what lies unacknowledged behind acknowledged messages for longer than the
+policy's interval is delivered again, to the consumers that are connected (`fill_ack_holes_interval_seconds`, off by
+default). So a message that a client lost does not hold back the mark-delete, and with it the backlog, until somebody
+notices.
+
+Ours, not Apache's. What decides is in `magnetar.server.topics.subscriptions.hole_rules`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap
+
+from magnetar.server.topics.subscriptions.hole_rules import LOOKS, HoleWatch
+
+if TYPE_CHECKING:
+    from magnetar.server.topics.subscriptions.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+AT_ONCE_MAX = 5_000
+"""Entries that are given back before the loop serves others."""
+
+
+class HoleFiller:
+    """Of one topic. `subscriptions()` are all there are now."""
+
+    __slots__ = ("_interval", "_subscriptions", "_timer", "_watches")
+
+    def __init__(self, subscriptions: Callable[[], Iterable["Subscription"]]) -> None:
+        self._subscriptions = subscriptions
+        self._interval = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._watches: dict[Subscription, tuple[tuple[int, int], HoleWatch]] = {}
+
+    def follow(self, interval_seconds: float) -> None:
+        """By policy; 0: off."""
+        if interval_seconds == self._interval:
+            return
+        self.close()
+        self._interval = interval_seconds
+        if interval_seconds > 0:
+            self._wait()
+
+    def close(self) -> None:
+        self._interval = 0.0
+        self._watches.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._interval / LOOKS, self._look)
+
+    def _look(self) -> None:
+        watches = self._watches
+        self._watches = {}
+        for subscription in self._subscriptions():
+            if subscription.dispatcher is not None and subscription.consumers:
+                # After a rewind everything is sent again: what is in a hole then has not been out for long.
+                moved = subscription.cursor.resets, subscription.dispatcher.rewinds
+                before, watch = watches.get(subscription, (moved, HoleWatch()))
+                if before != moved:
+                    watch = HoleWatch()
+                self._watches[subscription] = moved, watch
+                self._fill(subscription, watch)
+        self._wait()
+
+    def _fill(self, subscription: "Subscription", watch: HoleWatch) -> None:
+        dispatcher = subscription.dispatcher
+        assert dispatcher is not None
+        loop = asyncio.get_running_loop()
+        holes = dict(subscription.cursor.holes_before(dispatcher.read_position))
+        old = watch.look(loop.time(), holes, self._interval)
+        if not old:
+            return
+        log.info("%s: fills %d holes", subscription, sum(map(len, old.values())))
+        for ledger_id, entries in old.items():
+            while entries:
+                some = BitMap(entries[:AT_ONCE_MAX])
+                entries -= some
+                loop.call_soon(subscription.fill, ledger_id, some)

@@ -1,0 +1,270 @@
+"""Keeps each key's messages in order on a Key_Shared subscription while consumers come and go.
+
+A key is a slot here (`key_shared`). The rule, with which nothing else can go wrong: **an entry may be sent to its
+slot's owner only while nobody else holds entries of that slot, and no earlier entry of the slot waits.** What may not
+be sent yet waits in its slot's queue, in order of positions. A slot that one consumer holds and another one owns is
+draining: it is free again with the last acknowledgement, or when its holder leaves. So whoever waits, waits for a
+consumer that holds something (and can be named), or for permits of its own.
+
+Without order (allowOutOfOrderDelivery) neither rule holds, and the queues are only what could not be sent at once.
+
+Pure. Sources: PIP-379, DrainingHashesTracker, MessageRedeliveryController,
+PersistentStickyKeyDispatcherMultipleConsumers; facts 5.5. Unlike there, who holds a slot is counted as entries are
+sent, so that it does not depend on what changed when.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Generic, NamedTuple, TypeVar
+
+from magnetar.server.topics.subscriptions.key_shared_rules import Range, Selector
+from pulsar_proto.ids import Position
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Draining(NamedTuple):
+    """A slot whose holder does not own it (any more)."""
+
+    slot: int
+    entries: int
+    """Which its holder has not acknowledged."""
+    blocked: int
+    """How often an entry had to wait for it."""
+
+
+class _Hold(Generic[T]):
+    __slots__ = ("blocked", "entries", "member")
+
+    def __init__(self, member: T) -> None:
+        self.member = member
+        self.entries = 0
+        self.blocked = 0
+
+
+class KeyOrder(Generic[T]):
+    """Knows each entry that is out (sent, not acknowledged) or waits; `waiting` counts the latter."""
+
+    def __init__(self, selector: Selector[T], *, ordered: bool = True) -> None:
+        self.selector = selector
+        self.ordered = ordered
+        self.waiting = 0
+        self.cleared: dict[T, int] = {}
+        """How many draining slots each member has given free."""
+        self.cleared_total = 0
+        self._slots: dict[int, dict[int, int]] = {}
+        self._queues: dict[int, list[tuple[int, int]]] = {}
+        self._holds: dict[int, _Hold[T]] = {}
+        self._draining: set[int] = set()
+        self._heads: dict[T, list[tuple[int, int, int]]] = {}
+        """Of each member a heap of (ledger, entry, slot): first entries that wait and may be sent to it. Some are out
+        of date: they are dropped when they come to the top."""
+
+    # ---- members
+
+    def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
+        """Raises ConsumerAssignFault."""
+        self.selector.add(member, name, ranges)
+        self.cleared[member] = 0
+        self._reassign()
+
+    def remove(self, member: T) -> None:
+        """What it held was given back before."""
+        self.selector.remove(member)
+        del self.cleared[member]
+        self._reassign()
+
+    def clear(self) -> None:
+        """Nothing is out, nothing waits."""
+        self.waiting = 0
+        self._slots.clear()
+        self._queues.clear()
+        self._holds.clear()
+        self._draining.clear()
+        self._heads.clear()
+
+    # ---- entries
+
+    def route(self, slot: int) -> T | None:
+        """Who may get an entry that was not seen before; None: it has to wait."""
+        if self.ordered:
+            if slot in self._draining:
+                self._holds[slot].blocked += 1
+                return None
+            if slot in self._queues:
+                return None
+        return self.selector.owner(slot)
+
+    def sent(self, member: T, ledger_id: int, entry_ids: Iterable[int], slots: Iterable[int]) -> None:
+        """To whom `route` or `may_take` said."""
+        ledger = self._slots.get(ledger_id)
+        if ledger is None:
+            ledger = self._slots[ledger_id] = {}
+        holds = self._holds
+        for entry_id, slot in zip(entry_ids, slots, strict=True):
+            ledger[entry_id] = slot
+            hold = holds.get(slot)
+            if hold is None:
+                hold = holds[slot] = _Hold(member)
+            hold.entries += 1
+
+    def wait(self, ledger_id: int, entry_id: int, slot: int) -> None:
+        """It was not sent."""
+        self._slots.setdefault(ledger_id, {})[entry_id] = slot
+        self._enqueue(slot, (ledger_id, entry_id))
+
+    def given_back(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
+        """They were out, and are to be sent again."""
+        ledger = self._slots[ledger_id]
+        for entry_id in entry_ids:
+            slot = ledger[entry_id]
+            self._release(slot)
+            self._enqueue(slot, (ledger_id, entry_id))
+
+    def forget(self, ledger_id: int, entry_id: int) -> bool:
+        """It was acknowledged, or does not exist. True when something that waits may be sent now, or there is room for
+        more to wait."""
+        ledger = self._slots.get(ledger_id)
+        slot = None if ledger is None else ledger.pop(entry_id, None)
+        if ledger is None or slot is None:
+            return False
+        if not ledger:
+            del self._slots[ledger_id]
+        if self._dequeue(slot, (ledger_id, entry_id)):
+            self._offer(slot)
+            return True
+        return self._release(slot)
+
+    # ---- what waits
+
+    def first(self, able: Iterable[T]) -> Position | None:
+        """The first entry that waits and may be sent to one of `able`."""
+        best: tuple[int, int, int] | None = None
+        for member in able:
+            heap = self._heads.get(member)
+            while heap:
+                ledger_id, entry_id, slot = heap[0]
+                if self._is_next(slot, (ledger_id, entry_id)) and self._free_owner(slot) is member:
+                    if best is None or heap[0] < best:
+                        best = heap[0]
+                    break
+                heappop(heap)
+        return None if best is None else Position(best[0], best[1])
+
+    def sendable(self, ledger_id: int, entry_ids: Iterable[int], room: Mapping[T, int]) -> list[int]:
+        """Those of `entry_ids`, which wait and are in order, that may be sent if all before them are; at most as many
+        to a member as there is `room`."""
+        slots = self._slots.get(ledger_id, {})
+        left = dict(room)
+        taken: dict[int, int] = {}
+        found: list[int] = []
+        for entry_id in entry_ids:
+            slot = slots[entry_id]
+            queue, index = self._queues[slot], taken.get(slot, 0)
+            if index >= len(queue) or queue[index] != (ledger_id, entry_id):
+                continue
+            owner = self._free_owner(slot)
+            if owner is not None and left.get(owner, 0) > 0:
+                left[owner] -= 1
+                taken[slot] = index + 1
+                found.append(entry_id)
+        return found
+
+    def may_take(self, ledger_id: int, entry_id: int) -> tuple[T, int] | None:
+        """(who may get an entry that waits, its slot); None when it does not wait, or has to go on waiting."""
+        slot = self._slots.get(ledger_id, {}).get(entry_id)
+        if slot is None or not self._is_next(slot, (ledger_id, entry_id)):
+            return None
+        owner = self._free_owner(slot)
+        return None if owner is None else (owner, slot)
+
+    def taken(self, ledger_id: int, entry_id: int, slot: int) -> None:
+        """It does not wait any more: it is being sent (`sent` comes next)."""
+        self._dequeue(slot, (ledger_id, entry_id))
+        self._offer(slot)
+
+    # ---- for stats
+
+    def draining(self) -> dict[T, list[Draining]]:
+        """What others wait for that each member acknowledges, by slots."""
+        found: dict[T, list[Draining]] = {}
+        for slot in sorted(self._draining):
+            hold = self._holds[slot]
+            found.setdefault(hold.member, []).append(Draining(slot, hold.entries, hold.blocked))
+        return found
+
+    @property
+    def draining_slots(self) -> int:
+        return len(self._draining)
+
+    def holders_waited_for(self) -> Iterator[T]:
+        """Who holds slots that entries wait for."""
+        for slot in self._draining:
+            if slot in self._queues:
+                yield self._holds[slot].member
+
+    # ---- inside
+
+    def _free_owner(self, slot: int) -> T | None:
+        return None if slot in self._draining else self.selector.owner(slot)
+
+    def _is_next(self, slot: int, position: tuple[int, int]) -> bool:
+        queue = self._queues.get(slot)
+        return queue is not None and queue[0] == position
+
+    def _enqueue(self, slot: int, position: tuple[int, int]) -> None:
+        queue = self._queues.get(slot)
+        if queue is None:
+            self._queues[slot] = [position]
+        elif position > queue[-1]:
+            queue.append(position)
+        else:
+            insort(queue, position)
+        self.waiting += 1
+        if self._queues[slot][0] == position:
+            self._offer(slot)
+
+    def _dequeue(self, slot: int, position: tuple[int, int]) -> bool:
+        queue = self._queues.get(slot)
+        if queue is None:
+            return False
+        index = bisect_left(queue, position)
+        if index == len(queue) or queue[index] != position:
+            return False
+        del queue[index]
+        self.waiting -= 1
+        if not queue:
+            del self._queues[slot]
+        return True
+
+    def _offer(self, slot: int) -> None:
+        """The first one of the slot that waits may be sent, if its owner is free to take it."""
+        queue = self._queues.get(slot)
+        owner = self._free_owner(slot) if queue else None
+        if queue and owner is not None:
+            heappush(self._heads.setdefault(owner, []), (*queue[0], slot))
+
+    def _release(self, slot: int) -> bool:
+        """One entry of the slot is out no more. True when that ended its draining, and something waits for it."""
+        hold = self._holds[slot]
+        hold.entries -= 1
+        if hold.entries:
+            return False
+        del self._holds[slot]
+        if slot not in self._draining:
+            return False
+        self._draining.discard(slot)
+        self.cleared[hold.member] += 1
+        self.cleared_total += 1
+        self._offer(slot)
+        return slot in self._queues
+
+    def _reassign(self) -> None:
+        """Slots changed their owners."""
+        owner = self.selector.owner
+        if self.ordered:
+            self._draining = {slot for slot, hold in self._holds.items() if owner(slot) is not hold.member}
+        self._heads = {}
+        for slot in self._queues:
+            self._offer(slot)

@@ -1,0 +1,265 @@
+"""Key_Shared: each key's messages go to one consumer, in order.
+
+Every entry that is read goes to the consumer that owns its key, or waits in the replay queue: because that consumer
+takes nothing now, because an earlier entry of the key waits, or because another consumer still holds entries of the key
+(`key_order_rules` decides). Reading goes on past what waits, for consumers of other keys, until as much waits
+as the look-ahead limits allow.
+
+What waits and may be sent goes out first, in order of positions.
+
+Sources: PersistentStickyKeyDispatcherMultipleConsumers, PIP-379; facts 5.5.
+"""
+
+from collections.abc import Sequence
+
+from magnetar.server.stats import key_shared_stats
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.dispatcher import Read, Source
+from magnetar.server.topics.subscriptions.key_order_rules import KeyOrder
+from magnetar.server.topics.subscriptions.key_shared_rules import KeySharedPolicy, Range, Sticky, selector_for
+from magnetar.server.topics.subscriptions.messages import Messages, messages_of, unacknowledged
+from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
+from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
+from magnetar.storage.managed.entry_run import EntryRun
+from pulsar_proto.ids import Position
+
+SHARED_OUT_MAX = 4
+"""Times dispatcherMaxReadBatchSize that is read at once, where there are as many consumers."""
+
+GAP_MAX = 16
+"""Entries between two that wait which are read in vain rather than in two reads."""
+
+
+class KeySharedDispatcher(SharedDispatcher):
+    def __init__(self, source: Source, policy: KeySharedPolicy) -> None:
+        super().__init__(source)
+        self.policy = policy
+        self.order: KeyOrder[Consumer] = KeyOrder(
+            selector_for(
+                policy,
+                consistent_hashing=self.settings.subscription_key_shared_use_consistent_hashing,
+                points=self.settings.subscription_key_shared_consistent_hashing_replica_points,
+            ),
+            ordered=not policy.allows_disorder,
+        )
+        self._slot_of = self.order.selector.slot_of
+        self._may_go_on = False
+        self._ranges: dict[Consumer, list[Range]] | None = None
+        """For stats; worked out for all at once when they are asked for."""
+        self._due = ReplayQueue()
+        """Delayed entries whose time has come. Their keys are known when they are read."""
+
+    def add(self, consumer: Consumer) -> None:
+        """Raises ConsumerAssignFault."""
+        self.order.add(consumer, consumer.name, consumer.hash_ranges)
+        self._ranges = None
+        super().add(consumer)
+        self._loop.call_soon(self.kick)  # what nobody owned may wait for it
+
+    def remove(self, consumer: Consumer) -> None:
+        super().remove(consumer)
+        if not len(self._consumers):
+            self.order.clear()
+            self._due.clear()
+        self.order.remove(consumer)
+        self._ranges = None
+
+    def rival_of(self, consumer: Consumer) -> Consumer | None:
+        """Who has chosen slots that `consumer` chooses."""
+        selector = self.order.selector
+        return selector.rival(consumer.hash_ranges) if isinstance(selector, Sticky) else None
+
+    def stats(self) -> dict[str, object]:
+        return key_shared_stats.of_subscription(self)
+
+    def stats_of(self, consumer: Consumer) -> dict[str, object]:
+        return {} if consumer.is_closed else key_shared_stats.of_consumer(self, consumer)
+
+    def ranges_of(self, consumer: Consumer) -> list[Range]:
+        if self._ranges is None:
+            self._ranges = self.order.selector.ranges()
+        return self._ranges.get(consumer, [])
+
+    # --- acknowledgements and redelivery -----------------------------------------------------------------------------
+
+    def settle(self, consumer: Consumer, ledger_id: int, entry_id: int, remaining: int) -> None:
+        super().settle(consumer, ledger_id, entry_id, remaining)
+        if not remaining and self.order.forget(ledger_id, entry_id):
+            self._may_go_on = True
+
+    def settled(self) -> None:
+        super().settled()
+        if self._may_go_on:
+            self._may_go_on = False
+            self.kick()
+
+    def _wait_again(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        super()._wait_again(ledger_id, entry_ids)
+        self.order.given_back(ledger_id, entry_ids)
+
+    def _became_due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        self._due.add(ledger_id, [each for each in entry_ids if not self.replay.contains(ledger_id, each)])
+
+    # --- Dispatcher --------------------------------------------------------------------------------------------------
+
+    def _room(self) -> int:
+        if not self._has_replays and len(self.replay) >= self._look_ahead_max():
+            return 0
+        return super()._room()
+
+    def _entries_max(self) -> int:
+        """More than for other types: what one read brings is shared out among all consumers."""
+        return super()._entries_max() * min(SHARED_OUT_MAX, len(self._consumers))
+
+    def _look_ahead_max(self) -> int:
+        of_consumer = self.settings.key_shared_look_ahead_msg_in_replay_threshold_per_consumer
+        in_all = self.settings.key_shared_look_ahead_msg_in_replay_threshold_per_subscription
+        limits = [limit for limit in (of_consumer * len(self._consumers), in_all) if limit > 0]
+        return min(limits, default=len(self.replay) + 1)
+
+    @property
+    def _has_replays(self) -> bool:
+        """Whether something waits that may be sent, or routed, now."""
+        if self._due and len(self.replay) < self._look_ahead_max():
+            return True
+        return bool(self.replay) and self._first_replay() is not None
+
+    def _first_replay(self) -> Position | None:
+        able = []
+        for consumer in self._consumers:
+            if consumer.can_take:
+                able.append(consumer)
+            else:
+                consumer.watch_writable()  # what waits may wait for it
+        return self.order.first(able)
+
+    def _next_replay(self, room: int) -> Read:
+        first = self._first_replay() if self.replay else None
+        if first is None:
+            position, count = self._due.first_run(room)
+            return Read(position, count, True)
+        span = min(room, self.settings.dispatcher_max_read_batch_size)
+        return Read(first, self.replay.nearby(first, span, GAP_MAX), True)
+
+    def _send_again(self, read: Read, run: EntryRun) -> None:
+        ledger_id, first = read.position
+        end = first + read.entries_max
+        if self._due.contains(ledger_id, first):
+            self._send_due(read, run)
+            return
+        if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
+            self._drop(ledger_id, self.replay.within(ledger_id, first, end))
+            return
+        self._drop(ledger_id, self.replay.within(ledger_id, first, run.first_entry_id))
+        end = min(end, run.first_entry_id + len(run.entries))
+        room = {consumer: consumer.room for consumer in self._consumers if consumer.can_take}
+        wanted = self.order.sendable(ledger_id, self.replay.within(ledger_id, run.first_entry_id, end), room)
+        messages = unacknowledged(messages_of(run, wanted), 0, self.cursor)
+        if len(messages) < len(wanted):
+            found = set(messages.entry_ids)
+            self._drop(ledger_id, [entry_id for entry_id in wanted if entry_id not in found])
+        plan = _Plan(self.unacked_messages, self._unacked_max)
+        order, counts = self.order, messages.counts
+        for index, entry_id in enumerate(messages.entry_ids):
+            choice = order.may_take(ledger_id, entry_id)
+            if choice is not None and plan.put(choice[0], index, counts[index], choice[1]):
+                order.taken(ledger_id, entry_id, choice[1])
+                plan.sent.append(entry_id)
+        self.replay.discard(ledger_id, plan.sent)
+        self._carry_out(plan, messages)
+
+    def _send_due(self, read: Read, run: EntryRun) -> None:
+        """They were never sent: they go the way of new ones."""
+        ledger_id, first = read.position
+        end = first + read.entries_max
+        if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
+            self._due.discard(ledger_id, range(first, end))
+            return
+        end = min(end, run.first_entry_id + len(run.entries))
+        wanted = self._due.within(ledger_id, run.first_entry_id, end)
+        self._due.discard(ledger_id, range(first, end))
+        messages = unacknowledged(messages_of(run, wanted), 0, self.cursor)
+        if messages.payloads:
+            self._send(messages)
+
+    def _send(self, messages: Messages, again: bool = False) -> int:
+        """New ones: what is not sent waits."""
+        ledger_id, entry_ids, counts = messages.ledger_id, messages.entry_ids, messages.counts
+        plan = _Plan(self.unacked_messages, self._unacked_max)
+        order, slot_of = self.order, self._slot_of
+        route, put = order.route, plan.put
+        waiting: list[int] = []
+        for index, key_hash in enumerate(messages.key_hashes):
+            slot = slot_of(key_hash)
+            owner = route(slot)
+            if owner is None or not put(owner, index, counts[index], slot):
+                order.wait(ledger_id, entry_ids[index], slot)
+                waiting.append(entry_ids[index])
+        self.replay.add(ledger_id, waiting)
+        self._carry_out(plan, messages)
+        return len(messages)
+
+    def _drop(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        super()._drop(ledger_id, entry_ids)
+        for entry_id in entry_ids:
+            self.order.forget(ledger_id, entry_id)
+
+    def _carry_out(self, plan: "_Plan", messages: Messages) -> None:
+        """Accounts for everything before it writes anything: a connection that closes takes its consumer away."""
+        ledger_id = messages.ledger_id
+        parts: list[tuple[Consumer, Messages]] = []
+        for consumer, (indexes, slots) in plan.shares.items():
+            part = messages.part(indexes)
+            self.order.sent(consumer, ledger_id, part.entry_ids, slots)
+            self.unacked_messages += consumer.take(part, 0, len(part))
+            self._some_are_blocked |= consumer.blocked
+            parts.append((consumer, part))
+            if self._throttles:
+                self._sent(part)
+        self._block_if_full()
+        redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)
+        for consumer, part in parts:
+            if not consumer.is_closed:
+                consumer.write(part, 0, len(part), redelivery_counts)
+
+    def _why_nobody_takes(self) -> str:
+        if len(self._consumers) and not self.blocked and self.replay:
+            names = sorted({consumer.name for consumer in self.order.holders_waited_for()})
+            if names:
+                return (
+                    f"{len(self.replay)} entries wait; {self.order.draining_slots} keys' hashes belong to other "
+                    f"consumers now, but {', '.join(names[:10])} must acknowledge what they hold of them first"
+                )
+            if len(self.replay) >= self._look_ahead_max():
+                return f"{len(self.replay)} entries wait for consumers of their keys that take nothing now"
+        return super()._why_nobody_takes()
+
+
+class _Plan:
+    """Who gets which entries of one run."""
+
+    __slots__ = ("_left", "_room", "sent", "shares")
+
+    def __init__(self, unacked: int, unacked_max: int) -> None:
+        self.shares: dict[Consumer, tuple[list[int], list[int]]] = {}
+        """Consumer -> (indexes in the run, their slots)."""
+        self.sent: list[int] = []
+        self._room: dict[Consumer, int] = {}
+        self._left = unacked_max - unacked if unacked_max else 2**62
+
+    def put(self, consumer: Consumer, index: int, count: int, slot: int) -> bool:
+        """False: it takes nothing more."""
+        room = self._room.get(consumer)
+        if room is None:
+            room = consumer.room if consumer.can_take else 0
+        if room <= 0 or self._left <= 0:
+            self._room[consumer] = 0
+            return False
+        self._room[consumer] = room - count
+        self._left -= count
+        share = self.shares.get(consumer)
+        if share is None:
+            share = self.shares[consumer] = ([], [])
+        share[0].append(index)
+        share[1].append(slot)
+        return True

@@ -1,0 +1,240 @@
+"""Entries on their way to consumers: payloads cut out, messages counted, what is acknowledged left out.
+
+Cut and counted once per run, also where many subscriptions of a topic send it (`MessagesMemo`).
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from magnetar.server.topics.subscriptions.key_shared_rules import NONE_KEY, hash_of
+from magnetar.storage.managed.entry_run import EntryRun
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.records.payload import (
+    Special,
+    count_and_special,
+    is_single_and_plain,
+    skip_broker_entry_metadata,
+    sticky_key_of,
+)
+
+_BROKER_ENTRY_METADATA = b"\x0e\x02"
+_WORD = 2**64 - 1
+
+ENTRY_MESSAGES_MAX = 65_536
+"""An entry that claims to hold more counts as so many: a consumer would need that many permits to get out of it. As
+many as an ack set may tell apart (`subscription.ACK_SET_WORDS_MAX`)."""
+
+
+class AckView(Protocol):
+    """What is asked of a cursor. `magnetar.storage.managed.cursor.Cursor` is one."""
+
+    def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]: ...
+
+    def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None: ...
+
+
+class Messages:
+    """Entries of one ledger in ascending order. Lists may be shared: not to be changed."""
+
+    __slots__ = (
+        "_key_hashes",
+        "ack_sets",
+        "counts",
+        "entry_ids",
+        "ledger_id",
+        "payloads",
+        "sizes",
+        "specials",
+        "total",
+    )
+
+    def __init__(
+        self,
+        ledger_id: int,
+        entry_ids: Sequence[int],
+        payloads: list[bytes],
+        sizes: list[int],
+        counts: list[int] | None = None,
+        ack_sets: dict[int, Sequence[int]] | None = None,
+        specials: Mapping[int, Special] | None = None,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.entry_ids = entry_ids
+        self.payloads = payloads
+        """As the client sent them, from 0x0e01 (or metadataSize) on."""
+        self.sizes = sizes
+        """Messages of each entry."""
+        self.counts = sizes if counts is None else counts
+        """Messages of each entry that are not acknowledged."""
+        self.total = sum(self.counts)
+        self.ack_sets = ack_sets
+        """Entry -> words for MESSAGE.ack_set, of batches that are acknowledged in part."""
+        self.specials = specials
+        """Entry -> what is special about it; also of entries that are not among these."""
+        self._key_hashes: list[int] | None = None
+
+    @property
+    def key_hashes(self) -> list[int]:
+        """Of each entry's key, for Key_Shared (`key_shared_rules.hash_of`); computed when first asked for."""
+        if self._key_hashes is None:
+            self._key_hashes = [_key_hash(payload) for payload in self.payloads]
+        return self._key_hashes
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def pick(self, indexes: Sequence[int]) -> "Messages":
+        """Those at `indexes`, ascending, as if nothing of them was acknowledged: that is looked up last."""
+        entry_ids = self.entry_ids
+        if isinstance(indexes, range):
+            part = slice(indexes.start, indexes.stop)
+            return Messages(
+                self.ledger_id, entry_ids[part], self.payloads[part], self.sizes[part], specials=self.specials
+            )
+        return Messages(
+            self.ledger_id,
+            [entry_ids[index] for index in indexes],
+            [self.payloads[index] for index in indexes],
+            [self.sizes[index] for index in indexes],
+            specials=self.specials,
+        )
+
+    def part(self, indexes: Sequence[int]) -> "Messages":
+        """Those at `indexes`, ascending, as they are."""
+        if len(indexes) == len(self.payloads):
+            return self
+        part = self.pick(indexes)
+        if self.counts is not self.sizes:
+            part.counts = [self.counts[index] for index in indexes]
+            part.total = sum(part.counts)
+            part.ack_sets = self.ack_sets
+        return part
+
+
+def _key_hash(payload: bytes) -> int:
+    try:
+        key = sticky_key_of(payload)
+    except MalformedFrame:
+        key = None
+    return hash_of(NONE_KEY if key is None else key)
+
+
+def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> Messages:
+    """Cuts and counts; only the `wanted` entries (ids in the run, ascending) where they are given. An entry whose
+    metadata does not decode counts as one message: the client must see it, because only the client can say that it is
+    damaged (ACK.validation_error)."""
+    offset = run.payload_offset
+    first = run.first_entry_id
+    if wanted is None:
+        wanted = range(first, first + len(run.entries))
+        payloads = [entry[offset:] for entry in run.entries]
+    else:
+        payloads = [run.entries[entry_id - first][offset:] for entry_id in wanted]
+    counts = []
+    specials: dict[int, Special] | None = None
+    for index, payload in enumerate(payloads):
+        if is_single_and_plain(payload):
+            counts.append(1)
+            continue
+        if payload[:2] == _BROKER_ENTRY_METADATA:
+            # Taken off: clients see it only where it is exposed to them, which is not supported (facts 1.1).
+            payload = payloads[index] = payload[_client_bytes_at(payload) :]
+        try:
+            count, special = count_and_special(payload)
+        except MalformedFrame:
+            count, special = 1, None
+        # A client chose the number: one below 1 would give permits back, and unbalance what is unacknowledged.
+        counts.append(min(max(1, count), ENTRY_MESSAGES_MAX))
+        if special is not None:
+            if specials is None:
+                specials = {}
+            specials[wanted[index]] = special
+    return Messages(run.ledger_id, wanted, payloads, counts, specials=specials)
+
+
+def _client_bytes_at(payload: bytes) -> int:
+    try:
+        return skip_broker_entry_metadata(payload)
+    except MalformedFrame:
+        return 0
+
+
+class MessagesMemo:
+    """The newest run of a topic, cut and counted, for all of its subscriptions."""
+
+    __slots__ = ("_entries", "_first", "_messages")
+
+    def __init__(self) -> None:
+        self._entries: list[bytes] | None = None
+        self._first = -1
+        self._messages: Messages | None = None
+
+    def messages_of(self, run: EntryRun) -> Messages:
+        # The tail cache hands out the same list for the same run, so identity tells.
+        if self._entries is run.entries and self._first == run.first_entry_id:
+            assert self._messages is not None
+            return self._messages
+        messages = messages_of(run)
+        self._entries, self._first, self._messages = run.entries, run.first_entry_id, messages
+        return messages
+
+    def clear(self) -> None:
+        self._entries = self._messages = None
+
+
+def unacknowledged(messages: Messages, start: int, acks: AckView) -> Messages:
+    """What is left of `messages` from index `start` on, now: without acknowledged entries, and with the ack sets of
+    batches that are acknowledged in part. The same object where nothing changes."""
+    entry_ids = messages.entry_ids
+    total = len(entry_ids)
+    if isinstance(entry_ids, range):
+        first = entry_ids.start + start
+        runs = acks.unacked_runs(messages.ledger_id, first, total - start)
+        if runs == [(first, total - start)]:
+            left = messages if start == 0 and messages.ack_sets is None else messages.pick(range(start, total))
+        else:
+            base = entry_ids.start
+            left = messages.pick([index for low, count in runs for index in range(low - base, low - base + count)])
+    else:
+        if start >= total:
+            return messages.pick(())
+        first = entry_ids[start]
+        runs = acks.unacked_runs(messages.ledger_id, first, entry_ids[total - 1] - first + 1)
+        if runs == [(first, entry_ids[total - 1] - first + 1)]:
+            left = messages if start == 0 and messages.ack_sets is None else messages.pick(range(start, total))
+        else:
+            wanted: list[int] = []
+            at = start
+            for low, count in runs:
+                at = bisect_left(entry_ids, low, at, total)
+                stop = bisect_left(entry_ids, low + count, at, total)
+                wanted += range(at, stop)
+                at = stop
+            left = messages.pick(wanted)
+    return left if left.total == len(left.sizes) else _with_ack_sets(left, acks)
+
+
+def _with_ack_sets(messages: Messages, acks: AckView) -> Messages:
+    sizes = messages.sizes
+    ledger_id = messages.ledger_id
+    ack_sets: dict[int, Sequence[int]] = {}
+    counts = sizes
+    for index, entry_id in enumerate(messages.entry_ids):
+        if sizes[index] > 1:
+            words = acks.ack_set_of(ledger_id, entry_id)
+            if words is not None:
+                ack_sets[entry_id] = words
+                if counts is sizes:
+                    counts = sizes.copy()
+                counts[index] = bits_set(words)
+    if not ack_sets:
+        return messages
+    return Messages(
+        ledger_id, messages.entry_ids, messages.payloads, sizes, counts, ack_sets, specials=messages.specials
+    )
+
+
+def bits_set(words: Sequence[int]) -> int:
+    """How many indexes an ack set leaves to be consumed; words may be signed."""
+    return sum((word & _WORD).bit_count() for word in words)

@@ -1,0 +1,352 @@
+"""Shared: consumers take turns, and what one does not acknowledge goes to another.
+
+What waits in the replay queue goes out first, in order of positions; an entry leaves the queue when it is sent, or
+acknowledged. When the last consumer leaves, everything but the cursor is forgotten, and the next one starts at the
+first entry that is not acknowledged.
+
+Invariant: every entry before `read_position` that was not acknowledged is pending at exactly one consumer, in the
+replay queue, held, delayed, or a chunk that waits for the consumer which has the other chunks of its message.
+
+Sources: PersistentDispatcherMultipleConsumers; facts 5.5.
+"""
+
+import logging
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pyroaring import BitMap
+
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.topics.subscriptions.chunk_owners import ChunkOwners
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, Read, Source
+from magnetar.server.topics.subscriptions.messages import Messages, unacknowledged
+from magnetar.server.topics.subscriptions.read_plan import entries_within
+from magnetar.server.topics.subscriptions.redelivery import RedeliveryCounts, ReplayQueue
+from magnetar.server.topics.subscriptions.shared_rules import RoundRobin
+from magnetar.storage.managed.entry_run import EntryRun
+from pulsar_proto.ids import Position
+from pulsar_proto.records.payload import Special
+
+log = logging.getLogger(__name__)
+
+
+class SharedDispatcher(Dispatcher):
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.replay = ReplayQueue()
+        self.redelivery_counts = RedeliveryCounts()
+        self.unacked_messages = 0
+        """Over all consumers."""
+        self.blocked = False
+        """More are unacknowledged than the subscription may have."""
+        self._some_are_blocked = False
+        """Consumers, maybe: spares a look at all of them at each acknowledgement."""
+        self._consumers: RoundRobin[Consumer] = RoundRobin()
+        self._chunks = ChunkOwners()
+        self._delayed = source.delayed
+        self._delays_full = False
+        self._unacked_max = self.settings.max_unacked_messages_per_subscription
+
+    def set_policies(self, policies: EffectivePolicies) -> None:
+        self._unacked_max = policies.max_unacked_messages_per_subscription
+        self.blocked = 0 < self._unacked_max <= self.unacked_messages
+        self._some_are_blocked = True
+        super().set_policies(policies)
+
+    @property
+    def consumers(self) -> Iterator[Consumer]:
+        return iter(self._consumers)
+
+    def add(self, consumer: Consumer) -> None:
+        if not len(self._consumers):
+            self.rewind()
+        self._consumers.add(consumer, consumer.priority)
+
+    def remove(self, consumer: Consumer) -> None:
+        self._consumers.remove(consumer)
+        assert consumer.pending is not None
+        self.unacked_messages -= consumer.pending.messages
+        for ledger_id, entry_ids in self._chunks.gone(consumer):
+            self.replay.add(ledger_id, entry_ids)
+        if len(self._consumers):
+            for ledger_id, entry_ids in consumer.pending.drain():
+                self._wait_again(ledger_id, entry_ids)
+            self._unblock_if_drained()
+            self._loop.call_soon(self.kick)
+        else:
+            self.replay.clear()
+            self._chunks.clear()
+            self.redelivery_counts.clear()
+            self.blocked = False
+            self.rewind()
+        assert self.unacked_messages >= 0
+
+    # --- acknowledgements and redelivery -----------------------------------------------------------------------------
+
+    def settle(self, consumer: Consumer, ledger_id: int, entry_id: int, remaining: int) -> None:
+        """An acknowledgement was applied, after which `remaining` messages of the entry are left. Anybody may
+        acknowledge; what was pending belongs to the one it was sent to. `settled` is due when all were said."""
+        owner: Consumer | None = consumer
+        assert consumer.pending is not None
+        if consumer.pending.get(ledger_id, entry_id) is None:
+            owner = self._holder_of(ledger_id, entry_id)
+        if remaining:
+            if owner is not None and owner.pending is not None:
+                before = owner.pending.messages
+                owner.pending.reduce(ledger_id, entry_id, remaining)
+                self.unacked_messages += owner.pending.messages - before
+            return
+        if owner is not None and owner.pending is not None:
+            self.unacked_messages -= owner.pending.pop(ledger_id, entry_id) or 0
+        elif self.replay:
+            self.replay.discard(ledger_id, (entry_id,))
+        if self.redelivery_counts:
+            self.redelivery_counts.forget(ledger_id, entry_id)
+
+    def settled(self) -> None:
+        """Lets go on who was blocked by too many unacknowledged messages."""
+        if not self.blocked and not self._some_are_blocked:
+            return
+        went_on = self._unblock_if_drained()
+        for consumer in self._consumers:
+            if consumer.unblock():
+                went_on = True
+        self._some_are_blocked = any(consumer.blocked for consumer in self._consumers)
+        if went_on:
+            self.kick()
+
+    def redeliver(self, consumer: Consumer, positions: Iterable[tuple[int, int]] | None) -> int:
+        """What `consumer` holds of `positions` (None: all of it) comes again, with a higher redelivery count. Returns
+        the messages concerned."""
+        pending = consumer.pending
+        assert pending is not None
+        before = pending.messages
+        if positions is None:
+            for ledger_id, entry_ids in pending.drain():
+                self._again(ledger_id, entry_ids)
+        else:
+            for ledger_id, entry_id in positions:
+                if pending.pop(ledger_id, entry_id) is not None:
+                    self._again(ledger_id, [entry_id])
+        count = before - pending.messages
+        self.unacked_messages -= count
+        if count:
+            consumer.unblock(at_half=False)
+            self._unblock_if_drained()
+            self.kick()
+        return count
+
+    def fill(self, ledger_id: int, entries: BitMap) -> int:
+        # All are looked at first: what one gives back may be sent to another at once.
+        held = [(each, each.pending.among(ledger_id, entries)) for each in self._consumers if each.pending is not None]
+        return sum(
+            self.redeliver(consumer, [(ledger_id, entry_id) for entry_id in entry_ids])
+            for consumer, entry_ids in held
+            if entry_ids
+        )
+
+    def _again(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        self._wait_again(ledger_id, entry_ids)
+        self.redelivery_counts.increment(ledger_id, entry_ids)
+
+    def _wait_again(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """They were out."""
+        self.replay.add(ledger_id, entry_ids)
+
+    def _holder_of(self, ledger_id: int, entry_id: int) -> Consumer | None:
+        for consumer in self._consumers:
+            if consumer.pending is not None and consumer.pending.get(ledger_id, entry_id) is not None:
+                return consumer
+        return None
+
+    def _unblock_if_drained(self) -> bool:
+        if not self.blocked or self.unacked_messages >= max(1, self._unacked_max // 2):
+            return False
+        self.blocked = False
+        log.info("%s: unblocked at %d unacknowledged messages", self._name, self.unacked_messages)
+        return True
+
+    # --- delays ------------------------------------------------------------------------------------------------------
+
+    def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """From `DelayedDelivery`."""
+        if ledger_id > self.read_position.ledger_id:
+            return
+        if ledger_id == self.read_position.ledger_id:
+            entry_ids = entry_ids[: bisect_left(entry_ids, self.read_position.entry_id)]
+        pending = [consumer.pending for consumer in self._consumers if consumer.pending]
+        passed = [
+            entry_id
+            for entry_id in entry_ids
+            if not self.cursor.is_acked(ledger_id, entry_id)
+            and not any(each.get(ledger_id, entry_id) for each in pending)
+        ]
+        if passed:
+            self._became_due(ledger_id, passed)
+
+    def _became_due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        self.replay.add(ledger_id, entry_ids)
+
+    @property
+    def delayed_messages(self) -> int:
+        """Entries that it has passed over because they are not due."""
+        passed = self._delayed.index.before(self.read_position)
+        return sum(self.cursor.unacked_among(ledger_id, entries) for ledger_id, entries in passed)
+
+    def _send_once(self) -> Read | None:
+        if self._chunks.waiting:
+            for ledger_id, entry_ids in self._chunks.ready():
+                self.replay.add(ledger_id, entry_ids)
+        if self._delayed.index:
+            self.read_position = self._delayed.index.pass_over(self.read_position)
+        return super()._send_once()
+
+    def _ordinary(self, messages: Messages, specials: Mapping[int, Special]) -> Messages:
+        messages = super()._ordinary(messages, specials)
+        if not self._delayed.is_enabled:
+            return messages
+        now_ms = self._delayed.clock_ms()
+        ledger_id = messages.ledger_id
+        kept: list[int] = []
+        for index, entry_id in enumerate(messages.entry_ids):
+            special = specials.get(entry_id)
+            if special is None or special.deliver_at_ms <= now_ms:
+                kept.append(index)
+            elif not self._delayed.delay(ledger_id, entry_id, special.deliver_at_ms):
+                self._delays_full = True
+                self.read_position = Position(ledger_id, entry_id)
+                break
+        return messages.part(kept)
+
+    # --- Dispatcher --------------------------------------------------------------------------------------------------
+
+    def _room(self) -> int:
+        if self.blocked:
+            return 0
+        entries_max = self._entries_max()
+        entries = self._consumers.entries(entries_max)
+        if not entries:
+            for consumer in self._consumers:
+                consumer.watch_writable()
+        elif self._delayed.index:
+            if self._delays_full and not self._has_replays and self._held is None:
+                self._delays_full = self._delayed.index.is_full
+                return 0 if self._delays_full else entries_max
+            return entries_max  # most of it may not be due
+        return entries
+
+    def _entries_max(self) -> int:
+        """Of one read."""
+        return self.settings.dispatcher_max_read_batch_size
+
+    @property
+    def _has_replays(self) -> bool:
+        return bool(self.replay)
+
+    def _next_replay(self, room: int) -> Read:
+        position, count = self.replay.first_run(room)
+        return Read(position, count, True)
+
+    def _send_again(self, read: Read, run: EntryRun) -> None:
+        """What was asked for and does not exist, or is acknowledged, is not asked for again; what left the queue while
+        it was read is not sent."""
+        ledger_id, first = read.position
+        end = first + read.entries_max
+        if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
+            self._drop(ledger_id, range(first, end))
+            return
+        messages = unacknowledged(self._messages_of(run), 0, self.cursor)
+        found = set(messages.entry_ids)
+        looked_at = range(first, min(end, run.first_entry_id + len(run.entries)))
+        self._drop(ledger_id, [entry_id for entry_id in looked_at if entry_id not in found])
+        still = [i for i, entry_id in enumerate(messages.entry_ids) if self.replay.contains(ledger_id, entry_id)]
+        if len(still) < len(messages.payloads):
+            messages = unacknowledged(messages.pick(still), 0, self.cursor)
+        self._send(messages, again=True)
+
+    def _drop(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """They waited to come again, and do not exist, or are acknowledged: by the broker itself, maybe."""
+        self.replay.discard(ledger_id, entry_ids)
+        if self.redelivery_counts:
+            for entry_id in entry_ids:
+                self.redelivery_counts.forget(ledger_id, entry_id)
+
+    def _send(self, messages: Messages, again: bool = False) -> int:
+        specials = messages.specials
+        if specials is not None and any(specials[each].chunk for each in messages.entry_ids if each in specials):
+            return self._send_chunks(messages, specials, again)
+        at = 0
+        total = len(messages.payloads)
+        ledger_id = messages.ledger_id
+        turn = self.settings.dispatcher_max_round_robin_batch_size if len(self._consumers) > 1 else total
+        redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)
+        while at < total and not self.blocked:
+            consumer = self._consumers.pick()
+            if consumer is None:
+                break
+            room = consumer.room
+            if self._unacked_max:
+                room = min(room, self._unacked_max - self.unacked_messages)
+            share = entries_within(messages.counts, messages.total, at, room)
+            stop = min(total, at + turn, at + share)
+            assert stop > at, "who can take messages has room for one"
+            if again:
+                self.replay.discard(ledger_id, messages.entry_ids[at:stop])
+            self.unacked_messages += consumer.take(messages, at, stop)
+            self._some_are_blocked |= consumer.blocked
+            self._block_if_full()
+            if self._throttles:
+                self._sent(messages.part(range(at, stop)))
+            consumer.write(messages, at, stop, redelivery_counts)
+            at = stop
+        return at
+
+    def _send_chunks(self, messages: Messages, specials: Mapping[int, Special], again: bool) -> int:
+        """One by one, because each may have to go to somebody else, or to wait for its owner."""
+        ledger_id = messages.ledger_id
+        redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)
+        for index, entry_id in enumerate(messages.entry_ids):
+            special = specials.get(entry_id)
+            chunk = None if special is None else special.chunk
+            consumer = None if chunk is None else self._chunks.owner(chunk)
+            if consumer is None and not self.blocked:
+                consumer = self._consumers.pick()
+            if consumer is None or self.blocked:
+                return index
+            if again:
+                self.replay.discard(ledger_id, (entry_id,))
+            if not consumer.can_take:
+                self._chunks.wait(consumer, ledger_id, entry_id)
+                continue
+            self.unacked_messages += consumer.take(messages, index, index + 1)
+            self._some_are_blocked |= consumer.blocked
+            self._block_if_full()
+            if chunk is not None:
+                self._chunks.sent(chunk, consumer)
+            if self._throttles:
+                self._sent(messages.part(range(index, index + 1)))
+            consumer.write(messages, index, index + 1, redelivery_counts)
+        return len(messages)
+
+    def _block_if_full(self) -> None:
+        if 0 < self._unacked_max <= self.unacked_messages and not self.blocked:
+            self.blocked = True
+            log.info("%s: blocked at %d unacknowledged messages", self._name, self.unacked_messages)
+
+    def _why_nobody_takes(self) -> str:
+        if not len(self._consumers):
+            return "no consumer"
+        if self.blocked:
+            return f"{self.unacked_messages} messages are unacknowledged"
+        if self._delays_full:
+            return f"{len(self._delayed.index)} delayed messages wait, which is as many as are remembered"
+        reasons = set()
+        for consumer in self._consumers:
+            if consumer.blocked:
+                reasons.add("hold too many unacknowledged messages")
+            elif consumer.permits <= 0:
+                reasons.add("have no permits")
+            elif not consumer.cnx.is_writable:
+                reasons.add("do not read their connections")
+        return "consumers " + ", ".join(sorted(reasons))

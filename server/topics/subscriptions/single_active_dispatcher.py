@@ -1,0 +1,200 @@
+"""Exclusive and Failover: one active consumer gets everything, in order.
+
+When another consumer of a Failover subscription becomes active, the old one's acknowledgements may still be on their
+way: sending starts `active_consumer_failover_delay_time_millis` later, at the first entry that is not acknowledged. The
+first consumer of an idle subscription does not wait, because nobody's acknowledgements are.
+
+Sources: AbstractDispatcherSingleActiveConsumer, PersistentDispatcherSingleActiveConsumer; facts 5.5.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from pyroaring import BitMap
+
+from magnetar.server.topics.subscriptions.compacted_view import CompactedView
+from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, Read, Source
+from magnetar.server.topics.subscriptions.messages import Messages, messages_of, unacknowledged
+from magnetar.server.topics.subscriptions.read_plan import entries_to_read, entries_within
+from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
+from magnetar.server.topics.subscriptions.single_active_rules import Candidate, choose_active
+from magnetar.storage.managed.entry_run import EntryRun
+from pulsar_proto.ids import Position
+
+log = logging.getLogger(__name__)
+
+
+class SingleActiveDispatcher(Dispatcher):
+    def __init__(self, source: Source, sub_type: SubType.ValueType, topic: str, partition_index: int) -> None:
+        super().__init__(source)
+        self._source = source
+        self.active: Consumer | None = None
+        self._consumers: list[Consumer] = []
+        self._is_failover = sub_type == SubType.Failover
+        self._topic = topic
+        self._partition_index = partition_index
+        self._switching: asyncio.TimerHandle | None = None
+        self._holes = ReplayQueue()
+        """Entries that were sent, and are to be sent again out of order."""
+
+    def add(self, consumer: Consumer) -> None:
+        assert self._is_failover or not self._consumers, "an Exclusive subscription has one consumer"
+        self._consumers.append(consumer)
+        if not self._choose() and self._is_failover:
+            # A newcomer that is not active is told at once. After the answer to SUBSCRIBE, which is being written.
+            self._loop.call_soon(self._tell, consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        self._consumers.remove(consumer)
+        if self._consumers:
+            self._choose()
+        elif self.active is not None:
+            self.active = None
+            self._cancel_switch()
+            self.rewind()
+
+    def rewind_for(self, consumer: Consumer) -> None:
+        """REDELIVER: everything unacknowledged comes again, if it is the active one who asks."""
+        if consumer is self.active and self._switching is None:
+            self.rewind()
+            self.kick()
+
+    def rewind(self) -> None:
+        super().rewind()
+        self._holes.clear()
+
+    def fill(self, ledger_id: int, entries: BitMap) -> int:
+        """But for those that wait to be sent anyway: held, to be read (again, after a rewind), or in holes already."""
+        waiting = self.waiting_from
+        if ledger_id > waiting.ledger_id:
+            return 0
+        if ledger_id == waiting.ledger_id:
+            entries = entries & BitMap(range(waiting.entry_id))
+        if entries:
+            entries = entries - BitMap(self._holes.within(ledger_id, entries.min(), entries.max() + 1))
+        self._holes.add(ledger_id, entries)
+        self.kick()
+        return len(entries)
+
+    def close(self) -> None:
+        self._cancel_switch()
+        super().close()
+
+    # --- Dispatcher --------------------------------------------------------------------------------------------------
+
+    def _room(self) -> int:
+        active = self.active
+        if active is None or self._switching is not None:
+            return 0
+        if not active.can_take:
+            active.watch_writable()
+            return 0
+        return entries_to_read(active.permits, active.average.value, self.settings.dispatcher_max_read_batch_size)
+
+    def _send(self, messages: Messages) -> int:
+        active = self.active
+        assert active is not None
+        if self._switching is not None:
+            return 0  # a read that began before the switch: the new one must not get the middle before the beginning
+        count = entries_within(messages.counts, messages.total, 0, active.permits)
+        if count:
+            active.take(messages, 0, count)
+            if self._throttles:
+                self._sent(messages.part(range(count)))
+            active.write(messages, 0, count)
+        return count
+
+    @property
+    def _has_replays(self) -> bool:
+        return bool(self._holes)
+
+    def _next_replay(self, room: int) -> Read:
+        position, count = self._holes.first_run(room)
+        return Read(position, count, True)
+
+    def _send_again(self, read: Read, run: EntryRun) -> None:
+        """What does not exist or is acknowledged meanwhile is forgotten."""
+        ledger_id, first = read.position
+        end = first + read.entries_max
+        left: Sequence[int] = ()
+        generation = self._generation
+        if run.entries and run.ledger_id == ledger_id and run.first_entry_id < end:
+            end = min(end, run.first_entry_id + len(run.entries))
+            wanted = self._holes.within(ledger_id, run.first_entry_id, end)
+            messages = unacknowledged(messages_of(run, wanted), 0, self.cursor)
+            left = messages.entry_ids[self._send(messages) :] if messages.payloads else ()
+        if generation == self._generation:
+            self._holes.discard(ledger_id, range(first, end))
+            self._holes.add(ledger_id, left)
+
+    def _why_nobody_takes(self) -> str:
+        active = self.active
+        if active is None:
+            return "no consumer"
+        if self._switching is not None:
+            return f"switching to consumer {active.name}"
+        if active.permits <= 0:
+            return f"consumer {active.name} has no permits"
+        return f"consumer {active.name} does not read its connection"
+
+    # --- reading compacted -------------------------------------------------------------------------------------------
+
+    def _start(self) -> Position:
+        if self.active is not None and isinstance(self._ledger, CompactedView):
+            return self._ledger.start(self.active.start_asked)
+        return super()._start()
+
+    def _read_as_asked(self, active: Consumer) -> None:
+        """Compacted or not is the active consumer's wish. Before a rewind."""
+        source = self._source
+        view = source.compacted() if active.read_compacted else None
+        if view is None:
+            self._ledger, self._acks, self._messages_of = source.ledger, source.cursor, source.messages_of
+        else:
+            self._ledger, self._acks, self._messages_of = view, view, view.messages_of
+
+    # --- who is active -----------------------------------------------------------------------------------------------
+
+    def _choose(self) -> bool:
+        """True when another consumer is active now, or will be after the delay."""
+        index = choose_active(
+            [Candidate(consumer.name, consumer.priority) for consumer in self._consumers],
+            self._topic,
+            self._partition_index,
+            always_hash=self.settings.active_consumer_failover_consistent_hashing,
+        )
+        previous, self.active = self.active, self._consumers[index]
+        if self.active is previous:
+            return False
+        self._read_as_asked(self.active)
+        log.info("%s: %s is active, was %s", self._name, self.active.name, previous.name if previous else None)
+        delay_ms = self.settings.active_consumer_failover_delay_time_millis
+        if self._is_failover and previous is not None and delay_ms > 0:
+            if self._switching is None:
+                self._switching = self._loop.call_later(delay_ms / 1000, self._switch)
+        elif self._switching is None:
+            self.rewind()
+            self._loop.call_soon(self._begin)
+        return True
+
+    def _switch(self) -> None:
+        self._switching = None
+        self.rewind()
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._is_failover:
+            for consumer in self._consumers:
+                self._tell(consumer)
+        self.kick()
+
+    def _tell(self, consumer: Consumer) -> None:
+        if not consumer.is_closed:
+            consumer.tell_active(consumer is self.active)
+
+    def _cancel_switch(self) -> None:
+        if self._switching is not None:
+            self._switching.cancel()
+            self._switching = None

@@ -1,0 +1,400 @@
+"""A subscription: a cursor, the consumers that share it, and the dispatcher of their kind.
+
+Sources: PersistentSubscription; facts 5.1, 5.4 to 5.6.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap
+
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.stats.topic_metrics import Samples, subscription_metrics
+from magnetar.server.topics.counters import ConsumerCounters, ExpiryCounters, now_ms
+from magnetar.server.topics.subscriptions.compacted_view import CompactedView
+from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, Source
+from magnetar.server.topics.subscriptions.dispatchers import new_dispatcher
+from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
+from magnetar.server.topics.subscriptions.messages import bits_set
+from magnetar.server.topics.subscriptions.redelivery import ENTRY_ID_END
+from magnetar.server.topics.subscriptions.seek_target import SeekTarget, target_of
+from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
+from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
+from magnetar.storage.managed.cursor import Cursor
+from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
+from pulsar_proto.ids import Position, signed64
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.server.topics.topic import Topic
+
+log = logging.getLogger(__name__)
+
+ACK_SET_WORDS_MAX = 1024
+"""Of 64 messages each. A longer ack set is no ack: it would only make the broker remember much, and the batch comes
+again as a whole, as it does where indexes are not acknowledged. Clients put a thousand messages in a batch."""
+
+RECONNECT_SECONDS = 60.0
+"""How long a cursor that lives only as long as its consumers waits for them after a seek."""
+
+
+class Subscription:
+    """Made by `Topic`. Every method is called on the loop's thread."""
+
+    def __init__(self, topic: "Topic", name: str, cursor: Cursor) -> None:
+        self.topic = topic
+        self.name = name
+        self.cursor = cursor
+        self.consumers: list[Consumer] = []
+        self.sub_type: SubType.ValueType | None = None
+        """Of the consumers that are, or were last, connected."""
+        self.dispatcher: Dispatcher | None = None
+        self.messages_filled = 0
+        """Delivered again because they lay in holes for too long."""
+        self._seeking: asyncio.Future[None] | None = None
+        self._sought: Position | None = None
+        """Where the last seek went, also where the log is trimmed."""
+        self._deleting = False
+        self._counters_of_gone = ConsumerCounters()
+        self.expired = ExpiryCounters()
+        self._source = Source(
+            str(self),
+            topic.ledger,
+            cursor,
+            topic.settings,
+            topic.messages_of,
+            topic.delayed,
+            lambda: topic.dispatch_limits.of(name),
+            self._compacted_view,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic.name.full} / {self.name}"
+
+    @property
+    def type_name(self) -> str:
+        """As stats name it."""
+        return "None" if self.sub_type is None else SubType.Name(self.sub_type)
+
+    @property
+    def active_consumer(self) -> Consumer | None:
+        return self.dispatcher.active if isinstance(self.dispatcher, SingleActiveDispatcher) else None
+
+    @property
+    def is_durable(self) -> bool:
+        return self.cursor.durable
+
+    @property
+    def last_active_ms(self) -> int:
+        return self.cursor.last_active_ms
+
+    @property
+    def _is_fenced(self) -> bool:
+        """It is being deleted, or was: nobody is attached, and nothing changes."""
+        return self._deleting or self.topic.subscriptions.get(self.name) is not self
+
+    @property
+    def unacked_messages(self) -> int:
+        return self.dispatcher.unacked_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
+
+    @property
+    def is_blocked(self) -> bool:
+        """More is unacknowledged than the subscription may have."""
+        return isinstance(self.dispatcher, SharedDispatcher) and self.dispatcher.blocked
+
+    @property
+    def messages_in_replay(self) -> int:
+        """Entries that wait to be delivered again."""
+        return len(self.dispatcher.replay) if isinstance(self.dispatcher, SharedDispatcher) else 0
+
+    @property
+    def delayed_messages(self) -> int:
+        """Entries that it has passed over because they are not due."""
+        return self.dispatcher.delayed_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
+
+    def counters_out(self) -> ConsumerCounters:
+        """Of all consumers that are or were connected."""
+        result = ConsumerCounters()
+        result.add(self._counters_of_gone)
+        for consumer in self.consumers:
+            result.add(consumer.counters)
+        return result
+
+    def stats_of(self, consumer: Consumer) -> Mapping[str, object]:
+        """What the subscription's type adds to a consumer's stats."""
+        return {} if self.dispatcher is None else self.dispatcher.stats_of(consumer)
+
+    def _compacted_view(self) -> CompactedView | None:
+        topic = self.topic
+        if topic.compaction is None:
+            return None
+        return CompactedView(str(self), topic.ledger, topic.compaction, self.cursor, self._sought)
+
+    def metrics(self) -> Samples:
+        return subscription_metrics(self)
+
+    def roll_rates(self, elapsed_s: float) -> None:
+        self.expired.roll(elapsed_s)
+        for consumer in self.consumers:
+            consumer.counters.roll(elapsed_s)
+
+    def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
+        for consumer in self.consumers:
+            consumer.set_unacked_max(new.max_unacked_messages_per_consumer)
+        if self.dispatcher is not None:
+            self.dispatcher.set_policies(new)
+
+    # --- consumers ---------------------------------------------------------------------------------------------------
+
+    async def add_consumer(self, consumer: Consumer) -> None:
+        """Waits for a seek that is under way, and for the answer of an Exclusive consumer's old connection. Raises
+        ConsumerBusy, ServiceNotReady."""
+        while True:
+            if self._seeking is not None:
+                await asyncio.shield(self._seeking)
+                continue
+            self._check_admits(consumer)
+            rival = self._rival_of(consumer)
+            if rival is None:
+                break
+            if await rival.cnx.check_liveness() and rival in self.consumers:
+                if consumer.sub_type == SubType.Exclusive:
+                    raise ConsumerBusy("Exclusive consumer is already connected")
+                self._check_admits(consumer)
+                break  # the dispatcher says which ranges collide
+            self.remove_consumer(rival)
+        self._attach(consumer)
+
+    def _rival_of(self, consumer: Consumer) -> Consumer | None:
+        """Who is connected and must be gone for `consumer` to come: its own old connection, often."""
+        if self.consumers and consumer.sub_type == SubType.Exclusive:
+            return self.consumers[0]
+        if isinstance(self.dispatcher, KeySharedDispatcher) and consumer.sub_type == SubType.Key_Shared:
+            return self.dispatcher.rival_of(consumer)
+        return None
+
+    def _check_admits(self, consumer: Consumer) -> None:
+        if self._is_fenced or not self.topic.is_open:
+            raise ServiceNotReady("Subscription is fenced")
+        if not self.consumers:
+            return
+        if self.sub_type != consumer.sub_type:
+            raise ConsumerBusy(
+                f"Subscription is of different type. Active subscription type of '{self.type_name}' is different than "
+                f"the connecting consumer's type '{SubType.Name(consumer.sub_type)}'."
+            )
+        if isinstance(self.dispatcher, KeySharedDispatcher) and self.dispatcher.policy != consumer.key_shared:
+            raise ConsumerBusy(
+                f"Subscription is of different type. Its consumers' Key_Shared policy is {self.dispatcher.policy}, the "
+                f"connecting consumer's is {consumer.key_shared}"
+            )
+        limit = self.topic.policies.max_consumers_per_subscription
+        if 0 < limit <= len(self.consumers):
+            raise ConsumerBusy("Subscription reached max consumers limit")
+
+    def _attach(self, consumer: Consumer) -> None:
+        dispatcher = self._dispatcher_for(consumer)
+        dispatcher.add(consumer)
+        if not self.consumers:
+            self.topic.ledger.activate(self.cursor)
+        self.consumers.append(consumer)
+        self.cursor.touch(now_ms())
+        log.info("%s connected", consumer)
+        asyncio.get_running_loop().call_soon(self.tell_end_if_reached)
+
+    def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
+        """The one that is there, if it is of the consumer's kind; then `_check_admits` has looked that nobody else is
+        on one of another kind."""
+        dispatcher = self.dispatcher
+        if dispatcher is not None:
+            same_policy = not isinstance(dispatcher, KeySharedDispatcher) or dispatcher.policy == consumer.key_shared
+            if self.sub_type == consumer.sub_type and same_policy:
+                return dispatcher
+            dispatcher.close()
+        self.sub_type = consumer.sub_type
+        dispatcher = new_dispatcher(self._source, consumer, self.topic.name)
+        dispatcher.set_policies(self.topic.policies)
+        self.dispatcher = dispatcher
+        return dispatcher
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """What it held goes to others. A cursor that lives only as long as its consumers goes with the last one.
+        Idempotent."""
+        if consumer.is_closed:
+            return
+        consumer.is_closed = True
+        self.consumers.remove(consumer)
+        assert self.dispatcher is not None
+        self.dispatcher.remove(consumer)
+        consumer.counters.forget_rates()
+        self._counters_of_gone.add(consumer.counters)
+        self.cursor.touch(now_ms())
+        log.info("%s disconnected", consumer)
+        if not self.consumers:
+            self.topic.ledger.deactivate(self.cursor)
+            if not self.cursor.durable and self._seeking is None:
+                self.topic.forget(self)
+
+    def consumer_may_take(self, consumer: Consumer) -> None:
+        """It got permits, or its connection takes bytes again."""
+        if self.dispatcher is not None:
+            self.dispatcher.kick()
+
+    def disconnect_all(self, but: Consumer | None = None) -> None:
+        """CLOSE_CONSUMER to everybody but one."""
+        for consumer in self.consumers.copy():
+            if consumer is not but:
+                self.remove_consumer(consumer)
+                consumer.cnx.close_consumer(consumer.consumer_id)
+
+    # --- acknowledgements --------------------------------------------------------------------------------------------
+
+    def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
+        """Everything up to and including `message_id`, of a batch up to the index that its ack set says."""
+        ledger_id, entry_id = signed64(message_id.ledgerId), signed64(message_id.entryId)
+        ack_set: Sequence[int] | None = message_id.ack_set or None
+        if ack_set is not None and bits_set(ack_set) and not self._keeps(ack_set):
+            # What is left of the batch comes again with it: only what is before the entry is acknowledged.
+            ledger_id, entry_id = self.topic.ledger.previous_position(Position(ledger_id, entry_id))
+            ack_set = None
+        self.cursor.ack_cumulative(ledger_id, entry_id, ack_set)
+        self.tell_end_if_reached()
+
+    def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
+        acks: list[tuple[int, int, Sequence[int] | None]] = []
+        partial = False
+        for message_id in message_ids:
+            ack_set = message_id.ack_set
+            if message_id.entryId >= ENTRY_ID_END:
+                continue  # no ledger has it
+            if not ack_set:
+                acks.append((message_id.ledgerId, message_id.entryId, None))
+            elif self._keeps(ack_set) or not bits_set(ack_set):
+                acks.append((message_id.ledgerId, message_id.entryId, ack_set))
+                partial = True
+        self.cursor.ack(acks)
+        dispatcher = self.dispatcher
+        if isinstance(dispatcher, SharedDispatcher):
+            if partial:
+                for ledger_id, entry_id, _ in acks:
+                    dispatcher.settle(consumer, ledger_id, entry_id, self._remaining(ledger_id, entry_id))
+            else:
+                for ledger_id, entry_id, _ in acks:
+                    dispatcher.settle(consumer, ledger_id, entry_id, 0)
+            dispatcher.settled()
+        if self.topic.is_terminated:
+            self.tell_end_if_reached()
+
+    def _keeps(self, ack_set: Sequence[int]) -> bool:
+        return self.topic.settings.acknowledgment_at_batch_index_level_enabled and len(ack_set) <= ACK_SET_WORDS_MAX
+
+    def _remaining(self, ledger_id: int, entry_id: int) -> int:
+        """Messages of an entry that are still to be acknowledged, after an ack of some of them."""
+        if self.cursor.is_acked(ledger_id, entry_id):
+            return 0
+        words = self.cursor.ack_set_of(ledger_id, entry_id)
+        return 0 if words is None else bits_set(words)
+
+    def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
+        dispatcher = self.dispatcher
+        if isinstance(dispatcher, SingleActiveDispatcher):
+            dispatcher.rewind_for(consumer)
+        elif isinstance(dispatcher, SharedDispatcher):
+            positions = [(each.ledgerId, each.entryId) for each in message_ids] if message_ids else None
+            consumer.counters.redelivered += dispatcher.redeliver(consumer, positions)
+
+    def fill(self, ledger_id: int, entries: BitMap) -> None:
+        """From `HoleFiller`: what consumers hold of `entries` comes again."""
+        if self.dispatcher is not None:
+            self.messages_filled += self.dispatcher.fill(ledger_id, entries)
+
+    def tell_end_if_reached(self) -> None:
+        """REACHED_END_OF_TOPIC once the topic is terminated and everything is acknowledged."""
+        if self.topic.is_terminated and self.consumers and self.cursor.backlog == 0:
+            for consumer in self.consumers:
+                consumer.tell_end()
+
+    def backlog_shrank(self) -> None:
+        """The broker itself acknowledged entries (expired, skipped)."""
+        if self.dispatcher is not None:
+            self.dispatcher.backlog_shrank()
+        self.tell_end_if_reached()
+
+    # --- the whole subscription --------------------------------------------------------------------------------------
+
+    async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
+        """Deletes it. Others are disconnected by force. Raises MetadataFault, ServiceNotReady."""
+        if not force and (len(self.consumers) > 1 or self.active_consumer not in (None, consumer)):
+            raise MetadataFault("Unconnected or shared consumer attempting to unsubscribe")
+        await self.delete(but=consumer)
+
+    async def delete(self, but: Consumer | None = None) -> None:
+        """Disconnects everybody; `but` is not told, because it asked. Raises ServiceNotReady when it is being deleted
+        or moved already; PulsarError when the cursor cannot be deleted, and then it stays."""
+        if self._is_fenced or self._seeking is not None:
+            raise ServiceNotReady("Subscription is fenced")
+        self._deleting = True
+        try:
+            self.disconnect_all(but)
+            if but is not None:
+                self.remove_consumer(but)
+            with storage_faults_told():
+                await self.topic.delete_cursor(self)
+        except Exception:
+            if but is not None:
+                but.cnx.close_consumer(but.consumer_id)  # it comes back
+            raise
+        finally:
+            self._deleting = False
+        log.info("%s: deleted", self)
+
+    async def seek(self, command: pb.CommandSeek) -> None:
+        """Disconnects all consumers, then moves the cursor; those who come back meanwhile wait. Raises ConsumerBusy
+        when another seek is under way, PulsarError when the cursor cannot be moved (it stays)."""
+        await self._reset(target_of(command))
+
+    async def reset(self, position: Position) -> None:
+        """The next message is the one at `position`, or the next existing one; EARLIEST and LATEST are the ends."""
+        await self._reset(SeekTarget(position))
+
+    async def reset_to_time(self, publish_time_ms: int) -> None:
+        """The next message is the first one that was published at `publish_time_ms` or later."""
+        await self._reset(SeekTarget(None, publish_time_ms))
+
+    async def _reset(self, target: SeekTarget) -> None:
+        if self._seeking is not None or self._is_fenced:
+            raise ConsumerBusy("Failed to fence subscription")
+        self._seeking = asyncio.get_running_loop().create_future()
+        position, publish_time_ms, ack_set = target
+        try:
+            self.disconnect_all()
+            with storage_faults_told():
+                sought = position
+                if position is None:
+                    position = await self.topic.first_published_at(publish_time_ms)
+                    sought = await self.topic.sought(position, publish_time_ms)
+                await self.cursor.reset(position, ack_set if ack_set and self._keeps(ack_set) else None)
+            self._sought = sought
+            if self.dispatcher is not None:
+                self.dispatcher.rewind()
+            log.info("%s: moved to %s", self, position)
+        finally:
+            self._seeking.set_result(None)
+            self._seeking = None
+            if not self.cursor.durable:
+                asyncio.get_running_loop().call_later(RECONNECT_SECONDS, self.forget_if_left)
+
+    def forget_if_left(self) -> None:
+        """A reader that seeks comes back to its cursor. If it does not, or never came, the cursor goes."""
+        if not self.consumers and self._seeking is None:
+            self.topic.forget(self)
+
+    def close(self) -> None:
+        """Disconnects everybody and stops sending. The cursor is the topic's to close."""
+        self.disconnect_all()
+        if self.dispatcher is not None:
+            self.dispatcher.close()

@@ -1,0 +1,36 @@
+"""What a SUBSCRIBE says of the subscription itself rather than of the consumer.
+
+Sources: PersistentTopic.getDurableSubscription, PersistentSubscription.setReplicated; facts 5.1.
+"""
+
+from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.topics.properties import fault_of_properties
+from magnetar.storage.managed.cursor import REPLICATED, Cursor
+from pulsar_proto.errors import NotAllowed
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+
+def properties_of(command: pb.CommandSubscribe) -> dict[str, str]:
+    """Raises NotAllowed for too many."""
+    properties = {pair.key: pair.value for pair in command.subscription_properties}
+    fault = fault_of_properties("subscription", properties)
+    if fault is not None:
+        raise NotAllowed(fault)
+    return properties
+
+
+async def follow(cursor: Cursor, command: pb.CommandSubscribe) -> None:
+    """Of a subscription that exists: its properties, if it has none, and whether its state is replicated, which is only
+    remembered here. Raises PulsarError."""
+    if not cursor.durable:
+        return
+    if command.HasField("replicate_subscription_state"):
+        cursor.put_position_property(REPLICATED, 1 if command.replicate_subscription_state else None)
+    properties = properties_of(command)
+    if properties and not cursor.properties:
+        with storage_faults_told():
+            await cursor.set_properties(properties)
+
+
+def is_replicated(cursor: Cursor) -> bool:
+    return REPLICATED in cursor.position_properties

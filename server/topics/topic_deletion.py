@@ -1,0 +1,40 @@
+"""Deletes a partitioned topic: no partition is created any more, then the partitions go, then the record.
+
+Source: PersistentTopicsBase.internalDeletePartitionedTopic.
+"""
+
+from typing import TYPE_CHECKING
+
+from magnetar.server.process.storage_faults import storage_faults_told
+from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.names import TopicName
+
+if TYPE_CHECKING:
+    from magnetar.server.topics.broker_service import BrokerService
+
+
+async def delete_partitioned(service: "BrokerService", name: TopicName, force: bool = False) -> None:
+    """Raises TopicNotFound where there is none; TopicBusy and PulsarError, and then it stays, without the partitions
+    that are deleted already (they come back empty)."""
+    partitioned = service.catalog.partitioned
+    with storage_faults_told():
+        record = await partitioned.update(name, deleted=True)
+    if record is None:
+        raise TopicNotFound(f"Topic {name.full} not found.")
+    try:
+        if not force:
+            for index in range(record.partitions):
+                service.check_unused(name.partition(index))
+        for index in range(record.partitions):
+            try:
+                await service.delete_topic(name.partition(index), force)
+            except TopicNotFound:
+                continue
+        await service.schemas.delete(name)
+        await service.policies.topics.delete(name)
+    except BaseException:
+        with storage_faults_told():
+            await partitioned.update(name, deleted=False)
+        raise
+    with storage_faults_told():
+        await partitioned.delete(name)

@@ -1,0 +1,147 @@
+"""What a topic's schemas mean for its producers and consumers, by the topic's policies.
+
+Sources: ServerCnx.handleProducer, tryAddSchema, handleSubscribe; AbstractTopic.addSchema;
+PersistentTopic.addSchemaIfIdleOrCheckCompatible, 4.0.7.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.schema.schema_registry import SchemaRegistry
+from magnetar.server.schema.schema_storage import SchemaStorageFault
+from magnetar.server.schema.schema_types import (
+    InvalidSchema,
+    Schema,
+    SchemaConflict,
+    SchemaType,
+    schema_of_command,
+    version_bytes,
+)
+from magnetar.server.schema.strategies import CompatibilityStrategy
+from pulsar_proto.errors import IncompatibleSchema, MetadataFault
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+NO_SCHEMA = b""
+"""The version of a producer without a schema."""
+
+_EXCEPTION = "org.apache.pulsar.broker.service.schema.exceptions."
+SCHEMA_NEEDED = (
+    "Producers cannot connect or send message without a schema to topics with a schemawhen SchemaValidationEnforced "
+    "is enabled"
+)
+"""Java's text, to the letter."""
+
+
+class TopicWithSchema(Protocol):
+    """A topic, as its schemas see it."""
+
+    @property
+    def name(self) -> TopicName: ...
+
+    @property
+    def policies(self) -> EffectivePolicies: ...
+
+    @property
+    def producers(self) -> Mapping[str, object]: ...
+
+    @property
+    def consumers_with_schema(self) -> int:
+        """Connected consumers but those that take any schema."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of its messages."""
+
+
+class TopicSchemas:
+    """One for the process."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self.registry = registry
+
+    async def admit_producer(self, topic: TopicWithSchema, schema: pb.Schema | None, user: str = "") -> bytes:
+        """The version that messages of a producer with that schema have; it is added where it is new and may be. One of
+        plain bytes is like any other: Go says it and asks for its version, others say none. Raises IncompatibleSchema,
+        MetadataFault."""
+        definition = None if schema is None else schema_of_command(schema, user)
+        if definition is None or definition.type is SchemaType.AUTO_CONSUME:
+            await self._check_may_lack(topic)
+            return NO_SCHEMA
+        with _told_to_producers():
+            return version_bytes(await self._put(topic, definition))
+
+    async def admit_consumer(self, topic: TopicWithSchema, schema: pb.Schema | None, user: str = "") -> None:
+        """A topic that nobody uses yet gets the consumer's schema; on any other one the consumer must read what is
+        there. Raises IncompatibleSchema, MetadataFault."""
+        definition = None if schema is None else schema_of_command(schema, user)
+        if definition is None or definition.type is SchemaType.AUTO_CONSUME:
+            return
+        with _told_to_consumers():
+            has_schema = await self.registry.has_schema(topic.name.schema_id)
+            if not (has_schema or topic.producers or topic.consumers_with_schema or topic.stored_bytes):
+                await self._put(topic, definition)
+                return
+            strategy = CompatibilityStrategy(topic.policies.schema_compatibility_strategy)
+            if not has_schema and strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
+                raise SchemaConflict(
+                    "Failed to add schema to an active topic with empty(BYTES) schema: new schema type "
+                    f"{definition.type.name}"
+                )
+            await self.registry.check_consumer(topic.name.schema_id, definition, strategy)
+
+    async def ledgers(self, name: TopicName) -> list[dict[str, object]]:
+        """As internalStats has them. Raises MetadataFault."""
+        with _storage_told():
+            found = await self.registry.ledgers(name.schema_id)
+        rest = {"offloaded": False, "underReplicated": False}
+        return [{"ledgerId": ledger, "entries": entries, "size": size, **rest} for ledger, entries, size in found]
+
+    async def delete(self, name: TopicName) -> None:
+        """With its topic; partitions share the partitioned topic's. Raises MetadataFault."""
+        with _storage_told():
+            await self.registry.delete_storage(name.schema_id)
+
+    async def _put(self, topic: TopicWithSchema, schema: Schema) -> int:
+        policies = topic.policies
+        strategy = CompatibilityStrategy(policies.schema_compatibility_strategy)
+        may_add = policies.is_allow_auto_update_schema
+        return await self.registry.put(topic.name.schema_id, schema, strategy, may_add=may_add)
+
+    async def _check_may_lack(self, topic: TopicWithSchema) -> None:
+        if not topic.policies.schema_validation_enforced:
+            return
+        with _told_to_producers():
+            if await self.registry.has_schema(topic.name.schema_id):
+                raise SchemaConflict(SCHEMA_NEEDED)
+
+
+@contextmanager
+def _told_to_producers() -> Iterator[None]:
+    """As answers to PRODUCER and GET_OR_CREATE_SCHEMA say it: with the names of Java's exceptions (facts 14)."""
+    with _storage_told():
+        try:
+            yield
+        except (SchemaConflict, InvalidSchema) as error:
+            kind = "IncompatibleSchema" if isinstance(error, SchemaConflict) else "InvalidSchemaData"
+            text = f"{_EXCEPTION}{kind}Exception: {error}"
+            raise IncompatibleSchema(f"{text} caused by {text}") from error
+
+
+@contextmanager
+def _told_to_consumers() -> Iterator[None]:
+    with _storage_told():
+        try:
+            yield
+        except (SchemaConflict, InvalidSchema) as error:
+            raise IncompatibleSchema(str(error)) from error
+
+
+@contextmanager
+def _storage_told() -> Iterator[None]:
+    try:
+        yield
+    except SchemaStorageFault as error:
+        raise MetadataFault(str(error)) from error

@@ -1,0 +1,183 @@
+"""The HTTP face on aiohttp: finds the call, gives it a deadline, and turns answers and faults into responses.
+
+Imported when the first client comes (`listener`). Nothing of a call is here.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aiohttp import HttpVersion11, web
+
+from magnetar.metadata.errors import MetadataError
+from magnetar.server.admin.routes import ROUTES
+from magnetar.server.config.http_settings import WebSettings
+from magnetar.server.web.absent import refusal_of_path
+from magnetar.server.web.authorization import admit
+from magnetar.server.web.calls import Answer, Call, Refusal, Route, refusal_of
+from magnetar.server.web.gate import Gate
+from magnetar.server.web.http_connection import UNEXPECTED, Connection, HttpServer
+from magnetar.server.web.loop_share import LoopShare
+from magnetar.server.web.request_log import call_of, log_request
+from magnetar.server.web.responses import answered, refused, send
+from magnetar.server.web.router import Found, Router, fault_of_parts
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+from pulsar_proto.errors import PulsarError
+
+if TYPE_CHECKING:
+    from magnetar.server.broker.broker_context import BrokerContext
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS_MAX = 30.0
+"""Every call is answered in this time, if only with 503: a tool that waits for ever is worse than one that fails."""
+
+BODY_SECONDS_MAX = 10.0
+"""For the whole body of a request."""
+
+BODY_BYTES_MAX = 1 << 20
+"""Of a request; more is refused with 413. The largest sound one is a schema."""
+
+router = Router(ROUTES)
+
+
+def make_server(broker: "BrokerContext", settings: WebSettings | None = None) -> HttpServer:
+    settings = settings or WebSettings()
+    gate = Gate(settings.max_concurrent_http_requests)
+    share = LoopShare()
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        began_s = share.clock()
+        call = _Incoming(broker, request)
+        try:
+            with gate.entered(is_urgent=call.is_urgent):
+                response = await share.run(call.answer(), is_urgent=call.is_urgent)
+        except Refusal as refusal:
+            response = refused(refusal)
+        if settings.web_service_request_log_enabled:
+            log_request(request, response, call.role, share.clock() - began_s)
+        return response
+
+    return HttpServer(handle, settings, share)
+
+
+class _Incoming:
+    """One request on its way to its route and back."""
+
+    def __init__(self, broker: "BrokerContext", request: web.BaseRequest) -> None:
+        assert isinstance(request.protocol, Connection)
+        self.connection = request.protocol
+        self.role: str | None = None
+        """Known once the call may go on."""
+        self._broker = broker
+        self._request = request
+        self._method = "GET" if request.method == "HEAD" else request.method
+        self._readings = router.find(request.rel_url.raw_path)
+        self._found = next((reading for reading in self._readings if self._method in reading.routes), None)
+
+    @property
+    def is_urgent(self) -> bool:
+        return self._found is not None and self._found.routes[self._method].is_urgent
+
+    async def answer(self) -> web.StreamResponse:
+        """Answers whatever happens, and in time; returns what was sent."""
+        try:
+            async with asyncio.timeout(CALL_SECONDS_MAX):
+                response = await self._respond()
+        except TimeoutError:
+            log.warning("%s was not answered in %s s", call_of(self._request), CALL_SECONDS_MAX)
+            response = refused(Refusal(503, f"The call was not answered in {CALL_SECONDS_MAX:g} s"))
+        if self.connection.body_is_broken:
+            response.force_close()
+        await send(self._request, response)
+        return response
+
+    async def _respond(self) -> web.StreamResponse:
+        request = self._request
+        if self._found is None:
+            if self._readings:
+                return _not_allowed(request.method, self._readings)
+            return refused(refusal_of_path(request.path))
+        try:
+            return await answered(await self._call(self._found))
+        except Refusal as refusal:
+            return refused(refusal)
+        except PulsarError as error:
+            return refused(refusal_of(error))
+        except (MetadataError, ManagedLedgerError) as error:
+            log.warning("%s failed: %s", call_of(request), error)
+            return refused(Refusal(500, str(error)))
+        except Exception:
+            log.exception("%s failed", call_of(request))
+            return refused(Refusal(500, UNEXPECTED))
+
+    async def _call(self, found: Found) -> Answer:
+        """Nothing of a call is looked at before its caller may make it."""
+        fault = fault_of_parts(found.parts)
+        if fault is not None:
+            raise Refusal(412, fault)
+        request, route = self._request, found.routes[self._method]
+        self.role = await _admit(self._broker, route, found, request)
+        body = await _body_of(request)
+        return await route.handler(Call(self._broker, found.parts, request.query, request.headers, body))
+
+
+async def _admit(broker: "BrokerContext", route: Route, found: Found, request: web.BaseRequest) -> str | None:
+    """The caller's role. Raises Refusal."""
+    if broker.security is None:
+        return None
+    transport = request.transport
+    certificate = transport.get_extra_info("peercert") if transport is not None else None
+    principal = await admit(
+        broker.security, route.needs, request.path, found.parts, request.headers, certificate, request.remote or ""
+    )
+    return None if principal is None else str(principal)
+
+
+async def _body_of(request: web.BaseRequest) -> bytes:
+    """Raises Refusal."""
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    if not request.can_read_body and not connection.body_is_broken:
+        return b""
+    if (request.content_length or 0) > BODY_BYTES_MAX:
+        raise _too_large()
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
+                await _ask_for_body(request)
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > BODY_BYTES_MAX:
+                    raise _too_large()
+    except TimeoutError:
+        raise Refusal(408, f"The body of the request did not come in {BODY_SECONDS_MAX:g} s", closes=True) from None
+    except (web.RequestPayloadError, ConnectionError) as error:
+        error.__traceback__ = None  # the body keeps the error, which would keep the request, which keeps the body
+        is_cut_off = isinstance(error, ConnectionError)
+        fault = "breaks off" if is_cut_off else "is not encoded as its Content-Encoding says"
+        raise Refusal(400, f"The body of the request {fault}", closes=True) from None
+    if connection.body_is_broken:
+        raise Refusal(400, "The body of the request is not framed as HTTP/1.1 frames bodies", closes=True)
+    return bytes(body)
+
+
+async def _ask_for_body(request: web.BaseRequest) -> None:
+    """curl waits a second for it before a long body, others until it comes. aiohttp says it for its own router only."""
+    writer = request.writer
+    await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    writer.output_size = 0  # the answer has not begun
+
+
+def _too_large() -> Refusal:
+    return Refusal(413, f"The body of a request may have {BODY_BYTES_MAX} bytes", closes=True)
+
+
+def _not_allowed(method: str, readings: list[Found]) -> web.Response:
+    allowed = ",".join([*dict.fromkeys(name for found in readings for name in found.routes), "OPTIONS"])
+    if method == "OPTIONS":
+        return web.Response(status=200, headers={"Allow": allowed})
+    response = refused(Refusal(405, f"{method} is not allowed here"))
+    response.headers["Allow"] = allowed
+    return response

@@ -1,0 +1,268 @@
+"""What topics hold and who is behind, a row a subscription; orphans of Spark's connectors are found and removed.
+
+The published connectors leave durable subscriptions behind (facts 2.2): a killed driver all of them, a batch read one a
+partition. They keep messages for ever. One that nobody is connected to and that was idle for long enough is an orphan.
+"""
+
+import argparse
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from magnetar.spark.jobs.audit.audit_count import count_messages, oldest_unacknowledged_ms
+from magnetar.spark.jobs.audit.audit_rules import (
+    HOUR_MS,
+    UNKNOWN,
+    Row,
+    by_base_topic,
+    by_tenant,
+    check_topic,
+    is_orphan,
+    rows_of,
+)
+from magnetar.spark.jobs.common import JobFailed, Outcome, finish, guarded, parser, place_options
+from magnetar.spark.jobs.progress import Teller
+from magnetar.spark.source.admin import NOT_FOUND, PASSING, Admin, AdminError, topic_path
+from magnetar.spark.source.options import Options, place_of
+
+CHECK_ATTEMPTS = 3
+"""A check of a busy topic that fails is repeated: its numbers are asked for one after the other."""
+EXAMPLES = """\
+  magnetar spark audit --service-url pulsar://127.0.0.1:6650 --admin-url http://127.0.0.1:8080
+  magnetar spark audit … --namespaces public/default --max-backlog 100000 --stuck-after 6 --sink ./audit
+  magnetar spark audit … --interval 60 --progress json >> audit.jsonl
+  magnetar spark audit … --older-than 24 --sweep-orphans
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    return guarded("audit", run, argv)
+
+
+def options() -> argparse.ArgumentParser:
+    made = parser("audit", "Says what topics hold and which subscriptions are behind.", EXAMPLES)
+    made.add_argument("--namespaces", default="", metavar="T/N,…", help="a tenant alone: all of its; default: all")
+    made.add_argument("--sink", default="", metavar="DIR", help="a Parquet file of each look, for later")
+    made.add_argument("--interval", type=float, default=0, metavar="SECONDS", help="look again and again; default once")
+    made.add_argument("--count-messages", action="store_true", help="read all of them, and compare; starts Spark")
+    made.add_argument("--max-backlog", type=int, default=0, metavar="N", help="a larger one is a failed check")
+    made.add_argument("--max-ack-holes", type=int, default=0, metavar="N", help="more are a failed check")
+    made.add_argument("--max-skew", type=float, default=0, metavar="X", help="so uneven partitions are a failed check")
+    made.add_argument(
+        "--stuck-after", type=float, default=0, metavar="HOURS", help="no progress with a backlog: a failed check"
+    )
+    made.add_argument(
+        "--older-than", type=float, default=24, metavar="HOURS", help="idle so long: an orphan; default 24"
+    )
+    made.add_argument("--sweep-orphans", action="store_true", help="delete orphans; they and their backlog are gone")
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    made = options()
+    arguments = made.parse_args(argv)
+    if not arguments.admin_url:
+        made.error("--admin-url is needed")
+    if not arguments.interval:
+        return look(arguments)
+    teller, code = Teller(arguments.progress, "audit"), 0
+    try:
+        code = look(arguments)  # what is wrong with the options is wrong for ever
+        while True:
+            time.sleep(arguments.interval)
+            try:
+                code = max(code, look(arguments))
+            except AdminError as error:
+                if error.status not in PASSING:
+                    raise
+                teller.state("failed", f"{error}; next look in {arguments.interval:g} s", error=str(error))
+    except KeyboardInterrupt:
+        teller.state("ended", "ended")
+    return code
+
+
+def look(arguments: Namespace) -> int:
+    began = time.monotonic()
+    outcome = Outcome("audit")
+    place = place_of(Options(place_options(arguments)))
+    audit = Audit(Admin(place.admin_url, place.login), arguments, outcome)
+    rows = list(audit.rows())
+    if arguments.progress == "text":
+        show(rows)
+    if arguments.sink and rows:
+        Path(arguments.sink).mkdir(parents=True, exist_ok=True)
+        path = Path(arguments.sink) / f"audit-{int(time.time() * 1000)}.parquet"
+        pq.write_table(pa.Table.from_pylist([{"time": audit.now, **asdict(row)} for row in rows]), path)
+        outcome.written = len(rows)
+    details = outcome.details
+    details["time"] = audit.now
+    details["usage by tenant"] = by_tenant(rows)
+    if arguments.progress == "json":
+        details["topics"] = by_base_topic(rows)
+    details["non-persistent topics, which keep nothing"] = audit.non_persistent
+    details["orphans"] = sum(row.is_orphan for row in rows)
+    details["orphans of unknown age, kept"] = sum(is_of_unknown_age(row) for row in rows)
+    if arguments.count_messages:
+        details["counted"] = audit.count(rows)
+    if arguments.sweep_orphans:
+        details["removed"] = audit.sweep(rows)
+    audit.judge(rows)
+    return finish(outcome, began, arguments.progress)
+
+
+def is_of_unknown_age(row: Row) -> bool:
+    """It would be an orphan if it were known to be old."""
+    unknown = row.idle_hours == UNKNOWN and not row.is_orphan
+    return unknown and is_orphan(row.subscription, row.consumers, row.idle_hours, 0)
+
+
+class Audit:
+    """One look at everything. `now`: ms since the epoch."""
+
+    def __init__(self, admin: Admin, arguments: Namespace, outcome: Outcome) -> None:
+        self._admin = admin
+        self._arguments = arguments
+        self._outcome = outcome
+        self._given = [name.strip() for name in arguments.namespaces.split(",") if name.strip()]
+        self.now = int(time.time() * 1000)
+        self.non_persistent = 0
+
+    def rows(self) -> Iterator[Row]:
+        for namespace in self._namespaces():
+            self.non_persistent += len(self._listed("non-persistent", namespace))
+            for topic in sorted(self._listed("persistent", namespace)):
+                try:
+                    stats, internal = self._checked(topic)
+                except AdminError as error:
+                    if error.status != NOT_FOUND:  # deleted meanwhile
+                        raise
+                    continue
+                self._outcome.read += 1
+                yield from rows_of(topic, stats, internal, self.now, self._arguments.older_than)
+
+    def _namespaces(self) -> list[str]:
+        """Those that were named, all of tenants that were named, or all there are."""
+        found: list[str] = []
+        for name in self._given or self._admin.call("GET", "tenants") or []:
+            if name.count("/") > 1:
+                raise JobFailed(
+                    f"--namespaces {name}: expected TENANT/NAMESPACE, or a TENANT for all of its namespaces"
+                )
+            found += [name] if "/" in name else self._listed("namespaces", name)
+        return found
+
+    def _listed(self, kind: str, name: str) -> list[str]:
+        """What a tenant or namespace has; nothing where it was deleted meanwhile. Raises JobFailed when it was named on
+        the command line."""
+        try:
+            return list(self._admin.call("GET", f"{kind}/{quote(name)}") or [])
+        except AdminError as error:
+            if error.status != NOT_FOUND:
+                raise
+            if name in self._given:
+                raise JobFailed(f"--namespaces: {name} does not exist") from error
+            return []
+
+    def _checked(self, topic: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """`stats` and `internalStats`; what is still wrong after some looks is a problem."""
+        problems: list[str] = []
+        for _ in range(CHECK_ATTEMPTS):
+            before = self._admin.internal_stats(topic)
+            stats = self._stats(topic)
+            after = self._admin.internal_stats(topic)
+            problems = check_topic(before, stats, after)
+            if not problems:
+                break
+        self._outcome.problems += [f"{topic}, {problem}" for problem in problems]
+        return stats, after
+
+    def _stats(self, topic: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._admin.call("GET", f"{topic_path(topic)}/stats?getPreciseBacklog=true")
+        return found
+
+    def judge(self, rows: Sequence[Row]) -> None:
+        """The limits that were given; adds to the outcome's problems."""
+        arguments, problems = self._arguments, self._outcome.problems
+        for row in rows:
+            who = f"{row.topic}, {row.subscription}"
+            if arguments.max_backlog and row.backlog > arguments.max_backlog:
+                problems.append(f"{who}: backlog of {row.backlog}")
+            if arguments.max_ack_holes and row.ack_holes > arguments.max_ack_holes:
+                problems.append(f"{who}: {row.ack_holes} ack holes")
+            if arguments.stuck_after:
+                problems += [f"{who}: {problem}" for problem in self._stuck(row)]
+        for topic, skew in {each["topic"]: each["skew"] for each in by_base_topic(rows)}.items():
+            if arguments.max_skew and skew > arguments.max_skew:
+                problems.append(f"{topic}: its largest partition holds {skew} times the mean")
+
+    def _stuck(self, row: Row) -> list[str]:
+        """No progress is no fault while the oldest message that waits is young."""
+        limit = self._arguments.stuck_after
+        if not row.backlog or row.unmoved_hours < limit:
+            return []
+        oldest = oldest_unacknowledged_ms(place_options(self._arguments), row.topic, row.mark_delete)
+        if oldest is None or self.now - oldest < limit * HOUR_MS:
+            return []
+        hours = min(row.unmoved_hours, (self.now - oldest) / HOUR_MS)
+        return [f"stuck at {row.mark_delete} for {hours:.3g} h, {row.consumers} consumers, backlog of {row.backlog}"]
+
+    def count(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """Every message of every topic, read by the data source, which finds gaps; beside it what the ledgers hold:
+        markers and all but one chunk of a large message are entries without a message."""
+        known = {row.topic: row.entries for row in rows}
+        counted = count_messages(self._arguments, [topic for topic, entries in known.items() if entries])
+        for topic, found in counted.items():
+            entries = int(self._admin.internal_stats(topic)["numberOfEntries"])
+            if found.entries > entries:
+                self._outcome.problems.append(f"{topic}: {found.entries} entries were read, its ledgers hold {entries}")
+        return {topic: {**asdict(found), "ledger_entries": known[topic]} for topic, found in counted.items()}
+
+    def sweep(self, rows: Sequence[Row]) -> int:
+        """Deletes orphans, each looked at once more; one that somebody connects to meanwhile refuses, and stays."""
+        removed = 0
+        for row in rows:
+            if row.is_orphan and self._is_orphan_still(row):
+                name = quote(row.subscription, safe="")
+                try:
+                    self._admin.call("DELETE", f"{topic_path(row.topic)}/subscription/{name}")
+                    removed += 1
+                except AdminError as error:
+                    if error.status not in (NOT_FOUND, 412):
+                        raise
+        return removed
+
+    def _is_orphan_still(self, row: Row) -> bool:
+        try:
+            stats, internal = self._stats(row.topic), self._admin.internal_stats(row.topic)
+        except AdminError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return False
+        now = int(time.time() * 1000)
+        fresh = rows_of(row.topic, stats, internal, now, self._arguments.older_than)
+        return any(each.subscription == row.subscription and each.is_orphan for each in fresh)
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Partitions as one, the ones that are furthest behind first."""
+    print(f"{'topic':52} {'subscription':26} {'backlog':>10} {'holes':>6} {'stored':>13} {'skew':>5} {'idle h':>7}")
+    for each in sorted(by_base_topic(rows), key=lambda each: -each["backlog"]):
+        topic = each["topic"] + (f" ({each['partitions']})" if each["partitions"] > 1 else "")
+        idle = "" if each["idle_hours"] == UNKNOWN else f"{each['idle_hours']:.1f}"
+        mark = "  orphan" if each["orphans"] else ""
+        print(
+            f"{topic:52} {each['subscription'][:26]:26} {each['backlog']:>10,} {each['ack_holes']:>6,} "
+            f"{each['storage_bytes']:>13,} {each['skew']:>5} {idle:>7}{mark}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

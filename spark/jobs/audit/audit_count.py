@@ -1,0 +1,76 @@
+"""The audit's looks at messages themselves: all of them through the data source, or the one that waits longest."""
+
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.message_id import Bound
+from magnetar.spark.source.options import Options, place_of
+from magnetar.spark.source.partition_reader import PartitionReader, ReaderSettings
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+LOOK_SECONDS = 10.0
+COUNTED = "topic string, entries bigint, messages bigint, bytes bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Of one partition or plain topic. `bytes`: of the values, as producers gave them."""
+
+    entries: int
+    messages: int
+    bytes: int
+
+
+def oldest_unacknowledged_ms(place: Mapping[str, str], topic: str, mark_delete: str) -> int | None:
+    """When the first message behind a mark-delete position was published (that one is never acknowledged); None when
+    none comes."""
+    where = place_of(Options(place))
+    client = Client(where.service_url, where.login)
+    ledger, _, entry = mark_delete.partition(":")
+    reader = PartitionReader(client, topic, Bound(int(ledger), int(entry)), ReaderSettings("audit", 1))
+    try:
+        entries = reader.read(time.monotonic() + LOOK_SECONDS)
+        return int(entries[0][2].publish_time) if entries else None
+    finally:
+        reader.close()
+        client.close()
+
+
+def count_messages(arguments: Namespace, topics: Sequence[str]) -> dict[str, Counted]:
+    """Reads everything, with Spark; raises DataLoss (in Spark's wrapping) where an entry is missing."""
+    if not topics:
+        return {}
+    from pyspark.sql import functions as F  # noqa: N812, Spark's custom; most audits need no Spark
+
+    from magnetar.spark.jobs.common import place_options, session
+
+    spark = session(arguments, "audit")
+    options = place_options(arguments) | {"topics": ",".join(topics), "allowDifferentTopicSchemas": "true"}
+    frame = spark.read.format("pulsar").options(**options).load()
+    sizes = frame.select(
+        F.col("__topic").alias("topic"), F.col("__messageId").alias("id"), F.length("value").alias("size")
+    )
+    totals: dict[str, list[int]] = {}
+    for topic, *numbers in sizes.mapInArrow(_count, COUNTED).collect():  # a row a task and topic
+        totals[topic] = [sum(pair) for pair in zip(totals.get(topic, (0, 0, 0)), numbers, strict=True)]
+    return {topic: Counted(*numbers) for topic, numbers in totals.items()}
+
+
+def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A row a topic: the first message of a batch stands for its entry."""
+    totals: dict[str, list[int]] = {}
+    for batch in batches:
+        for topic, message_id, size in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            found = totals.setdefault(topic, [0, 0, 0])
+            found[0] += pb.MessageIdData.FromString(message_id).batch_index <= 0
+            found[1] += 1
+            found[2] += size or 0
+    columns = [list(totals), *([found[at] for found in totals.values()] for at in range(3))]
+    kinds = (pa.string(), pa.int64(), pa.int64(), pa.int64())
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    yield pa.RecordBatch.from_arrays(arrays, names=["topic", "entries", "messages", "bytes"])

@@ -1,0 +1,238 @@
+"""Topics to a table, each message once: Parquet folders, Delta through deltalake, Iceberg through pyiceberg.
+
+A micro-batch is written under its number and the checkpoint's id, so that a batch which is repeated after a kill is
+known to be there. Messages that do not fit their topic's schema are parked beside the table.
+"""
+
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+
+from magnetar.spark.jobs.common import (
+    INTERRUPTED,
+    JobFailed,
+    Outcome,
+    add_source,
+    add_stream,
+    ends_now,
+    finish,
+    guarded,
+    parser,
+    place_options,
+    run_query,
+    session,
+    stream,
+)
+from magnetar.spark.jobs.ids import began_before, lacking, look_at
+from magnetar.spark.jobs.tables import Table, check_columns, open_table
+from magnetar.spark.source.checkpoint import Checkpoint
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.columns import MESSAGE_ID, METADATA_TYPES, TOPIC
+from magnetar.spark.source.options import EARLIEST, LATEST, Options, place_of
+
+CORRUPT = "__corrupt"
+PERIODS = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}
+PERIOD_COLUMN = "message_{}"
+COMPACT_BATCHES = 100
+"""How often an endless run compacts; others do at their end."""
+EXAMPLES = """\
+  magnetar spark lake_ingest --service-url pulsar://127.0.0.1:6650 --topic orders --path ./orders --checkpoint ./ck
+  magnetar spark lake_ingest … --format delta --partition-by day --trigger '30 seconds' --subscription lake
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    return guarded("lake_ingest", run, argv)
+
+
+def options() -> ArgumentParser:
+    made = parser("lake_ingest", "Writes topics to a table, each message once.", EXAMPLES)
+    add_source(made)
+    add_stream(made)
+    made.add_argument("--format", choices=["parquet", "delta", "iceberg"], default="parquet", help="default: parquet")
+    made.add_argument("--path", required=True, metavar="DIR", help="the table; for iceberg a warehouse folder")
+    made.add_argument("--table", default="pulsar.messages", metavar="NS.NAME", help="iceberg: the table's name")
+    made.add_argument(
+        "--partition-by",
+        choices=["none", *PERIODS],
+        default="none",
+        help="by event time, else publish time, in UTC: column message_day or message_hour",
+    )
+    made.add_argument("--columns", default="", metavar="C,C", help="value columns to keep; default all")
+    made.add_argument(
+        "--drop-metadata", action="store_true", help="leave out the __… columns; then ids are not checked"
+    )
+    made.add_argument(
+        "--schema", choices=["evolve", "fixed"], default="fixed", help="new columns: taken in, or an error (default)"
+    )
+    made.add_argument("--parked", default="", metavar="DIR", help="messages that do not fit; default PATH_parked")
+    made.add_argument(
+        "--compact-files", action="store_true", help=f"merge small files at the end, or every {COMPACT_BATCHES} batches"
+    )
+    made.add_argument(
+        "--check",
+        choices=["run", "table", "none"],
+        default="run",
+        help="whose ids are looked at in the end: what this run added (default), or all of the table",
+    )
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    made = options()
+    arguments = made.parse_args(argv)
+    if arguments.compact_files and arguments.format == "iceberg":
+        made.error("--compact-files: pyiceberg cannot rewrite files; leave it to the engine that reads the table")
+    began = time.monotonic()
+    outcome = Outcome("lake_ingest")
+    checkpoint = Checkpoint(arguments.checkpoint)
+    by = "" if arguments.partition_by == "none" else PERIOD_COLUMN.format(arguments.partition_by)
+    spark = session(arguments, "lake_ingest", "" if arguments.format == "parquet" else f"--format {arguments.format}")
+    ends = ends_now(arguments)
+    more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
+    frame = stream(spark, arguments, **more)
+    staging = checkpoint.folder / "staged"
+    table = open_table(spark, arguments.format, arguments.path, arguments.table, by=by, staging=staging)
+    shape = partial(shaped, columns=arguments.columns, metadata=not arguments.drop_metadata, by=arguments.partition_by)
+    check_columns(table.schema(spark), shape(frame).schema, evolve=arguments.schema == "evolve")
+    ingest = Ingest(spark, table, shape, arguments, checkpoint, outcome)
+    run_query(frame, ingest.batch, arguments, ends, outcome)
+    unknown = not ends or INTERRUPTED in outcome.problems  # what a batch that was interrupted read
+    if not unknown and outcome.read != outcome.written + outcome.skipped + outcome.parked:
+        outcome.problems.append(f"read {outcome.read}, but wrote {outcome.written} and parked {outcome.parked}")
+    if arguments.check != "none" and not arguments.drop_metadata:
+        ingest.check_ids()
+    if arguments.compact_files:
+        ingest.compact()
+    ingest.count()
+    return finish(outcome, began, arguments.progress)
+
+
+def shaped(batch: DataFrame, *, columns: str, metadata: bool, by: str) -> DataFrame:
+    """The table's columns. Raises JobFailed for a column that is not there."""
+    wanted = [name.strip() for name in columns.split(",") if name.strip()]
+    values = [name for name in batch.columns if name not in METADATA_TYPES and name != CORRUPT]
+    missing = sorted(set(wanted) - set(values))
+    if missing:
+        raise JobFailed(f"--columns {', '.join(missing)}: the topic has {', '.join(values)}")
+    kept = wanted or values
+    if metadata:
+        kept = [*kept, *(name for name in METADATA_TYPES if name in batch.columns)]
+    selected: list[Column] = [F.col(f"`{name}`") for name in kept]
+    if by != "none":
+        time_of = F.coalesce("__eventTime", "__publishTime")
+        selected.append(F.date_format(time_of, PERIODS[by]).alias(PERIOD_COLUMN.format(by)))
+    return batch.select(*selected)
+
+
+class Ingest:
+    """Writes micro-batches, each at most once, and looks at what came of it."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: Table,
+        shape: Callable[[DataFrame], DataFrame],
+        arguments: Namespace,
+        checkpoint: Checkpoint,
+        outcome: Outcome,
+    ) -> None:
+        self._spark = spark
+        self._table = table
+        self._shape = shape
+        self._arguments = arguments
+        self._checkpoint = checkpoint
+        self._outcome = outcome
+        self._parked_to = arguments.parked or f"{arguments.path.rstrip('/')}_parked"
+        self._parked: list[str] = []
+        self._files_before = set(table.files()) if arguments.check == "run" else set()
+        self._committed_before = checkpoint.committed() if arguments.check == "run" else {}
+
+    def batch(self, whole: DataFrame, number: int) -> None:
+        if CORRUPT not in whole.columns:
+            self._write(self._shape(whole), number)
+        else:
+            whole.persist()
+            try:
+                self._park(whole.where(F.col(CORRUPT).isNotNull()), number)
+                self._write(self._shape(whole.where(F.col(CORRUPT).isNull())), number)
+            finally:
+                whole.unpersist()
+        if self._arguments.compact_files and number % COMPACT_BATCHES == COMPACT_BATCHES - 1:
+            self.compact()
+
+    def _park(self, bad: DataFrame, number: int) -> None:
+        parked = bad.count()
+        if parked:
+            kept = [CORRUPT, *(name for name in METADATA_TYPES if name in bad.columns)]
+            # another checkpoint's batches, of another topic in the same table, have the same numbers
+            folder = f"{self._parked_to}/query={self._checkpoint.query_id()}/ingest_batch={number:08d}"
+            bad.select(*kept).write.mode("overwrite").parquet(folder)
+            self._parked.append(folder)
+            self._outcome.details["parked in"] = self._parked_to
+        self._outcome.parked += parked
+
+    def _write(self, rows: DataFrame, number: int) -> None:
+        written = self._table.write(rows, self._checkpoint.query_id(), number)
+        if written is None:
+            self._outcome.skipped += rows.count()
+            self._outcome.details["batches written before"] = self._outcome.details.get("batches written before", 0) + 1
+        else:
+            self._outcome.written += written
+
+    def compact(self) -> None:
+        """The files that were there are merged with new ones: those can no longer be told apart."""
+        gone = self._table.compact(self._spark)
+        self._outcome.details["files merged away"] = self._outcome.details.get("files merged away", 0) + gone
+        self._files_before, self._committed_before = set(), {}
+
+    def count(self) -> None:
+        files = self._table.files()
+        self._outcome.details["files in the table"] = len(files)
+        self._outcome.details["rows in the table"] = self._spark.read.parquet(*files).count() if files else 0
+
+    def _parked_ids(self, folders: list[str]) -> DataFrame | None:
+        """Of all that is in the folders, which may be anywhere that Spark can read."""
+        if not folders:
+            return None
+        try:
+            found = self._spark.read.option("recursiveFileLookup", "true").parquet(*folders)
+        except AnalysisException:  # nothing was parked yet
+            return None
+        return found.select(TOPIC, MESSAGE_ID).distinct()  # some may be left from a table before
+
+    def check_ids(self) -> None:
+        """No message is there twice, none is missing between two others."""
+        problems = self._outcome.problems
+        new = sorted(set(self._table.files()) - self._files_before)
+        everything = not self._files_before
+        if not new:
+            return
+        rows = self._spark.read.parquet(*new).select(TOPIC, MESSAGE_ID)
+        parked = self._parked_ids([self._parked_to] if everything else self._parked)
+        if parked is not None:
+            rows = rows.unionByName(parked)
+        ids = look_at(rows, cut=self._arguments.starting not in (EARLIEST, LATEST) or not everything)
+        self._outcome.details["ids looked at"] = ids.rows
+        if ids.twice:
+            problems.append(f"{ids.twice} messages are in the table twice")
+        problems += began_before(ids.begins, self._committed_before)
+        if ids.holes:
+            place = place_of(Options(place_options(self._arguments)))
+            client = Client(place.service_url, place.login)
+            try:
+                missing = lacking(client, ids.holes)
+            finally:
+                client.close()
+            problems += [f"the topic has messages in {hole} that the table lacks" for hole in missing]
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.exit(main(sys.argv[1:]))

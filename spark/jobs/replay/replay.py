@@ -1,0 +1,346 @@
+"""Messages of a range to a topic again, or dead letters back to the topic that they came from.
+
+Each copy carries where it came from (`src_topic`, `src_mid`) and the run's id (`run_id`). On a topic with deduplication
+a run that is repeated under its id adds what is missing and nothing else; the id follows from the options, so after a
+kill the same command goes on.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+from pyspark.sql.types import LongType
+
+from magnetar.spark.jobs.common import INTERRUPTED, JobFailed, Outcome, finish, guarded, parser, place_options, session
+from magnetar.spark.jobs.precheck import check_place
+from magnetar.spark.jobs.progress import CtrlC, Teller
+from magnetar.spark.jobs.replay.replay_check import RUN_ID, SOURCE_ID, SOURCE_TOPIC, compare, without_repeats
+from magnetar.spark.jobs.replay.replay_copies import RESULT, Writer
+from magnetar.spark.jobs.replay.replay_range import Extent, Ranges
+from magnetar.spark.source.columns import EVENT_TIME, KEY, NOT_VALUES, ORDERING_KEY, PROPERTIES
+from pulsar_proto.names import TopicName
+
+ATTEMPTS = "replay_attempts"
+REAL_TOPIC = "REAL_TOPIC"
+"""Where a dead letter came from (Java's RetryMessageUtil; facts 6.4)."""
+OF_DEAD_LETTERS = (REAL_TOPIC, "REAL_SUBSCRIPTION", "RECONSUMETIMES", "DELAY_TIME")
+"""Not copied: with its old count of attempts a consumer would give up on the copy at once."""
+CORRUPT = "__corrupt"
+SETTABLE = (KEY, EVENT_TIME, PROPERTIES, ORDERING_KEY)
+MARGIN_MS = 3_600_000
+"""Clocks of executors, of producers and of this machine are expected to differ by less."""
+EXAMPLES = """\
+  magnetar spark replay --service-url pulsar://127.0.0.1:6650 --topic orders --to-topic orders-again \\
+      --from 2026-01-05T10:00:00 --to 2026-01-05T11:00:00 --filter "string(__key) = 'k7'" --dry-run
+  magnetar spark replay … --topic orders --to-topic orders-again --from 3:0 --transform "amount=amount / 100"
+  magnetar spark replay … --dlq-of orders:billing --max-attempts 3 --park-topic orders-parked --rate 500
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    return guarded("replay", run, argv)
+
+
+def options() -> argparse.ArgumentParser:
+    made = parser("replay", "Sends messages of a range, or dead letters, again.", EXAMPLES)
+    what = made.add_mutually_exclusive_group(required=True)
+    what.add_argument("--topic", metavar="T", help="the topic to read")
+    what.add_argument("--dlq-of", metavar="TOPIC:SUBSCRIPTION", help="its dead letters, each back to its topic, once")
+    made.add_argument("--to-topic", default="", metavar="T", help="where to; needed with --topic")
+    made.add_argument(
+        "--from",
+        dest="from_",
+        default="",
+        metavar="WHERE",
+        help="publish time (ISO in UTC, or ms), ledger:entry[:index], or JSON of partition to id; default the begin",
+    )
+    made.add_argument("--to", default="", metavar="WHERE", help="a time is exclusive, an id inclusive; default now")
+    made.add_argument("--filter", default="", metavar="SQL", help="which messages; the data source's columns, __value")
+    made.add_argument(
+        "--transform", action="append", default=[], metavar="COLUMN=SQL", help="what a copy has instead; several times"
+    )
+    made.add_argument("--rate", type=int, default=0, metavar="N", help="messages a second at most; default no limit")
+    made.add_argument("--max-attempts", type=int, default=0, metavar="N", help="park what was replayed so often before")
+    made.add_argument("--park-topic", default="", metavar="T", help="where to put what cannot or should not be sent")
+    made.add_argument("--run-id", default="", metavar="TEXT", help="default: follows from the options above")
+    made.add_argument("--fail-on-data-loss", choices=["true", "false"], default="true", help="default true")
+    made.add_argument("--dry-run", action="store_true", help="do all but writing, and say what would be written")
+    return made
+
+
+def parsed(argv: Sequence[str]) -> Namespace:
+    made = options()
+    arguments = made.parse_args(argv)
+    if arguments.topic and not arguments.to_topic:
+        made.error("--to-topic is needed with --topic")
+    if arguments.dlq_of and (arguments.from_ or arguments.to):
+        made.error("--from and --to are for --topic: dead letters are taken from where the last run ended")
+    if arguments.max_attempts and not arguments.park_topic:
+        made.error("--max-attempts needs --park-topic")
+    if arguments.rate < 0 or arguments.max_attempts < 0:
+        made.error("--rate and --max-attempts: expected a number above 0")
+    for name in ("to_topic", "park_topic"):
+        if getattr(arguments, name):
+            topic = TopicName.parse(getattr(arguments, name))
+            if topic.domain != "persistent":
+                made.error(f"{topic.full} keeps no messages: copies could not be looked for")
+            setattr(arguments, name, topic.full)
+    arguments.transform = dict(map(_assignment, arguments.transform))
+    return arguments
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, expression = (part.strip() for part in text.partition("="))
+    if not equals or not expression:
+        raise JobFailed(f"--transform {text}: expected COLUMN=SQL")
+    return name, expression
+
+
+def run_id_of(arguments: Namespace) -> str:
+    """A hash of what decides which copies are made. Not of the park topic: a job that ended because it had none goes
+    on with one."""
+    names = ("topic", "dlq_of", "to_topic", "from_", "to", "filter", "transform")
+    text = json.dumps([getattr(arguments, name) for name in names])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def run(argv: Sequence[str]) -> int:
+    arguments = parsed(argv)
+    began = time.monotonic()
+    outcome = Outcome("replay")
+    run_id = arguments.run_id or run_id_of(arguments)
+    outcome.details["run id"] = run_id
+    sentence = f"run {run_id}; the same command, or --run-id {run_id}, goes on with it where the target deduplicates"
+    Teller(arguments.progress, outcome.job).state("run", sentence, run_id=run_id)
+    check_place(place_options(arguments), tell=arguments.progress == "text")
+    ranges = Ranges(place_options(arguments), arguments)
+    try:
+        extent = ranges.extent()
+        busy = {name: each for name, each in extent.ranges.items() if not each.is_empty}
+        outcome.details["range"] = {name: f"after {each.after} to {each.upto}" for name, each in busy.items()}
+        if busy:  # or there is nothing that Spark would have to be started for
+            spark = session(arguments, "replay")
+            with CtrlC(spark.sparkContext.cancelAllJobs):
+                Replay(spark, arguments, run_id, outcome).run(ranges, extent)
+    except KeyboardInterrupt:
+        outcome.problems.append(INTERRUPTED)
+    finally:
+        ranges.close()
+    return finish(outcome, began, arguments.progress)
+
+
+@dataclass
+class Totals:
+    """Over all pieces. `first_ms`: the oldest message's publish time."""
+
+    chosen: int = 0
+    already: int = 0
+    first_ms: int | None = None
+    targets: frozenset[str] = frozenset()
+
+
+class Replay:
+    def __init__(self, spark: SparkSession, arguments: Namespace, run_id: str, outcome: Outcome) -> None:
+        self._spark = spark
+        self._arguments = arguments
+        self._run_id = run_id
+        self._outcome = outcome
+        self._place = place_options(arguments)
+        self._is_typed = bool(arguments.filter or arguments.transform)
+        self._to_itself = bool(arguments.topic) and _base(arguments.topic) == _base(arguments.to_topic)
+        self._began_ms = int(time.time() * 1000)
+
+    def run(self, ranges: Ranges, extent: Extent) -> None:
+        arguments, outcome = self._arguments, self._outcome
+        totals = self._copy(ranges, extent)
+        if arguments.dry_run:
+            outcome.details |= {"would write": outcome.written, "would park": outcome.parked}
+            outcome.written = outcome.parked = 0
+            return
+        if totals.already:
+            outcome.details["written by an earlier attempt"] = totals.already
+        if totals.chosen:
+            self._check(extent, totals)
+        if arguments.dlq_of and not outcome.problems:
+            self._acknowledge(ranges, extent)
+
+    def _acknowledge(self, ranges: Ranges, extent: Extent) -> None:
+        """Unless a filter passed some over: they would never be looked at again."""
+        if self._outcome.skipped:
+            self._outcome.details["not dealt with"] = f"{self._outcome.skipped} passed over by --filter: all are kept"
+        else:
+            ranges.acknowledge(extent)
+
+    def _copy(self, ranges: Ranges, extent: Extent) -> Totals:
+        """Piece after piece; adds to the outcome's numbers as it goes."""
+        totals, done, number = Totals(), {name: each.after for name, each in extent.ranges.items()}, 0
+        teller = Teller(self._arguments.progress, self._outcome.job)
+        while not (piece := ranges.next_piece(extent, done)).is_empty:
+            began = time.monotonic()
+            rows = self._copy_piece(piece, totals)
+            teller.batch(number, rows, time.monotonic() - began, self._outcome.read)
+            done |= {name: each.upto for name, each in piece.ranges.items()}
+            number += 1
+        return totals
+
+    def _copy_piece(self, piece: Extent, totals: Totals) -> int:
+        """Returns how many messages it read."""
+        arguments, outcome = self._arguments, self._outcome
+        seen = Observation()
+        frame = self._within(piece)
+        if arguments.rate:  # one task keeps to a rate; an observation below would see one of its partitions only
+            frame = frame.coalesce(1)
+        read = frame.observe(seen, F.count(F.lit(1)).alias("rows"), _first_publish_ms().alias("first"))
+        copies = self._copies(self._chosen(read))
+        writer = Writer(
+            self._place, self._run_id, arguments.park_topic, arguments.rate, "fields" in copies.columns,
+            arguments.dry_run,
+        )  # fmt: skip
+        for target, parked, messages, already in copies.mapInArrow(writer.__call__, RESULT).collect():
+            totals.chosen += messages
+            totals.already += already
+            totals.targets |= {target}
+            if parked:
+                outcome.parked += messages - already
+            else:
+                outcome.written += messages - already
+        rows, first = seen.get["rows"], seen.get["first"]
+        outcome.read += rows
+        outcome.skipped = outcome.read - totals.chosen
+        if first is not None:
+            totals.first_ms = first if totals.first_ms is None else min(first, totals.first_ms)
+        return int(rows)
+
+    def _load(self, **more: str) -> DataFrame:
+        """Without the admin URL, which would split a partition over tasks: copies are written in order."""
+        place = {name: value for name, value in self._place.items() if name != "admin.url"}
+        return self._spark.read.format("pulsar").options(**place, **more).load()
+
+    def _within(self, extent: Extent) -> DataFrame:
+        how = {"columnNameOfCorruptRecord": CORRUPT} if self._is_typed else {"allowDifferentTopicSchemas": "true"}
+        loss = {"failOnDataLoss": "false" if self._arguments.dlq_of else self._arguments.fail_on_data_loss}
+        frame = self._load(rawColumns="true", **how, **loss, **extent.read_options())
+        if self._to_itself:  # what an attempt before wrote lies in the range when that has no end
+            frame = frame.where(F.coalesce(F.col(PROPERTIES)[RUN_ID] != self._run_id, F.lit(True)))
+        published = F.unix_millis("__publishTime")
+        if extent.since is not None:
+            frame = frame.where(published >= extent.since)
+        return frame if extent.before is None else frame.where(published < extent.before)
+
+    def _chosen(self, frame: DataFrame) -> DataFrame:
+        """What the filter takes, and what it cannot judge because the value does not fit the topic's schema."""
+        if not self._arguments.filter:
+            return frame
+        return frame.where(F.coalesce(F.expr(self._arguments.filter), F.col(CORRUPT).isNotNull()))
+
+    def _copies(self, frame: DataFrame) -> DataFrame:
+        """The columns that `Writer` takes."""
+        arguments = self._arguments
+        properties = F.col(PROPERTIES)
+        attempts = F.coalesce(properties[ATTEMPTS].try_cast("int"), F.lit(0))
+        target = F.lit(arguments.to_topic) if arguments.to_topic else properties[REAL_TOPIC]
+        added = {
+            SOURCE_TOPIC: F.col("__topic"),
+            SOURCE_ID: F.hex("__messageId"),
+            RUN_ID: F.lit(self._run_id),
+            ATTEMPTS: (attempts + 1).cast("string"),
+        }
+        pairs: list[Any] = [part for name, value in added.items() for part in (F.lit(name), value)]
+        dropped = [*added, *OF_DEAD_LETTERS]
+        new = self._transforms(frame)
+        given = F.coalesce(new.get(PROPERTIES, properties), F.expr("cast(map() as map<string, string>)"))
+        kept = F.map_filter(given, lambda name, value: ~name.isin(dropped) & value.isNotNull())
+        error = F.lit(None).cast("string")
+        if arguments.max_attempts:
+            error = F.when(attempts >= arguments.max_attempts, F.lit(f"replayed {arguments.max_attempts} times before"))
+        columns = {
+            "target": target,
+            "source": F.col("__topic"),
+            "id": F.col("__messageId"),
+            "key": _bytes(new.get(KEY, F.col(KEY))),
+            "ordering": _bytes(new.get(ORDERING_KEY, F.col(ORDERING_KEY))),
+            "time": _millis(frame, new.get(EVENT_TIME, F.col(EVENT_TIME))),
+            "properties": F.map_concat(kept, F.create_map(*pairs)),
+            "value": F.col("__value"),
+            "version": F.col("__schemaVersion"),
+        }
+        if not NOT_VALUES.issuperset(new):
+            columns["fields"] = F.struct(*[new.get(name, F.col(name)).alias(name) for name in _values(frame)])
+        if self._is_typed:
+            unjudged = F.expr(arguments.filter).isNull() if arguments.filter else F.lit(False)
+            is_unfit = F.col(CORRUPT).isNotNull() & (unjudged | F.lit("fields" in columns))
+            error = F.coalesce(error, F.when(is_unfit, F.lit("its value does not fit the topic's schema")))
+        return frame.select(*[value.alias(name) for name, value in columns.items()], error.alias("error"))
+
+    def _transforms(self, frame: DataFrame) -> dict[str, Any]:
+        """Column to expression. Raises JobFailed for a column that a copy cannot be given."""
+        known = [*_values(frame), *SETTABLE]
+        new = {}
+        for name, expression in self._arguments.transform.items():
+            if name not in known:
+                raise JobFailed(f"--transform {name}={expression}: no column {name}; there are {', '.join(known)}")
+            new[name] = F.expr(expression)
+        return new
+
+    def _check(self, extent: Extent, totals: Totals) -> None:
+        """Reads range and copies once more and compares them; adds to the outcome's problems."""
+        since = self._began_ms
+        if totals.already and totals.first_ms is not None:
+            since = totals.first_ms  # no copy is older than what it copies
+        place = {name: value for name, value in self._place.items() if name == "admin.url"}
+        written = self._load(
+            **place,
+            topics=",".join(without_repeats(totals.targets)),
+            startingTime=str(max(0, since - MARGIN_MS)),
+            allowDifferentTopicSchemas="true",
+            failOnDataLoss="false",
+        )
+        ours = written.where(F.col(PROPERTIES)[RUN_ID] == self._run_id)
+        asked = self._chosen(self._within(extent)).select(
+            F.col("__topic").alias("topic"), F.hex("__messageId").alias("id")
+        )
+        found = compare(asked, ours, extent.ranges, ignore_before=bool(self._arguments.dlq_of))
+        problems = self._outcome.problems
+        if found.asked != totals.chosen:
+            problems.append(f"the range held {totals.chosen} messages when it was copied, {found.asked} afterwards")
+        if found.missing:
+            problems.append(f"{found.missing} of {found.asked} messages are not in the target, or were not kept there")
+        if found.repeated:
+            problems.append(f"{found.repeated} messages are in the target more than once: is deduplication on there?")
+        if found.outside:
+            problems.append(f"{found.outside} copies of this run are of other messages: was its id used for another?")
+
+
+def _base(topic: str) -> str:
+    return TopicName.parse(topic).base.full
+
+
+def _first_publish_ms() -> Any:
+    return F.min(F.unix_millis("__publishTime"))
+
+
+def _values(frame: DataFrame) -> list[str]:
+    """The columns of the topic's schema."""
+    return [name for name in frame.columns if name not in NOT_VALUES and name != CORRUPT]
+
+
+def _bytes(column: Any) -> Any:
+    return column.cast("binary")
+
+
+def _millis(frame: DataFrame, column: Any) -> Any:
+    """Event times are timestamps, or numbers of milliseconds."""
+    kind = frame.select(column).schema.fields[0].dataType
+    return column if isinstance(kind, LongType) else F.unix_millis(column)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

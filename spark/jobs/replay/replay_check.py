@@ -1,0 +1,84 @@
+"""What `replay` looks for when it is done: each message of the range once among the copies of its run, and no others.
+
+All of it is one aggregation in Spark, so that the driver holds three numbers, however many messages there are.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import Bound, bound_of
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+SOURCE_TOPIC, SOURCE_ID, RUN_ID = "src_topic", "src_mid", "run_id"
+PLACED = "topic string, id string, place int"
+BEFORE, INSIDE, BEHIND = -1, 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the sources of copies stand to the range; pickled to the executors."""
+
+    ranges: dict[str, tuple[Bound, Bound]]
+
+    @staticmethod
+    def of(ranges: Mapping[str, Range]) -> "Places":
+        return Places({name: (Bound(*each.after), Bound(*each.upto)) for name, each in ranges.items()})
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Columns `topic` and `id` (hexadecimal MessageIdData); gives PLACED."""
+        for batch in batches:
+            rows = batch.to_pylist()
+            places = pa.array([self.place(row["topic"], row["id"]) for row in rows], pa.int32())
+            yield pa.RecordBatch.from_arrays([*batch.columns, places], names=["topic", "id", "place"])
+
+    def place(self, topic: str, text: str) -> int:
+        if topic not in self.ranges:
+            return BEHIND
+        after, upto = self.ranges[topic]
+        found = bound_of(pb.MessageIdData.FromString(bytes.fromhex(text)))
+        return BEFORE if found <= after else INSIDE if found <= upto else BEHIND
+
+
+class Found(NamedTuple):
+    """Numbers of messages. `asked`: of the range, as the source has them now; `outside`: copies of others."""
+
+    asked: int
+    missing: int
+    repeated: int
+    outside: int
+
+
+def compare(asked: DataFrame, copies: DataFrame, ranges: Mapping[str, Range], *, ignore_before: bool) -> Found:
+    """`asked`: columns `topic` and `id`; `copies`: with message properties. `ignore_before`: copies of what lies before
+    the range are of earlier runs of the same name, as with dead letters."""
+    properties = F.col("__messageProperties")
+    sources = copies.select(properties[SOURCE_TOPIC].alias("topic"), properties[SOURCE_ID].alias("id"))
+    placed = sources.mapInArrow(Places.of(ranges).__call__, PLACED)
+    if ignore_before:
+        placed = placed.where(F.col("place") != BEFORE)
+    nothing, one = F.lit(0), F.lit(1)
+    both = asked.select("topic", "id", one.alias("asked"), nothing.alias("copies")).unionByName(
+        placed.select("topic", "id", nothing.alias("asked"), one.alias("copies"))
+    )
+    by_id = both.groupBy("topic", "id").agg(F.max("asked").alias("asked"), F.sum("copies").alias("copies"))
+    is_asked, count = F.col("asked") == 1, F.col("copies")
+    (row,) = by_id.agg(
+        F.count_if(is_asked),
+        F.count_if(is_asked & (count == 0)),
+        F.count_if(is_asked & (count > 1)),
+        F.count_if(~is_asked),
+    ).collect()
+    return Found(*row)
+
+
+def without_repeats(topics: Iterable[str]) -> list[str]:
+    """A partition is left out where its whole topic is in the list."""
+    names = {topic: TopicName.parse(topic) for topic in topics}
+    return sorted(topic for topic, name in names.items() if name.partition_index < 0 or name.base.full not in names)

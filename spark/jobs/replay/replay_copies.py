@@ -1,0 +1,217 @@
+"""The executors' part of `replay`: messages of one piece of a range to where they are to go.
+
+A copy's number is its place in the source: a producer for each ledger, named by the run, sends entry and batch index as
+the sequence id. So a topic with deduplication takes each copy once however often a run is repeated, also when the range
+has grown at its end or lost its begin to retention.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from magnetar.spark.jobs.replay.replay_values import BadRow, Encode, encoder_of
+from magnetar.spark.source.client import Client
+from magnetar.spark.source.options import Options, place_of
+from magnetar.spark.source.outgoing import Message
+from magnetar.spark.source.producer import Producer, ProducerSettings
+from magnetar.spark.source.row_writer import Pace, java_string_hash
+from pulsar_proto.errors import IncompatibleSchema
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+BATCH_INDEX_BITS = 24
+"""A sequence id is the entry's id, then the index in its batch in so many bits."""
+PRODUCERS_MAX = 100
+"""Each has a connection of its own; beyond that all are closed, and made anew when they are needed."""
+ERROR = "replay_error"
+"""The property of a parked message that says why."""
+RESULT = "target string, parked boolean, messages bigint, already bigint"
+
+
+class CopyFailed(Exception):
+    """The job ends; the text says at which message, and what can be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy, and where it comes from. `version`: of the schema that the value was written with."""
+
+    message: Message
+    ledger: int
+    sequence: int
+    version: bytes
+    source: str
+    parked: bool
+
+
+@dataclass
+class Told:
+    messages: int = 0
+    already: int = 0
+    """Of them stored by an earlier attempt."""
+
+
+@dataclass
+class Writer:
+    """Pickled to the executors, where `mapInArrow` calls it with one task's messages in the order of their source."""
+
+    place: dict[str, str] = field(repr=False)  # it may hold a token
+    run_id: str
+    park_topic: str
+    per_second: int
+    transforms_value: bool
+    dry: bool
+    """Does everything but send."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Columns `target`, `source`, `id`, `key`, `ordering`, `time` (ms), `properties`, `value`, `version`, `error`
+        and, for transformed values, `fields`. Gives RESULT, a row a target, when all is stored. Raises CopyFailed."""
+        place = place_of(Options(self.place))
+        client = Client(place.service_url, place.login)
+        try:
+            forms = Forms(client)
+            outlets = Outlets(client, forms, self.run_id, self.transforms_value, self.dry)
+            pace = Pace(0 if self.dry else self.per_second)
+            for batch in batches:
+                for row in batch.to_pylist():
+                    if outlets.send(self._copy(row, forms)) and pace.is_due():
+                        outlets.flush()
+                        pace.wait()
+            outlets.close()
+            rows = [(*key, told.messages, told.already) for key, told in outlets.told.items()]
+            columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+            kinds = (pa.string(), pa.bool_(), pa.int64(), pa.int64())
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=["target", "parked", "messages", "already"])
+        finally:
+            client.close()
+
+    def _copy(self, row: dict[str, Any], forms: "Forms") -> Copy:
+        found = pb.MessageIdData.FromString(row["id"])
+        sequence = found.entryId << BATCH_INDEX_BITS | max(found.batch_index, 0)
+        target, value, error = row["target"], row["value"], row["error"]
+        if not target:
+            raise CopyFailed(f"{_named(row, found)} has no property REAL_TOPIC: say --to-topic")
+        if self.transforms_value and value is not None and not error:
+            try:
+                value = forms.encode(target, row["source"])(row["fields"])
+            except BadRow as bad:
+                error = str(bad)
+        if error and not self.park_topic:
+            raise CopyFailed(f"{_named(row, found)}: {error}; --park-topic puts such messages aside")
+        properties = tuple(row["properties"])
+        if error:
+            target, properties = self.park_topic, (*properties, (ERROR, error))
+        message = Message(target, row["key"], row["time"] or 0, properties, value, row["ordering"])
+        return Copy(message, found.ledgerId, sequence, row["version"], row["source"], bool(error))
+
+
+def _named(row: dict[str, Any], found: pb.MessageIdData) -> str:
+    index = f":{found.batch_index}" if found.batch_index >= 0 else ""
+    return f"message {found.ledgerId}:{found.entryId}{index} of {row['source']}"
+
+
+class Forms:
+    """The schemas that copies have: of transformed values the target's (or the source's, for a target without one), of
+    all others the one that they were written with."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._schemas: dict[tuple[str, bytes | None], pb.Schema | None] = {}
+        self._encoders: dict[str, Encode] = {}
+
+    def encode(self, target: str, source: str) -> Encode:
+        """Raises BadTransform."""
+        known = self._encoders.get(target)
+        if known is None:
+            known = self._encoders[target] = encoder_of(self.of_target(target, source))
+        return known
+
+    def of_target(self, target: str, source: str) -> pb.Schema | None:
+        return self._schema(target) or self._schema(source)
+
+    def of_message(self, source: str, version: bytes) -> pb.Schema | None:
+        return self._schema(source, version) if version else None
+
+    def _schema(self, topic: str, version: bytes | None = None) -> pb.Schema | None:
+        key = (TopicName.parse(topic).base.full, version)
+        if key not in self._schemas:
+            self._schemas[key] = self._client.persist(lambda: self._client.schema(*key))
+        return self._schemas[key]
+
+
+@dataclass
+class Outlets:
+    """The producers of the ledger (and schema version) that is being copied; the next one gets others."""
+
+    client: Client
+    forms: Forms
+    run_id: str
+    transforms_value: bool
+    dry: bool
+    told: dict[tuple[str, bool], Told] = field(default_factory=dict)
+    _group: tuple[int, bytes] = (-1, b"")
+    _partitions: dict[str, list[str]] = field(default_factory=dict)
+    _producers: dict[tuple[str, bool], tuple[Producer, Told]] = field(default_factory=dict)
+
+    def send(self, copy: Copy) -> bool:
+        """Whether it goes out: not in a dry run, nor when an earlier attempt sent it."""
+        message = copy.message
+        group = (copy.ledger, copy.version)
+        if group != self._group:
+            self.close()
+            self._group = group
+        told = self.told.setdefault((message.topic, copy.parked), Told())
+        told.messages += 1
+        if self.dry:
+            return False
+        key = (self._partition(copy), copy.parked)
+        if key not in self._producers:
+            if len(self._producers) >= PRODUCERS_MAX:
+                self.close()
+            self._producers[key] = self._producer(key[0], copy), told
+        producer, _ = self._producers[key]
+        producer.send(message, copy.sequence)
+        return copy.sequence > producer.last_sequence_id
+
+    def _producer(self, partition: str, copy: Copy) -> Producer:
+        """Parked messages are bytes: a topic for all that went wrong takes any."""
+        name = f"replay-{self.run_id}-{copy.ledger}-{copy.version.hex()}{'-parked' if copy.parked else ''}"
+        schema = None
+        if not copy.parked:
+            forms, source = self.forms, copy.source
+            if self.transforms_value:
+                schema = forms.of_target(copy.message.topic, source)
+            else:
+                schema = forms.of_message(source, copy.version)
+        try:
+            return Producer(self.client, partition, name, schema, ProducerSettings())
+        except IncompatibleSchema as error:
+            raise CopyFailed(f"{copy.message.topic} does not take the schema of {copy.source}: {error}") from error
+
+    def _partition(self, copy: Copy) -> str:
+        """By the key's hash as Java's clients do, else an entry after the other: any attempt does the same."""
+        topic = copy.message.topic
+        names = self._partitions.get(topic)
+        if names is None:
+            names = self.client.persist(lambda: self.client.partitions(topic, create=True))
+            self._partitions[topic] = names
+        if len(names) == 1:
+            return names[0]
+        key = copy.message.key
+        number = copy.sequence >> BATCH_INDEX_BITS if key is None else java_string_hash(key)
+        return names[number % len(names)]
+
+    def flush(self) -> None:
+        for producer, _ in self._producers.values():
+            producer.flush()
+
+    def close(self) -> None:
+        """Returns when all is stored."""
+        self.flush()
+        for producer, told in self._producers.values():
+            told.already += producer.skipped
+            producer.close()
+        self._producers.clear()

@@ -1,0 +1,205 @@
+"""What a replay reads: a range of each partition, fixed before the first copy is written.
+
+Times are looked up by the data source's planner (a seek and a question for the last id, so an empty partition cannot
+hang), and every range is closed: a job whose target is its source never meets its own copies.
+"""
+
+import json
+import re
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from magnetar.spark.jobs.common import JobFailed
+from magnetar.spark.source.ledger_plan import Range
+from magnetar.spark.source.message_id import Bound
+from magnetar.spark.source.options import read_options
+from magnetar.spark.source.planner import Planner
+from magnetar.spark.source.subscription import NamedSubscription
+from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.names import TopicName
+
+DEAD_LETTER_SUBSCRIPTION = "magnetar-replay"
+"""Remembers which dead letters were sent back, and keeps those that were not."""
+ID = re.compile(r"\d+:\d+(:\d+)?")
+PIECE_BYTES = 32 * 1024 * 1024
+PIECE_MESSAGES = 100_000
+PIECE_SECONDS = 3
+"""A piece of a range is one Spark job, and one line of progress: at most so much, or so long with --rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Where a range begins or ends: a time (ms since the epoch) or ids by partition ("" names the only one)."""
+
+    time: int | None = None
+    ids: Mapping[str, str] | None = None
+
+    @staticmethod
+    def parse(text: str) -> "Edge":
+        """ISO time (UTC where it names no zone), milliseconds, `ledger:entry[:batch]`, or JSON of partition to id.
+        Raises JobFailed."""
+        if not text:
+            return Edge()
+        if text.isdecimal():
+            return Edge(time=int(text))
+        if ID.fullmatch(text):
+            return Edge(ids={"": text})
+        if text.startswith("{"):
+            return Edge(ids=_ids(text))
+        try:
+            parsed = datetime.fromisoformat(text)
+        except ValueError:
+            raise JobFailed(
+                f"'{text}' is neither milliseconds, an ISO time, ledger:entry, nor JSON of partition to ledger:entry"
+            ) from None
+        return Edge(time=round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000))
+
+    def by_partition(self, topic: str, partitions: list[str]) -> dict[str, str]:
+        """The ids under their partitions' names. Raises JobFailed for a name that is none, or that is missing."""
+        ids = self.ids or {}
+        if "" in ids:
+            if len(partitions) != 1:
+                raise JobFailed(
+                    f"{topic} has {len(partitions)} partitions: give ids as JSON, "
+                    f'such as {{"{partitions[0]}": "{ids[""]}"}}'
+                )
+            return {partitions[0]: ids[""]}
+        unknown = sorted(set(ids) - set(partitions))
+        if unknown:
+            raise JobFailed(f"{unknown[0]} is no partition of {topic}; there are {', '.join(partitions)}")
+        return dict(ids)
+
+
+def _ids(text: str) -> dict[str, str]:
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise JobFailed(f"'{text}' is not JSON: {error}") from None
+    if not given or not all(isinstance(value, str) and ID.fullmatch(value) for value in given.values()):
+        raise JobFailed(f'\'{text}\': expected partitions and their ids, such as {{"orders-partition-0": "3:14"}}')
+    return {TopicName.parse(name).full: value for name, value in given.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The range of each partition, and for times also the publish times [since, before) in milliseconds: messages of
+    producers whose clocks differ do not stand in order of time."""
+
+    ranges: Mapping[str, Range]
+    since: int | None = None
+    before: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return all(each.is_empty for each in self.ranges.values())
+
+    def read_options(self) -> dict[str, str]:
+        """Of the data source, for exactly this. Not for an empty extent."""
+        busy = {name: each for name, each in self.ranges.items() if not each.is_empty}
+        starts = {name: _first_of(each.after) for name, each in busy.items() if not each.after.is_before_all}
+        options = {
+            "topics": ",".join(busy),
+            "endingOffsets": json.dumps({name: str(each.upto) for name, each in busy.items()}),
+        }
+        return options | ({"startingOffsets": json.dumps(starts)} if starts else {})
+
+
+def _first_of(after: Bound) -> str:
+    """The first id behind a cut."""
+    if str(after).count(":") == 2:
+        return f"{after.ledger}:{after.entry}:{after.batch_index + 1}"
+    return f"{after.ledger}:{after.entry + 1}"
+
+
+class Ranges:
+    """Asks the broker for ranges and their pieces; `close` at the end."""
+
+    def __init__(self, place: Mapping[str, str], arguments: Namespace) -> None:
+        self._arguments = arguments
+        self._place = place
+        self._planner: Planner | None = None
+
+    def close(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+
+    def _open(self, topics: list[str], **more: str) -> Planner:
+        rate = self._arguments.rate
+        options = {**self._place, "topics": ",".join(topics), **more}
+        if "admin.url" in self._place:
+            options["maxBytesPerTrigger"] = str(PIECE_BYTES)
+            options["maxOffsetsPerTrigger"] = str(min(PIECE_MESSAGES, rate * PIECE_SECONDS) if rate else PIECE_MESSAGES)
+        self.close()
+        self._planner = Planner(read_options(options, streaming=False))
+        return self._planner
+
+    def extent(self) -> Extent:
+        """Raises JobFailed, TopicNotFound."""
+        return self._dead_letters() if self._arguments.dlq_of else self._of_topic()
+
+    def _of_topic(self) -> Extent:
+        arguments = self._arguments
+        name = TopicName.parse(arguments.topic)
+        if name.domain != "persistent":
+            raise JobFailed(f"{name.full} keeps no messages: only persistent topics can be replayed")
+        start, end = Edge.parse(arguments.from_), Edge.parse(arguments.to)
+        partitions = self._open([name.full]).partitions()
+        options = {}
+        for edge, option in ((start, "starting"), (end, "ending")):
+            if edge.time is not None:
+                options[f"{option}Time"] = str(edge.time)
+            if edge.ids:
+                options[f"{option}Offsets"] = json.dumps(edge.by_partition(name.full, partitions))
+        planner = self._open([name.full], **options)
+        ranges = {each: Range(planner.start(each), min(planner.end(each), planner.last(each))) for each in partitions}
+        return Extent(ranges, start.time, end.time)
+
+    def _dead_letters(self) -> Extent:
+        """From where the last run ended to the end as it is now; no ranges where nothing was given up on yet."""
+        topic, colon, subscription = self._arguments.dlq_of.rpartition(":")
+        if not colon or not subscription or topic in ("persistent", ""):
+            raise JobFailed(f"--dlq-of {self._arguments.dlq_of}: expected TOPIC:SUBSCRIPTION")
+        client = self._open([topic]).client
+        topics = self._dead_letter_topics(TopicName.parse(topic).full, subscription)
+        named = NamedSubscription(client, DEAD_LETTER_SUBSCRIPTION)
+        try:
+            starts = {name: named.mark_delete(name) for name in topics}
+        finally:
+            named.close()
+        if not topics:
+            return Extent({})
+        planner = self._open(topics)
+        return Extent({name: Range(start, planner.last(name)) for name, start in starts.items()})
+
+    def _dead_letter_topics(self, topic: str, subscription: str) -> list[str]:
+        """Java's clients name one after the topic, C++'s and Python's one after each partition; those that exist."""
+        assert self._planner is not None
+        client = self._planner.client
+        found: list[str] = []
+        for name in dict.fromkeys([topic, *self._planner.partitions()]):
+            dead = f"{name}-{subscription}-DLQ"
+            try:
+                found += client.persist(lambda dead=dead: client.partitions(dead))  # type: ignore[misc]
+            except TopicNotFound:
+                continue
+        return found
+
+    def acknowledge(self, extent: Extent) -> None:
+        """These dead letters are dealt with."""
+        assert self._planner is not None
+        named = NamedSubscription(self._planner.client, DEAD_LETTER_SUBSCRIPTION)
+        try:
+            for name, each in extent.ranges.items():
+                named.acknowledge(name, each.upto)
+        finally:
+            named.close()
+
+    def next_piece(self, extent: Extent, done: Mapping[str, Bound]) -> Extent:
+        """What comes after `done`; without an admin URL all of it, because nobody else knows the sizes of ledgers."""
+        assert self._planner is not None
+        left = {name: Range(done.get(name, each.after), each.upto) for name, each in extent.ranges.items()}
+        busy = {name: each for name, each in left.items() if not each.is_empty}
+        ends = self._planner.capped(busy)
+        return Extent({name: Range(each.after, ends[name]) for name, each in busy.items()}, extent.since, extent.before)

@@ -1,0 +1,165 @@
+"""Messages as changes of keyed rows: plain keyed messages, or Debezium's envelopes in any of their wrappings.
+
+A change has KEY, the row's columns, DELETED, where it came from (TOPIC, MESSAGE_ID, PUBLISH_TIME) and what it is
+ordered by (POSITION; LSN, empty unless changes are ordered by their database). REASON: why it is none; such messages
+are parked. Without a payload, or with an empty one, a message deletes its key, as compaction and TableView have it.
+"""
+
+from argparse import Namespace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+from pyspark.sql.types import StructType
+
+from magnetar.spark.jobs.common import JobFailed
+from magnetar.spark.jobs.positions import position
+from magnetar.spark.source.columns import KEY as MESSAGE_KEY
+from magnetar.spark.source.columns import MESSAGE_ID, METADATA_TYPES, NOT_VALUES, PUBLISH_TIME, TOPIC
+from magnetar.spark.source.columns import VALUE as RAW_VALUE
+
+KEY, DELETED, POSITION, LSN, REASON = "key", "_deleted", "_position", "_lsn", "_reason"
+CORRUPT = "__corrupt"
+ORIGIN = [TOPIC, MESSAGE_ID, PUBLISH_TIME]
+READ_OPTIONS = {"columnNameOfCorruptRecord": CORRUPT, "rawColumns": "true"}
+"""Of this project's source: the connector has neither, so there a record whose fields are all null is a delete."""
+UNREADABLE = "_unreadable"
+PAIR = [KEY, "value"]
+"""The columns of a key-value topic."""
+
+
+def changes(frame: DataFrame, arguments: Namespace) -> DataFrame:
+    """A row a message. Raises JobFailed when the topic does not have what the options ask for."""
+    values = [name for name in frame.columns if name not in NOT_VALUES and name != CORRUPT]
+    message_key = _text_of_key(frame) if values == PAIR else F.col(MESSAGE_KEY).cast("string")
+    frame = frame.withColumn("_message_key", message_key).withColumn("_tombstone", _tombstone(frame, values))
+    read = _debezium(frame, values, arguments) if arguments.format == "debezium" else _plain(frame, values, arguments)
+    row = read.schema["_row"].dataType
+    assert isinstance(row, StructType)
+    if KEY in row.names and arguments.key != KEY:
+        raise JobFailed(f"the rows have a column '{KEY}' of their own: take it as the key with --key {KEY}")
+    kept = [F.col(f"`{name}`") for name in (*METADATA_TYPES, RAW_VALUE) if name in read.columns]
+    read = read.select("_row.*", "_message_key", DELETED, LSN, REASON, *kept)
+    key = F.expr(arguments.key).cast("string") if arguments.key else F.col("_message_key")
+    read = read.withColumn("_key", key).withColumn(POSITION, position(MESSAGE_ID))
+    return read.drop(KEY, "_message_key").withColumnRenamed("_key", KEY)
+
+
+def _text_of_key(frame: DataFrame) -> Column:
+    """Of a key-value topic; records as JSON."""
+    is_record = isinstance(frame.schema[KEY].dataType, StructType)
+    return F.to_json(KEY) if is_record else F.col(KEY).cast("string")
+
+
+def _tombstone(frame: DataFrame, values: list[str]) -> Column:
+    nulls = [F.col(f"`{name}`").isNull() for name in (["value"] if values == PAIR else values)]
+    nothing = reduce(Column.__and__, nulls)
+    if RAW_VALUE not in frame.columns:
+        return nothing
+    empty = F.coalesce(F.length(RAW_VALUE) == 0, F.lit(True))
+    return empty | (nothing & F.col(CORRUPT).isNull()) if values == PAIR else empty
+
+
+def _plain(frame: DataFrame, values: list[str], arguments: Namespace) -> DataFrame:
+    """`_row`: the topic's columns, or those of its JSON."""
+    if arguments.order == "lsn":
+        raise JobFailed("--order lsn needs --format debezium")
+    unreadable = F.col(CORRUPT).isNotNull() if CORRUPT in frame.columns else F.lit(False)
+    if arguments.json_schema:
+        ddl = f"{arguments.json_schema}, {UNREADABLE} string"
+        parsed = F.from_json(F.col("value").cast("string"), ddl, {"columnNameOfCorruptRecord": UNREADABLE})
+        frame = frame.withColumn("_row", parsed)
+        unreadable = F.col(f"_row.{UNREADABLE}").isNotNull()
+        frame = frame.withColumn("_bad", unreadable).withColumn("_row", F.col("_row").dropFields(UNREADABLE))
+    else:
+        names = ["value"] if values == PAIR else values
+        frame = frame.withColumn("_bad", unreadable)
+        frame = frame.withColumn("_row", F.struct(*(F.col(f"`{name}`") for name in names)))
+    poison = F.col("_bad") & ~F.col("_tombstone")
+    return (
+        frame.withColumn(DELETED, F.col("_tombstone"))
+        .withColumn(LSN, F.lit(""))
+        .withColumn(REASON, F.when(poison, F.lit("it does not fit the schema")))
+    )
+
+
+def _debezium(frame: DataFrame, values: list[str], arguments: Namespace) -> DataFrame:
+    """`_row`: the row after the change, before it for a delete."""
+    frame = frame.withColumn("_change", _envelope(frame, values, arguments))
+    fields = frame.schema["_change"].dataType
+    assert isinstance(fields, StructType)
+    op, before, after = (F.col(f"_change.{name}") for name in ("op", "before", "after"))
+    is_json = not isinstance(frame.schema["value"].dataType, StructType) if "value" in values else False
+    if arguments.json_schema and is_json:  # a delete's row may be its key alone, and that of a tombstone is
+        key = F.col("_message_key")
+        payload = F.coalesce(F.get_json_object(key, "$.payload"), key)
+        before = F.coalesce(before, F.from_json(payload, arguments.json_schema))
+    tombstone, gone = F.col("_tombstone"), F.coalesce(op == "d", F.lit(False))
+    frame = frame.withColumn("_row", F.when(tombstone | gone, before).otherwise(after))
+    frame = frame.withColumn(LSN, _lsn(fields) if arguments.order == "lsn" else F.lit(""))
+    reason = F.when(op.isNull(), F.lit("it is no change of Debezium's"))
+    reason = reason.when(~op.isin("c", "r", "u", "d"), F.concat(F.lit("an operation that is not known: "), op))
+    reason = reason.when(~gone & F.col("_row").isNull(), F.lit("it has no row"))
+    reason = reason.when(F.col(LSN).isNull(), F.lit("it has no position of its database"))
+    return frame.withColumn(DELETED, tombstone | gone).withColumn(REASON, F.when(~tombstone, reason))
+
+
+def _envelope(frame: DataFrame, values: list[str], arguments: Namespace) -> Column:
+    """op, before, after and source: the topic's own columns, those of its value, or in JSON, bare or with a schema."""
+    envelope = {"op", "before", "after"}
+    if envelope <= set(values):
+        return F.struct(*(F.col(f"`{name}`") for name in values))
+    if "value" in values and isinstance(frame.schema["value"].dataType, StructType):
+        names = frame.schema["value"].dataType.fieldNames()
+        if envelope <= set(names):
+            return F.col("value")
+        raise JobFailed(f"--format debezium: the topic's values have {', '.join(names)}, but no op, before and after")
+    if "value" not in values:
+        raise JobFailed(f"--format debezium: the topic has {', '.join(values)}, but no op, before and after")
+    if not arguments.json_schema:
+        raise JobFailed("--format debezium needs --json-schema: the topic's schema does not say what a row is")
+    source = "struct<lsn string, file string, pos string, commit_lsn string, change_lsn string, scn string>"
+    row = f"struct<{arguments.json_schema}>"
+    text = F.col("value").cast("string")
+    parsed = F.coalesce(F.get_json_object(text, "$.payload"), text)
+    return F.from_json(parsed, f"op string, before {row}, after {row}, source {source}")
+
+
+def _lsn(envelope: StructType) -> Column:
+    """Where the change stands in its database's log, as text that sorts: PostgreSQL's lsn, MySQL's file and position,
+    SQL Server's lsns, Oracle's scn; null when there is none."""
+    source = envelope["source"].dataType if "source" in envelope.names else None
+    there = source.fieldNames() if isinstance(source, StructType) else []
+
+    def part(name: str, width: int) -> Column:
+        text = F.col(f"_change.source.{name}").cast("string") if name in there else F.lit(None).cast("string")
+        return F.lpad(text, width, "0")
+
+    file = F.col("_change.source.file").cast("string") if "file" in there else F.lit(None).cast("string")
+    mysql = F.concat(F.lpad(F.regexp_extract(file, r"(\d+)$", 1), 12, "0"), part("pos", 20))
+    server = F.concat(part("commit_lsn", 32), F.coalesce(part("change_lsn", 32), F.lit("")))  # a snapshot has the first
+    lsn = F.coalesce(part("lsn", 20), mysql, server, part("scn", 20))
+    return F.when(F.col("_tombstone"), F.lit("")).otherwise(lsn)  # it follows its delete, which has one
+
+
+def latest(rows: DataFrame) -> DataFrame:
+    """The last change of each key: by LSN; inside a partition by position; a key that moved to another partition by
+    publish time."""
+    inside = Window.partitionBy(KEY, TOPIC).orderBy(F.desc(LSN), F.desc(POSITION))
+    among = Window.partitionBy(KEY).orderBy(F.desc(LSN), F.desc(PUBLISH_TIME), F.desc(TOPIC))
+    for order in (inside, among):
+        rows = rows.withColumn("_rank", F.row_number().over(order)).where("_rank = 1").drop("_rank")
+    return rows
+
+
+def younger(newest: DataFrame, state: DataFrame) -> DataFrame:
+    """The changes that come after what `state` (KEY, ORIGIN, LSN) knows of their keys."""
+    known = state.select(KEY, *(F.col(name).alias(f"_known{name}") for name in (*ORIGIN, LSN)))
+    joined = newest.join(known, KEY, "left").withColumn("_known_position", position(f"_known{MESSAGE_ID}"))
+    same_topic = F.col(TOPIC) == F.col(f"_known{TOPIC}")
+    later = F.when(same_topic, F.col(POSITION) > F.col("_known_position")).otherwise(
+        F.struct(PUBLISH_TIME, TOPIC)
+        > F.struct(F.col(f"_known{PUBLISH_TIME}").alias(PUBLISH_TIME), F.col(f"_known{TOPIC}").alias(TOPIC))
+    )
+    wins = F.when(F.col(LSN) == F.col(f"_known{LSN}"), later).otherwise(F.col(LSN) > F.col(f"_known{LSN}"))
+    return joined.where(F.col(f"_known{TOPIC}").isNull() | wins).select(*newest.columns)

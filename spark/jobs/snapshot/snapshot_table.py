@@ -1,0 +1,216 @@
+"""The latest row of each key, from keyed topics or change streams, as a table that deletes what was deleted.
+
+Each micro-batch is reduced to the last change of each key, and of those the younger ones than the table's are applied.
+So the outcome depends on the messages alone: not on how they fall into batches, nor on how often they come.
+"""
+
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+from pyspark.sql.types import StructType
+
+from magnetar.spark.jobs.alone import hold
+from magnetar.spark.jobs.common import (
+    Outcome,
+    add_source,
+    add_stream,
+    ends_now,
+    finish,
+    guarded,
+    parser,
+    run_query,
+    session,
+    source_options,
+    stream,
+)
+from magnetar.spark.jobs.connector import connector_options
+from magnetar.spark.jobs.positions import digits, position
+from magnetar.spark.jobs.snapshot.changes import (
+    DELETED,
+    KEY,
+    LSN,
+    POSITION,
+    READ_OPTIONS,
+    REASON,
+    changes,
+    latest,
+    younger,
+)
+from magnetar.spark.jobs.snapshot.snapshots import Snapshot, open_snapshot
+from magnetar.spark.jobs.tables import check_columns
+from magnetar.spark.jobs.tables.rules import is_local, local_folder
+from magnetar.spark.source.checkpoint import Checkpoint
+from magnetar.spark.source.columns import MESSAGE_ID, METADATA_TYPES, PROPERTIES, TOPIC
+from magnetar.spark.source.columns import VALUE as RAW_VALUE
+from magnetar.spark.source.options import LATEST
+
+EXAMPLES = """\
+  magnetar spark snapshot_table --service-url pulsar://127.0.0.1:6650 --topic users --path ./users --checkpoint ./ck
+  magnetar spark snapshot_table … --format debezium --json-schema 'id long, name string' --key id --merge delta
+read the default kind with:
+  spark.read.parquet(f"{path}/version={json.load(open(path + '/_latest.json'))['version']:08d}")
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    return guarded("snapshot_table", run, argv)
+
+
+def options() -> ArgumentParser:
+    made = parser("snapshot_table", "Keeps the latest row of each key as a table.", EXAMPLES)
+    add_source(made)
+    add_stream(made)
+    made.add_argument("--path", required=True, metavar="DIR", help="the table; for iceberg a warehouse folder")
+    made.add_argument(
+        "--merge",
+        choices=["parquet-overwrite", "delta", "iceberg"],
+        default="parquet-overwrite",
+        help="into a new version of a Parquet folder (default), or into a table of that kind",
+    )
+    made.add_argument("--table", default="pulsar.snapshot", metavar="NS.NAME", help="iceberg: the table's name")
+    made.add_argument(
+        "--format", choices=["plain", "debezium"], default="plain", help="debezium: op, before and after of a change"
+    )
+    made.add_argument(
+        "--json-schema", default="", metavar="DDL", help="columns of a row, where the topic's schema does not say"
+    )
+    made.add_argument("--key", default="", metavar="SQL", help="of the row's columns; default: the message's key")
+    made.add_argument(
+        "--order",
+        choices=["ledger", "lsn"],
+        default="ledger",
+        help="what is younger: by place in the topic (default), or by place in Debezium's database",
+    )
+    made.add_argument("--parked", default="", metavar="DIR", help="messages that are no change; default PATH_parked")
+    made.add_argument(
+        "--vacuum", type=float, metavar="HOURS", help="at the end forget old versions and deleted keys of that age"
+    )
+    made.add_argument("--check", action="store_true", help="at the end read the whole topic again and compare")
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    made = options()
+    arguments = made.parse_args(argv)
+    if arguments.check and arguments.starting == LATEST:
+        made.error("--check reads the whole topic, and --starting latest leaves out its begin")
+    began = time.monotonic()
+    outcome = Outcome("snapshot_table")
+    spark = session(arguments, "snapshot_table")
+    ends = ends_now(arguments)
+    frame = stream(spark, arguments, **(READ_OPTIONS if arguments.source == "python" else {}))
+    checkpoint = Checkpoint(arguments.checkpoint)
+    if is_local(arguments.path):
+        hold(local_folder(arguments.path))  # what a run knows of the table has to stay true until it has written
+    staging = checkpoint.folder / "staged"
+    snapshot = open_snapshot(spark, arguments.merge, arguments.path, arguments.table, staging=staging)
+    job = SnapshotJob(snapshot, arguments, checkpoint, outcome)
+    live = snapshot.live()
+    wanted = stored(changes(frame, arguments), arguments).drop(DELETED).schema
+    check_columns(None if live is None else live.schema, wanted, evolve=True)
+    run_query(frame, job.batch, arguments, ends, outcome)
+    if arguments.check:
+        job.check(spark, wanted)
+    if arguments.vacuum is not None:
+        snapshot.forget(arguments.vacuum)
+    live = snapshot.live()
+    outcome.details["rows in the table"] = 0 if live is None else live.count()
+    return finish(outcome, began, arguments.progress)
+
+
+def stored(rows: DataFrame, arguments: Namespace) -> DataFrame:
+    """What a table has of changes, and DELETED."""
+    internal = [POSITION, REASON, RAW_VALUE, "__key", "__eventTime", PROPERTIES]
+    return rows.drop(*internal, *([] if arguments.order == "lsn" else [LSN]))
+
+
+class SnapshotJob:
+    def __init__(self, snapshot: Snapshot, arguments: Namespace, checkpoint: Checkpoint, outcome: Outcome) -> None:
+        self._snapshot = snapshot
+        self._arguments = arguments
+        self._checkpoint = checkpoint
+        self._outcome = outcome
+
+    def batch(self, frame: DataFrame, number: int) -> None:
+        rows = changes(frame, self._arguments).persist()
+        winners = self._winners(rows.where(F.col(REASON).isNull() & F.col(KEY).isNotNull())).persist()
+        try:
+            keyless = F.when(F.col(REASON).isNull() & F.col(KEY).isNull(), 1)
+            counted = rows.agg(F.count("*"), F.count(REASON), F.count(keyless)).first()
+            assert counted is not None
+            read, parked, without_key = counted
+            if parked:
+                self._park(rows.where(F.col(REASON).isNotNull()), number)
+            applied = winners.count()
+            if applied:
+                self._snapshot.apply(stored(winners, self._arguments))
+            self._outcome.parked += parked
+            self._outcome.written += applied
+            self._outcome.skipped += read - parked - applied
+            if without_key:
+                self._outcome.details["without a key"] = self._outcome.details.get("without a key", 0) + without_key
+        finally:
+            winners.unpersist()
+            rows.unpersist()
+
+    def _winners(self, rows: DataFrame) -> DataFrame:
+        winners = latest(rows)
+        for known in (self._snapshot.live(), self._snapshot.deleted()):
+            if known is not None:
+                winners = younger(winners, known if LSN in known.columns else known.withColumn(LSN, F.lit("")))
+        return winners
+
+    def _park(self, bad: DataFrame, number: int) -> None:
+        """Under the query's id, because another checkpoint's batches have the same numbers."""
+        where = self._arguments.parked or f"{self._arguments.path.rstrip('/')}_parked"
+        kept = [REASON, *(name for name in (RAW_VALUE, *METADATA_TYPES) if name in bad.columns)]
+        folder = f"{where}/query={self._checkpoint.query_id()}/ingest_batch={number:08d}"
+        bad.select(*kept).write.mode("overwrite").parquet(folder)
+        self._outcome.details["parked in"] = where
+
+    def check(self, spark: SparkSession, columns: StructType) -> None:
+        """The table against a read of the topic by a batch query, up to where this query is. Keys whose messages the
+        topic no longer holds cannot be compared, and are counted."""
+        committed = self._checkpoint.committed()
+        if not committed:
+            return
+        given = source_options(self._arguments)
+        given.pop("predefinedSubscription", None)
+        given = given | READ_OPTIONS if self._arguments.source == "python" else connector_options(given)
+        rows = changes(spark.read.format("pulsar").options(**given).load(), self._arguments)
+        reached = [(F.col(TOPIC) == name) & (F.col(POSITION) <= digits(end)) for name, end in committed.items()]
+        good = F.col(REASON).isNull() & F.col(KEY).isNotNull()
+        rows = rows.where(reduce(Column.__or__, reached) & good).persist()
+        begins = rows.groupBy(TOPIC).agg(F.min(POSITION).alias("_begin"))
+        expected = stored(latest(rows).where(~F.col(DELETED)), self._arguments).select(*columns.names)
+        live = self._snapshot.live()
+        held = spark.createDataFrame([], columns) if live is None else live.select(*columns.names)
+        there = held.withColumn(POSITION, position(MESSAGE_ID)).join(begins, TOPIC, "left")
+        older = F.col("_begin").isNull() | (F.col(POSITION) < F.col("_begin"))
+        gone = there.where(older).count()
+        wrong, total = _differing(there.where(~older).select(*columns.names), expected), expected.count()
+        rows.unpersist()
+        self._outcome.details["keys compared"] = total
+        if gone:
+            self._outcome.details["keys older than the topic"] = gone
+        if wrong:
+            self._outcome.problems.append(f"{wrong} rows differ from what the topic says")
+
+
+def _differing(one: DataFrame, other: DataFrame) -> int:
+    """Whole rows, as text: maps cannot be compared."""
+    first, second = (
+        frame.select(F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns))).alias("row"))
+        for frame in (one, other)
+    )
+    return first.exceptAll(second).count() + second.exceptAll(first).count()
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,256 @@
+"""Windows and sessions by event time over topics; late messages go to a place of their own, none is lost.
+
+The state is a small table a batch in the checkpoint, not Spark's state store: Spark drops late rows unseen, and this
+job promises that on-time, late and parked rows add up to what was read. See `windows` for the rules.
+"""
+
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+
+from magnetar.spark.jobs.common import (
+    Outcome,
+    add_source,
+    add_stream,
+    ends_now,
+    finish,
+    guarded,
+    parser,
+    run_query,
+    session,
+    stream,
+)
+from magnetar.spark.jobs.window import windows
+from magnetar.spark.jobs.window.window_outputs import Outputs
+from magnetar.spark.jobs.window.window_rows import CORRUPT, EVENT_TIME, MESSAGE_KEY, REASON, RowRules
+from magnetar.spark.jobs.window.window_state import Meta, States
+from magnetar.spark.jobs.window.windows import CLOSED, COUNT, END, FRESH, TIME, Shape
+from magnetar.spark.source.checkpoint import Checkpoint
+
+EXAMPLES = """\
+  magnetar spark window_agg --service-url pulsar://127.0.0.1:6650 --topic readings --window '1 minute' \\
+      --agg 'count(*) as n, avg(level)' --watermark '30 seconds' --out-path ./windows --checkpoint ./ck
+  magnetar spark window_agg … --session-gap '30 minutes' --key user --out-topic sessions --late-topic too-late
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    return guarded("window_agg", run, argv)
+
+
+def run(argv: Sequence[str]) -> int:
+    arguments, shape = _parsed(argv)
+    began = time.monotonic()
+    outcome = Outcome("window_agg")
+    spark = session(arguments, "window_agg")
+    ends = ends_now(arguments)
+    more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
+    if arguments.late_topic:
+        more["rawColumns"] = "true"
+    frame = stream(spark, arguments, **more)
+    job = WindowJob(spark, RowRules(frame, arguments, shape), shape, arguments, outcome)
+    run_query(frame, job.batch, arguments, ends, outcome)
+    job.check()
+    return finish(outcome, began, arguments.progress)
+
+
+def _parsed(argv: Sequence[str]) -> tuple[Namespace, Shape]:
+    made = parser("window_agg", "Aggregates topics by windows of event time.", EXAMPLES)
+    add_source(made)
+    add_stream(made)
+    _add_rules(made)
+    _add_outputs(made)
+    arguments = made.parse_args(argv)
+    if bool(arguments.window) == bool(arguments.session_gap):
+        made.error("exactly one of --window and --session-gap is needed")
+    if arguments.slide and not arguments.window:
+        made.error("--slide goes with --window")
+    if not (arguments.out_path or arguments.out_topic):
+        made.error("one of --out-path and --out-topic is needed")
+    if arguments.output_mode == "update" and not arguments.out_topic:
+        made.error("--output-mode update goes with --out-topic: a table gets closed windows only")
+    if arguments.late_topic and arguments.source != "python":
+        made.error("--late-topic needs --source python: the connector does not give a value as it came")
+    if arguments.output_mode == "update" and arguments.session_gap and arguments.source != "python":
+        made.error("--output-mode update of sessions needs --source python, which writes tombstones where they merge")
+    window, slide, gap = (
+        windows.milliseconds(text) if text else 0
+        for text in (arguments.window, arguments.slide or arguments.window, arguments.session_gap)
+    )
+    if not 0 < slide <= window and not gap:
+        made.error("--window and --slide: expected 0 < slide <= window")
+    return arguments, Shape(window, slide, gap, windows.parse_aggregates(arguments.agg))
+
+
+def _add_rules(made: ArgumentParser) -> None:
+    made.add_argument(
+        "--json-schema", default="", metavar="DDL", help="columns of JSON in the value: 'level double, …'"
+    )
+    made.add_argument(
+        "--event-time", default=EVENT_TIME, metavar="SQL", help="default: the message's, else when it was published"
+    )
+    made.add_argument(
+        "--key",
+        default=MESSAGE_KEY,
+        metavar="SQL",
+        help="what to group by; default: the message's key, as text or base64",
+    )
+    made.add_argument("--window", default="", metavar="TIME", help="length of a window: '1 minute'")
+    made.add_argument("--slide", default="", metavar="TIME", help="a window begins so often; default: its length")
+    made.add_argument("--session-gap", default="", metavar="TIME", help="sessions that end after so much silence")
+    made.add_argument("--watermark", default="0 seconds", metavar="TIME", help="how late a message may come")
+    made.add_argument(
+        "--max-future",
+        default="",
+        metavar="TIME",
+        help="park messages whose event time is so far ahead of their publish time; default: none",
+    )
+    made.add_argument("--agg", default="count(*)", metavar="A,A", help="count(*), count(c), sum, avg, min, max of c")
+
+
+def _add_outputs(made: ArgumentParser) -> None:
+    made.add_argument("--out-path", default="", metavar="DIR", help="closed windows as a table")
+    made.add_argument("--format", choices=["parquet", "delta", "iceberg"], default="parquet", help="of --out-path")
+    made.add_argument("--table", default="pulsar.windows", metavar="NS.NAME", help="iceberg: the table's name")
+    made.add_argument("--out-topic", default="", metavar="T", help="windows as JSON, keyed: KEY|START")
+    made.add_argument(
+        "--output-mode",
+        choices=["append", "update"],
+        default="append",
+        help="update: --out-topic gets open windows too, whenever they change",
+    )
+    made.add_argument(
+        "--late-path", default="", metavar="DIR", help="late messages as Parquet; default CHECKPOINT/late"
+    )
+    made.add_argument("--late-topic", default="", metavar="T", help="late messages as they came, besides")
+    made.add_argument(
+        "--parked", default="", metavar="DIR", help="messages that fit no window; default CHECKPOINT/parked"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of one batch."""
+
+    total: int
+    parked: int
+    late: int
+    newest_ms: int | None
+    placed: int
+
+    @property
+    def on_time(self) -> int:
+        return self.total - self.parked - self.late
+
+
+class WindowJob:
+    def __init__(
+        self, spark: SparkSession, rules: RowRules, shape: Shape, arguments: Namespace, outcome: Outcome
+    ) -> None:
+        self._spark = spark
+        self._rules = rules
+        self._shape = shape
+        self._outcome = outcome
+        self._delay_ms = windows.milliseconds(arguments.watermark)
+        self._checkpoint = Checkpoint(arguments.checkpoint)
+        self._states = States(self._checkpoint.folder, f"{shape.rules} --key {arguments.key}")
+        self._outputs = Outputs(spark, self._checkpoint, shape, arguments)
+        self._states.meta(self._checkpoint.committed_batch())  # another shape's state is an error before the query runs
+
+    def batch(self, frame: DataFrame, number: int) -> None:
+        """Every output is written under the batch's number: a repeated batch writes the same again."""
+        before = self._states.meta(number - 1)
+        rows = self._rules.rows(frame).persist()
+        try:
+            fits = F.col(REASON).isNull()
+            is_late = F.lit(False)
+            if before.watermark_ms is not None:
+                is_late = F.col(TIME) < windows.moment(before.watermark_ms)
+            late, on_time = rows.where(fits & is_late), rows.where(fits & ~is_late)
+            facts = self._facts(rows, fits, is_late)
+            if facts.parked:
+                parked = rows.where(~fits)
+                self._outcome.details.setdefault("first parked", self._outputs.park(parked, number))
+            if facts.late:
+                self._outputs.late(late, number)
+            self._advance(number, before, on_time, facts)
+        finally:
+            rows.unpersist()
+
+    def _facts(self, rows: DataFrame, fits: Column, is_late: Column) -> Facts:
+        on_time = fits & ~is_late
+        found = rows.select(
+            F.count("*"),
+            F.count(F.when(~fits, 1)),
+            F.count(F.when(fits & is_late, 1)),
+            F.max(F.when(on_time, F.unix_millis(TIME))),
+            F.coalesce(F.sum(F.when(on_time, windows.windows_of_a_row(self._shape))), F.lit(0)),
+        ).first()
+        assert found is not None
+        return Facts(*found)
+
+    def _advance(self, number: int, before: Meta, on_time: DataFrame, facts: Facts) -> None:
+        """Takes the batch into the state, and gives out what is closed by it."""
+        shape, watermark = self._shape, before.watermark_ms
+        if facts.newest_ms is not None:
+            newest = facts.newest_ms - self._delay_ms
+            watermark = newest if watermark is None else max(watermark, newest)
+        state = self._states.open_windows(self._spark, number - 1)
+        known = windows.single(on_time, shape)
+        if state is not None:
+            known = known.unionByName(state.withColumn(FRESH, F.lit(0).cast("bigint")))
+        is_closed = F.lit(False) if watermark is None else F.col(END) <= windows.moment(watermark)
+        now = windows.merged(known, shape).withColumn(CLOSED, is_closed).persist()
+        try:
+            closed = now.where(CLOSED)
+            summed = closed.agg(F.coalesce(F.sum(COUNT), F.lit(0)), F.count("*")).first()
+            assert summed is not None
+            self._outputs.windows(now, state, number, any_closed=summed[1] > 0)
+            meta = Meta(
+                before.rules,
+                watermark,
+                before.on_time + facts.on_time,
+                before.late + facts.late,
+                before.parked + facts.parked,
+                before.placed + facts.placed,
+                before.closed + summed[0],
+                before.closed_windows + summed[1],
+            )
+            self._states.save(number, now.where(~F.col(CLOSED)).drop(CLOSED, FRESH), meta)
+        finally:
+            now.unpersist()
+        self._outcome.written += summed[1]
+        self._outcome.parked += facts.parked
+
+    def check(self) -> None:
+        """On-time rows are in all their windows, closed or open, and no closed window is in the table twice."""
+        last = self._checkpoint.committed_batch()
+        meta, outcome = self._states.meta(last), self._outcome
+        state = self._states.open_windows(self._spark, last)
+        summed = None if state is None else state.agg(F.coalesce(F.sum(COUNT), F.lit(0)), F.count("*")).first()
+        in_open, open_windows = (0, 0) if summed is None else (summed[0], summed[1])
+        outcome.details |= {
+            "on time, all runs": meta.on_time,
+            "late, all runs": meta.late,
+            "parked, all runs": meta.parked,
+            "closed windows, all runs": meta.closed_windows,
+            "open windows": open_windows,
+            "watermark": windows.shown(meta.watermark_ms),
+        }
+        if meta.closed + in_open != meta.placed:
+            outcome.problems.append(
+                f"on-time rows belong {meta.placed} times to windows, but are in them {meta.closed + in_open} times"
+            )
+        twice = self._outputs.windows_that_are_there_twice()
+        if twice:
+            outcome.problems.append(f"{twice} windows are in the table twice")
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.exit(main(sys.argv[1:]))

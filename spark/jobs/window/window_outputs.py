@@ -1,0 +1,113 @@
+"""Where a window job writes: closed windows to a table, windows to a keyed topic, late and bad messages beside them.
+
+All is written under the batch's number: tables take a number once, and topics with deduplication take the messages of a
+batch's producer once, because a batch that is repeated makes the same keys in the same order.
+"""
+
+from argparse import Namespace
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+
+from magnetar.spark.jobs.common import place_options
+from magnetar.spark.jobs.positions import position
+from magnetar.spark.jobs.tables import Table, open_table
+from magnetar.spark.jobs.window.window_rows import CORRUPT, MESSAGE, REASON
+from magnetar.spark.jobs.window.windows import CLOSED, END, FRESH, IDENTITY, KEY, START, Shape, results
+from magnetar.spark.source import columns as source
+from magnetar.spark.source.checkpoint import Checkpoint
+from magnetar.spark.source.message_id import bound_of
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+STAGING = "magnetar-staging"
+RAW = [field.name for field in source.RAW_FIELDS]
+
+
+class Outputs:
+    """Of one run."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Checkpoint, shape: Shape, arguments: Namespace) -> None:
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._shape = shape
+        self._arguments = arguments
+        self._table = self._open(arguments.out_path, arguments.format) if arguments.out_path else None
+        self._late = self._open(arguments.late_path or str(checkpoint.folder / "late"))
+        self._parked = self._open(arguments.parked or str(checkpoint.folder / "parked"))
+
+    def _open(self, path: str, kind: str = "parquet") -> Table:
+        staging = self._checkpoint.folder / STAGING
+        return open_table(self._spark, kind, path, self._arguments.table, by="", staging=staging)
+
+    def park(self, rows: DataFrame, number: int) -> str:
+        """Returns which message is one of them, and why."""
+        kept = rows.select(f"{MESSAGE}.*", REASON).drop(*RAW)
+        self._parked.write(kept, self._checkpoint.query_id(), number)
+        first = kept.select(source.TOPIC, source.MESSAGE_ID, REASON).first()
+        assert first is not None
+        return f"{first[0]} {bound_of(pb.MessageIdData.FromString(bytes(first[1])))}: {first[2]}"
+
+    def late(self, rows: DataFrame, number: int) -> None:
+        messages = rows.select(f"{MESSAGE}.*")
+        self._late.write(messages.drop(CORRUPT, *RAW), self._checkpoint.query_id(), number)
+        if self._arguments.late_topic:
+            copies = messages.withColumn("value", F.col(source.VALUE))
+            kept = ("value", source.KEY, source.EVENT_TIME, source.PROPERTIES)
+            order = (source.TOPIC, position(source.MESSAGE_ID))
+            self._send(copies, order, kept, self._arguments.late_topic, f"{number}-late")
+
+    def windows(self, now: DataFrame, before: DataFrame | None, number: int, *, any_closed: bool) -> None:
+        """`now`: all windows, with CLOSED and FRESH; `before`: those that were open when the batch began."""
+        closed = now.where(CLOSED)
+        if self._table is not None and any_closed:
+            self._table.write(results(closed, self._shape), self._checkpoint.query_id(), number)
+        topic = self._arguments.out_topic
+        if not topic:
+            return
+        if self._arguments.output_mode == "update":
+            changed = now.where(F.col(CLOSED) | (F.col(FRESH) > 0))
+            messages = self._messages(changed, F.col(CLOSED))
+            if before is not None and self._shape.session_gap_ms:
+                messages = messages.unionByName(_withdrawn(before, now), allowMissingColumns=True)
+        elif any_closed:
+            messages = self._messages(closed)
+        else:
+            return
+        self._send(messages, (source.KEY,), messages.columns, topic, str(number))
+
+    def _messages(self, some: DataFrame, *more: Column) -> DataFrame:
+        """The event time is the window's last millisecond, so that windows of windows come out right; it is a number
+        because the connector takes timestamps for microseconds."""
+        rows = results(some, self._shape, *more)
+        value = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value")
+        last = (F.unix_millis(END) - 1).alias(source.EVENT_TIME)
+        return rows.select(value, _message_key().alias(source.KEY), last)
+
+    def _send(
+        self, rows: DataFrame, order: tuple[str | Column, ...], kept: tuple[str, ...] | list[str], topic: str, name: str
+    ) -> None:
+        """By one task and its own producer, in an order that a repeated batch has again."""
+        options = place_options(self._arguments)
+        ordered = rows.repartition(1).sortWithinPartitions(*order).select(*kept)
+        if self._arguments.source == "python":
+            options |= {"topic": topic, "producerName": f"magnetar-windows-{self._checkpoint.query_id()}-{name}"}
+        else:  # the connector takes the topic from the rows
+            ordered = ordered.withColumn(source.TOPIC, F.lit(TopicName.parse(topic).full))
+        ordered.write.format("pulsar").options(**options).mode("append").save()
+
+    def windows_that_are_there_twice(self) -> int:
+        files = [] if self._table is None else self._table.files()
+        return self._spark.read.parquet(*files).groupBy(*IDENTITY).count().where("count > 1").count() if files else 0
+
+
+def _message_key() -> Column:
+    """`KEY|START`; START alone for messages without a key."""
+    return F.concat_ws("|", KEY, F.date_format(START, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"))
+
+
+def _withdrawn(before: DataFrame, now: DataFrame) -> DataFrame:
+    """Tombstones for sessions that an earlier row joined to another, or that begin earlier now: their keys changed."""
+    keys = now.select(_message_key().alias(source.KEY))
+    gone = before.select(_message_key().alias(source.KEY)).join(keys, source.KEY, "left_anti")
+    return gone.select(F.lit(None).cast("string").alias("value"), source.KEY)

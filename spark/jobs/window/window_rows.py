@@ -1,0 +1,108 @@
+"""What a window job takes from a message: key, event time and measured values, or why it is set aside.
+
+Expressions of users are evaluated without Spark's ANSI mode: text that is no time gives no time, and does not stop a
+job that thousands of good messages wait for.
+"""
+
+from argparse import Namespace
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
+
+from magnetar.spark.jobs.common import JobFailed
+from magnetar.spark.jobs.window import windows
+from magnetar.spark.jobs.window.windows import KEY, TIME, Shape
+from magnetar.spark.source.columns import PUBLISH_TIME
+
+MESSAGE = "__message"
+"""The message with all its columns as they came."""
+REASON = "__reason"
+"""Why a message is in no window: null for those that are."""
+CORRUPT = "__corrupt"
+"""The column in which the data source, and here `from_json`, leave values that do not fit."""
+EVENT_TIME = "coalesce(__eventTime, __publishTime)"
+MESSAGE_KEY = (
+    "if(is_valid_utf8(string(__key)), string(__key), base64(__key))"
+    if hasattr(F, "is_valid_utf8")
+    else "if(encode(decode(__key, 'UTF-8'), 'UTF-8') = __key, string(__key), base64(__key))"  # pyspark 3
+)
+INTERNAL = (MESSAGE, CORRUPT, "__broken")
+TIME_OF = "try_add(cast((\n{}\n) as timestamp), interval '0' second)"
+"""Of an expression: null where it fails. timestamp_millis and others do for large numbers, also without ANSI mode."""
+YEARS_MS = (-62_135_596_800_000, 253_402_300_800_000)
+"""The years that Spark's timestamps are made for; beyond them arithmetic may overflow."""
+TIMES = (TimestampType, TimestampNTZType, DateType, StringType)
+
+
+class RowRules:
+    """Of one run. Raises JobFailed, naming the option, where an expression does not fit the topic's columns."""
+
+    def __init__(self, frame: DataFrame, arguments: Namespace, shape: Shape) -> None:
+        self._record = arguments.json_schema
+        self._key, self._time = arguments.key, arguments.event_time
+        self._max_future_ms = windows.milliseconds(arguments.max_future) if arguments.max_future else None
+        self._shape = shape
+        self._check(self._wide(frame))
+
+    def _check(self, wide: DataFrame) -> None:
+        for option, text in (("--key", self._key), ("--event-time", self._time)):
+            try:
+                kind = wide.select(F.expr(text)).schema.fields[0].dataType
+            except (AnalysisException, ParseException) as error:
+                columns = ", ".join(wide.drop(*INTERNAL).columns)
+                raise JobFailed(f"{option} '{text}': {_first_line(error)} Columns are {columns}") from None
+            if option == "--event-time" and not isinstance(kind, TIMES):
+                raise JobFailed(
+                    f"--event-time '{text}' is {kind.simpleString()}: expected a timestamp, as timestamp_millis(c) or "
+                    "timestamp_seconds(c) make of numbers"
+                )
+        windows.measured(wide.drop(*INTERNAL), self._shape)
+
+    def _wide(self, frame: DataFrame) -> DataFrame:
+        """The message as it came, its columns, and those of its JSON, which go before."""
+        wide = frame.withColumn(MESSAGE, F.struct(*(f"`{name}`" for name in frame.columns)))
+        if not self._record:
+            return wide
+        if "value" not in frame.columns:
+            columns = ", ".join(frame.drop(CORRUPT).columns)
+            raise JobFailed(f"--json-schema: the topic has a schema, its columns are {columns}")
+        record = f"{self._record}, `{CORRUPT}` string"
+        parsed = F.from_json(F.col("value").cast("string"), record, {"columnNameOfCorruptRecord": CORRUPT})
+        try:
+            known = {name.lower() for name in frame.select(parsed.alias("_")).select("_.*").columns}
+        except (AnalysisException, ParseException) as error:
+            raise JobFailed(f"--json-schema '{self._record}': {_first_line(error)}") from None
+        others = [F.col(f"`{name}`") for name in wide.columns if name.lower() not in known]
+        wide = wide.withColumn("__record", parsed)
+        broken = F.col("__record").isNull() & F.col(f"{MESSAGE}.value").isNotNull()
+        return wide.select("__record.*", *others, broken.alias("__broken"))
+
+    def rows(self, frame: DataFrame) -> DataFrame:
+        """MESSAGE, KEY, TIME, REASON and the parts that the aggregates need, one row a message."""
+        wide = self._wide(frame)
+        wide.sparkSession.conf.set("spark.sql.ansi.enabled", "false")
+        key, time = F.expr(self._key).cast("string"), F.expr(TIME_OF.format(self._time))
+        reason = self._reason(wide.columns, time)
+        parts = windows.measured(wide, self._shape)
+        return wide.select(MESSAGE, key.alias(KEY), time.alias(TIME), reason.alias(REASON), *parts)
+
+    def _reason(self, columns: list[str], time: Column) -> Column:
+        reason = F.lit(None).cast("string")
+        if self._max_future_ms is not None:
+            ahead = F.unix_millis(time) - F.unix_millis(F.col(PUBLISH_TIME)) > self._max_future_ms
+            reason = F.when(ahead, F.lit("its event time is too far ahead of its publish time (--max-future)"))
+        outside = (time < windows.moment(YEARS_MS[0])) | (time >= windows.moment(YEARS_MS[1]))
+        reason = F.when(outside, F.lit("its event time is not in the years 1 to 9999")).otherwise(reason)
+        reason = F.when(time.isNull(), F.lit("it has no event time")).otherwise(reason)
+        if CORRUPT in columns:
+            broken = F.col(CORRUPT).isNotNull()
+            if "__broken" in columns:
+                broken = broken | F.col("__broken")
+            reason = F.when(broken, F.lit("its value does not fit the schema")).otherwise(reason)
+        return reason
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,371 @@
+"""The way of an add, on the loop's thread: check, write cache, journal, and `done` when it is durable.
+
+The order is BookKeeper's (facts 6): first the cache, then the journal with the ledger's key record ahead of its first
+entries, so that a checkpoint's mark can never pass an entry that is not in the cache. One group of adds is one tuple on
+its way; nothing is allocated for an entry but its slot in the cache.
+
+While both halves of the cache are full, or the journal's queue is, groups wait in order. A group waits at most
+`dbStorage_maxThrottleTimeMs` and fails ETOOMANYREQUESTS then, or at once when the waiting room is full.
+"""
+
+import asyncio
+import logging
+import struct
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.checkpoint import Checkpointer
+from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.journal import Committed, Journal
+from magnetar.storage.bookie.journal_format import JournalPosition, explicit_lac_record, fence_record, ledger_key_record
+from magnetar.storage.bookie.ledger_state import (
+    EXPLICIT_LAC_BYTES_MAX,
+    EXPLICIT_LAC_BYTES_MIN,
+    MASTER_KEY_SIZE_MAX,
+    LedgerState,
+    LedgerStates,
+    explicit_lac_of,
+)
+from magnetar.storage.bookie.read_ahead import ReadAheadCache
+from magnetar.storage.bookie.write_cache import WriteCache
+from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc
+
+log = logging.getLogger(__name__)
+
+AddDone = Callable[[Sequence[int], int], None]
+
+MIN_ENTRY_BYTES = 24
+"""Ledger id, entry id, last add confirmed: what a bookie reads of an entry; a shorter one is EBADREQ."""
+DELETED_FENCED_MAX = 100_000
+"""How many fenced and then deleted ledgers are remembered to refuse late writers (Apache: for 7 days)."""
+
+_IDS = struct.Struct(">qq")
+
+
+class Waiting(NamedTuple):
+    """A group of adds that found no room."""
+
+    deadline: float
+    size: int
+    ledger_id: int
+    master_key: bytes
+    entry_ids: Sequence[int]
+    entries: list[bytes]
+    lengths: list[int]
+    flags: int
+    done: AddDone
+
+
+class AddPath:
+    """`mode` is set by the service; `start` must have been called with the opened journals."""
+
+    def __init__(
+        self, config: BookieConfig, states: LedgerStates, cache: WriteCache, read_ahead: ReadAheadCache
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._states = states
+        self._cache = cache
+        self._read_ahead = read_ahead
+        self._queue_bytes = config.journal_queue_bytes
+        self._waiting_bytes_max = config.waiting_adds_bytes
+        self._throttle_seconds = config.db_storage_max_throttle_time_ms / 1000
+        self._journals: Sequence[Journal] = ()
+        self._checkpointer: Checkpointer
+        self.mode = Mode.WRITABLE
+        self.takes_high_priority = False
+        """While read-only: recovery adds are taken still."""
+        self.positions: list[JournalPosition] = []
+        """Of each journal, behind its last durable batch, as far as the loop knows."""
+        self.pending_bytes = 0
+        self._waiting: deque[Waiting] = deque()
+        self.waiting_bytes = 0
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._fences: dict[int, asyncio.Future[None]] = {}
+        self._deleted_fenced: OrderedDict[int, None] = OrderedDict()
+        self.on_journal_failure: Callable[[OSError, bool], None] = lambda error, fatal: None
+        self.added_entries = 0
+        self.added_bytes = 0
+        self.rejected_groups = 0
+
+    def start(self, journals: Sequence[Journal], checkpointer: Checkpointer) -> None:
+        self._journals = journals
+        self._checkpointer = checkpointer
+
+    def add(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        entry_ids: Sequence[int],
+        entries: Sequence[bytes],
+        flags: int,
+        done: AddDone,
+    ) -> None:
+        """See `BookieChannel.add_entries`."""
+        state = self._states.get(ledger_id)
+        rc: BookieRc | None = None
+        if state is None or state.fenced or state.master_key != master_key or self.mode is not Mode.WRITABLE:
+            rc = self._refusal(ledger_id, state, master_key, flags)
+        lengths = list(map(len, entries))
+        if rc is None and not _well_formed(ledger_id, entry_ids, entries, lengths):
+            rc = BookieRc.EBADREQ
+        if rc is not None:
+            self._reject(done, entry_ids, rc)
+            return
+        size = sum(lengths)
+        group = entries if type(entries) is list else list(entries)
+        if self._waiting or not self._has_room(size):
+            self._wait(ledger_id, master_key, entry_ids, group, lengths, size, flags, done)
+        else:
+            self._store(ledger_id, state, master_key, entry_ids, group, lengths, size, done)
+
+    def _reject(self, done: AddDone, entry_ids: Sequence[int], rc: BookieRc) -> None:
+        self.rejected_groups += 1
+        self._loop.call_soon(done, entry_ids, int(rc))
+
+    def _refusal(self, ledger_id: int, state: LedgerState | None, master_key: bytes, flags: int) -> BookieRc | None:
+        """In Apache's order: read-only, deleted, key, fenced (facts 1.4)."""
+        if self.mode is not Mode.WRITABLE:
+            if self.mode is not Mode.READ_ONLY:
+                return BookieRc.EIO
+            if not (flags & AddFlags.HIGH_PRIORITY and self.takes_high_priority):
+                return BookieRc.EREADONLY
+        if state is None:
+            if ledger_id in self._deleted_fenced and not flags & AddFlags.RECOVERY_ADD:
+                return BookieRc.EFENCED
+            return BookieRc.EBADREQ if ledger_id < 0 or len(master_key) > MASTER_KEY_SIZE_MAX else None
+        if state.master_key is None and flags & AddFlags.RECOVERY_ADD and 0 < len(master_key) <= MASTER_KEY_SIZE_MAX:
+            self._states.learn_key(state, master_key)
+        elif state.master_key is not None and state.master_key != master_key:
+            return BookieRc.EUA
+        if state.fenced and not flags & AddFlags.RECOVERY_ADD:
+            return BookieRc.EFENCED
+        return None
+
+    def _has_room(self, size: int) -> bool:
+        if self.pending_bytes and self.pending_bytes + size > self._queue_bytes:
+            return False
+        return self._cache.has_room(size) or self._checkpointer.start()
+
+    def _store(
+        self,
+        ledger_id: int,
+        state: LedgerState | None,
+        master_key: bytes,
+        entry_ids: Sequence[int],
+        entries: list[bytes],
+        lengths: list[int],
+        size: int,
+        done: AddDone,
+    ) -> None:
+        if state is None:
+            state = self._states.create(ledger_id, master_key)
+            # A copy that comes back after this bookie gave it up; its writer is still refused.
+            state.fenced = ledger_id in self._deleted_fenced
+        self._cache.active.put(ledger_id, entry_ids, entries, size)
+        if ledger_id in self._read_ahead:
+            self._read_ahead.replaced(ledger_id, min(entry_ids), max(entry_ids))
+        self.pending_bytes += size
+        journal = self._journals[ledger_id % len(self._journals)]
+        if state.key_durable:
+            journal.submit((entries, lengths, size, (), (entry_ids, done, None)))
+        else:
+            controls: tuple[bytes, ...] = (ledger_key_record(ledger_id, master_key),)
+            if state.fenced and not state.fence_durable:
+                controls += (fence_record(ledger_id),)
+            journal.submit((entries, lengths, size, controls, (entry_ids, done, state)))
+        self._checkpointer.touch()
+
+    def committed(self, journal: int, result: Committed) -> None:
+        """One fsync of a journal (by its place in the configuration) is over: answers all of its groups."""
+        self.positions[journal] = result.position
+        if result.error is None:
+            self._answer_durable(result)
+        else:
+            for _, _, size, _, (entry_ids, done, _) in result.groups:
+                self.pending_bytes -= size
+                self._call(done, entry_ids, BookieRc.EIO)
+            self.on_journal_failure(result.error, result.fatal)
+        if self._waiting:
+            self.admit_waiting()
+
+    def _answer_durable(self, result: Committed) -> None:
+        eok = int(BookieRc.EOK)
+        for _, lengths, size, _, (entry_ids, done, state) in result.groups:
+            self.pending_bytes -= size
+            self.added_entries += len(lengths)
+            self.added_bytes += size
+            if state is not None:
+                state.key_durable = True
+            try:
+                done(entry_ids, eok)
+            except Exception:
+                log.exception("the callback of a durable add failed")
+
+    def _call(self, done: AddDone, entry_ids: Sequence[int], rc: int) -> None:
+        try:
+            done(entry_ids, int(rc))
+        except Exception:
+            log.exception("the callback of a failed add failed")
+
+    def _wait(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        entry_ids: Sequence[int],
+        entries: list[bytes],
+        lengths: list[int],
+        size: int,
+        flags: int,
+        done: AddDone,
+    ) -> None:
+        if self._waiting and self.waiting_bytes + size > self._waiting_bytes_max:
+            self._reject(done, entry_ids, BookieRc.ETOOMANYREQUESTS)
+            return
+        deadline = self._loop.time() + self._throttle_seconds
+        self._waiting.append(Waiting(deadline, size, ledger_id, master_key, entry_ids, entries, lengths, flags, done))
+        self.waiting_bytes += size
+        if self._deadline_timer is None:
+            self._deadline_timer = self._loop.call_at(deadline, self._deadline_over)
+
+    def admit_waiting(self) -> None:
+        """There may be room now, or the mode changed. What was legal when it came is checked again."""
+        while self._waiting:
+            group = self._waiting[0]
+            state = self._states.get(group.ledger_id)
+            rc = self._refusal(group.ledger_id, state, group.master_key, group.flags)
+            if rc is None and not self._has_room(group.size):
+                return
+            self._waiting.popleft()
+            self.waiting_bytes -= group.size
+            if rc is not None:
+                self._reject(group.done, group.entry_ids, rc)
+            else:
+                self._store(
+                    group.ledger_id,
+                    state,
+                    group.master_key,
+                    group.entry_ids,
+                    group.entries,
+                    group.lengths,
+                    group.size,
+                    group.done,
+                )
+
+    def _deadline_over(self) -> None:
+        self._deadline_timer = None
+        now = self._loop.time()
+        while self._waiting and self._waiting[0].deadline <= now:
+            group = self._waiting.popleft()
+            self.waiting_bytes -= group.size
+            self.rejected_groups += 1
+            self._call(group.done, group.entry_ids, BookieRc.ETOOMANYREQUESTS)
+        if self._waiting:
+            self._deadline_timer = self._loop.call_at(self._waiting[0].deadline, self._deadline_over)
+
+    async def fence(self, ledger_id: int, master_key: bytes) -> None:
+        """Returns when the ledger is fenced durably; adds other than recovery's fail from the call on.
+
+        A ledger that was never seen is created. Raises BookieError EUA for a missing or wrong key, EIO when the record
+        could not be written (the next request tries again).
+        """
+        state = self._state_for_record(ledger_id, master_key)
+        if state.fenced and state.fence_durable:
+            return
+        future = self._fences.get(ledger_id)
+        if future is None:
+            future = self._begin_fence(state)
+        await asyncio.shield(future)
+
+    def _begin_fence(self, state: LedgerState) -> asyncio.Future[None]:
+        future = self._loop.create_future()
+        ledger_id = state.ledger_id
+
+        def done(_: Sequence[int], rc: int) -> None:
+            del self._fences[ledger_id]
+            if rc == BookieRc.EOK:
+                state.fence_durable = True
+                log.info("ledger %d is fenced", ledger_id)
+                future.set_result(None)
+            else:
+                future.set_exception(BookieError(BookieRc(rc), f"the fence of ledger {ledger_id} is not durable"))
+                future.exception()  # the waiters may be gone
+
+        state.fenced = True
+        self._states.changed.add(ledger_id)
+        self._fences[ledger_id] = future
+        self._write_record(state, fence_record(ledger_id), done)
+        return future
+
+    async def write_explicit_lac(self, ledger_id: int, master_key: bytes, packet: bytes) -> None:
+        """See `WireBookie`. One that says less than the durable one is answered without being written."""
+        if not EXPLICIT_LAC_BYTES_MIN <= len(packet) <= EXPLICIT_LAC_BYTES_MAX:
+            raise BookieError(BookieRc.EBADREQ, f"an explicit LAC of {len(packet)} bytes")
+        if self.mode is Mode.READ_ONLY:
+            raise BookieError(BookieRc.EREADONLY)
+        if ledger_id in self._deleted_fenced and ledger_id not in self._states:
+            raise BookieError(BookieRc.EFENCED, f"ledger {ledger_id} was deleted")
+        state = self._state_for_record(ledger_id, master_key)
+        known = state.explicit_lac
+        if known is not None and explicit_lac_of(packet) < explicit_lac_of(known):
+            return
+        durable: asyncio.Future[int] = self._loop.create_future()
+
+        def done(_: Sequence[int], rc: int) -> None:
+            if rc == BookieRc.EOK and state.raise_explicit_lac(packet) and self._states.get(ledger_id) is state:
+                self._states.changed.add(ledger_id)
+            if not durable.done():
+                durable.set_result(rc)
+
+        self._write_record(state, explicit_lac_record(ledger_id, packet), done)
+        if (rc := await durable) != BookieRc.EOK:
+            raise BookieError(BookieRc(rc), f"the explicit LAC of ledger {ledger_id} is not durable")
+
+    def _state_for_record(self, ledger_id: int, master_key: bytes) -> LedgerState:
+        """The ledger's state, made when it was never seen. Raises BookieError EUA, EBADREQ, EIO."""
+        state = self._states.get(ledger_id)
+        known = state.master_key if state is not None else None
+        if not master_key or (known is not None and known != master_key):
+            raise BookieError(BookieRc.EUA, f"wrong master key for ledger {ledger_id}")
+        if ledger_id < 0 or len(master_key) > MASTER_KEY_SIZE_MAX:
+            raise BookieError(BookieRc.EBADREQ, f"ledger {ledger_id}, key of {len(master_key)} bytes")
+        if self.mode in (Mode.FAILED, Mode.CLOSED):
+            raise BookieError(BookieRc.EIO, f"bookie is {self.mode.value}")
+        if state is None:
+            return self._states.create(ledger_id, master_key)
+        if known is None:
+            self._states.learn_key(state, master_key)
+            self._checkpointer.touch()
+        return state
+
+    def _write_record(self, state: LedgerState, record: bytes, done: AddDone) -> None:
+        """`done((), rc)` when the record is durable, or cannot be."""
+        assert state.master_key is not None, state.ledger_id
+        controls = (record,) if state.key_durable else (ledger_key_record(state.ledger_id, state.master_key), record)
+        journal = self._journals[state.ledger_id % len(self._journals)]
+        journal.submit(([], [], 0, controls, ((), done, state)))
+        self._checkpointer.touch()
+
+    def ledger_deleted(self, ledger_id: int) -> None:
+        state = self._states.remove(ledger_id)
+        if state is not None and state.fenced:
+            self._deleted_fenced[ledger_id] = None
+            while len(self._deleted_fenced) > DELETED_FENCED_MAX:
+                self._deleted_fenced.popitem(last=False)
+
+    def close(self) -> None:
+        """Refuses what waits."""
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        self.admit_waiting()
+
+
+def _well_formed(ledger_id: int, entry_ids: Sequence[int], entries: Sequence[bytes], lengths: list[int]) -> bool:
+    """The entries name their ids themselves, and replay goes by that. First and last of a group stand for all."""
+    count = len(lengths)
+    if count == 0 or len(entry_ids) != count or min(lengths) < MIN_ENTRY_BYTES:
+        return False
+    if _IDS.unpack_from(entries[0]) != (ledger_id, entry_ids[0]):
+        return False
+    return count == 1 or _IDS.unpack_from(entries[-1]) == (ledger_id, entry_ids[-1])

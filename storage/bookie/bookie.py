@@ -1,0 +1,399 @@
+"""One bookie: opens its folders, wires its parts, and answers the calls of a BookieChannel.
+
+Threads: the loop's owns all state; each journal's writes and syncs its journal; one flush thread does checkpoints and
+garbage collection; a few executor threads read the logs. Each hands its results to the loop with one call.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from magnetar.storage.bookie.add_path import AddDone, AddPath
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.bookie_opening import Opened, Recovered, read_storage
+from magnetar.storage.bookie.bookie_stats import BookieStats
+from magnetar.storage.bookie.checkpoint import Checkpointer, Flusher, FlushState
+from magnetar.storage.bookie.disks import DiskRules, Mode, Usage, may_change
+from magnetar.storage.bookie.durable_file import DurableFile, OpenFile
+from magnetar.storage.bookie.garbage import GarbageCollector
+from magnetar.storage.bookie.journal import Committed, Journal
+from magnetar.storage.bookie.maintenance import Maintenance
+from magnetar.storage.bookie.old_journals import OldJournals
+from magnetar.storage.bookie.read_ahead import ReadAheadCache
+from magnetar.storage.bookie.read_path import ReadPath
+from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, ReadFlags
+
+log = logging.getLogger(__name__)
+
+_FENCING = int(ReadFlags.FENCING)  # an IntFlag's own & costs half a microsecond
+
+
+class Bookie:
+    """Made by `open`. All calls on the loop's thread."""
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        opened: Opened,
+        flush_executor: ThreadPoolExecutor,
+        open_file: OpenFile,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._rules = DiskRules(config)
+        self._opened = opened
+        self._flush_executor = flush_executor
+        self._read_executor = ThreadPoolExecutor(config.num_read_worker_threads, "bookie-read")
+        self._mode_reason = ""
+        self._listeners: list[Callable[[Mode], None]] = []
+        self._deletion_listeners: list[Callable[[set[int]], None]] = []
+        self._read_ahead = ReadAheadCache(config.read_ahead_cache_bytes)
+        self._adds = AddPath(config, opened.states, opened.cache, self._read_ahead)
+        self._adds.on_journal_failure = self._storage_failed
+        self._old_journals = [
+            OldJournals(
+                directory,
+                backups=config.journal_max_backups,
+                reuse=config.journal_reuse_files,
+                max_spare_bytes=2 * config.journal_file_bytes + config.journal_batch_bytes,
+            )
+            for directory in opened.directories.journals
+        ]
+        self._flusher = Flusher(opened.writer, opened.index, opened.reader, opened.marks, self._old_journals)
+        self._checkpointer = Checkpointer(
+            flush_executor,
+            self._flusher,
+            opened.cache,
+            opened.states,
+            lambda: tuple(self._adds.positions),
+            flush_interval_ms=config.flush_interval,
+            on_flushed=self._flushed,
+            on_failed=self._storage_failed,
+        )
+        self._reads = ReadPath(
+            config,
+            self._read_executor,
+            opened.states,
+            opened.cache,
+            self._read_ahead,
+            opened.reader,
+            lambda: self._checkpointer.completed,
+        )
+        self._journals: list[Journal] = []
+        self._collector = GarbageCollector(opened.index, opened.logs, opened.writer, opened.states.__contains__)
+        self._maintenance: Maintenance
+        self._maintenance_task: asyncio.Task[None]
+        self._closing: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        config: BookieConfig,
+        *,
+        bookie_id: str,
+        list_ledgers: Callable[[], Awaitable[set[int]]],
+        instance_id: str = "",
+        open_file: OpenFile = DurableFile,
+        journal_class: type[Journal] = Journal,
+    ) -> "Bookie":
+        """`read`, then `start`."""
+        recovered = await cls.read(config, bookie_id=bookie_id, instance_id=instance_id)
+        return await cls.start(
+            config, recovered, list_ledgers=list_ledgers, open_file=open_file, journal_class=journal_class
+        )
+
+    @staticmethod
+    async def read(config: BookieConfig, *, bookie_id: str, instance_id: str) -> Recovered:
+        """Locks the folders, reads and judges what they hold, and replays the journal; changes nothing on disk. The
+        caller hands the result to `start`, or releases it.
+
+        Raises BookieStartError (its subclasses name the file and what can be done), OSError.
+        """
+        return await asyncio.to_thread(read_storage, config, bookie_id, instance_id)
+
+    @classmethod
+    async def start(
+        cls,
+        config: BookieConfig,
+        recovered: Recovered,
+        *,
+        list_ledgers: Callable[[], Awaitable[set[int]]],
+        open_file: OpenFile = DurableFile,
+        journal_class: type[Journal] = Journal,
+    ) -> "Bookie":
+        """Opens for writing what `read` found; every acknowledged entry can be read when it returns.
+
+        `list_ledgers`: all ledgers of the metadata; those of this bookie that it lacks are deleted by the collector.
+        `open_file` and `journal_class` are for simulations. Raises IndexDamaged, DirectoryInUse, OSError, IndexFailure;
+        the folders are released then.
+        """
+        loop = asyncio.get_running_loop()
+        executor = ThreadPoolExecutor(1, "bookie-flush")
+        try:
+            try:
+                opened = await loop.run_in_executor(executor, Opened, config, recovered, open_file)
+            except BaseException:
+                recovered.release()
+                raise
+            try:
+                bookie = cls(config, opened, executor, open_file)
+                await bookie._begin(config, list_ledgers, open_file, journal_class)
+            except BaseException:
+                opened.abandon()
+                raise
+        except BaseException:
+            executor.shutdown(wait=False)
+            raise
+        return bookie
+
+    async def _begin(
+        self,
+        config: BookieConfig,
+        list_ledgers: Callable[[], Awaitable[set[int]]],
+        open_file: OpenFile,
+        journal_class: type[Journal],
+    ) -> None:
+        opened = self._opened
+        for number, directory in enumerate(opened.directories.journals):
+            make_journal = partial(
+                journal_class,
+                directory,
+                opened.journal_ends[number],
+                partial(self._hand_over, number),
+                max_file_bytes=config.journal_file_bytes,
+                max_batch_bytes=config.journal_batch_bytes,
+                open_file=open_file,
+                old=self._old_journals[number],
+            )
+            self._journals.append(await self._loop.run_in_executor(self._flush_executor, make_journal))
+        self._adds.positions = [journal.start_position for journal in self._journals]
+        self._adds.start(self._journals, self._checkpointer)
+        self._maintenance = Maintenance(
+            config, self, self._flush_executor, self._collector, opened.directories.all, list_ledgers
+        )
+        if kept := self.kept_ledgers():
+            log.warning("%d ledgers are kept, listed or not, the first are %s", len(kept), sorted(kept)[:20])
+        if config.force_read_only_bookie:
+            self._change_mode(Mode.READ_ONLY, "forceReadOnlyBookie=true")
+        await self._renew_mark()
+        await self._maintenance.check_disks()
+        self._maintenance_task = self._loop.create_task(self._maintenance.run())
+        if opened.cache.active.size > config.write_cache_half_bytes:
+            self._checkpointer.start()
+        elif self._checkpointer.is_dirty():
+            self._checkpointer.touch()
+
+    async def _renew_mark(self) -> None:
+        """See `Opened.mark_is_due` and `Flusher.renew_mark`. Raises OSError, IndexFailure."""
+        try:
+            if self._opened.mark_is_due:
+                await self._checkpointer.checkpoint()
+            else:
+                await self._loop.run_in_executor(self._flush_executor, self._flusher.renew_mark)
+        except BaseException:
+            for journal in self._journals:
+                await self._loop.run_in_executor(self._flush_executor, journal.close)
+            raise
+
+    def _hand_over(self, journal: int, result: Committed) -> None:
+        """On the journal's thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._adds.committed, journal, result)
+        except RuntimeError:
+            log.warning("the event loop was closed before the bookie: %d groups go unanswered", len(result.groups))
+
+    def add_entries(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        entry_ids: Sequence[int],
+        entries: Sequence[bytes],
+        flags: int,
+        done: AddDone,
+    ) -> None:
+        """See BookieChannel. `entries` must not change afterwards."""
+        self._adds.add(ledger_id, master_key, entry_ids, entries, flags, done)
+
+    async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
+        """See BookieChannel."""
+        self._check_open()
+        if flags & _FENCING:
+            await self._adds.fence(ledger_id, master_key)
+            return await self._reads.recovery_entry(ledger_id, entry_id)
+        return await self._reads.entry(ledger_id, entry_id)
+
+    async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
+        """See BookieChannel. `max_entries` of 0 or less is no limit."""
+        self._check_open()
+        return await self._reads.entries(ledger_id, first_entry_id, max_entries, max_bytes)
+
+    async def write_explicit_lac(self, ledger_id: int, master_key: bytes, body: bytes) -> None:
+        """See WireBookie."""
+        await self._adds.write_explicit_lac(ledger_id, master_key, body)
+
+    def explicit_lac(self, ledger_id: int) -> bytes | None:
+        """See WireBookie."""
+        state = self._opened.states.get(ledger_id)
+        return None if state is None else state.explicit_lac
+
+    async def entry_id_runs(self, ledger_id: int) -> list[range]:
+        """See WireBookie."""
+        self._check_open()
+        return await self._reads.id_runs(ledger_id)
+
+    def on_ledgers_deleted(self, callback: Callable[[set[int]], None]) -> None:
+        """`callback(ledger ids)` on the loop when ledgers are forgotten, before their space is given back."""
+        self._deletion_listeners.append(callback)
+
+    def _check_open(self) -> None:
+        if self.mode is Mode.CLOSED:
+            raise BookieError(BookieRc.EIO, "the bookie is closed")
+
+    @property
+    def mode(self) -> Mode:
+        return self._adds.mode
+
+    @property
+    def is_writable(self) -> bool:
+        return self._adds.mode is Mode.WRITABLE
+
+    @property
+    def takes_high_priority_writes(self) -> bool:
+        """Whether recovery adds are taken, now or if it turned read-only."""
+        return self.is_writable or (self.mode is Mode.READ_ONLY and self._adds.takes_high_priority)
+
+    @property
+    def fault(self) -> str | None:
+        """Why no write is taken until a restart."""
+        return f"the bookie failed: {self._mode_reason}" if self.mode is Mode.FAILED else None
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why no write is taken now: the fault, or a disk without room."""
+        return None if self.is_writable else f"the bookie is {self.mode.value}: {self._mode_reason}"
+
+    def on_mode_change(self, callback: Callable[[Mode], None]) -> Callable[[], None]:
+        """`callback(mode)` on the loop at each change; returns what ends it."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    async def checkpoint(self) -> None:
+        """All that is acknowledged before the call is in the entry logs and the index when it returns.
+
+        Raises OSError, IndexFailure, IndexDamaged.
+        """
+        await self._checkpointer.checkpoint()
+
+    async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
+        """See Maintenance.collect_garbage."""
+        await self._maintenance.collect_garbage(compaction_threshold)
+
+    async def drop_ledgers(self, ledger_ids: set[int]) -> None:
+        """See Maintenance.drop_ledgers."""
+        await self._maintenance.drop_ledgers(ledger_ids)
+
+    async def close(self) -> None:
+        """Commits what was taken, flushes, and releases the folders. Idempotent."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._change_mode(Mode.CLOSED, "it is being closed")
+        self._adds.close()
+        self._maintenance_task.cancel()
+        await asyncio.gather(self._maintenance_task, return_exceptions=True)
+        run = partial(self._loop.run_in_executor, self._flush_executor)
+        for journal in self._journals:
+            await run(journal.close)
+        try:
+            await self._checkpointer.checkpoint()
+        except Exception as error:
+            log.warning("the last checkpoint failed, the next start replays the journal: %s", error)
+        self._checkpointer.close()
+        await self._reads.drain()
+        await run(self._opened.close)
+        self._read_executor.shutdown(wait=False)
+        self._flush_executor.shutdown(wait=False)
+
+    def stats(self) -> BookieStats:
+        adds, journals, opened, usage = self._adds, self._journals, self._opened, self._maintenance.usage
+        return BookieStats(
+            mode=self.mode.value,
+            ledgers=len(opened.states),
+            added_entries=adds.added_entries,
+            added_bytes=adds.added_bytes,
+            rejected_groups=adds.rejected_groups,
+            journal_batches=sum(journal.batches for journal in journals),
+            journal_bytes=sum(journal.bytes_written for journal in journals),
+            journal_busy_seconds=sum(journal.busy_seconds for journal in journals),
+            journal_queue_bytes=adds.pending_bytes,
+            write_cache_bytes=opened.cache.size,
+            waiting_adds_bytes=adds.waiting_bytes,
+            checkpoints=self._checkpointer.completed,
+            entry_logs=len(opened.logs.ids()),
+            entry_log_bytes_written=opened.writer.bytes_written,
+            read_cache_hits=self._reads.cache_hits,
+            read_cache_misses=self._reads.cache_misses,
+            read_ahead_cache_bytes=self._read_ahead.size,
+            reclaimed_bytes=self._collector.reclaimed_bytes,
+            compacted_bytes=self._collector.compacted_bytes,
+            disk_used_share=usage.used_share if usage is not None else None,
+        )
+
+    def _flushed(self) -> None:
+        self._adds.admit_waiting()
+
+    def _storage_failed(self, error: Exception, fatal: bool) -> None:
+        """A write of the journal or of a checkpoint failed."""
+        if fatal:
+            self._change_mode(Mode.FAILED, f"writing failed: {error}")
+        else:
+            self._allow_spares(False)
+            self._change_mode(Mode.READ_ONLY, f"no room: {error}")
+
+    def _allow_spares(self, has_room: bool) -> None:
+        """Journals that are kept to be written over make no full disk worse."""
+        for old in self._old_journals:
+            if old.allow_spares(has_room):
+                self._loop.run_in_executor(self._flush_executor, old.release)
+
+    def room_seen(self, usage: Usage) -> None:
+        """Turns read-only on a full disk and back when there is room, after a failed checkpoint caught up."""
+        self._adds.takes_high_priority = self._rules.takes_high_priority(usage)
+        self._allow_spares(self._rules.may_keep_spares(usage))
+        if self.mode is Mode.WRITABLE and self._rules.is_full(usage):
+            self._change_mode(Mode.READ_ONLY, f"the disk is {usage.used_share:.1%} full")
+        elif self.mode is Mode.READ_ONLY and self._rules.is_usable_again(usage):
+            if self._checkpointer.state is FlushState.RETRYING:
+                self._checkpointer.retry()
+            elif self._checkpointer.state is FlushState.IDLE:
+                self._change_mode(Mode.WRITABLE, f"{usage.free_bytes >> 20} MB are free")
+
+    def ledger_ids(self) -> set[int]:
+        return self._opened.states.ids()
+
+    def kept_ledgers(self) -> set[int]:
+        return self._opened.states.kept_ids()
+
+    def forget_ledgers(self, ledger_ids: set[int]) -> None:
+        for ledger_id in ledger_ids:
+            self._adds.ledger_deleted(ledger_id)
+            self._opened.cache.drop(ledger_id)
+            self._read_ahead.replaced(ledger_id, -(1 << 63), 1 << 63)
+        for callback in self._deletion_listeners:
+            callback(ledger_ids)
+
+    def _change_mode(self, mode: Mode, why: str) -> None:
+        before = self.mode
+        if not may_change(before, mode):
+            return
+        level = logging.ERROR if mode is Mode.FAILED else logging.WARNING if mode is Mode.READ_ONLY else logging.INFO
+        log.log(level, "bookie is %s, was %s: %s", mode.value, before.value, why)
+        self._adds.mode = mode
+        self._mode_reason = why
+        self._maintenance.mode_changed()
+        self._adds.admit_waiting()
+        for listener in list(self._listeners):
+            listener(mode)

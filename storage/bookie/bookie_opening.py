@@ -1,0 +1,225 @@
+"""Opens a bookie's folders and brings its state back to where the last acknowledged add left it. Blocks.
+
+In two steps, because a start that is refused must leave every file as it was: `Recovered` reads and judges all of them,
+`Opened` is the first to write.
+"""
+
+import logging
+import os
+import struct
+import time
+
+from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.bookie_errors import DirectoryMismatch, IndexDamaged, JournalMissing, MarkDamaged
+from magnetar.storage.bookie.cookie import BookieDirectories
+from magnetar.storage.bookie.durable_file import OpenFile
+from magnetar.storage.bookie.entry_index import EntryIndex
+from magnetar.storage.bookie.entry_log import EntryLogs
+from magnetar.storage.bookie.entry_log_writer import EntryLogWriter
+from magnetar.storage.bookie.entry_reader import EntryReader
+from magnetar.storage.bookie.index_manifest import check_manifest, check_records
+from magnetar.storage.bookie.journal_format import EXPLICIT_LAC, FENCE, LEDGER_KEY, ControlRecord, JournalPosition
+from magnetar.storage.bookie.journal_replay import FIRST_POSITION, JournalReplay, give_up, journal_path, list_journals
+from magnetar.storage.bookie.ledger_state import LedgerStates
+from magnetar.storage.bookie.mark import Mark, MarkFile
+from magnetar.storage.bookie.write_cache import WriteCache
+
+log = logging.getLogger(__name__)
+
+_IDS = struct.Struct(">qq")
+
+
+class Recovered:
+    """What the folders of a bookie hold, read and judged; nothing on disk was changed."""
+
+    def __init__(self, config: BookieConfig, directories: BookieDirectories) -> None:
+        """Reads all. Raises BookieStartError, OSError; `directories` are claimed."""
+        self.directories = directories
+        self.cache = WriteCache(config.write_cache_half_bytes)
+        self.states = LedgerStates()
+        self.marks = MarkFile(directories.mark)
+        self.logs = EntryLogs(directories.ledgers, config.open_entry_logs)
+        self.journal_ends: list[JournalPosition] = []
+        self.mark_is_due = False
+        """Before the first add the mark must be where the journals go on: a part of them was given up, or there is none
+        yet, which must not look like one that was lost together with the journal."""
+        self._replays: list[JournalReplay] = []
+        self._recover(config.skip_damaged_journal)
+
+    @property
+    def is_new(self) -> bool:
+        """No folder has a cookie: nothing was ever stored here."""
+        return self.directories.is_new
+
+    def release(self) -> None:
+        """Gives the folders back when the start goes no further."""
+        self.logs.close()
+        self.directories.release()
+
+    def cut_torn_ends(self) -> None:
+        """Makes the journals end where they were read to: the next append goes there. Raises OSError."""
+        for replay in self._replays:
+            replay.finish()
+        self._replays.clear()
+
+    def _recover(self, skip_damaged_journal: bool) -> None:
+        """States from the index, then what the journal holds behind the mark. Raises BookieStartError."""
+        started = time.perf_counter()
+        mark = self._load_mark(skip_damaged_journal)
+        self.mark_is_due = mark is None
+        self.logs.begin_at(mark.next_log_id if mark is not None else 0)
+        check_records(self.directories.index)
+        index_sequence = self._read_index()
+        if mark is not None and index_sequence < mark.index_sequence:
+            raise IndexDamaged(
+                f"the index {self.directories.index} lacks records: it is at {index_sequence}, "
+                f"the last checkpoint left it at {mark.index_sequence}; restore the folder from a copy"
+            )
+        if mark is not None and mark.manifest is not None:
+            check_manifest(self.directories.index, mark.manifest)
+        directories = self.directories.journals
+        missing = [directory for directory in directories if not list_journals(directory)]
+        if mark is None and missing == list(directories) and (len(self.states) or self.logs.ids()):
+            finding = f"{self.directories.mark} and all journals are missing, but there are entry logs"
+            give_up(MarkDamaged(finding), skip_damaged_journal)
+        if mark is not None and len(mark.positions) != len(directories):
+            raise DirectoryMismatch(
+                f"{self.directories.mark} is one of {len(mark.positions)} journals, configured are {len(directories)}"
+            )
+        positions = mark.positions if mark is not None else (None,) * len(directories)
+        applier = ReplayApplier(self.cache, self.states)
+        batches = 0
+        for directory, position in zip(directories, positions, strict=True):
+            replay = JournalReplay(directory, position, applier.apply, skip_damaged_journal)
+            replay.run()
+            self._replays.append(replay)
+            self.journal_ends.append(replay.end)
+            self.mark_is_due |= replay.skipped
+            batches += replay.batches
+        if mark is None and missing and batches:
+            # All were there before the first add was taken.
+            path = journal_path(missing[0], FIRST_POSITION.journal_id)
+            give_up(JournalMissing(path, "the other journals hold batches"), skip_damaged_journal)
+        if batches:
+            log.info(
+                "journal: replayed %d entries in %d batches in %.3f s, %d of deleted ledgers skipped",
+                applier.entries,
+                batches,
+                time.perf_counter() - started,
+                applier.skipped,
+            )
+
+    def _load_mark(self, skip_damaged: bool) -> Mark | None:
+        """None as well for a damaged one that is to be skipped: then all that is left of the journals is replayed."""
+        try:
+            return self.marks.load()
+        except MarkDamaged as error:
+            give_up(error, skip_damaged)
+            return None
+
+    def _read_index(self) -> int:
+        """Loads the ledgers' states; returns the index's sequence number. Without its file CURRENT, which RocksDB makes
+        last of all, there is no index yet. Raises IndexDamaged."""
+        if not os.path.exists(os.path.join(self.directories.index, "CURRENT")):
+            return 0
+        index = EntryIndex(self.directories.index, read_only=True)
+        try:
+            for state in index.ledger_states():
+                self.states.load(state)
+            return index.sequence
+        finally:
+            index.close()
+
+
+class Opened:
+    """The parts of an open bookie that live on its folders."""
+
+    def __init__(self, config: BookieConfig, recovered: Recovered, open_file: OpenFile) -> None:
+        """The first change on disk. Raises IndexDamaged, OSError; the folders stay claimed then."""
+        self.directories = recovered.directories
+        self.directories.make_own()
+        recovered.cut_torn_ends()
+        self.cache = recovered.cache
+        self.states = recovered.states
+        self.marks = recovered.marks
+        self.logs = recovered.logs
+        self.journal_ends = recovered.journal_ends
+        self.mark_is_due = recovered.mark_is_due
+        self.index = EntryIndex(self.directories.index)
+        self.reader = EntryReader(self.index, self.logs)
+        self.writer = EntryLogWriter(
+            self.logs, log_size_limit=config.log_size_limit, block_bytes=config.entry_block_bytes, open_file=open_file
+        )
+
+    def close(self) -> None:
+        """After the last checkpoint. A full disk only costs the log its footer. Raises nothing for that."""
+        try:
+            self.writer.close_log()
+        except OSError as error:
+            log.warning("entry log: no footer written: %s", error)
+        self.abandon()
+
+    def abandon(self) -> None:
+        self.index.close()
+        self.logs.close()
+        self.directories.release()
+
+
+class ReplayApplier:
+    """Puts replayed batches where they were when the process ended: entries in the write cache, states in memory."""
+
+    def __init__(self, cache: WriteCache, states: LedgerStates) -> None:
+        self._cache = cache
+        self._states = states
+        self.entries = 0
+        self.skipped = 0
+
+    def apply(self, controls: list[ControlRecord], entries: list[bytes], after_damage: bool) -> None:
+        """`after_damage`: what stood before this batch was given up in part."""
+        for control in controls:
+            self._apply_control(control)
+        groups: dict[int, tuple[list[int], list[bytes]]] = {}
+        current: int | None = None
+        unpack = _IDS.unpack_from
+        for entry in entries:
+            ledger_id, entry_id = unpack(entry)
+            if ledger_id != current:
+                current = ledger_id
+                ids, group = groups.setdefault(ledger_id, ([], []))
+            ids.append(entry_id)
+            group.append(entry)
+        for ledger_id, (ids, group) in groups.items():
+            if after_damage:
+                self._states.put_into_limbo(ledger_id)
+            if ledger_id in self._states:
+                self._cache.active.put(ledger_id, ids, group, sum(map(len, group)))
+                self.entries += len(group)
+            else:
+                # Its key record stood before the mark and its state is gone from the index: it was deleted.
+                self.skipped += len(group)
+
+    def _apply_control(self, control: ControlRecord) -> None:
+        state = self._states.get(control.ledger_id)
+        if control.kind == LEDGER_KEY:
+            if state is None:
+                state = self._states.create(control.ledger_id, control.data)
+            elif state.master_key is None:
+                self._states.learn_key(state, control.data)
+            state.key_durable = True
+        elif control.kind == FENCE and state is not None:
+            state.fenced = state.fence_durable = True
+            self._states.changed.add(control.ledger_id)
+        elif control.kind == EXPLICIT_LAC and state is not None and state.raise_explicit_lac(control.data):
+            self._states.changed.add(control.ledger_id)
+
+
+def read_storage(config: BookieConfig, bookie_id: str, instance_id: str) -> Recovered:
+    """Claims the folders, reads what is in them and replays the journal. Raises BookieStartError, OSError; nothing on
+    disk was changed then, and the folders are free again."""
+    directories = BookieDirectories(config, bookie_id, instance_id)
+    directories.claim()
+    try:
+        return Recovered(config, directories)
+    except BaseException:
+        directories.release()
+        raise

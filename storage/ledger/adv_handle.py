@@ -1,0 +1,84 @@
+"""A ledger whose writer chooses the entry ids, in any order (LedgerHandleAdv; bookkeeper.md 5 "Write").
+
+Entries leave for the bookies in order of id, so a group is one run; an entry waits here for those before it. From
+outside this is Java's handle: no receipt comes before those of all lower ids, and the ledger ends before the first gap.
+"""
+
+import asyncio
+
+from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.ledger_errors import DuplicateEntryId, IncorrectParameter, LedgerClosed, LedgerError
+from magnetar.storage.ledger.ledger_handle import READ_BYTES_MAX, WriteHandle
+from pulsar_proto.records.ledger_record import LedgerMetadata
+
+
+class WriteAdvHandle:
+    """The caller bounds what waits: entries behind a gap stay in memory until it is filled."""
+
+    def __init__(self, handle: WriteHandle) -> None:
+        self._handle = handle
+        self._waiting: dict[int, tuple[bytes, asyncio.Future[int]]] = {}
+        self.ledger_id = handle.ledger_id
+        self.payload_offset = handle.payload_offset
+
+    @property
+    def last_add_confirmed(self) -> int:
+        return self._handle.last_add_confirmed
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        return self._handle.metadata
+
+    @property
+    def is_open(self) -> bool:
+        return self._handle.is_open
+
+    async def add(self, entry_id: int, payload: bytes) -> int:
+        """Returns the id once this entry and all before it are confirmed.
+
+        Raises DuplicateEntryId, IncorrectParameter for a negative id, else the LedgerError that ended the handle.
+        """
+        if entry_id < 0:
+            raise IncorrectParameter(f"ledger {self.ledger_id}: entry id {entry_id}")
+        if entry_id in self._waiting or entry_id <= self._handle.last_add_pushed:
+            raise DuplicateEntryId(f"ledger {self.ledger_id}: entry {entry_id} was added before")
+        if not self.is_open:
+            raise LedgerClosed(f"ledger {self.ledger_id} is closed")
+        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting[entry_id] = payload, outcome
+        self._send_run()
+        return await outcome
+
+    async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
+        """As `WriteHandle.read`."""
+        return await self._handle.read(first, last, max_bytes)
+
+    async def close(self) -> None:
+        """As `WriteHandle.close`; entries behind a gap fail with LedgerClosed."""
+        waiting, self._waiting = self._waiting, {}
+        for _, outcome in waiting.values():
+            _fail(outcome, LedgerClosed(f"ledger {self.ledger_id} was closed before a gap was filled"))
+        await self._handle.close()
+
+    def _send_run(self) -> None:
+        first = self._handle.last_add_pushed + 1
+        run: list[tuple[bytes, asyncio.Future[int]]] = []
+        while (waiting := self._waiting.pop(first + len(run), None)) is not None:
+            run.append(waiting)
+        if not run:
+            return
+
+        def done(append: Append) -> None:
+            for entry_id, (_, outcome) in enumerate(run, first):
+                if append.error is not None:
+                    _fail(outcome, append.error)
+                elif not outcome.cancelled():
+                    outcome.set_result(entry_id)
+
+        self._handle.append([payload for payload, _ in run], done)
+
+
+def _fail(outcome: asyncio.Future[int], error: LedgerError) -> None:
+    """Many tasks may wait for entries that one error fails: each raises its own."""
+    if not outcome.done():
+        outcome.set_exception(type(error)(str(error)))

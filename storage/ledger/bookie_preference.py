@@ -1,0 +1,58 @@
+"""What one client knows of the bookies beyond their registration: whom to ask first, and whom to spare."""
+
+import logging
+from collections.abc import Callable, Collection
+
+from magnetar.storage.ledger.bookie_health import BookieHealth
+from magnetar.storage.ledger.read_rules import Standing
+
+log = logging.getLogger(__name__)
+
+
+class BookieWatch:
+    """`writable()` and `read_only()` name the registered bookies; `clock` gives monotonic seconds."""
+
+    def __init__(
+        self,
+        health: BookieHealth,
+        clock: Callable[[], float],
+        *,
+        writable: Callable[[], Collection[str]],
+        read_only: Callable[[], Collection[str]],
+    ) -> None:
+        self._health = health
+        self._clock = clock
+        self._writable = writable
+        self._read_only = read_only
+
+    def failed(self, bookie_id: str) -> None:
+        """An add or read failed there, or was not answered."""
+        if self._health.failed(bookie_id, self._clock()):
+            log.warning("bookie %s failed often: no new ledgers for it while there are others", bookie_id)
+
+    def quarantined(self) -> frozenset[str]:
+        return self._health.quarantined(self._clock())
+
+    def standing(self, bookie_id: str) -> Standing:
+        if self._health.failed_lately(bookie_id, self._clock()):
+            registered = bookie_id in self._writable() or bookie_id in self._read_only()
+            return Standing.FAILED_LATELY if registered else Standing.UNAVAILABLE
+        if bookie_id in self._writable():
+            return Standing.AVAILABLE
+        return Standing.READ_ONLY if bookie_id in self._read_only() else Standing.UNAVAILABLE
+
+
+class _NoWatch(BookieWatch):
+    """For a reader by itself: everybody is available."""
+
+    def __init__(self) -> None:
+        super().__init__(BookieHealth(errors_max=0), lambda: 0.0, writable=tuple, read_only=tuple)
+
+    def failed(self, bookie_id: str) -> None:
+        """Not kept."""
+
+    def standing(self, bookie_id: str) -> Standing:
+        return Standing.AVAILABLE
+
+
+NO_WATCH = _NoWatch()

@@ -1,0 +1,86 @@
+"""One process's way into a BookKeeper cluster: its records, its bookies, connections to them, and the ledger client.
+
+For whoever is no bookie's or broker's inside: auto-recovery, the operator's tools, programs that only use ledgers.
+"""
+
+from random import Random
+
+from magnetar.metadata.sequence import LedgerIdGenerator
+from magnetar.metadata.store import MetadataStore
+from magnetar.storage.ledger.bookie_registry import BookieRegistry
+from magnetar.storage.ledger.channel_lookup import ChannelOf
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
+from magnetar.storage.ledger.placement_rules import Placement
+from magnetar.storage.ledger.rack_placement_rules import RackAwareBookies
+from magnetar.storage.ledger.rack_table import RackTable
+from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels
+from magnetar.storage.ledger.wire_connection import WireConfig
+
+
+class BookKeeperCluster:
+    """Made by `connect`. The store stays the caller's."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        config: LedgerConfig,
+        rng: Random,
+        wire: WireConfig | None = None,
+        channel_of: ChannelOf | None = None,
+    ) -> None:
+        """`channel_of`: another way to the bookies than TCP."""
+        self.store = store
+        self.config = config
+        self.rng = rng
+        self.registry = BookieRegistry(store)
+        self.racks = RackTable(store)
+        self._wire = WireChannels(self.registry.address_of, wire)
+        self.channels: ChannelOf = channel_of or self._wire
+        # One id at a time: a tool that draws a block would throw most of it away.
+        self._ids = LedgerIdGenerator(store, block_ids=1)
+        self.driver = LedgerMetadataDriver(store, self._ids.next_id)
+        self.placement: Placement = RackAwareBookies(
+            self.registry.writable,
+            self.racks.rack_of,
+            rng,
+            min_racks=config.min_num_racks_per_write_quorum,
+            enforce=config.enforce_min_num_racks_per_write_quorum,
+        )
+        self.bookkeeper = BookKeeper(
+            store,
+            self.channels,
+            bookies=self.registry.writable,
+            next_ledger_id=self._ids.next_id,
+            rng=rng,
+            config=config,
+            read_only_bookies=lambda: self.registry.bookies.read_only,
+            placement=self.placement,
+        )
+
+    def wire_channel(self, bookie_id: str) -> WireChannel:
+        """The bookie's channel with all that the protocol has. Raises LookupError."""
+        return self._wire(bookie_id)
+
+    @classmethod
+    async def connect(
+        cls,
+        store: MetadataStore,
+        *,
+        config: LedgerConfig | None = None,
+        wire: WireConfig | None = None,
+        rng: Random | None = None,
+    ) -> "BookKeeperCluster":
+        """Raises MetadataError."""
+        cluster = cls(store, config=config or LedgerConfig(), wire=wire, rng=rng or Random())
+        await cluster.registry.start()
+        await cluster.racks.start()
+        return cluster
+
+    async def close(self) -> None:
+        await self.registry.stop()
+        await self.racks.stop()
+        await self.bookkeeper.close()
+        await self._wire.close()

@@ -1,0 +1,239 @@
+"""The ledger client: creates, opens, recovers and deletes ledgers. See `handle`, `tailing` and `adv` for what it hands
+out."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from random import Random
+from types import MappingProxyType
+
+from magnetar.metadata.store import MetadataStore
+from magnetar.storage.ledger.adv_handle import WriteAdvHandle
+from magnetar.storage.ledger.bookie_health import BookieHealth
+from magnetar.storage.ledger.bookie_preference import BookieWatch
+from magnetar.storage.ledger.channel_lookup import ChannelOf
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.last_confirmed import ask_last_entries
+from magnetar.storage.ledger.ledger_errors import ClientClosed, IncorrectParameter, LedgerError, UnauthorizedAccess
+from magnetar.storage.ledger.ledger_handle import ReadHandle, StoredEnsembles, WriteHandle
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
+from magnetar.storage.ledger.placement_rules import AnyBookies, Placement, SpareBookies
+from magnetar.storage.ledger.quorum_rules import check_sizes
+from magnetar.storage.ledger.reader import EntryReader
+from magnetar.storage.ledger.recoverer import Recoverer
+from magnetar.storage.ledger.recovery_rules import LastConfirmed
+from magnetar.storage.ledger.tailing import TailHandle
+from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
+from pulsar_proto.records.ledger_record import LedgerMetadata
+
+log = logging.getLogger(__name__)
+
+_NOTHING: Mapping[str, bytes] = MappingProxyType({})
+
+
+class BookKeeper:
+    """One client: shared by all ledgers of the process.
+
+    `channel_of` maps a bookie id to its channel (LookupError: no address known), `bookies` names those that take writes
+    now, `next_ledger_id` draws ids never used before. All calls on the loop's thread.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        channel_of: ChannelOf,
+        *,
+        bookies: Callable[[], Sequence[str]],
+        next_ledger_id: Callable[[], Awaitable[int]],
+        rng: Random,
+        config: LedgerConfig | None = None,
+        read_only_bookies: Callable[[], Collection[str]] = tuple,
+        placement: Placement | None = None,
+    ) -> None:
+        """`placement` chooses the bookies of ensembles; any of `bookies` unless given."""
+        self._driver = LedgerMetadataDriver(metadata, next_ledger_id)
+        self._channel_of = channel_of
+        self._rng = rng
+        self._config = config = config or LedgerConfig()
+        self._placement = placement or AnyBookies(bookies, rng)
+        self._watch = BookieWatch(
+            BookieHealth(errors_max=config.bookie_errors_max, quarantine_sec=config.bookie_quarantine_time_sec),
+            asyncio.get_running_loop().time,
+            writable=bookies,
+            read_only=read_only_bookies,
+        )
+        self._writers: set[WriteHandle] = set()
+        self._lac_teller: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def create_ledger(
+        self,
+        *,
+        ensemble_size: int = 1,
+        write_quorum: int = 1,
+        ack_quorum: int = 1,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom_metadata: Mapping[str, bytes] = _NOTHING,
+    ) -> WriteHandle:
+        """Raises IncorrectParameter, NotEnoughBookies, MetadataFault, LedgerIdOverflow."""
+        draft = self._draft(-1, (ensemble_size, write_quorum, ack_quorum), digest_type, password, custom_metadata)
+        ledger = await self._driver.create(draft, ctoken=self._rng.getrandbits(63))
+        return self._writer_of(ledger, digest_type, password)
+
+    async def create_ledger_adv(
+        self,
+        ledger_id: int | None = None,
+        *,
+        ensemble_size: int = 1,
+        write_quorum: int = 1,
+        ack_quorum: int = 1,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom_metadata: Mapping[str, bytes] = _NOTHING,
+    ) -> WriteAdvHandle:
+        """A ledger whose writer chooses the entry ids and, if it likes, the ledger's id.
+
+        Raises as `create_ledger`, and LedgerExists for an id that is taken.
+        """
+        sizes = (ensemble_size, write_quorum, ack_quorum)
+        ctoken = self._rng.getrandbits(63)
+        if ledger_id is None:
+            draft = self._draft(-1, sizes, digest_type, password, custom_metadata)
+            ledger = await self._driver.create(draft, ctoken)
+        elif ledger_id < 0:
+            raise IncorrectParameter(f"ledger id {ledger_id}")
+        else:
+            draft = self._draft(ledger_id, sizes, digest_type, password, custom_metadata)
+            ledger = await self._driver.create_as(draft, ctoken)
+        return WriteAdvHandle(self._writer_of(ledger, digest_type, password))
+
+    def _draft(
+        self,
+        ledger_id: int,
+        sizes: tuple[int, int, int],
+        digest_type: DigestType,
+        password: bytes,
+        custom_metadata: Mapping[str, bytes],
+    ) -> LedgerMetadata:
+        self._check_open()
+        ensemble_size, write_quorum, ack_quorum = sizes
+        try:
+            check_sizes(ensemble_size, write_quorum, ack_quorum)
+        except ValueError as error:
+            raise IncorrectParameter(str(error)) from error
+        members = self._placement.choose(ensemble_size, write_quorum, self._watch.quarantined())
+        return LedgerMetadata(
+            ledger_id=ledger_id,
+            ensemble_size=ensemble_size,
+            write_quorum=write_quorum,
+            ack_quorum=ack_quorum,
+            ensembles=((0, members),),
+            digest_type=digest_type,
+            password=password,
+            custom_metadata=custom_metadata,
+        )
+
+    def _writer_of(self, ledger: Versioned, digest_type: DigestType, password: bytes) -> WriteHandle:
+        handle = WriteHandle(
+            StoredEnsembles(self._driver, ledger, self._spare_bookies(ledger.metadata)),
+            EntryCodec(ledger.metadata.ledger_id, digest_type, password),
+            master_key(password),
+            channel_of=self._channel_of,
+            config=self._config,
+            watch=self._watch,
+            on_end=self._writers.discard,
+        )
+        self._writers.add(handle)
+        if self._config.explicit_lac_interval_sec and self._lac_teller is None:
+            self._lac_teller = asyncio.create_task(self._tell_lacs())
+        return handle
+
+    def _spare_bookies(self, metadata: LedgerMetadata) -> SpareBookies:
+        return SpareBookies(self._placement, metadata.write_quorum, self._watch.quarantined)
+
+    async def _tell_lacs(self) -> None:
+        """The explicit LAC of every writer whose last entries no later one has announced."""
+        while True:
+            await asyncio.sleep(self._config.explicit_lac_interval_sec)
+            for handle in list(self._writers):
+                try:
+                    await handle.tell_lac()
+                except LedgerError as error:
+                    log.warning("ledger %d: its LAC was not told: %s", handle.ledger_id, error)
+
+    async def open_ledger(
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        recover: bool = True,
+        digest_type: DigestType = DigestType.CRC32C,
+    ) -> ReadHandle:
+        """Opens for reading. With `recover` a ledger that nobody closed is fenced and closed first: its writer is over.
+        Without: see `open_ledger_no_recovery`. `digest_type` counts only for a record of BookKeeper's first versions,
+        which names none.
+
+        Raises NoSuchLedger, UnauthorizedAccess (wrong password), LedgerRecoveryFailed, MetadataFault.
+        """
+        if not recover:
+            return await self.open_ledger_no_recovery(ledger_id, password=password, digest_type=digest_type)
+        ledger, reader, codec = await self._look_up(ledger_id, password, digest_type)
+        metadata = ledger.metadata
+        if not metadata.is_closed:
+            recoverer = Recoverer(
+                ledger_id,
+                master_key(password),
+                driver=self._driver,
+                reader=reader,
+                channel_of=self._channel_of,
+                replace_failed=self._spare_bookies(metadata),
+                config=self._config,
+                watch=self._watch,
+            )
+            metadata = (await recoverer.run(ledger)).metadata
+        return ReadHandle(metadata, metadata.last_entry_id, metadata.length, reader, codec.payload_offset)
+
+    async def open_ledger_no_recovery(
+        self, ledger_id: int, *, password: bytes = b"", digest_type: DigestType = DigestType.CRC32C
+    ) -> TailHandle:
+        """Opens for reading and leaves the writer alone: readable up to the LAC that the bookies know, which the handle
+        can follow. Raises NoSuchLedger, UnauthorizedAccess, MetadataFault, the bookies' errors."""
+        ledger, reader, codec = await self._look_up(ledger_id, password, digest_type)
+        metadata = ledger.metadata
+        if metadata.is_closed:
+            confirmed = LastConfirmed(metadata.last_entry_id, metadata.length)
+        else:
+            confirmed = await ask_last_entries(reader, metadata, flags=0)
+        return TailHandle(metadata, confirmed, reader, codec.payload_offset, self._driver, self._config)
+
+    async def _look_up(
+        self, ledger_id: int, password: bytes, digest_type: DigestType
+    ) -> tuple[Versioned, EntryReader, EntryCodec]:
+        self._check_open()
+        ledger = await self._driver.read(ledger_id)
+        metadata = ledger.metadata
+        if metadata.password is not None and metadata.password != password:
+            raise UnauthorizedAccess(f"ledger {ledger_id}: the password is not the ledger's")
+        codec = EntryCodec(ledger_id, metadata.digest_type or digest_type, password)
+        key = master_key(password)
+        return ledger, EntryReader(ledger_id, key, codec, self._channel_of, self._config, self._watch), codec
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        """Deletes the ledger's record; bookies reclaim the space later. A ledger that is gone is success.
+
+        Raises MetadataFault.
+        """
+        self._check_open()
+        await self._driver.delete(ledger_id)
+
+    async def close(self) -> None:
+        """Ends all writers without closing their ledgers: pending appends fail with ClientClosed. Idempotent."""
+        self._closed = True
+        if self._lac_teller is not None:
+            self._lac_teller.cancel()
+        await asyncio.gather(*(handle.abandon() for handle in list(self._writers)))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("the ledger client is closed")

@@ -1,0 +1,330 @@
+"""What a user of the ledger client holds: a ledger that is written, and a ledger that is read."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from magnetar.storage.ledger.append_rules import Append, Phase
+from magnetar.storage.ledger.bookie_channel import LacChannel
+from magnetar.storage.ledger.bookie_preference import NO_WATCH, BookieWatch
+from magnetar.storage.ledger.channel_lookup import ChannelOf, find_channel
+from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.fragment_rules import last_fragment, writer_closed, writer_ensemble
+from magnetar.storage.ledger.ledger_errors import (
+    BookieHandleNotAvailable,
+    ClientClosed,
+    IllegalOperation,
+    IncorrectParameter,
+    LedgerClosed,
+    LedgerError,
+    ReadFault,
+    error_class,
+)
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
+from magnetar.storage.ledger.placement_rules import ReplaceFailed
+from magnetar.storage.ledger.quorum_rules import write_set
+from magnetar.storage.ledger.reader import EntryReader
+from magnetar.storage.ledger.writer import EntryWriter
+from pulsar_proto.records.entry_digest import EntryCodec, entry_length
+from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
+from pulsar_proto.wire.bookie_wire import BookieError
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES_MAX = 5 * 1024 * 1024
+"""What one read returns at most unless asked otherwise (BookKeeper's maxBatchReadSize); one entry always comes."""
+
+
+class StoredEnsembles:
+    """A writer's ensembles: a change is compare-and-set on the ledger's metadata, whose last known value this keeps."""
+
+    def __init__(self, driver: LedgerMetadataDriver, ledger: Versioned, replace_failed: ReplaceFailed) -> None:
+        self._driver = driver
+        self._replace_failed = replace_failed
+        self.ledger = ledger
+
+    async def replace(self, failed: Mapping[int, str], first_entry_id: int) -> Sequence[str]:
+        self.ledger = await self._driver.update(
+            self.ledger,
+            lambda metadata: writer_ensemble(
+                metadata, first_entry_id, lambda members: self._replace_failed(members, failed)
+            ),
+        )
+        return last_fragment(self.ledger.metadata).members
+
+    async def close(self, last_entry_id: int, length: int) -> None:
+        self.ledger = await self._driver.update(
+            self.ledger, lambda metadata: writer_closed(metadata, last_entry_id, length)
+        )
+
+
+class WriteHandle:
+    """A new ledger, open for appends by this process alone.
+
+    The caller bounds what is pending: each append holds its entries until it is confirmed or failed.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_channel_of",
+        "_closing",
+        "_codec",
+        "_end_error",
+        "_ensembles",
+        "_lac_told",
+        "_loop",
+        "_machine",
+        "_master_key",
+        "_on_end",
+        "_reader",
+        "_writer",
+        "ledger_id",
+        "payload_offset",
+    )
+
+    def __init__(
+        self,
+        ensembles: StoredEnsembles,
+        codec: EntryCodec,
+        master_key: bytes,
+        *,
+        channel_of: ChannelOf,
+        config: LedgerConfig,
+        on_end: Callable[["WriteHandle"], None],
+        watch: BookieWatch = NO_WATCH,
+    ) -> None:
+        metadata = ensembles.ledger.metadata
+        self._channel_of = channel_of
+        self._master_key = master_key
+        self._lac_told = -1
+        """The LAC that the bookies know: of the last entry sent, or told by itself."""
+        self.ledger_id = metadata.ledger_id
+        self.payload_offset = codec.payload_offset
+        """Bytes before the payload in each stored entry."""
+        self._loop = asyncio.get_running_loop()
+        self._codec = codec
+        self._ensembles = ensembles
+        self._on_end = on_end
+        self._reader = EntryReader(metadata.ledger_id, master_key, codec, channel_of, config, watch)
+        self._writer = EntryWriter(
+            metadata.ledger_id,
+            master_key,
+            last_fragment(metadata).members,
+            (metadata.write_quorum, metadata.ack_quorum),
+            channel_of=channel_of,
+            keeper=ensembles,
+            config=config,
+            watch=watch,
+            on_end=self._ended,
+        )
+        self._machine = self._writer.machine
+        self._end_error: LedgerError | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Highest entry id confirmed to the caller; -1 when none is."""
+        return self._machine.last_add_confirmed
+
+    @property
+    def last_add_pushed(self) -> int:
+        """Highest entry id given out; equal to the LAC once the handle has ended."""
+        return self._machine.last_add_pushed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes given out; once the handle has ended, those confirmed."""
+        return self._machine.length
+
+    @property
+    def is_open(self) -> bool:
+        """False once close was called or the writer failed: every append fails from then on."""
+        return self._machine.phase is not Phase.ENDED
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """As last written or read by this handle."""
+        return self._ensembles.ledger.metadata
+
+    def append(self, payloads: Sequence[bytes], done: Callable[[Append], None]) -> Append:
+        """Adds one entry per payload, at least one, as a group.
+
+        `done(append)` is called once, on the loop, in order of append, never from inside: with `error` None when all
+        entries reached the ack quorum and all earlier ones did too, else with the LedgerError that ended the handle.
+        After an error the entries do not count for this handle, but recovery may have made them part of the ledger.
+        """
+        machine = self._machine
+        if machine.phase is Phase.ENDED:
+            return self._refuse(payloads, done)
+        first = machine.last_add_pushed + 1
+        lac = self._lac_told = machine.last_add_confirmed
+        entries = self._codec.pack_run(first, lac, machine.length, payloads)
+        append = Append(first, entries, entry_length(entries[-1]), done)
+        self._writer.submit(append)
+        return append
+
+    async def add(self, payload: bytes) -> int:
+        """Adds one entry and returns its id once it is confirmed. Raises LedgerError."""
+        outcome: asyncio.Future[None] = self._loop.create_future()
+
+        def done(append: Append) -> None:
+            if outcome.cancelled():
+                return
+            error = append.error
+            if error is None:
+                outcome.set_result(None)
+            else:
+                # Many tasks may wait for entries that one error fails: each raises its own.
+                outcome.set_exception(type(error)(str(error)))
+
+        append = self.append([payload], done)
+        await outcome
+        return append.first_entry_id
+
+    async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
+        """As `ReadHandle.read`, of confirmed entries."""
+        check_range(self.ledger_id, first, last, self.last_add_confirmed)
+        return await self._reader.read(self.metadata, first, last, max_bytes)
+
+    async def tell_lac(self) -> None:
+        """Writes the LAC to the bookies of its entry (explicit LAC), so that readers who tail the ledger see the last
+        entries before another is added. Nothing to do when an entry told it already, or the handle has ended.
+
+        Raises IllegalOperation for bookies without protocol v3, else the LedgerError of the bookie that kept it from
+        the ack quorum.
+        """
+        lac = self.last_add_confirmed
+        if not self.is_open or lac <= self._lac_told:
+            return
+        metadata = self.metadata
+        members = self._machine.ensemble
+        asks = [
+            self._tell_lac(members[index], lac)
+            for index in write_set(lac, metadata.ensemble_size, metadata.write_quorum)
+        ]
+        results = await asyncio.gather(*asks, return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if len(results) - len(failures) < metadata.ack_quorum:
+            raise failures[0]
+        self._lac_told = max(lac, self._lac_told)
+
+    async def _tell_lac(self, bookie: str, lac: int) -> None:
+        channel = find_channel(self._channel_of, bookie)
+        if not isinstance(channel, LacChannel):
+            raise IllegalOperation(f"bookie {bookie} takes no LAC by itself")
+        try:
+            await channel.write_lac(self.ledger_id, lac, self._master_key, self._codec.pack_lac(lac))
+        except (BookieError, OSError) as error:  # TimeoutError is an OSError
+            rc = int(error.rc) if isinstance(error, BookieError) else BookieHandleNotAvailable.code
+            raise error_class(rc, reading=False)(f"ledger {self.ledger_id}, bookie {bookie}: {error}") from error
+
+    async def close(self) -> None:
+        """Ends the writer and closes the ledger at its LAC; unconfirmed appends fail with LedgerClosed first.
+
+        Idempotent, also after a failure, which starts a close by itself. Raises LedgerFenced or MetadataVersion when
+        another client took the ledger over, MetadataFault when the store failed: calling again tries again.
+        """
+        closing = self._closing
+        if closing is None or (closing.done() and not closing.cancelled() and closing.exception() is not None):
+            closing = self._start_closing()
+        await asyncio.shield(closing)
+
+    async def abandon(self) -> None:
+        """Ends the writer without closing the ledger, as a process that dies would: recovery finds its end."""
+        self._writer.end(ClientClosed(f"ledger {self.ledger_id}: the client was closed"))
+        await self._writer.settled()
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
+
+    def _refuse(self, payloads: Sequence[bytes], done: Callable[[Append], None]) -> Append:
+        append = Append(self._machine.last_add_pushed + 1, payloads, self._machine.length, done)
+        append.error = self._end_error
+        self._loop.call_soon(done, append)
+        return append
+
+    def _ended(self, error: LedgerError) -> None:
+        """The writer took its last entry. A failed one closes the ledger at once, so that readers need no recovery."""
+        self._end_error = error
+        self._on_end(self)
+        if isinstance(error, (LedgerClosed, ClientClosed)):
+            return
+        logger.warning(
+            "ledger %d: writer ended at entry %d: %s: %s",
+            self.ledger_id,
+            self.last_add_confirmed,
+            type(error).__name__,
+            error,
+        )
+        if self._closing is None:
+            self._start_closing()
+
+    def _start_closing(self) -> asyncio.Task[None]:
+        self._writer.end(LedgerClosed(f"ledger {self.ledger_id} was closed"))
+        self._closing = self._loop.create_task(self._close())
+        self._closing.add_done_callback(self._log_closing)
+        return self._closing
+
+    async def _close(self) -> None:
+        await self._writer.settled()
+        await self._ensembles.close(self._machine.last_add_confirmed, self._machine.length_confirmed)
+
+    def _log_closing(self, closing: asyncio.Task[None]) -> None:
+        if closing.cancelled():
+            return
+        error = closing.exception()
+        if error is None:
+            logger.info(
+                "ledger %d: closed at entry %d, length %d",
+                self.ledger_id,
+                self.last_add_confirmed,
+                self._machine.length_confirmed,
+            )
+        else:
+            logger.warning("ledger %d: not closed: %s: %s", self.ledger_id, type(error).__name__, error)
+
+
+class ReadHandle:
+    """A ledger for reading: closed, or being written by somebody else and read up to the LAC known when opened."""
+
+    __slots__ = ("_reader", "last_add_confirmed", "ledger_id", "length", "metadata", "payload_offset")
+
+    def __init__(
+        self, metadata: LedgerMetadata, last_add_confirmed: int, length: int, reader: EntryReader, payload_offset: int
+    ) -> None:
+        self.ledger_id = metadata.ledger_id
+        self.metadata = metadata
+        self.last_add_confirmed = last_add_confirmed
+        """Highest entry id that may be read; -1 for an empty ledger."""
+        self.length = length
+        """Payload bytes of the ledger; of one that is being written, a recent value."""
+        self.payload_offset = payload_offset
+        """Bytes before the payload in each stored entry."""
+        self._reader = reader
+
+    @property
+    def is_closed(self) -> bool:
+        return self.metadata.state is LedgerState.CLOSED
+
+    async def read_unconfirmed(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
+        """As `read`, also beyond the LAC: such entries may yet turn out not to be part of the ledger, or be missing
+        (NoSuchEntry)."""
+        check_range(self.ledger_id, first, last, last)
+        return await self._reader.read(self.metadata, first, last, max_bytes)
+
+    async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
+        """Whole stored entries from `first` on, ids and digests verified, in order without a gap.
+
+        At least one; fewer than asked for at `max_bytes` (only one entry may exceed it), where the ensemble changes, or
+        before an entry that no longer comes with the others: read on from there. Raises IncorrectParameter, ReadFault
+        for a range beyond the LAC, else the LedgerError that says most about why no replica returned the first entry.
+        """
+        check_range(self.ledger_id, first, last, self.last_add_confirmed)
+        return await self._reader.read(self.metadata, first, last, max_bytes)
+
+
+def check_range(ledger_id: int, first: int, last: int, last_add_confirmed: int) -> None:
+    """Raises IncorrectParameter for a range that is none, ReadFault for one beyond the last confirmed entry."""
+    if not 0 <= first <= last:
+        raise IncorrectParameter(f"ledger {ledger_id}: entries {first} to {last}")
+    if last > last_add_confirmed:
+        raise ReadFault(f"ledger {ledger_id}: entry {last} is beyond the last confirmed {last_add_confirmed}")

@@ -1,0 +1,159 @@
+"""Ensembles over racks: neighbours in an ensemble, which hold the same entries, stand in different racks if they can.
+
+A rack is a path such as `/rack-3` or `/region-1/rack-3`: another region counts for more than another rack. Pulsar keeps
+them in the record `/bookies`; whoever is not in it stands in the default rack. No I/O.
+
+Source: RackawareEnsemblePlacementPolicyImpl of BookKeeper 4.17, BookieRackAffinityMapping of Pulsar (facts 7 and 4).
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import combinations, product
+from random import Random
+
+from magnetar.storage.ledger.fragment_rules import Members
+from magnetar.storage.ledger.ledger_errors import NotEnoughBookies
+
+DEFAULT_RACK = "/default-rack"
+
+RackOf = Callable[[str], str]
+"""Bookie id -> rack."""
+
+
+def racks_in_record(value: bytes) -> dict[str, str]:
+    """Bookie id -> rack of the record `/bookies`: JSON, {group: {bookie: {"rack": ..., "hostname": ...}}}.
+
+    Raises ValueError for a record that is none.
+    """
+    try:
+        groups = json.loads(value or b"{}")
+        return {
+            bookie: "/" + str(info["rack"]).strip("/")
+            for bookies in groups.values()
+            for bookie, info in bookies.items()
+            if info.get("rack")
+        }
+    except (AttributeError, TypeError, KeyError) as error:
+        raise ValueError(f"not a record of racks: {error}") from error
+
+
+class RackAwareBookies:
+    """A `Placement`. `min_racks` (minNumRacksPerWriteQuorum) counts only when `enforce`d: then an ensemble that cannot
+    have so many racks in each write quorum is refused with NotEnoughBookies instead of being made worse."""
+
+    def __init__(
+        self,
+        writable: Callable[[], Sequence[str]],
+        rack_of: RackOf,
+        rng: Random,
+        *,
+        min_racks: int = 2,
+        enforce: bool = False,
+    ) -> None:
+        self._writable = writable
+        self._rack_of = rack_of
+        self._rng = rng
+        self._min_racks = min_racks
+        self._enforce = enforce
+
+    def choose(self, ensemble_size: int, write_quorum: int, avoid: Collection[str]) -> Members:
+        seats: list[str | None] = [None] * ensemble_size
+        self._fill(seats, range(ensemble_size), write_quorum, avoid, excluded=set())
+        if None in seats:
+            found = sum(bookie is not None for bookie in seats)
+            raise NotEnoughBookies(f"an ensemble of {ensemble_size} needs more than the {found} writable bookies")
+        return self._checked(seats, write_quorum)
+
+    def replace(
+        self, members: Members, failed: Mapping[int, str], write_quorum: int, avoid: Collection[str]
+    ) -> Members:
+        wanted = [index for index, bookie in sorted(failed.items()) if members[index] == bookie]
+        seats: list[str | None] = [None if index in wanted else bookie for index, bookie in enumerate(members)]
+        self._fill(seats, wanted, write_quorum, avoid, excluded={*members, *failed.values()})
+        if wanted and all(seats[index] is None for index in wanted):
+            names = ", ".join(members[index] for index in wanted)
+            raise NotEnoughBookies(f"no writable bookie is left to replace {names}")
+        return self._checked([seat or members[index] for index, seat in enumerate(seats)], write_quorum)
+
+    def _fill(
+        self,
+        seats: list[str | None],
+        wanted: Sequence[int],
+        write_quorum: int,
+        avoid: Collection[str],
+        excluded: set[str],
+    ) -> None:
+        """Gives each wanted seat the best bookie left, in random order among equals; leaves it empty without one."""
+        candidates = sorted(set(self._writable()) - excluded)
+        self._rng.shuffle(candidates)
+        for index in wanted:
+            if not candidates:
+                return
+            near = [seats[i] for i in neighbours(index, len(seats), write_quorum)]
+            racks = [self._rack_of(bookie) for bookie in near if bookie is not None]
+            best = min(candidates, key=lambda bookie: (bookie in avoid, closeness(self._rack_of(bookie), racks)))
+            candidates.remove(best)
+            seats[index] = best
+        self._mend(seats, wanted, write_quorum, [bookie for bookie in candidates if bookie not in avoid])
+
+    def _mend(self, seats: list[str | None], wanted: Sequence[int], write_quorum: int, spare: Collection[str]) -> None:
+        """The best for each seat in turn may leave the last ones side by side in a rack: bookies change places, or make
+        room for a spare one, as long as that helps."""
+        missing = self._missing_racks(seats, write_quorum)
+        if missing and len({self._rack_of(bookie) for bookie in (*seats, *spare) if bookie is not None}) < 2:
+            return
+        while missing:
+            for changed in self._exchanges(seats, wanted, spare):
+                if (fewer := self._missing_racks(changed, write_quorum)) < missing:
+                    missing, seats[:] = fewer, changed
+                    break
+            else:
+                return
+
+    def _exchanges(
+        self, seats: Sequence[str | None], wanted: Sequence[int], spare: Collection[str]
+    ) -> Iterator[list[str | None]]:
+        for one, other in combinations(wanted, 2):
+            changed = list(seats)
+            changed[one], changed[other] = changed[other], changed[one]
+            yield changed
+        left = {self._rack_of(bookie): bookie for bookie in spare if bookie not in seats}
+        for index, bookie in product(wanted, left.values()):
+            yield [*seats[:index], bookie, *seats[index + 1 :]]
+
+    def _missing_racks(self, seats: Sequence[str | None], write_quorum: int) -> int:
+        """How many racks the write quorums lack, in all."""
+        least = min(self._min_racks, write_quorum)
+        racks = [bookie and self._rack_of(bookie) for bookie in seats]
+        return sum(max(0, least - len(window)) for window in quorums(racks, write_quorum))
+
+    def _checked(self, seats: Sequence[str | None], write_quorum: int) -> Members:
+        members = tuple(bookie for bookie in seats if bookie is not None)
+        if self._enforce:
+            least = min(self._min_racks, write_quorum)
+            for window in quorums([self._rack_of(bookie) for bookie in members], write_quorum):
+                if len(window) < least:
+                    raise NotEnoughBookies(
+                        f"{', '.join(members)}: a write quorum in {len(window)} racks, {least} are demanded"
+                    )
+        return members
+
+
+def quorums(racks: Sequence[str | None], write_quorum: int) -> Iterator[set[str]]:
+    """The racks of each write quorum; None: a seat that is empty."""
+    for start in range(len(racks)):
+        window = (racks[(start + step) % len(racks)] for step in range(write_quorum))
+        yield {rack for rack in window if rack is not None}
+
+
+def neighbours(index: int, ensemble_size: int, write_quorum: int) -> set[int]:
+    """Indices that share a write set with `index`."""
+    reach = range(1 - write_quorum, write_quorum)
+    return {(index + step) % ensemble_size for step in reach} - {index}
+
+
+def closeness(rack: str, others: Sequence[str]) -> tuple[int, int]:
+    """How badly a rack goes with its neighbours': (those in the same rack, those in the same region)."""
+    region = rack.rpartition("/")[0]
+    same_region = sum(bool(region) and other.rpartition("/")[0] == region for other in others)
+    return others.count(rack), same_region

@@ -1,0 +1,91 @@
+"""Which replica a read asks next, and which of several errors it ends with. No I/O.
+
+Source: bookkeeper.md 5 "Reads", PendingReadOp and the distribution schedule of Apache's client.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from enum import IntEnum
+from functools import reduce
+
+from magnetar.storage.ledger.ledger_errors import (
+    BookieHandleNotAvailable,
+    DataUnknown,
+    DigestMismatch,
+    LedgerError,
+    NoSuchEntry,
+    NoSuchLedgerOnBookie,
+    TooManyRequests,
+)
+from magnetar.storage.ledger.quorum_rules import write_set
+
+
+class Standing(IntEnum):
+    """How likely a bookie answers a read well; the lower, the sooner it is asked (reorderReadSequenceEnabled)."""
+
+    AVAILABLE = 0
+    READ_ONLY = 1
+    FAILED_LATELY = 2
+    UNAVAILABLE = 3
+
+
+def always_available(_: str) -> Standing:
+    return Standing.AVAILABLE
+
+
+_NOTHING_THERE = (NoSuchEntry, NoSuchLedgerOnBookie)
+_LOST = (*_NOTHING_THERE, DigestMismatch, DataUnknown)
+
+
+def replica_order(
+    entry_id: int,
+    ensemble: Sequence[str],
+    write_quorum: int,
+    *,
+    sticky: int | None = None,
+    demoted: Collection[str] = (),
+    standing: Callable[[str], Standing] = always_available,
+) -> tuple[int, ...]:
+    """Ensemble indices to ask for an entry: its write set, ordered by the bookies' standing; `demoted` ones failed this
+    reader lately.
+
+    `sticky` starts the order at that index for every entry, so that a sequential reader stays with one bookie and its
+    read-ahead. It counts only where every bookie has every entry.
+    """
+    size = len(ensemble)
+    start = sticky if sticky is not None and size == write_quorum else entry_id
+    order = write_set(start, size, write_quorum)
+    if write_quorum == 1 or (not demoted and standing is always_available):
+        return order
+
+    def rank(index: int) -> Standing:
+        bookie = ensemble[index]
+        return max(standing(bookie), Standing.FAILED_LATELY if bookie in demoted else Standing.AVAILABLE)
+
+    return tuple(sorted(order, key=rank))
+
+
+def worse(first: LedgerError | None, new: LedgerError) -> LedgerError:
+    """The error to keep: the first one, but a real error outranks "nothing there", and any other outranks -8.
+
+    A missing entry says least: in a ledger whose entry was acknowledged it means that this replica is incomplete.
+    """
+    if first is None:
+        return new
+    if isinstance(first, _NOTHING_THERE):
+        return first if isinstance(new, _NOTHING_THERE) else new
+    if isinstance(first, BookieHandleNotAvailable):
+        return first if isinstance(new, (*_NOTHING_THERE, BookieHandleNotAvailable)) else new
+    return first
+
+
+def verdict(failures: Sequence[LedgerError]) -> LedgerError:
+    """What a read ends with that every replica failed, one failure each: the one that says most. The entry is lost if
+    each replica answered, and none has it, or has it undamaged."""
+    error = reduce(worse, failures)
+    error.is_lost = all(isinstance(failure, _LOST) for failure in failures)
+    return error
+
+
+def demotes(error: LedgerError) -> bool:
+    """Whether the bookie should be asked last from now on: it failed, rather than lacked one entry or was busy."""
+    return not isinstance(error, (*_NOTHING_THERE, TooManyRequests))

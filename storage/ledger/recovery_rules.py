@@ -1,0 +1,185 @@
+"""The decisions of recovery: where a ledger that nobody closed ends. No I/O, clock or randomness.
+
+`recoverer.Recoverer` is the shell that asks the bookies and feeds the answers in.
+
+Responsible for: when the fence holds (`LastEntryRound`), what one entry's replicas prove (`RecoveryRead`). The metadata
+steps are in `fragments`: `mark_in_recovery`, `recovered`.
+
+Invariants (bookkeeper.md 5 "Open with recovery" and 9):
+
+- An unknown answer (error, timeout, bad digest, EUNKNOWNLEDGERSTATE) is never taken for "no entry".
+- The end of the ledger is proved by Wq - Aq + 1 replicas without the entry, asked with fencing, from the ensemble as it
+  was when recovery began.
+- One valid copy is enough to recover an entry.
+- The LAC is never below the first entry of the last ensemble - 1, which the writer had confirmed to make that ensemble.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from magnetar.storage.ledger.ledger_errors import (
+    BookieTimeout,
+    DataUnknown,
+    DigestMismatch,
+    LedgerError,
+    LedgerRecoveryFailed,
+    NoSuchEntry,
+    NoSuchLedgerOnBookie,
+    UnauthorizedAccess,
+)
+from magnetar.storage.ledger.quorum_rules import Coverage, missing_proves_end
+from magnetar.storage.ledger.read_rules import replica_order, worse
+
+
+class LastConfirmed(NamedTuple):
+    """`length` is what the ledger's payload bytes came to at the entry that named this LAC: a hint, not the length at
+    the LAC itself."""
+
+    entry_id: int
+    length: int
+
+
+class Verdict(Enum):
+    OPEN = "open"
+    """More answers are needed."""
+    DECIDED = "decided"
+    FAILED = "failed"
+    GIVEN_UP = "given up"
+    """Of one entry: every replica knows that it may have lost it, so nobody can tell what it was."""
+    DAMAGED = "damaged"
+    """Of one entry: the same, but a replica has it, and cannot read it."""
+
+
+class LastEntryRound:
+    """One question to all bookies of the last ensemble: what is your last entry? Each may answer once.
+
+    The same round fences (recovery) and finds the LAC of a ledger that is being written.
+    """
+
+    __slots__ = ("_coverage", "_error", "_found", "_verdict")
+
+    def __init__(self, ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
+        self._coverage = Coverage(ensemble_size, write_quorum, ack_quorum)
+        self._found = LastConfirmed(-1, 0)
+        self._error: LedgerError | None = None
+        self._verdict = Verdict.OPEN
+
+    @property
+    def verdict(self) -> Verdict:
+        return self._verdict
+
+    def answered(self, index: int, lac: int, length: int) -> None:
+        """A valid last entry, with the LAC and length in its header."""
+        if lac > self._found.entry_id:
+            self._found = LastConfirmed(lac, length)
+        self._know(index)
+
+    def failed(self, index: int, error: LedgerError) -> None:
+        """No entry, no ledger, or no usable answer. A bad digest is none (Java takes it for covered)."""
+        if isinstance(error, (NoSuchEntry, NoSuchLedgerOnBookie)):
+            self._know(index)
+            return
+        self._error = worse(self._error, error)
+        self._coverage.answer(index, known=False)
+        if isinstance(error, UnauthorizedAccess):
+            self._error = error
+            self._verdict = Verdict.FAILED
+        elif self._verdict is Verdict.OPEN and self._coverage.hopeless:
+            self._verdict = Verdict.FAILED
+
+    def result(self, first_of_last_ensemble: int) -> LastConfirmed:
+        """What was found, or the floor. Only when decided."""
+        assert self._verdict is Verdict.DECIDED, self._verdict
+        floor = first_of_last_ensemble - 1
+        return self._found if self._found.entry_id >= floor else LastConfirmed(floor, 0)
+
+    def error(self) -> LedgerError:
+        """What to raise when the round failed."""
+        assert self._error is not None, self._verdict
+        return self._error
+
+    def _know(self, index: int) -> None:
+        self._coverage.answer(index, known=True)
+        if self._verdict is Verdict.OPEN and self._coverage.covered:
+            self._verdict = Verdict.DECIDED
+
+
+class RecoveryRead:
+    """What the replicas of one entry say. Ask `next_replica()`, report what came, until the verdict is not OPEN."""
+
+    __slots__ = (
+        "_ack_quorum",
+        "_damaged",
+        "_error",
+        "_missing",
+        "_order",
+        "_unknown",
+        "_verdict",
+        "_write_quorum",
+        "entry",
+        "entry_id",
+    )
+
+    def __init__(
+        self, entry_id: int, ensemble: tuple[str, ...], write_quorum: int, ack_quorum: int, demoted: frozenset[str]
+    ) -> None:
+        self.entry_id = entry_id
+        self.entry: bytes | None = None
+        """The valid copy; None with the verdict DECIDED is the end of the ledger."""
+        self._order = list(replica_order(entry_id, ensemble, write_quorum, demoted=demoted))
+        self._write_quorum = write_quorum
+        self._ack_quorum = ack_quorum
+        self._missing = 0
+        self._unknown = 0
+        self._damaged = 0
+        self._error: LedgerError | None = None
+        self._verdict = Verdict.OPEN
+
+    @property
+    def verdict(self) -> Verdict:
+        return self._verdict
+
+    def next_replica(self) -> int:
+        """The ensemble index to ask now."""
+        assert self._verdict is Verdict.OPEN, self._verdict
+        return self._order.pop(0)
+
+    def found(self, entry: bytes) -> None:
+        """A replica returned the entry, and its digest and ids are right."""
+        self.entry = entry
+        self._verdict = Verdict.DECIDED
+
+    def failed(self, error: LedgerError) -> None:
+        """A replica returned no valid entry."""
+        self._error = worse(self._error, error)
+        if isinstance(error, UnauthorizedAccess):
+            self._error = error
+            self._verdict = Verdict.FAILED
+            return
+        if isinstance(error, (NoSuchEntry, NoSuchLedgerOnBookie)):
+            self._missing += 1
+            if missing_proves_end(self._missing, self._write_quorum, self._ack_quorum):
+                self._verdict = Verdict.DECIDED
+                return
+        self._damaged += isinstance(error, DigestMismatch)
+        self._unknown += isinstance(error, DataUnknown | DigestMismatch)
+        if self._order:
+            return
+        if self._unknown < self._write_quorum:
+            self._verdict = Verdict.FAILED
+        else:
+            self._verdict = Verdict.DAMAGED if self._damaged else Verdict.GIVEN_UP
+
+    def error(self) -> LedgerError:
+        """What to raise when neither a copy nor the end was found."""
+        assert self._error is not None, self._verdict
+        return self._error
+
+
+def recovery_error(ledger_id: int, step: str, cause: LedgerError) -> LedgerError:
+    """A wrong password and a timeout pass through, all else is -10 (bookkeeper.md 5, "Failure codes")."""
+    kind = type(cause) if cause.code in _PASS_THROUGH else LedgerRecoveryFailed
+    return kind(f"recovery of ledger {ledger_id}, {step}: {type(cause).__name__}: {cause}")
+
+
+_PASS_THROUGH = frozenset({UnauthorizedAccess.code, BookieTimeout.code})

@@ -1,0 +1,109 @@
+"""Opening a managed ledger: from its record to a list of closed ledgers that nobody else can extend.
+
+Steps (facts 6.2; ManagedLedgerImpl.initialize), each safe to die after:
+
+1. read the record, or create it;
+2. open the last ledger with recovery: it is fenced and closed, so an owner that still writes to it stops;
+3. write the record by compare-and-set, with that ledger's size and without empty ledgers, even if nothing changed: an
+   owner that is between two ledgers finds another version and stops;
+4. delete the empty ledgers.
+
+Unlike Apache's broker this does not create the next ledger: the first append does (`appender`), with a compare-and-set
+of its own before the entry is sent. The guarantee is the same, an entry is confirmed only in a ledger that is in the
+list as its owner last wrote it; and opening ten thousand idle topics makes no ledgers that the next start must delete.
+"""
+
+import logging
+from dataclasses import replace
+from typing import NamedTuple
+
+from magnetar.metadata.errors import MetadataError, NodeExistsError
+from magnetar.metadata.store import MetadataStore
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchLedger
+from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
+from magnetar.storage.managed.list_record import ListRecord, parse_list, serialize_list
+from magnetar.storage.managed.list_store import ListStore
+from magnetar.storage.managed.managed_ledger_errors import (
+    AppendFault,
+    ManagedLedgerFenced,
+    MetadataFault,
+    NoSuchManagedLedger,
+)
+from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
+from pulsar_proto.errors import MalformedRecord
+
+logger = logging.getLogger(__name__)
+
+
+class Opened(NamedTuple):
+    lists: ListStore
+    garbage: tuple[int, ...]
+    """Ledgers that left the list and are to be deleted."""
+
+
+async def open_list(
+    name: str, path: str, metadata: MetadataStore, bookkeeper: BookKeeper, *, create: bool, now_ms: int
+) -> Opened:
+    """Raises NoSuchManagedLedger (without `create`), ManagedLedgerFenced (two opened it at once), MetadataFault,
+    AppendFault (the last ledger could not be recovered now)."""
+    record = VersionedRecord(metadata, path)
+    try:
+        value = await record.load()
+        if value is None:
+            if not create:
+                raise NoSuchManagedLedger(name)
+            try:
+                await record.create(b"")
+            except NodeExistsError:
+                value = await record.load()
+                if value is None:
+                    raise ManagedLedgerFenced(name, "created and deleted by others meanwhile") from None
+            else:
+                return Opened(_list_store(name, record, ListRecord()), ())
+        stored = parse_list(value)
+        closed = await _recover_last(name, stored, bookkeeper, now_ms)
+        kept = replace(stored, ledgers=tuple(ledger for ledger in closed if ledger.entries))
+        await record.write(serialize_list(kept.ledgers, kept.terminated, kept.properties, kept.extra))
+    except SupersededError as error:
+        raise ManagedLedgerFenced(name, f"opened elsewhere at the same time: {error}") from error
+    except MetadataError as error:
+        raise MetadataFault(name, str(error)) from error
+    except MalformedRecord as error:
+        raise MetadataFault(name, f"damaged record at {path}: {error}") from error
+    garbage = tuple(ledger.ledger_id for ledger in closed if not ledger.entries)
+    logger.info("%s: opened, %d ledgers, %d empty ones dropped", name, len(kept.ledgers), len(garbage))
+    return Opened(_list_store(name, record, kept), garbage)
+
+
+async def _recover_last(name: str, stored: ListRecord, bookkeeper: BookKeeper, now_ms: int) -> list[LedgerInfo]:
+    """The ledgers, with the last one closed and its entries counted."""
+    ledgers = sorted(stored.ledgers, key=lambda ledger: ledger.ledger_id)
+    if not ledgers or ledgers[-1].offloaded_only:
+        return ledgers
+    last = ledgers.pop()
+    try:
+        handle = await bookkeeper.open_ledger(last.ledger_id, recover=True)
+    except NoSuchLedger:
+        # Apache's broker goes on without it too: what was in it cannot come back.
+        logger.warning("%s: last ledger %d does not exist, dropped from the list", name, last.ledger_id)
+        return ledgers
+    except LedgerError as error:
+        raise AppendFault(name, f"ledger {last.ledger_id} cannot be recovered: {error}") from error
+    closed_ms = last.closed_ms or now_ms
+    ledgers.append(replace(last, entries=handle.last_add_confirmed + 1, size=handle.length, closed_ms=closed_ms))
+    return ledgers
+
+
+def _list_store(name: str, record: VersionedRecord, stored: ListRecord) -> ListStore:
+    ledgers = LedgerList(stored.ledgers)
+    if stored.terminated is not None and not len(ledgers):
+        ledgers.last_confirmed = stored.terminated
+    return ListStore(
+        name,
+        record,
+        ledgers,
+        terminated=stored.terminated,
+        properties=dict(stored.properties),
+        extra=stored.extra,
+    )

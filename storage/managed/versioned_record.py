@@ -1,0 +1,98 @@
+"""One record of the metadata store that a single owner replaces by compare-and-set.
+
+The version is the ownership: whoever finds another one than it left behind lost the record to somebody else. A write
+whose answer never came is looked up before the next one: if the record is exactly what was written, one version later,
+the write had arrived.
+"""
+
+from magnetar.metadata.errors import BadVersionError, NodeExistsError, NoNodeError
+from magnetar.metadata.store import MetadataStore
+
+
+class SupersededError(Exception):
+    """Somebody else wrote or deleted the record."""
+
+
+class VersionedRecord:
+    """Callers keep writes apart: one at a time. Methods raise MetadataError when the store fails."""
+
+    __slots__ = ("_doubtful", "_store", "_version", "path")
+
+    def __init__(self, store: MetadataStore, path: str) -> None:
+        self._store = store
+        self._version = -1
+        self._doubtful: bytes | None = None
+        self.path = path
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the last write's answer was lost: the record may say that or what it said before."""
+        return self._doubtful is not None
+
+    async def load(self) -> bytes | None:
+        """The value as it is now, which becomes the base of the next write; None when there is no record."""
+        record = await self._store.get(self.path)
+        if record is None:
+            return None
+        self._version = record.stat.version
+        self._doubtful = None
+        return record.value
+
+    async def create(self, value: bytes) -> None:
+        """Raises NodeExistsError. What an earlier call made whose answer was lost is overwritten; then also
+        SupersededError."""
+        if self._version >= 0:
+            await self.write(value)
+            return
+        try:
+            created = await self._store.create(self.path, value, make_parents=True)
+        except NodeExistsError:
+            record = await self._store.get(self.path)
+            if record is None or record.stat.version != 0 or record.value != self._doubtful:
+                raise
+            self._version, self._doubtful = 0, None
+            await self.write(value)
+        except BaseException:
+            self._doubtful = value
+            raise
+        else:
+            self._version, self._doubtful = created.stat.version, None
+
+    async def write(self, value: bytes) -> None:
+        """Replaces the value. Raises SupersededError."""
+        await self._settle_doubt()
+        try:
+            stat = await self._store.put(self.path, value, self._version)
+        except (BadVersionError, NoNodeError) as error:
+            raise SupersededError(str(error)) from error
+        except BaseException:
+            self._doubtful = value
+            raise
+        self._version = stat.version
+
+    async def check(self) -> None:
+        """Raises SupersededError when somebody else wrote or deleted it. Says nothing while the last write is in doubt,
+        which may still arrive: the next write finds out."""
+        stat = await self._store.exists(self.path)
+        if self._doubtful is None and (stat is None or stat.version != self._version):
+            found = "nothing" if stat is None else f"version {stat.version}"
+            raise SupersededError(f"{self.path}: expected version {self._version}, found {found}")
+
+    async def delete(self) -> None:
+        """Deletes whatever version is there. A record that is gone is success."""
+        try:
+            await self._store.delete(self.path)
+        except NoNodeError:
+            return
+
+    async def _settle_doubt(self) -> None:
+        if self._doubtful is None:
+            return
+        record = await self._store.get(self.path)
+        if record is None:
+            raise SupersededError(f"{self.path}: deleted")
+        if record.stat.version == self._version + 1 and record.value == self._doubtful:
+            self._version = record.stat.version
+        elif record.stat.version != self._version:
+            raise SupersededError(f"{self.path}: expected version {self._version}, found {record.stat.version}")
+        self._doubtful = None

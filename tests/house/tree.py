@@ -1,0 +1,78 @@
+"""Our Python files, and which of them imports which."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("pulsar_proto", "metadata", "storage", "server", "spark", "magnetar", "bench", "compat_tests", "tests")
+TEST_PACKAGES = ("tests", "compat_tests")
+LINKED = ("metadata", "storage", "server", "spark")
+"""Top-level folders whose modules are named `magnetar.…`: links in `magnetar/` lead to them."""
+GENERATED = re.compile(r"_pb2(_grpc)?\.pyi?$")
+
+
+@cache
+def sources() -> tuple[Path, ...]:
+    """Our Python files, without what protoc wrote. Links are not followed, so that every file comes once."""
+    found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return tuple(sorted(path for path in found if not GENERATED.search(path.name)))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def name_of(path: Path) -> str:
+    """The path within the tree."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def is_test(path: Path) -> bool:
+    return name_of(path).startswith(TEST_PACKAGES)
+
+
+def report(violations: list[str]) -> None:
+    """Fails with one line for each violation: where, what, and what to do instead."""
+    assert not violations, "\n" + "\n".join(violations)
+
+
+def imports_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, module or name in a module) of each import: also of those inside functions and for types alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def file_of(module: str, files: frozenset[str]) -> str | None:
+    """The file (a path within the tree) that an imported name belongs to; None: it is not ours."""
+    parts = module.split(".")
+    if parts[0] == "magnetar" and len(parts) > 1 and parts[1] in LINKED:
+        parts = parts[1:]
+    for length in (len(parts), len(parts) - 1):
+        base = "/".join(parts[:length])
+        for path in (f"{base}.py", f"{base}/__init__.py"):
+            if base and path in files:
+                return path
+    return None
+
+
+@cache
+def arrows() -> dict[str, dict[str, int]]:
+    """Of each of our files: the files that it imports, with the line of the first import."""
+    files = frozenset(name_of(path) for path in sources())
+    found: dict[str, dict[str, int]] = {}
+    for path in sources():
+        name = name_of(path)
+        targets = found[name] = {}
+        for line, module in imports_of(parsed(path)):
+            target = file_of(module, files)
+            if target not in (None, name):
+                targets.setdefault(str(target), line)
+    return found
