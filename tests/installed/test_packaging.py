@@ -4,11 +4,14 @@ import json
 import os
 import re
 import subprocess
+import sys
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.installed.base_install import ROOT
 
 PRODUCT_PACKAGES = {"magnetar", "pulsar_proto"}
 
@@ -20,11 +23,21 @@ def test_wheel_claims_only_our_own_names(wheel: Path) -> None:
         names = set(archive.namelist())
     assert {top for top in tops if not top.endswith(".dist-info")} == PRODUCT_PACKAGES
     assert {
-        "server/commands/main.py",
-        "storage/bookie/bookie.py",
-        "metadata/store.py",
-        "spark/source/rows.py",
+        "magnetar/server/commands/main.py",
+        "magnetar/storage/bookie/bookie.py",
+        "magnetar/metadata/store.py",
+        "magnetar/spark/source/rows.py",
     } <= names
+
+
+@pytest.mark.process
+def test_a_wheel_that_is_made_from_the_source_distribution_has_the_same_files(wheel: Path, tmp_path: Path) -> None:
+    """The builder meets the top-level folders twice, by their links too, and takes what it sees first."""
+    command = [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    (second,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as direct, zipfile.ZipFile(second) as by_source:
+        assert set(by_source.namelist()) == set(direct.namelist())
 
 
 @pytest.mark.process

@@ -93,7 +93,7 @@ def test_every_mutant_of_the_product_is_a_program_with_a_change_of_its_own() -> 
 
 
 def test_the_same_seed_is_the_same_sample() -> None:
-    paths = sources(ROOT, ("server/dispatch",))
+    paths = sources(ROOT, ("server/schema",))
     assert sample(ROOT, paths, 5, seed=7) == sample(ROOT, paths, 5, seed=7)
     assert sample(ROOT, paths, 5, seed=7) != sample(ROOT, paths, 5, seed=8)
 
