@@ -15,7 +15,8 @@ from bench.scenarios import SCENARIOS
 from bench.sigkill import run_rounds
 from bench.sizes import QUICK, Sizes
 from compat_tests.apache import ApachePulsar
-from compat_tests.harness import PEER_LIB_VARIABLE, Magnetar, Product
+from compat_tests.harness import PEER_LIB_VARIABLE
+from compat_tests.products import Magnetar, Product
 
 ROUNDS = 50
 QUICK_ROUNDS = 5

@@ -6,9 +6,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.scenarios import latency_at, new_server, publish, subscribe
+from bench.loads import latency_at, new_server, publish, subscribe
 from bench.sizes import Figures, Sizes
-from compat_tests.harness import Product, Server
+from compat_tests.harness import Server
+from compat_tests.products import Product
 
 IN_FLIGHT = 1000
 PER_SECOND = 1000

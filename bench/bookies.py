@@ -19,7 +19,7 @@ import pytest
 from bench.process_stats import cpu_seconds, memory_mb
 from bench.sizes import Figures, Sizes
 from compat_tests.bookkeeper.apache_bookkeeper import OPENED, Cluster, class_path
-from compat_tests.harness import Product
+from compat_tests.products import Product
 
 BYTES = 1024
 WINDOW = 1_000

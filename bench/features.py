@@ -5,9 +5,10 @@ import subprocess
 import sys
 from typing import Any
 
-from bench.scenarios import LOAD_TIMEOUT_SECONDS, NAMESPACE, new_server
+from bench.loads import LOAD_TIMEOUT_SECONDS, NAMESPACE, new_server
 from bench.sizes import Figures, Sizes
-from compat_tests.harness import Product, Server
+from compat_tests.harness import Server
+from compat_tests.products import Product
 
 HOLES_SETTLE_SECONDS = {False: 2.0, True: 60.0}
 """What a server may take to put holes on disk, ours and a peer's (peers.md 4: 43.5 s)."""

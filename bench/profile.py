@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.scenarios import BATCH, NAMESPACE, load, publish, subscribe
-from compat_tests.harness import Magnetar, Server
+from bench.loads import BATCH, NAMESPACE, load, publish, subscribe
+from compat_tests.harness import Server
+from compat_tests.products import Magnetar
 
 HOTTEST = 10
 MESSAGES = 200_000

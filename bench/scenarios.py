@@ -1,74 +1,22 @@
 """What is done to a server to get the figures. Each scenario has a server and a folder of its own, removed after."""
 
-import json
-import shutil
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
 
+from bench.admin import admin
 from bench.bookies import bookies
 from bench.driver import Outcome
+from bench.features import features
+from bench.loads import BATCH, NAMESPACE, cost, latency_at, load, median_of, new_server, publish, rate, subscribe
 from bench.process_stats import cpu_seconds, memory_mb
 from bench.rows import ADMIN, BATCHES, BOOKIES, CATCH_UP, FEATURES, LATENCY, LIFECYCLE, SPARK, TAIL
 from bench.sizes import Figures, Scenario, Sizes
 from compat_tests import wire
-from compat_tests.harness import Product, Server, free_port
+from compat_tests.harness import Server, free_port
+from compat_tests.products import Product
 
-LOAD_TIMEOUT_SECONDS = 300
 FIRST_MESSAGE_TIMEOUT_SECONDS = 120
 CONNECT_POLL_SECONDS = 0.002
-NAMESPACE = "persistent://public/default"
-BATCH = 120
-BATCH_WINDOW = 200
-
-
-@contextmanager
-def new_server(product: Product, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """A server that is not started yet, on an empty folder."""
-    folder = Path(tempfile.mkdtemp(prefix=f"bench-{product.name}-"))
-    server = Server(folder, product=product, settings=settings)
-    try:
-        yield server
-        server.close()
-        server.assert_no_errors()
-    finally:
-        server.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def load(module: str, mode: str, server: Server, *arguments: str) -> Outcome:
-    """Runs a driver process against a server. Raises CalledProcessError with its words on stderr."""
-    where = ["--port", str(server.broker_port)] if module == "bench.driver" else ["--url", server.broker_url]
-    command = [sys.executable, "-m", module, mode, *where, "--server-pid", str(server.pid), *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=LOAD_TIMEOUT_SECONDS, check=True)
-    return Outcome(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def publish(server: Server, topic: str, messages: int, batch: int = 1) -> Outcome:
-    arguments = ["--topic", f"{NAMESPACE}/{topic}", "--messages", str(messages), "--batch", str(batch)]
-    if batch > 1:
-        arguments += ["--window", str(BATCH_WINDOW)]
-    return load("bench.driver", "publish", server, *arguments)
-
-
-def rate(outcome: Outcome) -> float:
-    """Thousands of messages a second."""
-    return outcome.messages / outcome.seconds / 1000
-
-
-def cost(outcome: Outcome) -> float:
-    """The server's CPU seconds for a million messages."""
-    return outcome.server_cpu_seconds / outcome.messages * 1e6
-
-
-def median_of(outcomes: list[Outcome], figure: Callable[[Outcome], float]) -> float:
-    return statistics.median(map(figure, outcomes))
 
 
 def lifecycle(product: Product, sizes: Sizes) -> Figures:
@@ -125,12 +73,6 @@ def idle_cpu_percent(server: Server, seconds: float) -> float:
     return (cpu_seconds(server.pid) - before) / (time.monotonic() - began) * 100
 
 
-def subscribe(server: Server, topic: str, subscription: str) -> None:
-    """Makes a durable subscription at the topic's beginning, with nobody connected to it."""
-    with wire.WireClient(server.broker_port) as client:
-        client.subscribe(f"{NAMESPACE}/{topic}", subscription)
-
-
 def batches(product: Product, sizes: Sizes) -> Figures:
     with new_server(product) as server:
         server.start()
@@ -185,29 +127,9 @@ def latency(product: Product, sizes: Sizes) -> Figures:
     return {"latency_p50": fast.p50_ms, "latency_p99": fast.p99_ms, "slow_latency_p50": slow.p50_ms}
 
 
-def latency_at(server: Server, per_second: int, sizes: Sizes) -> Outcome:
-    count = str(per_second * sizes.latency_seconds)
-    topic = f"{NAMESPACE}/latency"
-    return load("bench.driver", "latency", server, "--topic", topic, "--messages", count, "--rate", str(per_second))
-
-
 def spark(product: Product, sizes: Sizes) -> Figures:
     """Imported when it is run: the other scenarios need no Spark."""
     from bench.spark import spark as measured
-
-    return measured(product, sizes)
-
-
-def features(product: Product, sizes: Sizes) -> Figures:
-    """Imported when it is run, as it builds on what stands here."""
-    from bench.features import features as measured
-
-    return measured(product, sizes)
-
-
-def admin(product: Product, sizes: Sizes) -> Figures:
-    """Imported when it is run, as it builds on what stands here."""
-    from bench.admin import admin as measured
 
     return measured(product, sizes)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from compat_tests.harness import Product
+from compat_tests.products import Product
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from bench.scenarios import BATCH, NAMESPACE, new_server, publish, subscribe
+from bench.loads import BATCH, NAMESPACE, new_server, publish, subscribe
 from bench.sizes import Figures, Sizes
-from compat_tests.harness import Product, Server
+from compat_tests.harness import Server
+from compat_tests.products import Product
 from compat_tests.spark.published import Driver
 
 SMALL = 160 * BATCH

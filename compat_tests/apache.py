@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from compat_tests.harness import Address
+from compat_tests.products import Address
 
 POLL_SECONDS = 0.05
 

@@ -1,4 +1,4 @@
-"""Starts, stops and kills real servers as child processes: the only code of the project that these tests lean on.
+"""Starts, stops and kills real servers as child processes (see `products` for which there are).
 
 A `Server` owns one data folder and at most one child process. The ports of its first start are kept for every later
 one, so that clients find a restarted server where it was. Nothing here knows the server's code: it sees a command line,
@@ -7,23 +7,20 @@ an Apache standalone instead, which is how the tests themselves are checked.
 """
 
 import asyncio
-import json
 import os
-import selectors
-import shlex
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import Self
+
+from compat_tests.apache import ApachePulsar
+from compat_tests.products import Address, Magnetar, Product
 
 PEER_LIB_VARIABLE = "MAGNETAR_PEER_LIB"
-INTERPRETER_VARIABLE = "MAGNETAR_INTERPRETER"
 START_TIMEOUT_SECONDS = 120.0
 STOP_TIMEOUT_SECONDS = 60.0
 WAIT_SECONDS = 60.0
@@ -43,101 +40,11 @@ class ServerFailedError(AssertionError):
     """A server did not start, did not stop or logged an error; the text holds the end of its log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a running server answers. `pid` is the server's own process."""
-
-    broker_url: str
-    web_url: str
-    pid: int
-    broker_url_tls: str = ""
-    """Empty: it has no such port."""
-    web_url_tls: str = ""
-
-    @property
-    def broker_port(self) -> int:
-        return int((self.broker_url or self.broker_url_tls).rpartition(":")[2])
-
-    @property
-    def web_port(self) -> int:
-        return int((self.web_url or self.web_url_tls).rpartition(":")[2])
-
-
-class Product(Protocol):
-    """What differs between Magnetar and its peer."""
-
-    name: str
-    is_peer: bool
-    """Apache's: picks no ports itself, prints no ready line and logs ERROR on a healthy start."""
-
-    def command(self, folder: Path, ports: tuple[int, int], settings: Mapping[str, str]) -> list[str]:
-        """The command line for a data folder, the broker's and the web port (0 = any) and configuration keys."""
-
-    def wait_ready(self, process: subprocess.Popen[bytes], ports: tuple[int, int], deadline: float) -> Address | None:
-        """Blocks until the server can be used; None when it ended or the deadline (monotonic seconds) passed."""
-
-
-def interpreter() -> list[str]:
-    """What runs our programs, as in front of `-m magnetar`: the tests' own Python unless INTERPRETER_VARIABLE says
-    otherwise."""
-    return shlex.split(os.environ.get(INTERPRETER_VARIABLE, "")) or [sys.executable]
-
-
-class Magnetar:
-    """`python -m magnetar standalone` of the environment that runs the tests."""
-
-    name = "magnetar"
-    is_peer = False
-
-    def __init__(self, program: Sequence[str] = ()) -> None:
-        """`program` is what comes before `-m magnetar`: a profiler may stand there."""
-        self._program = list(program) or interpreter()
-
-    def command(self, folder: Path, ports: tuple[int, int], settings: Mapping[str, str]) -> list[str]:
-        broker_port, web_port = map(str, ports)
-        command = [*self._program, "-m", "magnetar", "standalone", "--data-dir", str(folder), "--ready-json"]
-        command += ["--broker-port", broker_port, "--web-port", web_port]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
-        return command
-
-    def wait_ready(self, process: subprocess.Popen[bytes], ports: tuple[int, int], deadline: float) -> Address | None:
-        assert process.stdout is not None
-        line = read_line(process.stdout, deadline)
-        if not line.endswith(b"\n"):
-            return None
-        ready = json.loads(line)
-        return Address(
-            ready["brokerServiceUrl"],
-            ready["webServiceUrl"],
-            ready["pid"],
-            ready.get("brokerServiceUrlTls", ""),
-            ready.get("webServiceUrlTls", ""),
-        )
-
-
-def read_line(stream: IO[bytes], deadline: float) -> bytes:
-    """The first line of an unbuffered pipe, or what came before its end or the deadline."""
-    line = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
-        while not line.endswith(b"\n"):
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                return line
-            byte = os.read(stream.fileno(), 1)
-            if not byte:
-                return line
-            line += byte
-    return line
-
-
 def default_product() -> Product:
     """Magnetar, or Apache Pulsar where the environment names its jars."""
     lib = os.environ.get(PEER_LIB_VARIABLE)
     if not lib:
         return Magnetar()
-    from compat_tests.apache import ApachePulsar
-
     return ApachePulsar(Path(lib))
 
 

@@ -17,7 +17,8 @@ import jwt
 import pulsar
 
 from compat_tests.certificates import Authority, Certificate
-from compat_tests.harness import Server, interpreter
+from compat_tests.harness import Server
+from compat_tests.products import interpreter
 
 PACKAGE = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
 TENANT = "secured"

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from compat_tests import maven_jars
 from compat_tests.bookkeeper.our_bookie import START_SECONDS, OurBookie
-from compat_tests.harness import PEER_LIB_VARIABLE, read_line
+from compat_tests.harness import PEER_LIB_VARIABLE
+from compat_tests.products import read_line
 
 VERSION = "4.17.2"
 DEPENDENCIES = (

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compat_tests.harness import LOOP_WATCH, interpreter, read_line, stall_lines
+from compat_tests.harness import LOOP_WATCH, stall_lines
+from compat_tests.products import interpreter, read_line
 
 START_SECONDS = 120
 STOP_SECONDS = 60

@@ -307,7 +307,7 @@ class TlsOnly:
     is_peer = False
 
     def command(self, folder: Path, ports: tuple[int, int], settings: Any) -> list[str]:
-        from compat_tests.harness import Magnetar
+        from compat_tests.products import Magnetar
 
         command = Magnetar().command(folder, ports, settings)
         for option in ("--broker-port", "--web-port"):
@@ -315,6 +315,6 @@ class TlsOnly:
         return command
 
     def wait_ready(self, process: Any, ports: tuple[int, int], deadline: float) -> Any:
-        from compat_tests.harness import Magnetar
+        from compat_tests.products import Magnetar
 
         return Magnetar().wait_ready(process, ports, deadline)

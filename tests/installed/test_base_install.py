@@ -15,7 +15,8 @@ import pytest
 from yarl import URL
 
 from compat_tests.bookkeeper.our_bookie import OurBookie
-from compat_tests.harness import INTERPRETER_VARIABLE, Magnetar, Server
+from compat_tests.harness import Server
+from compat_tests.products import INTERPRETER_VARIABLE, Magnetar
 from magnetar.server.admin.routes import ROUTES
 from tests.installed.base_install import (
     ENVIRONMENTS,

@@ -12,7 +12,8 @@ from pathlib import Path
 import pulsar
 import pytest
 
-from compat_tests.harness import Magnetar, Server, wait_until
+from compat_tests.harness import Server, wait_until
+from compat_tests.products import Magnetar
 from magnetar.server.process import descriptors
 from magnetar.server.process.descriptors import SECONDS_BETWEEN_WARNINGS, Descriptors, raise_limit
 

@@ -9,7 +9,8 @@ import pulsar
 import pytest
 
 from compat_tests.bookkeeper.our_bookie import OurBookie
-from compat_tests.harness import INTERPRETER_VARIABLE, Magnetar, Server
+from compat_tests.harness import Server
+from compat_tests.products import INTERPRETER_VARIABLE, Magnetar
 from tests.metadata.zookeeper_server import running
 
 pytestmark = pytest.mark.process

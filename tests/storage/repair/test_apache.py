@@ -20,7 +20,7 @@ import pytest
 
 from compat_tests.bookkeeper.apache_bookkeeper import SMALL_CACHES, ApacheBookie, Cluster, running_cluster
 from compat_tests.bookkeeper.our_bookie import OurBookie
-from compat_tests.harness import read_line
+from compat_tests.products import read_line
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.commands.main import main
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster

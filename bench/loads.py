@@ -1,0 +1,79 @@
+"""A server on an empty folder, and the loads that every scenario puts on it: publishing, a rate with its latencies."""
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.driver import Outcome
+from bench.sizes import Sizes
+from compat_tests import wire
+from compat_tests.harness import Server
+from compat_tests.products import Product
+
+LOAD_TIMEOUT_SECONDS = 300
+NAMESPACE = "persistent://public/default"
+BATCH = 120
+"""Messages of a batch, where a load publishes batches."""
+BATCH_WINDOW = 200
+"""Batches that may be unanswered at once."""
+
+
+@contextmanager
+def new_server(product: Product, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A server that is not started yet, on an empty folder."""
+    folder = Path(tempfile.mkdtemp(prefix=f"bench-{product.name}-"))
+    server = Server(folder, product=product, settings=settings)
+    try:
+        yield server
+        server.close()
+        server.assert_no_errors()
+    finally:
+        server.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def load(module: str, mode: str, server: Server, *arguments: str) -> Outcome:
+    """Runs a driver process against a server. Raises CalledProcessError with its words on stderr."""
+    where = ["--port", str(server.broker_port)] if module == "bench.driver" else ["--url", server.broker_url]
+    command = [sys.executable, "-m", module, mode, *where, "--server-pid", str(server.pid), *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=LOAD_TIMEOUT_SECONDS, check=True)
+    return Outcome(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def publish(server: Server, topic: str, messages: int, batch: int = 1) -> Outcome:
+    arguments = ["--topic", f"{NAMESPACE}/{topic}", "--messages", str(messages), "--batch", str(batch)]
+    if batch > 1:
+        arguments += ["--window", str(BATCH_WINDOW)]
+    return load("bench.driver", "publish", server, *arguments)
+
+
+def rate(outcome: Outcome) -> float:
+    """Thousands of messages a second."""
+    return outcome.messages / outcome.seconds / 1000
+
+
+def cost(outcome: Outcome) -> float:
+    """The server's CPU seconds for a million messages."""
+    return outcome.server_cpu_seconds / outcome.messages * 1e6
+
+
+def median_of(outcomes: list[Outcome], figure: Callable[[Outcome], float]) -> float:
+    return statistics.median(map(figure, outcomes))
+
+
+def subscribe(server: Server, topic: str, subscription: str) -> None:
+    """Makes a durable subscription at the topic's beginning, with nobody connected to it."""
+    with wire.WireClient(server.broker_port) as client:
+        client.subscribe(f"{NAMESPACE}/{topic}", subscription)
+
+
+def latency_at(server: Server, per_second: int, sizes: Sizes) -> Outcome:
+    count = str(per_second * sizes.latency_seconds)
+    topic = f"{NAMESPACE}/latency"
+    return load("bench.driver", "latency", server, "--topic", topic, "--messages", count, "--rate", str(per_second))
