@@ -1,62 +1,91 @@
-"""Topic policies in the namespace's topic `__change_events`, as Apache's brokers keep them: the last event of a topic
-is what holds, and compaction keeps it.
+"""Keeps the policies of single topics in the namespace's topic `__change_events`, as Apache's brokers do: the last
+event that names a topic says what holds for it, and compaction keeps that event.
 
-Events are read once, when a topic of the namespace is first used, and written through this broker alone: a namespace's
-policies are the business of the broker that has loaded its `__change_events`.
+The broker that has loaded a namespace's `__change_events` owns the policies of the namespace's topics. It reads all
+events when a topic of the namespace is first used, and from then on every change goes through it.
 
-Sources: SystemTopicBasedTopicPoliciesService; facts 7 and 14.
+This room stands below the room of topics, so it names what it needs of them in two Protocols, `EventTopics` and
+`EventLog`; `topics/policy_event_topics.py` implements them.
+
+Sources: SystemTopicBasedTopicPoliciesService (initPolicesCache, refreshTopicPoliciesCache, sendTopicPolicyEvent).
 """
 
 import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from copy import deepcopy
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from magnetar.server.policies import policy_events as events
 from magnetar.server.policies.event_schema import EVENT_SCHEMA, EVENT_SCHEMA_TEXT, SCHEMA_PROPERTIES, policy_names
 from magnetar.server.policies.foreign_schema import check_schema
+from magnetar.server.policies.policies import EVENTS_TOPIC
 from magnetar.server.policies.topic_policies import TopicPolicies, TopicPoliciesChange
-from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.schema.schema_registry import SchemaRegistry
 from magnetar.server.schema.schema_types import Schema, SchemaType, StoredSchema
 from magnetar.server.schema.strategies import CompatibilityStrategy
-from magnetar.storage.ledger.ledger_errors import LedgerError
-from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.errors import MalformedFrame, MalformedRecord, MetadataFault, TopicNotFound
-from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
-
-if TYPE_CHECKING:
-    from magnetar.server.topics.broker_service import BrokerService
-    from magnetar.server.topics.topic import Topic
 
 log = logging.getLogger(__name__)
 
-LOCAL_NAME = "__change_events"
-READ_AT_ONCE = 100
-READ_BYTES_AT_ONCE = 5 << 20
+
+class EventLog(Protocol):
+    """The messages of one `__change_events` topic."""
+
+    def messages(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Yields (position for logs, payload) from the oldest message to the newest one. Raises PulsarError."""
+
+    async def append(self, payload: bytes) -> None:
+        """Returns once the message is stored. Raises PulsarError."""
+
+
+class EventTopics(Protocol):
+    """Where the `__change_events` topics of all namespaces are found."""
+
+    async def exists(self, name: TopicName) -> bool:
+        """Raises PulsarError."""
+
+    async def open(self, name: TopicName, *, create: bool) -> EventLog:
+        """Raises PulsarError, among them TopicNotFound for a missing topic that is not to be created."""
 
 
 class _Namespace:
-    """What is known of one namespace's events."""
+    """What this broker knows of one namespace's events."""
 
     __slots__ = ("changing", "held", "schemas")
 
     def __init__(self) -> None:
         self.held: dict[str, dict[str, Any]] = {}
-        """Policies by key."""
-        self.schemas: dict[int, events.Schema] = {}
+        """The topics' policies, by the key of their events (`policy_events.key_of`)."""
+        self.schemas: dict[int, events.AvroType] = {}
+        """The schemas that events were written with, by version."""
         self.changing = asyncio.Lock()
+        """Held by whoever changes policies: read, change and write must not mix."""
 
 
 class ChangeEvents(TopicPolicies):
-    """One for the process; on the loop's thread. `on_change(topic)`: what holds for it has changed."""
+    """One object serves the process; it is used on the loop's thread only. `on_change(topic)` is called after a topic's
+    policies were changed or deleted here."""
 
-    def __init__(self, service: "BrokerService", clock_ms: Callable[[], int]) -> None:
-        self._service = service
+    def __init__(
+        self,
+        topics: EventTopics,
+        schemas: SchemaRegistry,
+        *,
+        cluster: str,
+        new_producer_name: Callable[[], str],
+        on_change: Callable[[TopicName], None],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._topics = topics
+        self._schemas = schemas
+        self._cluster = cluster
+        self._new_producer_name = new_producer_name
+        self._on_change = on_change
         self._clock_ms = clock_ms
         self._namespaces: dict[str, _Namespace] = {}
         self._loading: dict[str, asyncio.Task[None]] = {}
@@ -87,10 +116,10 @@ class ChangeEvents(TopicPolicies):
             change(policies)
             await self._write(known, topic, policies, is_global)
             known.held[key] = policies
-        self._service.policies.topic_changed(topic)
+        self._on_change(topic)
 
     async def delete(self, topic: TopicName) -> None:
-        if topic.namespace not in self._namespaces and not await self._exists(topic.namespace):
+        if topic.namespace not in self._namespaces and not await self._topics.exists(topic_of(topic.namespace)):
             return
         await self.load(topic.namespace)
         known = self._namespaces[topic.namespace]
@@ -100,15 +129,12 @@ class ChangeEvents(TopicPolicies):
                 if key in known.held:
                     await self._write(known, topic, None, is_global)
                     del known.held[key]
-        self._service.policies.topic_changed(topic)
+        self._on_change(topic)
 
     def forget(self, namespace: str) -> None:
         self._namespaces.pop(namespace, None)
 
     # --- reading -----------------------------------------------------------------------------------------------------
-
-    async def _exists(self, namespace: str) -> bool:
-        return await self._service.catalog.topic_exists(topic_of(namespace))
 
     def _loaded(self, namespace: str, task: "asyncio.Task[None]") -> None:
         del self._loading[namespace]
@@ -117,53 +143,25 @@ class ChangeEvents(TopicPolicies):
 
     async def _load(self, namespace: str) -> None:
         known = _Namespace()
-        if await self._exists(namespace):
+        name = topic_of(namespace)
+        if await self._topics.exists(name):
             try:
-                topic = await self._service.get_topic(topic_of(namespace), create=False)
+                event_log = await self._topics.open(name, create=False)
             except TopicNotFound:
                 log.info("%s: no topic has policies any more", namespace)
             else:
-                await _library()
-                await self._read_all(topic, known)
+                await _import_avro_library()
+                async for place, payload in event_log.messages():
+                    await self._apply(name, known, payload, place)
         self._namespaces[namespace] = known
 
-    async def _read_all(self, topic: "Topic", known: _Namespace) -> None:
-        """First what compaction has kept, then what came after it. Raises PulsarError."""
-        ledger = topic.ledger
-        at = ledger.first_position
-        compacted = None
-        with storage_faults_told():
-            if topic.compaction is not None:
-                compacted = await topic.compaction.compacted()
-            if compacted is not None and topic.compaction is not None and topic.compaction.horizon is not None:
-                at = ledger.next_position(topic.compaction.horizon)
-        if compacted is not None:
-            index = 0
-            while True:
-                try:
-                    kept = await compacted.read(index, READ_AT_ONCE, READ_BYTES_AT_ONCE)
-                except (LedgerError, MalformedRecord) as error:
-                    raise MetadataFault(f"{topic}: what compaction kept cannot be read: {error}") from error
-                if not kept:
-                    break
-                for each in kept:
-                    await self._see(topic, known, each.payload, str(each.position))
-                index += len(kept)
-        while not ledger.is_after_last(at):
-            with storage_faults_told():
-                run = await ledger.read(at, READ_AT_ONCE, READ_BYTES_AT_ONCE)
-            if not run.entries:
-                break
-            for number, entry in enumerate(run.entries, run.first_entry_id):
-                await self._see(topic, known, entry[run.payload_offset :], f"{run.ledger_id}:{number}")
-            at = ledger.next_position(Position(run.ledger_id, run.first_entry_id + len(run.entries) - 1))
-
-    async def _see(self, topic: "Topic", known: _Namespace, payload: bytes, place: str) -> None:
+    async def _apply(self, name: TopicName, known: _Namespace, payload: bytes, place: str) -> None:
+        """Takes the event in a message into `known`. A message that is no event is logged and passed over."""
         try:
-            schema = await self._schema_of(known, topic.name, events.version_of(payload))
+            schema = await self._schema_of(known, name, events.version_of(payload))
             event = events.decode(payload, schema)
         except (MalformedFrame, MalformedRecord) as error:
-            log.warning("%s: %s: %s", topic, place, error)
+            log.warning("%s: %s: %s", name.full, place, error)
             return
         if event is None:
             return
@@ -172,10 +170,11 @@ class ChangeEvents(TopicPolicies):
         else:
             known.held[event.key] = event.policies
 
-    async def _schema_of(self, known: _Namespace, name: TopicName, version: int) -> events.Schema:
-        """Raises MalformedRecord where no such version is registered."""
+    async def _schema_of(self, known: _Namespace, name: TopicName, version: int) -> events.AvroType:
+        """Returns the parsed schema of that version. Raises MalformedRecord when no such version is registered, or when
+        events must not be decoded by it."""
         if version not in known.schemas:
-            stored = await self._service.schemas.registry.version(name.schema_id, version)
+            stored = await self._schemas.version(name.schema_id, version)
             if stored is None:
                 raise MalformedRecord(f"its schema's version {version} is not registered")
             known.schemas[version] = _parsed(stored)
@@ -186,14 +185,15 @@ class ChangeEvents(TopicPolicies):
     async def _write(
         self, known: _Namespace, topic: TopicName, policies: dict[str, Any] | None, is_global: bool
     ) -> None:
-        """Returns once it is stored. Raises PulsarError."""
-        await _library()
+        """Writes the event that sets the topic's policies, or deletes them when `policies` is None. Returns once the
+        event is stored. Raises PulsarError."""
+        await _import_avro_library()
         name = topic_of(topic.namespace)
-        held = await self._service.get_topic(name, create=True)
+        event_log = await self._topics.open(name, create=True)
         version = await self._writing_version(name)
         schema = await self._schema_of(known, name, version)
         if not self._producer_name:
-            self._producer_name = self._service.new_producer_name()
+            self._producer_name = self._new_producer_name()
         try:
             payload = events.encode(
                 topic,
@@ -201,7 +201,7 @@ class ChangeEvents(TopicPolicies):
                 schema,
                 version,
                 is_global=is_global,
-                cluster=self._service.settings.cluster_name,
+                cluster=self._cluster,
                 producer_name=self._producer_name,
                 sequence_id=self._sequence_id,
                 now_ms=self._clock_ms(),
@@ -209,23 +209,13 @@ class ChangeEvents(TopicPolicies):
         except ValueError as error:
             raise MetadataFault(str(error)) from error
         self._sequence_id += 1
-        stored: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
-
-        def done(result: AddResult) -> None:
-            if not stored.done():
-                stored.set_result(result)
-
-        held.ledger.add_entries([payload], done)
-        result = await stored
-        if result.error is not None:
-            with storage_faults_told():
-                raise result.error
+        await event_log.append(payload)
 
     async def _writing_version(self, name: TopicName) -> int:
-        """The newest registered schema where it has a place for all that we know, so that what a later broker added
-        stays; else ours."""
-        registry = self._service.schemas.registry
-        latest = await registry.latest(name.schema_id)
+        """Returns the version of the schema that events are written with: the newest registered one if it has a field
+        for every policy that this broker knows, so that fields of a later broker stay; else the version of ours, which
+        is registered if it is not yet."""
+        latest = await self._schemas.latest(name.schema_id)
         if latest is not None and latest.schema.type is SchemaType.AVRO:
             try:
                 if policy_names(EVENT_SCHEMA) <= policy_names(json.loads(latest.schema.data)):
@@ -233,20 +223,22 @@ class ChangeEvents(TopicPolicies):
             except ValueError:
                 log.warning("%s: its registered schema is not JSON", name.full)
         ours = Schema(SchemaType.AVRO, EVENT_SCHEMA_TEXT, SCHEMA_PROPERTIES)
-        return await registry.put(name.schema_id, ours, CompatibilityStrategy.ALWAYS_COMPATIBLE)
+        return await self._schemas.put(name.schema_id, ours, CompatibilityStrategy.ALWAYS_COMPATIBLE)
 
 
-async def _library() -> None:
-    """Loads the Avro library, on a thread the first time."""
+async def _import_avro_library() -> None:
+    """Imports fastavro, on a thread: the loop must not stand still for it, and no start of the server waits for it."""
     if "fastavro" not in sys.modules:
         await asyncio.to_thread(import_module, "fastavro")
 
 
 def topic_of(namespace: str) -> TopicName:
-    return TopicName.parse(f"persistent://{namespace}/{LOCAL_NAME}")
+    """The topic that holds the policies of the namespace's topics."""
+    return TopicName.parse(f"persistent://{namespace}/{EVENTS_TOPIC}")
 
 
-def _parsed(stored: StoredSchema) -> events.Schema:
+def _parsed(stored: StoredSchema) -> events.AvroType:
+    """Raises MalformedRecord when the version is not Avro, or when `check_schema` refuses it."""
     import fastavro
 
     try:

@@ -29,6 +29,7 @@ from magnetar.server.topics.counters import RATE_PERIOD_SECONDS
 from magnetar.server.topics.inactivity_rules import is_active
 from magnetar.server.topics.ledger_config import ledger_config
 from magnetar.server.topics.non_persistent.topics import NonPersistentTopics
+from magnetar.server.topics.policy_event_topics import PolicyEventTopics
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.topic_schemas import TopicSchemas
@@ -57,8 +58,6 @@ class BrokerService:
         self.topics: dict[str, Topic] = {}
         """By full name: those that are loaded and usable."""
         self.policies = Policies(metadata, settings, self._policies_changed)
-        if settings.topic_level_policies_enabled:
-            self.policies.topics = ChangeEvents(self, factory.clock_ms)
         self.namespace_listeners: list[Callable[[str], None]] = []
         """Called with the name of a namespace whose record has changed, after its topics have the new policies."""
         self.metadata = metadata
@@ -70,6 +69,15 @@ class BrokerService:
         self._factory = factory
         storage = SchemaStorage(metadata, factory.bookkeeper, factory.config.quorums)
         self.schemas = TopicSchemas(SchemaRegistry(storage, factory.clock_ms))
+        if settings.topic_level_policies_enabled:
+            self.policies.topics = ChangeEvents(
+                PolicyEventTopics(self.catalog, self.get_topic),
+                self.schemas.registry,
+                cluster=settings.cluster_name,
+                new_producer_name=self.new_producer_name,
+                on_change=self.policies.topic_changed,
+                clock_ms=factory.clock_ms,
+            )
         self.compactions = CompactionService(
             factory.bookkeeper,
             factory.reaper.bury,

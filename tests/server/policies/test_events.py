@@ -8,7 +8,7 @@ import fastavro
 import pytest
 
 from magnetar.server.policies.event_schema import EVENT_SCHEMA, policy_names
-from magnetar.server.policies.policy_events import GLOBAL_PREFIX, Event, decode, encode, version_of
+from magnetar.server.policies.policy_events import GLOBAL_PREFIX, PolicyEvent, decode, encode, version_of
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -77,11 +77,11 @@ def test_every_policy_comes_back() -> None:
         "replicatorDispatchRate": rate,
     }
     event = decode(encoded(policies), PARSED)
-    assert event == Event(TOPIC.full, {**policies, "isGlobal": False})
+    assert event == PolicyEvent(TOPIC.full, {**policies, "isGlobal": False})
 
 
 def test_a_deletion_is_a_message_without_a_value() -> None:
-    assert decode(encoded(None), PARSED) == Event(TOPIC.full, None)
+    assert decode(encoded(None), PARSED) == PolicyEvent(TOPIC.full, None)
 
 
 def test_what_is_no_event_is_told() -> None:
