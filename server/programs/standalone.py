@@ -53,6 +53,7 @@ from pulsar_proto.errors import PulsarError
 
 if TYPE_CHECKING:
     from magnetar.server.security.security import Security
+    from magnetar.server.web.calls import Route
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +229,7 @@ class Standalone:
 
     async def _listen(self, context: BrokerContext, ports: Ports, settings: WebSettings) -> None:
         """The last step. A port that another server began to listen on since it was reserved is named."""
-        web, broker = WebListener(context, settings), BrokerListener(context)
+        web, broker = WebListener(context, admin_routes, settings), BrokerListener(context)
         for listener, listening in ((web, ports.web), (broker, ports.broker)):
             self._closing.push_async_callback(listener.close)
             for sock, tls in listening:
@@ -238,6 +239,14 @@ class Standalone:
                     if error.errno == errno.EADDRINUSE:
                         raise port_in_use(sock.getsockname()[1]) from None
                     raise
+
+
+def admin_routes() -> "tuple[Route, ...]":
+    """The calls of the web port. The listener asks for them when the first HTTP client connects, on a thread, because
+    their import takes time and memory."""
+    from magnetar.server.admin.routes import ROUTES
+
+    return ROUTES
 
 
 def make_security(config: ServerConfig, store: MetadataStore, service: BrokerService) -> "Security | None":

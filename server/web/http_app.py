@@ -1,6 +1,7 @@
 """The HTTP face on aiohttp: finds the call, gives it a deadline, and turns answers and faults into responses.
 
-Imported when the first client comes (`listener`). Nothing of a call is here.
+`http_listener` imports this module when the first client connects, on a thread. Which calls there are is not known
+here: who builds the server hands the table of routes in.
 """
 
 import asyncio
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 from aiohttp import HttpVersion11, web
 
 from magnetar.metadata.errors import MetadataError
-from magnetar.server.admin.routes import ROUTES
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.web.absent import refusal_of_path
 from magnetar.server.web.authorization import admit
@@ -38,17 +38,15 @@ BODY_SECONDS_MAX = 10.0
 BODY_BYTES_MAX = 1 << 20
 """Of a request; more is refused with 413. The largest sound one is a schema."""
 
-router = Router(ROUTES)
 
-
-def make_server(broker: "BrokerContext", settings: WebSettings | None = None) -> HttpServer:
-    settings = settings or WebSettings()
+def make_server(broker: "BrokerContext", router: Router, settings: WebSettings) -> HttpServer:
+    """A server for the calls that `router` knows; it makes a protocol for each connection that is accepted."""
     gate = Gate(settings.max_concurrent_http_requests)
     share = LoopShare()
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         began_s = share.clock()
-        call = _Incoming(broker, request)
+        call = _Incoming(broker, router, request)
         try:
             with gate.entered(is_urgent=call.is_urgent):
                 response = await share.run(call.answer(), is_urgent=call.is_urgent)
@@ -64,7 +62,7 @@ def make_server(broker: "BrokerContext", settings: WebSettings | None = None) ->
 class _Incoming:
     """One request on its way to its route and back."""
 
-    def __init__(self, broker: "BrokerContext", request: web.BaseRequest) -> None:
+    def __init__(self, broker: "BrokerContext", router: Router, request: web.BaseRequest) -> None:
         assert isinstance(request.protocol, Connection)
         self.connection = request.protocol
         self.role: str | None = None

@@ -1,14 +1,16 @@
-"""The web port. aiohttp and all routes are imported when the first client comes, on a thread, so that an idle server
-neither waits for them at the start (0.2 s) nor holds them in memory (14 MB of 67); until they are there, the client's
-bytes wait in its connection. Whatever a call imports is imported then: nothing is imported on the loop.
+"""The web port's listener. It imports aiohttp and the table of routes when the first client connects, on a thread.
+
+An idle server therefore neither waits for these imports at the start (0.2 s) nor holds them in memory (14 MB of 67).
+What a client sends before they are done waits in its connection. Nothing is imported on the event loop, because an
+import stops every client: whatever the handlers of the routes import has to be imported with the table.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.network.ports import listen
@@ -19,27 +21,44 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from magnetar.server.broker.broker_context import BrokerContext
+    from magnetar.server.web.calls import Route
 
 log = logging.getLogger(__name__)
 
 WAITING_BYTES_MAX = 65_536
-"""What a client may send before aiohttp is there; then its socket is not read."""
+"""A client that has sent more than this before aiohttp is imported is not read from until then."""
 
 CLOSE_SECONDS = 0.2
 """How long `close` waits for calls that are being answered."""
 
+_REASON = b'{"reason":"The web server cannot be loaded; the log of the server says why"}'
+
+NOT_LOADED = (
+    b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+    b"Connection: close\r\n\r\n%b"
+) % (len(_REASON), _REASON)
+"""What a client gets when the import failed. It is written out here because aiohttp is what may be missing."""
+
 
 class WebListener:
-    """`start` once for each port, then `close` once."""
+    """Listens on the web ports. Its owner calls `start` once for each port, and `close` once."""
 
-    def __init__(self, broker: "BrokerContext", settings: WebSettings | None = None) -> None:
+    def __init__(
+        self,
+        broker: "BrokerContext",
+        load_routes: "Callable[[], Iterable[Route]]",
+        settings: WebSettings | None = None,
+    ) -> None:
+        """`load_routes` imports the calls of this port and returns them; it is called on a thread."""
         self._broker = broker
+        self._load_routes = load_routes
         self._settings = settings or WebSettings()
         self._servers: list[asyncio.Server] = []
         self._web: web.Server | None = None
         self._loading: asyncio.Task[None] | None = None
+        """The import, from the first client on. None again after an import that failed: the next client repeats it."""
         self._doors: dict[_Door, None] = {}
-        """In the order in which they came, which is the order of their seats."""
+        """The connections that wait for the import, in the order in which they came: they are seated in that order."""
 
     async def start(
         self,
@@ -49,7 +68,8 @@ class WebListener:
         sock: socket.socket | None = None,
         tls: "ssl.SSLContext | None" = None,
     ) -> int:
-        """Listens; returns the actual port. `sock`: bound already, then host and port are not used. Raises OSError."""
+        """Listens on a port and returns its number. With `sock`, a socket that is already bound, `host` and `port` are
+        not used. Raises OSError."""
         backlog = self._settings.http_server_accept_queue_size
         server, actual = await listen(self._accept, host, port, sock=sock, tls=tls, backlog=backlog)
         self._servers.append(server)
@@ -71,7 +91,7 @@ class WebListener:
 
     @property
     def waiting(self) -> int:
-        """Connections that wait for aiohttp."""
+        """How many connections wait for the import."""
         return len(self._doors)
 
     def _accept(self) -> asyncio.Protocol:
@@ -81,33 +101,50 @@ class WebListener:
         if len(self._doors) >= self._settings.max_http_server_connections:
             log.warning("an HTTP connection is refused: %d wait for the web server", len(self._doors))
             door.is_refused = True
-        elif self._loading is None:
-            self._loading = asyncio.get_running_loop().create_task(self._load())
+        else:
+            self._begin_to_load()
         return door
 
     def _arrived(self, door: "_Door") -> None:
-        """A handshake may have lasted until after the loading: nobody else would open that door."""
+        """Called when the connection of a door is made, for TLS after its handshake: by then the import that was begun
+        when the client was accepted may be done, or may have failed, and nobody else would look at this door."""
         if self._web is not None:
             door.open(cast(asyncio.Protocol, self._web()))
+        else:
+            self._begin_to_load()
+
+    def _begin_to_load(self) -> None:
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._load())
 
     async def _load(self) -> None:
         try:
-            app = await asyncio.to_thread(import_module, ".http_app", __package__)
-            self._web = app.make_server(self._broker, self._settings)
+            app, router = await asyncio.to_thread(self._import)
+            self._web = app.make_server(self._broker, router, self._settings)
             for door in list(self._doors):
                 door.open(cast(asyncio.Protocol, self._web()))
         except Exception:
             log.exception("the web server cannot be loaded")
+            self._loading = None
             for door in list(self._doors):
-                door.refuse()
+                door.fail()
+
+    def _import(self) -> Any:
+        """Returns the module `http_app` and the router of all routes. Runs on a thread."""
+        app = import_module(".http_app", __package__)
+        return app, app.Router(self._load_routes())
 
 
 class _Door(asyncio.Protocol):
-    """A connection that waits for the web server. Registers itself in `doors` while it waits, from when `arrived` is
-    called with it."""
+    """A connection that waits for the web server: it keeps what the client sends until `open` hands both to aiohttp.
+
+    From when its connection is made until it is opened or lost it stands in `doors`; `arrived` is called when it is put
+    there.
+    """
 
     def __init__(self, doors: "dict[_Door, None]", arrived: "Callable[[_Door], None]") -> None:
         self.is_refused = False
+        """Set before the connection is made, which is then closed at once."""
         self._doors = doors
         self._arrived = arrived
         self._transport: asyncio.Transport | None = None
@@ -149,6 +186,14 @@ class _Door(asyncio.Protocol):
         elif len(self._waiting) > WAITING_BYTES_MAX:
             self._transport.resume_reading()
 
+    def fail(self) -> None:
+        """Tells a client that has asked for something that it gets no answer, and closes the connection."""
+        assert self._transport is not None
+        if self._waiting:
+            self._transport.write(NOT_LOADED)
+        self.refuse()
+
     def refuse(self) -> None:
+        """Closes the connection without an answer."""
         if self._transport is not None:
             self._transport.close()

@@ -15,13 +15,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from compat_tests.certificates import Authority
-from magnetar.server.programs.standalone import Standalone
+from magnetar.server.programs.standalone import Standalone, admin_routes
 from magnetar.server.web import http_app as web_app
 from magnetar.server.web import http_listener as listener_module
 from magnetar.server.web.calls import Call, Route
 from magnetar.server.web.http_listener import WebListener
 from magnetar.server.web.needs import EVERYBODY
-from magnetar.server.web.router import Router
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command, make_broker, until
 from tests.server.web_scene import TOPIC, running
@@ -185,8 +184,7 @@ class TestDeadline:
 
         monkeypatch.setattr(web_app, "CALL_SECONDS_MAX", 0.01)
         routes = Route("GET", "/hang", hang, EVERYBODY), Route("GET", "/fail", fail, EVERYBODY)
-        monkeypatch.setattr(web_app, "router", Router(routes))
-        listener = WebListener(make_broker())
+        listener = WebListener(make_broker(), lambda: routes)
         url = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}"
         async with aiohttp.ClientSession() as session:
             async with session.get(f"{url}/hang") as response:
@@ -208,7 +206,7 @@ class TestLazyLoading:
         tls.load_cert_chain(certificate.certificate, certificate.key)
         trust = ssl.create_default_context(cafile=authority.path)
         trust.check_hostname = False
-        listener = WebListener(make_broker())
+        listener = WebListener(make_broker(), admin_routes)
         port = await listener.start("127.0.0.1", 0, tls=tls)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)  # is accepted before the next one
         url = f"https://127.0.0.1:{port}/status.html"
@@ -239,7 +237,7 @@ class TestLazyLoading:
             return web_app
 
         monkeypatch.setattr(listener_module, "import_module", load)
-        listener = WebListener(make_broker())
+        listener = WebListener(make_broker(), admin_routes)
         port = await listener.start("127.0.0.1", 0)
         assert threads == []
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -270,7 +268,7 @@ class TestLazyLoading:
             return web_app
 
         monkeypatch.setattr(listener_module, "import_module", load)
-        listener = WebListener(make_broker())
+        listener = WebListener(make_broker(), admin_routes)
         port = await listener.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.transport.set_write_buffer_limits(high=0)
@@ -292,18 +290,55 @@ class TestLazyLoading:
             raise ImportError("no aiohttp here")
 
         monkeypatch.setattr(listener_module, "import_module", load)
-        listener = WebListener(make_broker())
+        listener = WebListener(make_broker(), admin_routes)
         port = await listener.start("127.0.0.1", 0)
         reader, _ = await asyncio.open_connection("127.0.0.1", port)
         assert await reader.read() == b""
         assert "no aiohttp here" in caplog.text
         await listener.close()
 
+    async def test_after_a_load_that_failed_nobody_waits_and_the_next_client_is_served(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        request = b"GET /status.html HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        faults = [ImportError("too many open files"), ImportError("too many open files")]
+        go_on = threading.Event()
+
+        def load(*names: str | None) -> Any:
+            go_on.wait(60)
+            if faults:
+                raise faults.pop()
+            return web_app
+
+        monkeypatch.setattr(listener_module, "import_module", load)
+        listener = WebListener(make_broker(), admin_routes)
+        port = await listener.start("127.0.0.1", 0)
+        for left in (1, 0):
+            go_on.clear()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            await until(lambda: listener.waiting == 1)
+            writer.write(request)
+            await writer.drain()
+            await asyncio.sleep(0)
+            go_on.set()
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+            assert f"Content-Length: {len(body)}\r\n".encode() in head
+            assert "cannot be loaded" in json.loads(body)["reason"]
+            assert len(faults) == left
+            writer.close()
+        assert [record.levelname for record in caplog.records if record.exc_info is not None] == ["ERROR"] * 2
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+        writer.close()
+        await listener.close()
+
     async def test_closing_ends_connections_that_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
         go_on = threading.Event()
         sock = socket.socket()
         sock.bind(("127.0.0.1", 0))
-        listener = WebListener(make_broker())
+        listener = WebListener(make_broker(), admin_routes)
         port = sock.getsockname()[1]
         assert await listener.start(sock=sock) == port
         monkeypatch.setattr(listener_module, "import_module", lambda *names: go_on.wait(60))

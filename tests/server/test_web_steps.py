@@ -27,7 +27,6 @@ from magnetar.server.web.encoding import PART_VALUES_MAX, encoded
 from magnetar.server.web.http_listener import WebListener
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.needs import EVERYBODY
-from magnetar.server.web.router import Router
 from tests.server.fakes import make_broker, until
 from tests.server.web_scene import Web, running
 
@@ -147,10 +146,9 @@ class Gated:
 
 
 @asynccontextmanager
-async def gated(monkeypatch: pytest.MonkeyPatch, settings: WebSettings) -> AsyncIterator[tuple[Gated, str]]:
+async def gated(settings: WebSettings) -> AsyncIterator[tuple[Gated, str]]:
     scene = Gated()
-    monkeypatch.setattr(web_app, "router", Router(scene.routes))
-    listener = WebListener(make_broker(), settings)
+    listener = WebListener(make_broker(), lambda: scene.routes, settings)
     url = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}"
     try:
         yield scene, url
@@ -158,9 +156,9 @@ async def gated(monkeypatch: pytest.MonkeyPatch, settings: WebSettings) -> Async
         await listener.close()
 
 
-async def test_more_calls_than_may_be_in_progress_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_calls_than_may_be_in_progress_are_told_to_come_again() -> None:
     settings = WebSettings(max_concurrent_http_requests=3)
-    async with gated(monkeypatch, settings) as (scene, url), aiohttp.ClientSession() as session:
+    async with gated(settings) as (scene, url), aiohttp.ClientSession() as session:
         waiting = [asyncio.ensure_future(session.get(f"{url}/slow")) for _ in range(3)]
         await until(lambda: scene.waiting == 3)
         async with session.get(f"{url}/slow") as refused:

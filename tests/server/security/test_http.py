@@ -154,7 +154,7 @@ class Tripwire:
 @asynccontextmanager
 async def serving(guard: Security) -> AsyncIterator[tuple[ClientSession, str]]:
     broker: Any = SimpleNamespace(security=guard, service=Tripwire())
-    listener = WebListener(broker)
+    listener = WebListener(broker, lambda: ROUTES)
     port = await listener.start("127.0.0.1", 0)
     try:
         async with ClientSession() as session:
