@@ -12,7 +12,7 @@ from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.process.turns import Turns
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.managed_ledger import ManagedLedger
-from magnetar.storage.managed.managed_ledger_errors import ReadFault
+from magnetar.storage.managed.managed_ledger_errors import EntryReadFault
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import EARLIEST, Position
 
@@ -29,7 +29,7 @@ class Place(Protocol):
 
 async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple[Position, int] | None:
     """(the message, its batch index or -1), EARLIEST where nothing was kept; None where the log has a later message,
-    or nothing was compacted. Raises ReadFault."""
+    or nothing was compacted. Raises EntryReadFault."""
     horizon = compaction.horizon
     last = ledger.last_confirmed
     if horizon is None or (last > horizon and last >= ledger.first_position):
@@ -40,7 +40,7 @@ async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple
     try:
         kept = await compacted.last()
     except (LedgerError, MalformedRecord) as error:
-        raise ReadFault(ledger.name, f"compacted ledger {compacted.ledger_id}: {error}") from error
+        raise EntryReadFault(ledger.name, f"compacted ledger {compacted.ledger_id}: {error}") from error
     if kept is None:
         return EARLIEST, -1
     entry = await open_entry(kept.payload, compaction.batch_bytes_max, Turns())
@@ -48,14 +48,14 @@ async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple
 
 
 async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publish_time_ms: int) -> Position | None:
-    """The first message that was published then or later, if it is only there compacted. Raises ReadFault."""
+    """The first message that was published then or later, if it is only there compacted. Raises EntryReadFault."""
     compacted = await compaction.compacted()
     if compacted is None:
         return None
     try:
         found = await compacted.read(await compacted.index_at_time(publish_time_ms), 1, 1)
     except (LedgerError, MalformedRecord) as error:
-        raise ReadFault(ledger.name, f"compacted ledger {compacted.ledger_id}: {error}") from error
+        raise EntryReadFault(ledger.name, f"compacted ledger {compacted.ledger_id}: {error}") from error
     return found[0].position if found and found[0].position < ledger.first_position else None
 
 

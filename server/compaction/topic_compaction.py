@@ -21,7 +21,7 @@ from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.managed_ledger import ManagedLedger
-from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ReadFault
+from magnetar.storage.managed.managed_ledger_errors import EntryReadFault, ManagedLedgerError
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.wire.framing import MAX_MESSAGE_SIZE
@@ -147,7 +147,7 @@ class TopicCompaction:
         return self._opened if self._opened is not None and self._opened.ledger_id == self.ledger_id else None
 
     async def compacted(self) -> CompactedLedger | None:
-        """The ledger in use, opened. Raises ReadFault."""
+        """The ledger in use, opened. Raises EntryReadFault."""
         while (ledger_id := self.ledger_id) is not None:
             horizon = self.horizon
             opened = self.opened
@@ -158,7 +158,7 @@ class TopicCompaction:
                 opened = await CompactedLedger.open(self._service.bookkeeper, ledger_id, horizon)
             except LedgerError as error:
                 if self.ledger_id == ledger_id:
-                    raise ReadFault(self._name, f"compacted ledger {ledger_id}: {error}") from error
+                    raise EntryReadFault(self._name, f"compacted ledger {ledger_id}: {error}") from error
                 continue  # another one took its place meanwhile
             if self.ledger_id == ledger_id:
                 self._opened = opened
@@ -281,7 +281,7 @@ class TopicCompaction:
         result = await run.run()
         if result.ledger_id is not None:
             await self._use(result.ledger_id, result.horizon, old)
-            with suppress(ReadFault):
+            with suppress(EntryReadFault):
                 await self.compacted()  # readers will come, and stats say how large it is
             log.info(
                 "%s: compacted up to %s into ledger %d: %d entries, %d messages fewer",
@@ -298,12 +298,12 @@ class TopicCompaction:
         cursor = self.cursor
         if cursor is None:
             self._service.bury([ledger_id])
-            raise ReadFault(self._name, "the compaction's cursor was deleted meanwhile")
+            raise EntryReadFault(self._name, "the compaction's cursor was deleted meanwhile")
         release = self._ledger.hold(cursor.mark_delete)
         if not cursor.ack_cumulative(*horizon, properties={LEDGER_PROPERTY: ledger_id}):
             release()
             self._service.bury([ledger_id])
-            raise ReadFault(self._name, f"the messages up to {horizon} were deleted meanwhile")
+            raise EntryReadFault(self._name, f"the messages up to {horizon} were deleted meanwhile")
         self._unsettled.append((release, [] if old is None else [old.ledger_id]))
         # If this fails nothing is given up: whichever of the two ledgers a restart finds in use is there.
         await cursor.persisted()

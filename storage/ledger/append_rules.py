@@ -2,7 +2,7 @@
 
 Responsible for: which bookie gets which entries, which acknowledgements count, the order of confirmation, what an
 ensemble change un-acknowledges and sends again, when a silent bookie has failed. Never does: sending, metadata, timers.
-`writer.EntryWriter` is the shell around it.
+`writer.EnsembleWriter` is the shell around it.
 
 How the shell drives it:
 

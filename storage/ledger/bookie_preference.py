@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable, Collection
 
 from magnetar.storage.ledger.bookie_health import BookieHealth
-from magnetar.storage.ledger.read_rules import Standing
+from magnetar.storage.ledger.read_rules import ReplicaStanding
 
 log = logging.getLogger(__name__)
 
 
-class BookieWatch:
+class BookiePreference:
     """`writable()` and `read_only()` name the registered bookies; `clock` gives monotonic seconds."""
 
     def __init__(
@@ -33,16 +33,16 @@ class BookieWatch:
     def quarantined(self) -> frozenset[str]:
         return self._health.quarantined(self._clock())
 
-    def standing(self, bookie_id: str) -> Standing:
+    def standing(self, bookie_id: str) -> ReplicaStanding:
         if self._health.failed_lately(bookie_id, self._clock()):
             registered = bookie_id in self._writable() or bookie_id in self._read_only()
-            return Standing.FAILED_LATELY if registered else Standing.UNAVAILABLE
+            return ReplicaStanding.FAILED_LATELY if registered else ReplicaStanding.UNAVAILABLE
         if bookie_id in self._writable():
-            return Standing.AVAILABLE
-        return Standing.READ_ONLY if bookie_id in self._read_only() else Standing.UNAVAILABLE
+            return ReplicaStanding.AVAILABLE
+        return ReplicaStanding.READ_ONLY if bookie_id in self._read_only() else ReplicaStanding.UNAVAILABLE
 
 
-class _NoWatch(BookieWatch):
+class _NoPreference(BookiePreference):
     """For a reader by itself: everybody is available."""
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class _NoWatch(BookieWatch):
     def failed(self, bookie_id: str) -> None:
         """Not kept."""
 
-    def standing(self, bookie_id: str) -> Standing:
-        return Standing.AVAILABLE
+    def standing(self, bookie_id: str) -> ReplicaStanding:
+        return ReplicaStanding.AVAILABLE
 
 
-NO_WATCH = _NoWatch()
+NO_PREFERENCE = _NoPreference()

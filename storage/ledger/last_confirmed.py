@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 from magnetar.storage.ledger.fragment_rules import last_fragment
 from magnetar.storage.ledger.ledger_errors import LedgerError
-from magnetar.storage.ledger.reader import EntryReader
-from magnetar.storage.ledger.recovery_rules import LastConfirmed, LastEntryRound, Verdict
+from magnetar.storage.ledger.recovery_rules import LastConfirmed, LastEntryRound, RecoveryVerdict
+from magnetar.storage.ledger.replica_reader import ReplicaReader
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
 
-async def ask_last_entries(reader: EntryReader, metadata: LedgerMetadata, flags: int) -> LastConfirmed:
+async def ask_last_entries(reader: ReplicaReader, metadata: LedgerMetadata, flags: int) -> LastConfirmed:
     """The LAC in the headers of the bookies' last entries. Raises LedgerError: see `ask_ensemble`."""
 
     async def ask(bookie: str) -> LastConfirmed:
@@ -23,7 +23,7 @@ async def ask_last_entries(reader: EntryReader, metadata: LedgerMetadata, flags:
     return await ask_ensemble(metadata, ask)
 
 
-async def ask_last_confirmed(reader: EntryReader, metadata: LedgerMetadata) -> LastConfirmed:
+async def ask_last_confirmed(reader: ReplicaReader, metadata: LedgerMetadata) -> LastConfirmed:
     """The same, counting also the LACs that the writer told by themselves (explicit LAC). Never fences."""
     return await ask_ensemble(metadata, reader.last_confirmed_of)
 
@@ -47,7 +47,7 @@ async def ask_ensemble(metadata: LedgerMetadata, ask: Callable[[str], Awaitable[
     questions = [asyncio.create_task(question(index, bookie)) for index, bookie in enumerate(fragment.members)]
     try:
         left = set(questions)
-        while outcome.verdict is Verdict.OPEN:
+        while outcome.verdict is RecoveryVerdict.OPEN:
             answered, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
             for one in answered:
                 one.result()
@@ -55,6 +55,6 @@ async def ask_ensemble(metadata: LedgerMetadata, ask: Callable[[str], Awaitable[
         for one in questions:
             one.cancel()
         await asyncio.gather(*questions, return_exceptions=True)
-    if outcome.verdict is Verdict.FAILED:
+    if outcome.verdict is RecoveryVerdict.FAILED:
         raise outcome.error()
     return outcome.result(fragment.first)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from magnetar.metadata.store import MetadataStore
 from magnetar.storage.ledger.adv_handle import WriteAdvHandle
 from magnetar.storage.ledger.bookie_health import BookieHealth
-from magnetar.storage.ledger.bookie_preference import BookieWatch
+from magnetar.storage.ledger.bookie_preference import BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.last_confirmed import ask_last_entries
@@ -19,9 +19,9 @@ from magnetar.storage.ledger.ledger_handle import ReadHandle, StoredEnsembles, W
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
 from magnetar.storage.ledger.placement_rules import AnyBookies, Placement, SpareBookies
 from magnetar.storage.ledger.quorum_rules import check_sizes
-from magnetar.storage.ledger.reader import EntryReader
 from magnetar.storage.ledger.recoverer import Recoverer
 from magnetar.storage.ledger.recovery_rules import LastConfirmed
+from magnetar.storage.ledger.replica_reader import ReplicaReader
 from magnetar.storage.ledger.tailing import TailHandle
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
 from pulsar_proto.records.ledger_record import LedgerMetadata
@@ -56,7 +56,7 @@ class BookKeeper:
         self._rng = rng
         self._config = config = config or LedgerConfig()
         self._placement = placement or AnyBookies(bookies, rng)
-        self._watch = BookieWatch(
+        self._preference = BookiePreference(
             BookieHealth(errors_max=config.bookie_errors_max, quarantine_sec=config.bookie_quarantine_time_sec),
             asyncio.get_running_loop().time,
             writable=bookies,
@@ -76,7 +76,7 @@ class BookKeeper:
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] = _NOTHING,
     ) -> WriteHandle:
-        """Raises IncorrectParameter, NotEnoughBookies, MetadataFault, LedgerIdOverflow."""
+        """Raises IncorrectParameter, NotEnoughBookies, LedgerMetadataFault, LedgerIdOverflow."""
         draft = self._draft(-1, (ensemble_size, write_quorum, ack_quorum), digest_type, password, custom_metadata)
         ledger = await self._driver.create(draft, ctoken=self._rng.getrandbits(63))
         return self._writer_of(ledger, digest_type, password)
@@ -122,7 +122,7 @@ class BookKeeper:
             check_sizes(ensemble_size, write_quorum, ack_quorum)
         except ValueError as error:
             raise IncorrectParameter(str(error)) from error
-        members = self._placement.choose(ensemble_size, write_quorum, self._watch.quarantined())
+        members = self._placement.choose(ensemble_size, write_quorum, self._preference.quarantined())
         return LedgerMetadata(
             ledger_id=ledger_id,
             ensemble_size=ensemble_size,
@@ -141,7 +141,7 @@ class BookKeeper:
             master_key(password),
             channel_of=self._channel_of,
             config=self._config,
-            watch=self._watch,
+            preference=self._preference,
             on_end=self._writers.discard,
         )
         self._writers.add(handle)
@@ -150,7 +150,7 @@ class BookKeeper:
         return handle
 
     def _spare_bookies(self, metadata: LedgerMetadata) -> SpareBookies:
-        return SpareBookies(self._placement, metadata.write_quorum, self._watch.quarantined)
+        return SpareBookies(self._placement, metadata.write_quorum, self._preference.quarantined)
 
     async def _tell_lacs(self) -> None:
         """The explicit LAC of every writer whose last entries no later one has announced."""
@@ -174,7 +174,7 @@ class BookKeeper:
         Without: see `open_ledger_no_recovery`. `digest_type` counts only for a record of BookKeeper's first versions,
         which names none.
 
-        Raises NoSuchLedger, UnauthorizedAccess (wrong password), LedgerRecoveryFailed, MetadataFault.
+        Raises NoSuchLedger, UnauthorizedAccess (wrong password), LedgerRecoveryFailed, LedgerMetadataFault.
         """
         if not recover:
             return await self.open_ledger_no_recovery(ledger_id, password=password, digest_type=digest_type)
@@ -189,7 +189,7 @@ class BookKeeper:
                 channel_of=self._channel_of,
                 replace_failed=self._spare_bookies(metadata),
                 config=self._config,
-                watch=self._watch,
+                preference=self._preference,
             )
             metadata = (await recoverer.run(ledger)).metadata
         return ReadHandle(metadata, metadata.last_entry_id, metadata.length, reader, codec.payload_offset)
@@ -198,7 +198,7 @@ class BookKeeper:
         self, ledger_id: int, *, password: bytes = b"", digest_type: DigestType = DigestType.CRC32C
     ) -> TailHandle:
         """Opens for reading and leaves the writer alone: readable up to the LAC that the bookies know, which the handle
-        can follow. Raises NoSuchLedger, UnauthorizedAccess, MetadataFault, the bookies' errors."""
+        can follow. Raises NoSuchLedger, UnauthorizedAccess, LedgerMetadataFault, the bookies' errors."""
         ledger, reader, codec = await self._look_up(ledger_id, password, digest_type)
         metadata = ledger.metadata
         if metadata.is_closed:
@@ -209,7 +209,7 @@ class BookKeeper:
 
     async def _look_up(
         self, ledger_id: int, password: bytes, digest_type: DigestType
-    ) -> tuple[Versioned, EntryReader, EntryCodec]:
+    ) -> tuple[Versioned, ReplicaReader, EntryCodec]:
         self._check_open()
         ledger = await self._driver.read(ledger_id)
         metadata = ledger.metadata
@@ -217,12 +217,12 @@ class BookKeeper:
             raise UnauthorizedAccess(f"ledger {ledger_id}: the password is not the ledger's")
         codec = EntryCodec(ledger_id, metadata.digest_type or digest_type, password)
         key = master_key(password)
-        return ledger, EntryReader(ledger_id, key, codec, self._channel_of, self._config, self._watch), codec
+        return ledger, ReplicaReader(ledger_id, key, codec, self._channel_of, self._config, self._preference), codec
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """Deletes the ledger's record; bookies reclaim the space later. A ledger that is gone is success.
 
-        Raises MetadataFault.
+        Raises LedgerMetadataFault.
         """
         self._check_open()
         await self._driver.delete(ledger_id)

@@ -54,7 +54,7 @@ class BookieHandleNotAvailable(BookieFault, code=-8, retriable=True):
     """The bookie cannot be reached, or the connection ended before it answered."""
 
 
-class MetadataFault(LedgerError, code=-9, retriable=True):
+class LedgerMetadataFault(LedgerError, code=-9, retriable=True):
     """The metadata store failed (BookKeeper: ZKException)."""
 
 
@@ -132,7 +132,7 @@ class WriteOnReadOnlyBookie(BookieFault, code=-104, retriable=True):
     """The bookie takes no writes now."""
 
 
-class TooManyRequests(BookieFault, code=-105, retriable=True):
+class BookieOverloaded(BookieFault, code=-105, retriable=True):
     """The bookie is overloaded."""
 
 
@@ -152,7 +152,7 @@ _CODE_BY_RC = {
     int(BookieRc.EUA): UnauthorizedAccess,
     int(BookieRc.EFENCED): LedgerFenced,
     int(BookieRc.EREADONLY): WriteOnReadOnlyBookie,
-    int(BookieRc.ETOOMANYREQUESTS): TooManyRequests,
+    int(BookieRc.ETOOMANYREQUESTS): BookieOverloaded,
     int(BookieRc.EUNKNOWNLEDGERSTATE): DataUnknown,
 }
 

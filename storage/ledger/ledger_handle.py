@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.storage.ledger.append_rules import Append, Phase
 from magnetar.storage.ledger.bookie_channel import LacChannel
-from magnetar.storage.ledger.bookie_preference import NO_WATCH, BookieWatch
+from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf, find_channel
 from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.ensemble_writer import EnsembleWriter
 from magnetar.storage.ledger.fragment_rules import last_fragment, writer_closed, writer_ensemble
 from magnetar.storage.ledger.ledger_errors import (
     BookieHandleNotAvailable,
@@ -23,8 +24,7 @@ from magnetar.storage.ledger.ledger_errors import (
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
 from magnetar.storage.ledger.placement_rules import ReplaceFailed
 from magnetar.storage.ledger.quorum_rules import write_set
-from magnetar.storage.ledger.reader import EntryReader
-from magnetar.storage.ledger.writer import EntryWriter
+from magnetar.storage.ledger.replica_reader import ReplicaReader
 from pulsar_proto.records.entry_digest import EntryCodec, entry_length
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 from pulsar_proto.wire.bookie_wire import BookieError
@@ -91,7 +91,7 @@ class WriteHandle:
         channel_of: ChannelOf,
         config: LedgerConfig,
         on_end: Callable[["WriteHandle"], None],
-        watch: BookieWatch = NO_WATCH,
+        preference: BookiePreference = NO_PREFERENCE,
     ) -> None:
         metadata = ensembles.ledger.metadata
         self._channel_of = channel_of
@@ -105,8 +105,8 @@ class WriteHandle:
         self._codec = codec
         self._ensembles = ensembles
         self._on_end = on_end
-        self._reader = EntryReader(metadata.ledger_id, master_key, codec, channel_of, config, watch)
-        self._writer = EntryWriter(
+        self._reader = ReplicaReader(metadata.ledger_id, master_key, codec, channel_of, config, preference)
+        self._writer = EnsembleWriter(
             metadata.ledger_id,
             master_key,
             last_fragment(metadata).members,
@@ -114,7 +114,7 @@ class WriteHandle:
             channel_of=channel_of,
             keeper=ensembles,
             config=config,
-            watch=watch,
+            preference=preference,
             on_end=self._ended,
         )
         self._machine = self._writer.machine
@@ -222,7 +222,7 @@ class WriteHandle:
         """Ends the writer and closes the ledger at its LAC; unconfirmed appends fail with LedgerClosed first.
 
         Idempotent, also after a failure, which starts a close by itself. Raises LedgerFenced or MetadataVersion when
-        another client took the ledger over, MetadataFault when the store failed: calling again tries again.
+        another client took the ledger over, LedgerMetadataFault when the store failed: calling again tries again.
         """
         closing = self._closing
         if closing is None or (closing.done() and not closing.cancelled() and closing.exception() is not None):
@@ -289,7 +289,7 @@ class ReadHandle:
     __slots__ = ("_reader", "last_add_confirmed", "ledger_id", "length", "metadata", "payload_offset")
 
     def __init__(
-        self, metadata: LedgerMetadata, last_add_confirmed: int, length: int, reader: EntryReader, payload_offset: int
+        self, metadata: LedgerMetadata, last_add_confirmed: int, length: int, reader: ReplicaReader, payload_offset: int
     ) -> None:
         self.ledger_id = metadata.ledger_id
         self.metadata = metadata

@@ -1,7 +1,7 @@
 """Ledger records in the metadata store: create, read, compare-and-set, delete.
 
 Paths and bytes are those of BookKeeper's hierarchical ("hybrid") ledger manager (bookkeeper.md 3 and 4), made by
-`pulsar_proto.ledger_record`. Every method raises MetadataFault when the store fails, MetadataDamaged for a record
+`pulsar_proto.ledger_record`. Every method raises LedgerMetadataFault when the store fails, MetadataDamaged for a record
 that is none.
 """
 
@@ -15,8 +15,8 @@ from magnetar.metadata.store import CancelWatch, MetadataStore, delete_empty_par
 from magnetar.storage.ledger.fragment_rules import Step
 from magnetar.storage.ledger.ledger_errors import (
     LedgerExists,
+    LedgerMetadataFault,
     MetadataDamaged,
-    MetadataFault,
     MetadataVersion,
     NoSuchLedger,
 )
@@ -41,7 +41,7 @@ def _as_ledger_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except MetadataError as error:
-        raise MetadataFault(f"{doing}: {error}") from error
+        raise LedgerMetadataFault(f"{doing}: {error}") from error
     except MalformedRecord as error:
         raise MetadataDamaged(f"{doing}: {error}") from error
 

@@ -1,17 +1,17 @@
 """What the client does when a bookie says that it has too much to do: it waits and asks again. No I/O, no clock.
 
-Overload is not death. Apache's client takes TooManyRequests for a failure of the bookie and changes the ensemble
+Overload is not death. Apache's client takes BookieOverloaded for a failure of the bookie and changes the ensemble
 (PendingAddOp.writeComplete), which hands the load to the next bookie and ends a ledger that has none. Ours asks the
 same bookie again, up to the deadline that any answer to the request has.
 """
 
-from magnetar.storage.ledger.ledger_errors import TooManyRequests
+from magnetar.storage.ledger.ledger_errors import BookieOverloaded
 from pulsar_proto.wire.bookie_wire import BookieRc
 
 RETRY_SECONDS_MIN = 0.01
 RETRY_SECONDS_MAX = 0.5
 
-_OVERLOAD = frozenset({int(BookieRc.ETOOMANYREQUESTS), TooManyRequests.code})
+_OVERLOAD = frozenset({int(BookieRc.ETOOMANYREQUESTS), BookieOverloaded.code})
 
 
 def is_overload(rc: int) -> bool:

@@ -9,17 +9,17 @@ from functools import reduce
 
 from magnetar.storage.ledger.ledger_errors import (
     BookieHandleNotAvailable,
+    BookieOverloaded,
     DataUnknown,
     DigestMismatch,
     LedgerError,
     NoSuchEntry,
     NoSuchLedgerOnBookie,
-    TooManyRequests,
 )
 from magnetar.storage.ledger.quorum_rules import write_set
 
 
-class Standing(IntEnum):
+class ReplicaStanding(IntEnum):
     """How likely a bookie answers a read well; the lower, the sooner it is asked (reorderReadSequenceEnabled)."""
 
     AVAILABLE = 0
@@ -28,8 +28,8 @@ class Standing(IntEnum):
     UNAVAILABLE = 3
 
 
-def always_available(_: str) -> Standing:
-    return Standing.AVAILABLE
+def always_available(_: str) -> ReplicaStanding:
+    return ReplicaStanding.AVAILABLE
 
 
 _NOTHING_THERE = (NoSuchEntry, NoSuchLedgerOnBookie)
@@ -43,7 +43,7 @@ def replica_order(
     *,
     sticky: int | None = None,
     demoted: Collection[str] = (),
-    standing: Callable[[str], Standing] = always_available,
+    standing: Callable[[str], ReplicaStanding] = always_available,
 ) -> tuple[int, ...]:
     """Ensemble indices to ask for an entry: its write set, ordered by the bookies' standing; `demoted` ones failed this
     reader lately.
@@ -57,9 +57,9 @@ def replica_order(
     if write_quorum == 1 or (not demoted and standing is always_available):
         return order
 
-    def rank(index: int) -> Standing:
+    def rank(index: int) -> ReplicaStanding:
         bookie = ensemble[index]
-        return max(standing(bookie), Standing.FAILED_LATELY if bookie in demoted else Standing.AVAILABLE)
+        return max(standing(bookie), ReplicaStanding.FAILED_LATELY if bookie in demoted else ReplicaStanding.AVAILABLE)
 
     return tuple(sorted(order, key=rank))
 
@@ -88,4 +88,4 @@ def verdict(failures: Sequence[LedgerError]) -> LedgerError:
 
 def demotes(error: LedgerError) -> bool:
     """Whether the bookie should be asked last from now on: it failed, rather than lacked one entry or was busy."""
-    return not isinstance(error, (*_NOTHING_THERE, TooManyRequests))
+    return not isinstance(error, (*_NOTHING_THERE, BookieOverloaded))

@@ -19,17 +19,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from magnetar.storage.ledger.append_rules import Append
-from magnetar.storage.ledger.bookie_preference import NO_WATCH, BookieWatch
+from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf
 from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.ensemble_writer import EnsembleWriter
 from magnetar.storage.ledger.fragment_rules import Members, last_fragment, mark_in_recovery, recovered
 from magnetar.storage.ledger.last_confirmed import ask_last_entries
 from magnetar.storage.ledger.ledger_errors import DigestMismatch, LedgerClosed, LedgerError
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
 from magnetar.storage.ledger.placement_rules import ReplaceFailed
-from magnetar.storage.ledger.reader import EntryReader
-from magnetar.storage.ledger.recovery_rules import LastConfirmed, RecoveryRead, Verdict, recovery_error
-from magnetar.storage.ledger.writer import EntryWriter
+from magnetar.storage.ledger.recovery_rules import LastConfirmed, RecoveryRead, RecoveryVerdict, recovery_error
+from magnetar.storage.ledger.replica_reader import ReplicaReader
 from pulsar_proto.records.entry_digest import entry_length
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 from pulsar_proto.wire.bookie_wire import AddFlags, ReadFlags
@@ -50,13 +50,13 @@ class Recoverer:
         master_key: bytes,
         *,
         driver: LedgerMetadataDriver,
-        reader: EntryReader,
+        reader: ReplicaReader,
         channel_of: ChannelOf,
         replace_failed: ReplaceFailed,
         config: LedgerConfig,
-        watch: BookieWatch = NO_WATCH,
+        preference: BookiePreference = NO_PREFERENCE,
     ) -> None:
-        self._watch = watch
+        self._preference = preference
         self._ledger_id = ledger_id
         self._master_key = master_key
         self._driver = driver
@@ -69,7 +69,7 @@ class Recoverer:
         """Closes the ledger unless that is done; the closed metadata.
 
         Raises LedgerRecoveryFailed, UnauthorizedAccess, BookieTimeout (nothing was closed; the whole may be repeated),
-        MetadataFault, NoSuchLedger.
+        LedgerMetadataFault, NoSuchLedger.
         """
         ledger = await self._driver.update(ledger, mark_in_recovery)
         begun = ledger.metadata
@@ -153,9 +153,9 @@ class _CopyForward:
         self.ensembles = _RecoveryEnsembles(self._fragment.members, self._fragment.first, recovery._replace_failed)
         self._writer = self._writer_behind(lac)
 
-    def _writer_behind(self, entry_id: int) -> EntryWriter:
+    def _writer_behind(self, entry_id: int) -> EnsembleWriter:
         recovery, begun = self._recovery, self._begun
-        return EntryWriter(
+        return EnsembleWriter(
             recovery._ledger_id,
             recovery._master_key,
             self.ensembles.members,
@@ -165,12 +165,12 @@ class _CopyForward:
             config=recovery._config,
             flags=_RECOVERY_ADD,
             last_add_confirmed=entry_id,
-            watch=recovery._watch,
+            preference=recovery._preference,
         )
 
     async def run(self) -> tuple[int, int]:
         """The last entry and the ledger's length there (0 when nothing was copied). Raises LedgerError."""
-        reads: deque[asyncio.Task[bytes | Verdict | None]] = deque()
+        reads: deque[asyncio.Task[bytes | RecoveryVerdict | None]] = deque()
         next_id, last_damaged = self._lac + 1, -1
         try:
             while True:
@@ -181,8 +181,8 @@ class _CopyForward:
                 entry = await reads.popleft()
                 if entry is None:
                     break
-                if isinstance(entry, Verdict):
-                    if entry is Verdict.DAMAGED:
+                if isinstance(entry, RecoveryVerdict):
+                    if entry is RecoveryVerdict.DAMAGED:
                         last_damaged = entry_id
                     continue
                 if entry_id != self._writer.machine.last_add_pushed + 1:
@@ -209,21 +209,21 @@ class _CopyForward:
         self._writer.end(LedgerClosed(f"ledger {ledger_id}: another writer goes on behind a gap"))
         self._writer = self._writer_behind(entry_id - 1)
 
-    async def _read(self, entry_id: int) -> bytes | Verdict | None:
+    async def _read(self, entry_id: int) -> bytes | RecoveryVerdict | None:
         """The entry; None where the ledger ends; GIVEN_UP or DAMAGED for one to pass over. Raises LedgerError when none
         of it can be told."""
         begun = self._begun
         members = self._fragment.members
         question = RecoveryRead(entry_id, members, begun.write_quorum, begun.ack_quorum, demoted=self._reader.demoted)
-        while question.verdict is Verdict.OPEN:
+        while question.verdict is RecoveryVerdict.OPEN:
             bookie = members[question.next_replica()]
             try:
                 question.found(await self._reader.entry_of(bookie, entry_id, _RECOVERY_READ))
             except LedgerError as error:
                 question.failed(error)
-        if question.verdict is Verdict.DECIDED:
+        if question.verdict is RecoveryVerdict.DECIDED:
             return question.entry
-        if question.verdict is not Verdict.FAILED and self._config.skip_given_up_entries:
+        if question.verdict is not RecoveryVerdict.FAILED and self._config.skip_given_up_entries:
             return question.verdict
         raise question.error()
 

@@ -39,7 +39,7 @@ class LastConfirmed(NamedTuple):
     length: int
 
 
-class Verdict(Enum):
+class RecoveryVerdict(Enum):
     OPEN = "open"
     """More answers are needed."""
     DECIDED = "decided"
@@ -62,10 +62,10 @@ class LastEntryRound:
         self._coverage = Coverage(ensemble_size, write_quorum, ack_quorum)
         self._found = LastConfirmed(-1, 0)
         self._error: LedgerError | None = None
-        self._verdict = Verdict.OPEN
+        self._verdict = RecoveryVerdict.OPEN
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RecoveryVerdict:
         return self._verdict
 
     def answered(self, index: int, lac: int, length: int) -> None:
@@ -83,13 +83,13 @@ class LastEntryRound:
         self._coverage.answer(index, known=False)
         if isinstance(error, UnauthorizedAccess):
             self._error = error
-            self._verdict = Verdict.FAILED
-        elif self._verdict is Verdict.OPEN and self._coverage.hopeless:
-            self._verdict = Verdict.FAILED
+            self._verdict = RecoveryVerdict.FAILED
+        elif self._verdict is RecoveryVerdict.OPEN and self._coverage.hopeless:
+            self._verdict = RecoveryVerdict.FAILED
 
     def result(self, first_of_last_ensemble: int) -> LastConfirmed:
         """What was found, or the floor. Only when decided."""
-        assert self._verdict is Verdict.DECIDED, self._verdict
+        assert self._verdict is RecoveryVerdict.DECIDED, self._verdict
         floor = first_of_last_ensemble - 1
         return self._found if self._found.entry_id >= floor else LastConfirmed(floor, 0)
 
@@ -100,8 +100,8 @@ class LastEntryRound:
 
     def _know(self, index: int) -> None:
         self._coverage.answer(index, known=True)
-        if self._verdict is Verdict.OPEN and self._coverage.covered:
-            self._verdict = Verdict.DECIDED
+        if self._verdict is RecoveryVerdict.OPEN and self._coverage.covered:
+            self._verdict = RecoveryVerdict.DECIDED
 
 
 class RecoveryRead:
@@ -133,42 +133,42 @@ class RecoveryRead:
         self._unknown = 0
         self._damaged = 0
         self._error: LedgerError | None = None
-        self._verdict = Verdict.OPEN
+        self._verdict = RecoveryVerdict.OPEN
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RecoveryVerdict:
         return self._verdict
 
     def next_replica(self) -> int:
         """The ensemble index to ask now."""
-        assert self._verdict is Verdict.OPEN, self._verdict
+        assert self._verdict is RecoveryVerdict.OPEN, self._verdict
         return self._order.pop(0)
 
     def found(self, entry: bytes) -> None:
         """A replica returned the entry, and its digest and ids are right."""
         self.entry = entry
-        self._verdict = Verdict.DECIDED
+        self._verdict = RecoveryVerdict.DECIDED
 
     def failed(self, error: LedgerError) -> None:
         """A replica returned no valid entry."""
         self._error = worse(self._error, error)
         if isinstance(error, UnauthorizedAccess):
             self._error = error
-            self._verdict = Verdict.FAILED
+            self._verdict = RecoveryVerdict.FAILED
             return
         if isinstance(error, (NoSuchEntry, NoSuchLedgerOnBookie)):
             self._missing += 1
             if missing_proves_end(self._missing, self._write_quorum, self._ack_quorum):
-                self._verdict = Verdict.DECIDED
+                self._verdict = RecoveryVerdict.DECIDED
                 return
         self._damaged += isinstance(error, DigestMismatch)
         self._unknown += isinstance(error, DataUnknown | DigestMismatch)
         if self._order:
             return
         if self._unknown < self._write_quorum:
-            self._verdict = Verdict.FAILED
+            self._verdict = RecoveryVerdict.FAILED
         else:
-            self._verdict = Verdict.DAMAGED if self._damaged else Verdict.GIVEN_UP
+            self._verdict = RecoveryVerdict.DAMAGED if self._damaged else RecoveryVerdict.GIVEN_UP
 
     def error(self) -> LedgerError:
         """What to raise when neither a copy nor the end was found."""

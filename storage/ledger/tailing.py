@@ -17,8 +17,8 @@ from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.ledger.ledger_handle import READ_BYTES_MAX, ReadHandle
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
 from magnetar.storage.ledger.quorum_rules import write_set
-from magnetar.storage.ledger.reader import EntryReader
 from magnetar.storage.ledger.recovery_rules import LastConfirmed
+from magnetar.storage.ledger.replica_reader import ReplicaReader
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 
 POLL_SECONDS = 10.0
@@ -37,7 +37,7 @@ class TailHandle(ReadHandle):
         self,
         metadata: LedgerMetadata,
         confirmed: LastConfirmed,
-        reader: EntryReader,
+        reader: ReplicaReader,
         payload_offset: int,
         driver: LedgerMetadataDriver,
         config: LedgerConfig,
@@ -49,7 +49,7 @@ class TailHandle(ReadHandle):
     async def refresh(self) -> int:
         """Asks the record and the bookies; the LAC, which never goes back.
 
-        Raises NoSuchLedger when the ledger was deleted, MetadataFault, the bookies' errors when too few answered.
+        Raises NoSuchLedger when the ledger was deleted, LedgerMetadataFault, the bookies' errors when too few answered.
         """
         await self._look_at_record()
         if not self.is_closed:

@@ -16,8 +16,8 @@ from struct import Struct
 from typing import Any, cast
 
 from magnetar.storage.ledger.bookie_channel import AddDone
-from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable, BookieTimeout, TooManyRequests
-from magnetar.storage.ledger.wire_pending import AddGroup, AddTable, Conflict, ReadTable, ReadWait
+from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable, BookieOverloaded, BookieTimeout
+from magnetar.storage.ledger.wire_pending import AddTable, Conflict, PendingAdds, ReadTable, ReadWait
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.wire import bookie_wire as v2
@@ -50,7 +50,7 @@ class WireConfig:
     packet_bytes_max: int = PACKET_BYTES_MAX
     """nettyMaxFrameSizeBytes of the bookies."""
     unanswered_bytes_max: int = 128 << 20
-    """Entries sent to one bookie and not answered; a further add fails with TooManyRequests (-105) at once."""
+    """Entries sent to one bookie and not answered; a further add fails with BookieOverloaded (-105) at once."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -133,14 +133,14 @@ class BookieConnection(asyncio.BufferedProtocol):
         assert len(entry_ids) == len(entries), (entry_ids, len(entries))
         size = sum(map(len, entries))
         if not entries or (self._adds.bytes and self._adds.bytes + size > self._config.unanswered_bytes_max):
-            self._loop.call_soon(done, entry_ids, TooManyRequests.code if entries else int(BookieRc.EOK))
+            self._loop.call_soon(done, entry_ids, BookieOverloaded.code if entries else int(BookieRc.EOK))
             return
         deadline = self._loop.time() + self._config.add_entry_timeout_sec
         if self.speaks_v2:
-            self._adds.put(ledger_id, AddGroup(entry_ids, done, size, deadline))
+            self._adds.put(ledger_id, PendingAdds(entry_ids, done, size, deadline))
             self._write_v2_adds(master_key, entries, flags)
         else:
-            group = AddGroup(entry_ids, done, size, deadline, self._take_ids(len(entries)))
+            group = PendingAdds(entry_ids, done, size, deadline, self._take_ids(len(entries)))
             self._adds.put_txns(group)
             self._write(v3.add_requests(group.txn_id, ledger_id, entry_ids, master_key, entries, flags))
         if self._sweeper is None:

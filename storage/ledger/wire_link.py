@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from magnetar.storage.ledger.bookie_channel import AddDone
-from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable, TooManyRequests
+from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable, BookieOverloaded
 from magnetar.storage.ledger.wire_connection import BookieConnection, WireConfig
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class WireLink:
             return
         size = sum(map(len, entries))
         if self._waiting and self._waiting_bytes + size > self._config.unanswered_bytes_max:
-            self._loop.call_soon(done, entry_ids, TooManyRequests.code)
+            self._loop.call_soon(done, entry_ids, BookieOverloaded.code)
             return
         self._waiting.append((ledger_id, master_key, entry_ids, entries, flags, done))
         self._waiting_bytes += size

@@ -19,7 +19,7 @@ AddDone = Callable[[Sequence[int], int], None]
 EOK = 0
 
 
-class AddGroup:
+class PendingAdds:
     """One call's adds. `index` counts its entries from 0."""
 
     __slots__ = ("_failed", "_missing", "_next", "deadline", "done", "ids", "left", "size", "txn_id")
@@ -103,24 +103,24 @@ class AddTable:
     __slots__ = ("_by_age", "_by_ledger", "_by_txn", "bytes")
 
     def __init__(self) -> None:
-        self._by_ledger: dict[int, deque[AddGroup]] = {}
-        self._by_txn: dict[int, AddGroup] = {}
-        self._by_age: deque[AddGroup] = deque()
+        self._by_ledger: dict[int, deque[PendingAdds]] = {}
+        self._by_txn: dict[int, PendingAdds] = {}
+        self._by_age: deque[PendingAdds] = deque()
         self.bytes = 0
 
-    def put(self, ledger_id: int, group: AddGroup) -> None:
+    def put(self, ledger_id: int, group: PendingAdds) -> None:
         groups = self._by_ledger.get(ledger_id)
         if groups is None:
             groups = self._by_ledger[ledger_id] = deque()
         groups.append(group)
         self._count(group)
 
-    def put_txns(self, group: AddGroup) -> None:
+    def put_txns(self, group: PendingAdds) -> None:
         for txn_id in range(group.txn_id, group.txn_id + len(group.ids)):
             self._by_txn[txn_id] = group
         self._count(group)
 
-    def _count(self, group: AddGroup) -> None:
+    def _count(self, group: PendingAdds) -> None:
         by_age = self._by_age
         while by_age and not by_age[0].left:
             by_age.popleft()
@@ -143,7 +143,7 @@ class AddTable:
             first_entry_id += taken
             count -= taken
 
-    def _take(self, group: AddGroup, index: int, count: int, rc: int, ledger_id: int | None) -> None:
+    def _take(self, group: PendingAdds, index: int, count: int, rc: int, ledger_id: int | None) -> None:
         last = group.left == count
         if last:
             self.bytes -= group.size
@@ -153,7 +153,7 @@ class AddTable:
         if last:
             group.finish()
 
-    def _drop_answered(self, ledger_id: int, group: AddGroup) -> None:
+    def _drop_answered(self, ledger_id: int, group: PendingAdds) -> None:
         groups = self._by_ledger[ledger_id]
         if groups[0] is group:
             groups.popleft()
@@ -180,7 +180,7 @@ class AddTable:
             if group.left:
                 self._take(group, first - group.txn_id, txn_id - first, rc, None)
 
-    def oldest(self) -> AddGroup | None:
+    def oldest(self) -> PendingAdds | None:
         by_age = self._by_age
         while by_age and not by_age[0].left:
             by_age.popleft()
@@ -225,7 +225,7 @@ class Conflict(Enum):
     """An answer is owed that nobody awaits any more, and it could be taken for the fence's."""
 
 
-class Outcome(Protocol):
+class ReplyFuture(Protocol):
     """The part of `asyncio.Future` that is used here."""
 
     def done(self) -> bool: ...
@@ -238,7 +238,7 @@ class Outcome(Protocol):
 class ReadWait:
     __slots__ = ("deadline", "fencing", "outcome")
 
-    def __init__(self, outcome: Outcome, fencing: bool, deadline: float) -> None:
+    def __init__(self, outcome: ReplyFuture, fencing: bool, deadline: float) -> None:
         self.outcome = outcome
         self.fencing = fencing
         self.deadline = deadline

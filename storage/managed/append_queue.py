@@ -25,7 +25,7 @@ class AddResult:
 AddDone = Callable[[AddResult], None]
 
 
-class Waiting(NamedTuple):
+class WaitingGroup(NamedTuple):
     payloads: list[bytes]
     done: AddDone
 
@@ -36,7 +36,7 @@ class AppendQueue:
     __slots__ = ("_bytes", "_groups", "entries")
 
     def __init__(self) -> None:
-        self._groups: list[Waiting] = []
+        self._groups: list[WaitingGroup] = []
         self._bytes = 0
         self.entries = 0
 
@@ -49,15 +49,15 @@ class AppendQueue:
         if self.entries + len(payloads) > PENDING_ENTRIES_MAX or self._bytes + size > PENDING_BYTES_MAX:
             self.push_doomed(done)
             return False
-        self._groups.append(Waiting(payloads, done))
+        self._groups.append(WaitingGroup(payloads, done))
         self.entries += len(payloads)
         self._bytes += size
         return True
 
     def push_doomed(self, done: AddDone) -> None:
-        self._groups.append(Waiting([], done))
+        self._groups.append(WaitingGroup([], done))
 
-    def take(self) -> list[Waiting]:
+    def take(self) -> list[WaitingGroup]:
         """All groups; the queue is empty then."""
         groups, self._groups = self._groups, []
         self.entries = self._bytes = 0

@@ -195,7 +195,7 @@ class Appender:
             raise self._refusal() or self._last_error or AppendFault(self._name, "no ledger was opened")
 
     async def terminate(self) -> None:
-        """No more entries, ever; what is in flight is still confirmed. Idempotent. Raises MetadataFault,
+        """No more entries, ever; what is in flight is still confirmed. Idempotent. Raises MetaStoreFault,
         ManagedLedgerFenced, ManagedLedgerClosed, AppendFault (the ledger could not be closed now)."""
         refusal = self._refusal()
         if refusal is not None and not isinstance(refusal, ManagedLedgerTerminated):

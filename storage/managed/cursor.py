@@ -350,7 +350,7 @@ class Cursor:
         self._release(error)
 
     async def delete(self) -> None:
-        """Deletes what is stored. Raises MetadataFault."""
+        """Deletes what is stored. Raises MetaStoreFault."""
         was_closed, self._closed = self._closed, True
         await self._flush_ended()
         if self._store is not None:

@@ -47,7 +47,7 @@ offload: Callable[..., Any] = asyncio.to_thread
 """Where large states are encoded."""
 
 
-class Written(NamedTuple):
+class WrittenState(NamedTuple):
     position: Position
     plain: bool
     """Neither holes nor half-acknowledged batches."""
@@ -72,7 +72,7 @@ async def append_state(
     properties: Mapping[str, int],
     before: StoredBefore,
     config: ManagedLedgerConfig,
-) -> Written:
+) -> WrittenState:
     """Appends what `acks` and `properties`, which belong together, say now or a little later. Raises LedgerError."""
     if bitmap_bytes(acks) <= INLINE_BYTES:
         position, plain, written = acks.mark_delete, acks.is_plain, dict(properties)
@@ -80,7 +80,7 @@ async def append_state(
         if before.repeat:
             entries.insert(0, encode_position(acks, before.position, before.properties, config))
         await append(handle, entries)
-        return Written(position, plain, written, sum(map(len, entries)))
+        return WrittenState(position, plain, written, sum(map(len, entries)))
     size = 0
     if before.repeat:
         first = encode_head(before.position) + encode_middle(None, before.properties, config)
@@ -109,7 +109,7 @@ async def append_state(
     if parts:
         record += encode_parts_before(min(parts, PARTS_MAX))
     await append(handle, [record])
-    return Written(position, plain, written, size + len(record))
+    return WrittenState(position, plain, written, size + len(record))
 
 
 async def read_state(label: str, handle: ReadHandle, extents: Extents) -> StoredAcks | None:

@@ -27,7 +27,7 @@ from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.cursor_entries import StoredBefore, append_state, read_state
 from magnetar.storage.managed.cursor_record import NO_LEDGER, StoredAcks, encode_node, parse_node
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
-from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerFenced, MetadataFault
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerFenced, MetaStoreFault
 from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
@@ -84,7 +84,7 @@ class CursorStore:
     # ---- beginnings
 
     async def create(self, mark_delete: Position, cursor_properties: Mapping[str, str]) -> None:
-        """A new node. Raises CursorFault (exists already), MetadataFault: then the same object is to be asked again,
+        """A new node. Raises CursorFault (exists already), MetaStoreFault: then the same object is to be asked again,
         because it knows a node that it made although the answer was lost."""
         self.cursor_properties = dict(cursor_properties)
         self._stored_position = mark_delete
@@ -94,14 +94,14 @@ class CursorStore:
         except (NodeExistsError, SupersededError) as error:
             raise CursorFault(self._label, "created by another owner") from error
         except MetadataError as error:
-            raise MetadataFault(self._label, str(error)) from error
+            raise MetaStoreFault(self._label, str(error)) from error
 
     async def recover(self, extents: Extents) -> StoredAcks:
-        """What was stored last. Raises CursorFault when that cannot be told now, MetadataFault."""
+        """What was stored last. Raises CursorFault when that cannot be told now, MetaStoreFault."""
         try:
             value = await self._record.load()
         except MetadataError as error:
-            raise MetadataFault(self._label, str(error)) from error
+            raise MetaStoreFault(self._label, str(error)) from error
         if value is None:
             raise CursorFault(self._label, "deleted by another owner")
         try:
@@ -188,12 +188,12 @@ class CursorStore:
                 await self._move_to_node(acks, properties)
 
     async def delete(self) -> None:
-        """Deletes node and ledger. Raises MetadataFault."""
+        """Deletes node and ledger. Raises MetaStoreFault."""
         async with self._lock:
             try:
                 await self._record.delete()
             except MetadataError as error:
-                raise MetadataFault(self._label, str(error)) from error
+                raise MetaStoreFault(self._label, str(error)) from error
             self._bury(self._unsure)
             await self._leave_ledger()
 

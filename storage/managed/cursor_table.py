@@ -12,8 +12,8 @@ from magnetar.storage.managed.cursor_store import CursorStore
 from magnetar.storage.managed.gaps import Gap
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
-from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, MetadataFault, NoSuchCursor
-from magnetar.storage.managed.shared_by_ledgers import Shared
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, MetaStoreFault, NoSuchCursor
+from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from magnetar.storage.managed.versioned_record import VersionedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.names import decode_local
@@ -38,7 +38,7 @@ class CursorTable:
         self,
         name: str,
         config: ManagedLedgerConfig,
-        shared: Shared,
+        shared: SharedByLedgers,
         ledgers: LedgerList,
         custom_metadata: Mapping[str, bytes],
         *,
@@ -74,13 +74,13 @@ class CursorTable:
         return None if slowest is None else slowest.name
 
     async def recover(self) -> None:
-        """All durable cursors, from the metadata store. Raises MetadataFault, CursorFault."""
+        """All durable cursors, from the metadata store. Raises MetaStoreFault, CursorFault."""
         try:
             children = await self._shared.metadata.children(managed_ledger_path(self._name))
         except NoNodeError:
             children = []
         except MetadataError as error:
-            raise MetadataFault(self._name, str(error)) from error
+            raise MetaStoreFault(self._name, str(error)) from error
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def recover(name: str) -> None:
@@ -115,7 +115,7 @@ class CursorTable:
             self.held.append(acks.mark_delete)
             try:
                 await store.create(acks.mark_delete, properties)
-            except MetadataFault:
+            except MetaStoreFault:
                 if len(self._unsure) < UNSURE_MAX:
                     self._unsure[name] = store
                 raise
@@ -137,7 +137,7 @@ class CursorTable:
         self._non_durable.pop(cursor, None)
 
     async def delete(self, name: str) -> Cursor:
-        """Raises NoSuchCursor, MetadataFault (it is still there then)."""
+        """Raises NoSuchCursor, MetaStoreFault (it is still there then)."""
         async with self._lock:
             cursor = self.durable.get(name)
             if cursor is None:

@@ -22,9 +22,13 @@ from magnetar.storage.managed.ledger_reaper import LedgerReaper
 from magnetar.storage.managed.list_record import parse_list
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_config import MEBIBYTE, ManagedLedgerConfig
-from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerClosed, MetadataFault, NoSuchManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import (
+    ManagedLedgerClosed,
+    MetaStoreFault,
+    NoSuchManagedLedger,
+)
 from magnetar.storage.managed.read_handles import ReadHandles
-from magnetar.storage.managed.shared_by_ledgers import Shared
+from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from magnetar.storage.managed.tail_cache import TailCache
 from magnetar.storage.managed.takeover_watch import TakeoverWatch
 from pulsar_proto.errors import MalformedRecord
@@ -61,7 +65,7 @@ class ManagedLedgerFactory:
         self._metadata = metadata
         self._monotonic_s = monotonic_s
         self._dirty: dict[Cursor, None] = {}
-        self._shared = Shared(
+        self._shared = SharedByLedgers(
             metadata,
             bookkeeper,
             self.cache,
@@ -124,24 +128,24 @@ class ManagedLedgerFactory:
             self._forget(ledger)
 
     async def exists(self, name: str) -> bool:
-        """Raises MetadataFault."""
+        """Raises MetaStoreFault."""
         try:
             return await self._metadata.exists(managed_ledger_path(name)) is not None
         except MetadataError as error:
-            raise MetadataFault(name, str(error)) from error
+            raise MetaStoreFault(name, str(error)) from error
 
     async def list(self, prefix: str) -> list[str]:
-        """The names "prefix/…", one level down: prefix is "tenant/namespace/domain". Raises MetadataFault."""
+        """The names "prefix/…", one level down: prefix is "tenant/namespace/domain". Raises MetaStoreFault."""
         try:
             children = await self._metadata.children(f"{MANAGED_LEDGERS}/{prefix}")
         except NoNodeError:
             return []
         except MetadataError as error:
-            raise MetadataFault(prefix, str(error)) from error
+            raise MetaStoreFault(prefix, str(error)) from error
         return [f"{prefix}/{child}" for child in children]
 
     async def delete(self, name: str) -> None:
-        """Closes it, deletes its records in one step and then its ledgers. Raises NoSuchManagedLedger, MetadataFault
+        """Closes it, deletes its records in one step and then its ledgers. Raises NoSuchManagedLedger, MetaStoreFault
         (also when a cursor was made meanwhile)."""
         await self.close_ledger(name)
         path = managed_ledger_path(name)
@@ -159,7 +163,7 @@ class ManagedLedgerFactory:
                     garbage += [cursor_ledger] if cursor_ledger != NO_LEDGER else []
             await self._metadata.multi([*ops, DeleteOp(path, record.stat.version)])
         except (MetadataError, MalformedRecord) as error:
-            raise MetadataFault(name, f"not deleted: {error}") from error
+            raise MetaStoreFault(name, f"not deleted: {error}") from error
         logger.info("%s: deleted, with %d ledgers", name, len(garbage))
         self.reaper.bury(garbage)
 

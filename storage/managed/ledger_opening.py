@@ -27,7 +27,7 @@ from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_errors import (
     AppendFault,
     ManagedLedgerFenced,
-    MetadataFault,
+    MetaStoreFault,
     NoSuchManagedLedger,
 )
 from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
@@ -36,7 +36,7 @@ from pulsar_proto.errors import MalformedRecord
 logger = logging.getLogger(__name__)
 
 
-class Opened(NamedTuple):
+class OpenedList(NamedTuple):
     lists: ListStore
     garbage: tuple[int, ...]
     """Ledgers that left the list and are to be deleted."""
@@ -44,8 +44,8 @@ class Opened(NamedTuple):
 
 async def open_list(
     name: str, path: str, metadata: MetadataStore, bookkeeper: BookKeeper, *, create: bool, now_ms: int
-) -> Opened:
-    """Raises NoSuchManagedLedger (without `create`), ManagedLedgerFenced (two opened it at once), MetadataFault,
+) -> OpenedList:
+    """Raises NoSuchManagedLedger (without `create`), ManagedLedgerFenced (two opened it at once), MetaStoreFault,
     AppendFault (the last ledger could not be recovered now)."""
     record = VersionedRecord(metadata, path)
     try:
@@ -60,7 +60,7 @@ async def open_list(
                 if value is None:
                     raise ManagedLedgerFenced(name, "created and deleted by others meanwhile") from None
             else:
-                return Opened(_list_store(name, record, ListRecord()), ())
+                return OpenedList(_list_store(name, record, ListRecord()), ())
         stored = parse_list(value)
         closed = await _recover_last(name, stored, bookkeeper, now_ms)
         kept = replace(stored, ledgers=tuple(ledger for ledger in closed if ledger.entries))
@@ -68,12 +68,12 @@ async def open_list(
     except SupersededError as error:
         raise ManagedLedgerFenced(name, f"opened elsewhere at the same time: {error}") from error
     except MetadataError as error:
-        raise MetadataFault(name, str(error)) from error
+        raise MetaStoreFault(name, str(error)) from error
     except MalformedRecord as error:
-        raise MetadataFault(name, f"damaged record at {path}: {error}") from error
+        raise MetaStoreFault(name, f"damaged record at {path}: {error}") from error
     garbage = tuple(ledger.ledger_id for ledger in closed if not ledger.entries)
     logger.info("%s: opened, %d ledgers, %d empty ones dropped", name, len(kept.ledgers), len(garbage))
-    return Opened(_list_store(name, record, kept), garbage)
+    return OpenedList(_list_store(name, record, kept), garbage)
 
 
 async def _recover_last(name: str, stored: ListRecord, bookkeeper: BookKeeper, now_ms: int) -> list[LedgerInfo]:

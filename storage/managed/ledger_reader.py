@@ -17,7 +17,7 @@ from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.gaps import Gap, Gaps
 from magnetar.storage.managed.ledger_list import LedgerList
-from magnetar.storage.managed.managed_ledger_errors import EntriesLost, LedgerGone, ManagedLedgerError, ReadFault
+from magnetar.storage.managed.managed_ledger_errors import EntriesLost, EntryReadFault, LedgerGone, ManagedLedgerError
 from magnetar.storage.managed.read_handles import ReadHandles
 from magnetar.storage.managed.tail_cache import TailCache
 from pulsar_proto.ids import EARLIEST, Position
@@ -64,7 +64,7 @@ class LedgerReader:
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
         """Confirmed entries of one ledger from the first existing one at or after `position` on: at least one, at most
         `max_entries`, of `max_bytes` together unless one alone is larger. Empty at the end. Raises EntriesLost,
-        ReadFault, LedgerGone."""
+        EntryReadFault, LedgerGone."""
         while True:
             start = self._ledgers.at_or_after(position)
             if start is None:
@@ -84,9 +84,9 @@ class LedgerReader:
             # Trimmed meanwhile, else: on to what is left.
 
     async def scan(self, after: Position, until_s: float) -> Position:
-        """Reads everything behind `after`, so that `gaps` has what is lost; nothing is skipped. Returns the last
-        position that was looked at, which is before the end when the loop's time `until_s` is over. Raises ReadFault,
-        LedgerGone."""
+        """Reads everything behind `after`, so that `gaps` knows what is lost; nothing is skipped. Returns the last
+        position that was looked at. It is before the end when the loop's time reached `until_s` first. Raises
+        EntryReadFault, LedgerGone."""
         loop = asyncio.get_running_loop()
         while (start := self._ledgers.at_or_after(Position(after.ledger_id, after.entry_id + 1))) is not None:
             found = await self._run_or_gap(start, SCANNED_ENTRIES, SCANNED_BYTES)
@@ -142,8 +142,8 @@ class LedgerReader:
         return run
 
     async def _gap_at(self, lost: Position, error: LedgerError) -> Gap | None:
-        """None when the ledger was trimmed meanwhile. Raises ReadFault when one of the entries around cannot be read
-        for another reason."""
+        """Finds out how far the gap around a lost entry reaches, and remembers it. Returns None when the ledger was
+        trimmed meanwhile. Raises EntryReadFault when one of the entries around it cannot be read for another reason."""
         async with self._probing:
             known = self.gaps.at(lost)
             if known is not None:
@@ -210,4 +210,4 @@ class LedgerReader:
 
     def _fault(self, start: Position, error: LedgerError) -> ManagedLedgerError:
         self._handles.drop(start.ledger_id)
-        return ReadFault(self._name, f"entry {start}: {type(error).__name__}: {error}")
+        return EntryReadFault(self._name, f"entry {start}: {type(error).__name__}: {error}")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from magnetar.metadata.errors import MetadataError
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.list_record import serialize_list
-from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerFenced, MetadataFault
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerFenced, MetaStoreFault
 from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.ids import Position
 
@@ -54,8 +54,8 @@ class ListStore:
         terminated: Position | None = None,
         properties: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
     ) -> None:
-        """Writes the changed record, then shows the change. Raises ManagedLedgerFenced, MetadataFault; then nothing is
-        shown, and after MetadataFault the write may or may not have arrived (the next change finds out)."""
+        """Writes the changed record, then shows the change. Raises ManagedLedgerFenced, MetaStoreFault; then nothing is
+        shown, and after MetaStoreFault the write may or may not have arrived (the next change finds out)."""
         async with self._lock:
             trial = self.ledgers.copy()
             if edit is not None:
@@ -70,7 +70,7 @@ class ListStore:
             self.terminated, self.properties = new_terminated, new_properties
 
     async def check(self) -> None:
-        """Raises ManagedLedgerFenced when another owner wrote or deleted the record, MetadataFault."""
+        """Raises ManagedLedgerFenced when another owner wrote or deleted the record, MetaStoreFault."""
         async with self._lock:
             with self._faults_told():
                 await self._record.check()
@@ -82,4 +82,4 @@ class ListStore:
         except SupersededError as error:
             raise ManagedLedgerFenced(self._name, f"another owner wrote the ledger list: {error}") from error
         except MetadataError as error:
-            raise MetadataFault(self._name, str(error)) from error
+            raise MetaStoreFault(self._name, str(error)) from error

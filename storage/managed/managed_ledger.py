@@ -24,7 +24,7 @@ from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerClosed, ManagedLedgerError, ManagedLedgerFenced
-from magnetar.storage.managed.shared_by_ledgers import Shared
+from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from magnetar.storage.managed.trimmer import Trimmer
 from pulsar_proto.ids import LATEST, Position
 
@@ -55,7 +55,7 @@ class ManagedLedgerStats(NamedTuple):
 class ManagedLedger:
     """Made by `ManagedLedger.open`. All calls on the loop's thread."""
 
-    def __init__(self, name: str, config: ManagedLedgerConfig, shared: Shared, lists: ListStore) -> None:
+    def __init__(self, name: str, config: ManagedLedgerConfig, shared: SharedByLedgers, lists: ListStore) -> None:
         self.name = name
         self.config = config
         self._shared = shared
@@ -126,9 +126,11 @@ class ManagedLedger:
         self.size_after = self._ledgers.size_after
 
     @classmethod
-    async def open(cls, name: str, config: ManagedLedgerConfig, shared: Shared, *, create: bool) -> "ManagedLedger":
+    async def open(
+        cls, name: str, config: ManagedLedgerConfig, shared: SharedByLedgers, *, create: bool
+    ) -> "ManagedLedger":
         """Takes the managed ledger over: recovers its list and its cursors. Raises NoSuchManagedLedger,
-        ManagedLedgerFenced, MetadataFault, AppendFault, CursorFault."""
+        ManagedLedgerFenced, MetaStoreFault, AppendFault, CursorFault."""
         path = managed_ledger_path(name)
         now_ms = shared.clocks.wall_ms()
         opened = await open_list(name, path, shared.metadata, shared.bookkeeper, create=create, now_ms=now_ms)
@@ -205,7 +207,7 @@ class ManagedLedger:
         """Appends a group, one entry per payload, behind all earlier groups; the payloads are stored as they are.
 
         `done(AddResult)` is called once, on the loop, in order, never from inside. Its error is an AppendFault,
-        MetadataFault or TooManyPending (a later group may succeed), ManagedLedgerFenced, ManagedLedgerTerminated or
+        MetaStoreFault or TooManyPending (a later group may succeed), ManagedLedgerFenced, ManagedLedgerTerminated or
         ManagedLedgerClosed.
         """
         self._appender.add_entries(payloads, done)
@@ -239,19 +241,19 @@ class ManagedLedger:
         await self._appender.open_ledger()
 
     async def roll(self) -> None:
-        """Closes the current ledger; the next entry goes to another one. Raises AppendFault, MetadataFault."""
+        """Closes the current ledger; the next entry goes to another one. Raises AppendFault, MetaStoreFault."""
         await self._appender.roll("asked for")
 
     async def terminate(self) -> Position:
         """Takes no more entries, for ever; what was given to `add_entries` before may still be confirmed. Returns the
-        last position. Raises MetadataFault, AppendFault (not terminated then), ManagedLedgerFenced."""
+        last position. Raises MetaStoreFault, AppendFault (not terminated then), ManagedLedgerFenced."""
         await self._appender.terminate()
         terminated = self._lists.terminated
         assert terminated is not None
         return terminated
 
     async def set_properties(self, updates: Mapping[str, str | None]) -> None:
-        """Sets properties, None removes one. Durable on return. Raises MetadataFault, ManagedLedgerFenced."""
+        """Sets properties, None removes one. Durable on return. Raises MetaStoreFault, ManagedLedgerFenced."""
 
         def update(properties: Mapping[str, str]) -> dict[str, str]:
             merged = {**properties, **updates}
@@ -270,7 +272,7 @@ class ManagedLedger:
         self, name: str, initial: Position = LATEST, properties: Mapping[str, str] | None = None
     ) -> Cursor:
         """The durable cursor of that name. If there is none, a new one whose first entry is the first one at or after
-        `initial` (EARLIEST; LATEST: only what is appended from now on). Raises MetadataFault, CursorFault."""
+        `initial` (EARLIEST; LATEST: only what is appended from now on). Raises MetaStoreFault, CursorFault."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
             raise ManagedLedgerClosed(self.name, f"the managed ledger is {self.state.value}")
         return await self._cursors.open(name, initial, properties or {})
@@ -286,7 +288,7 @@ class ManagedLedger:
         self._cursors.release(cursor)
 
     async def delete_cursor(self, name: str) -> None:
-        """Raises NoSuchCursor, MetadataFault (it is still there then)."""
+        """Raises NoSuchCursor, MetaStoreFault (it is still there then)."""
         self.deactivate(await self._cursors.delete(name))
         self._trimmer.request()
 

@@ -63,7 +63,7 @@ class TooManyPending(ManagedLedgerError):
     retriable = True
 
 
-class ReadFault(ManagedLedgerError):
+class EntryReadFault(ManagedLedgerError):
     """A stored entry cannot be read now."""
 
     retriable = True
@@ -80,7 +80,7 @@ class EntriesLost(ManagedLedgerError):
     retriable = True
 
 
-class MetadataFault(ManagedLedgerError):
+class MetaStoreFault(ManagedLedgerError):
     """The metadata store failed; the outcome of a write is unknown until the record is read again."""
 
     code = pb.MetadataError

@@ -13,7 +13,7 @@ from magnetar.storage.managed.tail_cache import TailCache
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedByLedgers:
     metadata: MetadataStore
     bookkeeper: BookKeeper
     cache: TailCache

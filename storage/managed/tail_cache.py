@@ -17,10 +17,10 @@ ENTRY_OVERHEAD_BYTES = 64
 """What an entry costs beside its bytes: object header, list slot and its part of the group."""
 
 
-class _Group:
+class _CachedGroup:
     __slots__ = ("added_s", "cost", "end", "entries", "first", "ledger")
 
-    def __init__(self, ledger: "_Ledger", first: int, entries: list[bytes], cost: int, added_s: float) -> None:
+    def __init__(self, ledger: "_CachedLedger", first: int, entries: list[bytes], cost: int, added_s: float) -> None:
         self.ledger = ledger
         self.first = first
         self.end = first + len(entries)
@@ -29,7 +29,7 @@ class _Group:
         self.added_s = added_s
 
 
-class _Ledger:
+class _CachedLedger:
     """A ledger's groups, oldest first; `head` of them have left already."""
 
     __slots__ = ("firsts", "groups", "head", "ledger_id", "payload_offset")
@@ -37,7 +37,7 @@ class _Ledger:
     def __init__(self, ledger_id: int, payload_offset: int) -> None:
         self.ledger_id = ledger_id
         self.payload_offset = payload_offset
-        self.groups: list[_Group | None] = []
+        self.groups: list[_CachedGroup | None] = []
         self.firsts: list[int] = []
         self.head = 0
 
@@ -59,8 +59,8 @@ class TailCache:
         self.bytes_held = 0
         self.hits = 0
         self.misses = 0
-        self._ledgers: dict[int, _Ledger] = {}
-        self._groups: deque[_Group] = deque()
+        self._ledgers: dict[int, _CachedLedger] = {}
+        self._groups: deque[_CachedGroup] = deque()
 
     def add(
         self, ledger_id: int, first: int, entries: list[bytes], size: int, payload_offset: int, now_s: float
@@ -79,8 +79,8 @@ class TailCache:
                 self.drop_ledger(ledger_id)
                 ledger = None
         if ledger is None:
-            ledger = self._ledgers[ledger_id] = _Ledger(ledger_id, payload_offset)
-        group = _Group(ledger, first, entries, cost, now_s)
+            ledger = self._ledgers[ledger_id] = _CachedLedger(ledger_id, payload_offset)
+        group = _CachedGroup(ledger, first, entries, cost, now_s)
         ledger.groups.append(group)
         ledger.firsts.append(first)
         self._groups.append(group)
@@ -144,7 +144,9 @@ class TailCache:
             del self._ledgers[ledger.ledger_id]
 
 
-def _take(groups: Sequence[_Group | None], index: int, start: int, max_entries: int, max_bytes: int) -> list[bytes]:
+def _take(
+    groups: Sequence[_CachedGroup | None], index: int, start: int, max_entries: int, max_bytes: int
+) -> list[bytes]:
     """Entries from `start` of the group at `index` on, over following groups, at least one."""
     taken: list[bytes] = []
     left = max_bytes

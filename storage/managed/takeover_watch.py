@@ -14,7 +14,7 @@ from typing import Protocol
 
 from magnetar.metadata.paths import MANAGED_LEDGERS
 from magnetar.metadata.store import CancelWatch, Event, EventType, MetadataStore
-from magnetar.storage.managed.managed_ledger_errors import MetadataFault
+from magnetar.storage.managed.managed_ledger_errors import MetaStoreFault
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ CHECKED_AT_ONCE = 64
 
 class Owned(Protocol):
     async def check_ownership(self) -> None:
-        """Fences the managed ledger when its list was written or deleted by another owner. Raises MetadataFault."""
+        """Fences the managed ledger when its list was written or deleted by another owner. Raises MetaStoreFault."""
 
 
 class TakeoverWatch:
@@ -77,5 +77,5 @@ class TakeoverWatch:
             return
         try:
             await owned.check_ownership()
-        except MetadataFault as error:
+        except MetaStoreFault as error:
             logger.warning("%s: unknown whether another owner wrote it, its next write finds out: %s", name, error)

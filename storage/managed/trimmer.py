@@ -63,7 +63,7 @@ class Trimmer:
 
     async def settled(self) -> None:
         """Returns when no trim is under way, and none may have arrived although it failed: what is in the list now is
-        there after a restart too. Raises MetadataFault, ManagedLedgerFenced."""
+        there after a restart too. Raises MetaStoreFault, ManagedLedgerFenced."""
         await self.idle()
         while self._lists.in_doubt:
             await self._lists.change()

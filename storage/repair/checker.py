@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.last_confirmed import ask_last_entries
-from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerError, TooManyRequests
+from magnetar.storage.ledger.ledger_errors import BookieOverloaded, BookieTimeout, LedgerError
 from magnetar.storage.ledger.metadata_driver import Versioned
-from magnetar.storage.ledger.reader import EntryReader
+from magnetar.storage.ledger.replica_reader import ReplicaReader
 from magnetar.storage.repair.repair_rules import Damaged, Part, entries_to_verify, parts_of
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
 from pulsar_proto.records.ledger_record import LedgerMetadata
@@ -36,7 +36,7 @@ class OpenedLedger(NamedTuple):
     ledger: Versioned
     last_add_confirmed: int
     """Of an open ledger: what the bookies say, or the floor when too few of them answer."""
-    reader: EntryReader
+    reader: ReplicaReader
     master_key: bytes
 
     @property
@@ -62,7 +62,7 @@ class LedgerChecker:
         password = metadata.password or b""
         key = master_key(password)
         codec = EntryCodec(ledger_id, metadata.digest_type or OLDEST_DIGEST, password)
-        reader = EntryReader(ledger_id, key, codec, self._cluster.channels, self._cluster.config)
+        reader = ReplicaReader(ledger_id, key, codec, self._cluster.channels, self._cluster.config)
         last = metadata.last_entry_id
         if not metadata.is_closed:
             try:
@@ -107,7 +107,7 @@ class LedgerChecker:
                 async with self._limit:
                     await opened.reader.entry_of(bookie, entry_id)
                 return
-            except (TooManyRequests, BookieTimeout):
+            except (BookieOverloaded, BookieTimeout):
                 await asyncio.sleep(BUSY_SECONDS)
         async with self._limit:
             await opened.reader.entry_of(bookie, entry_id)

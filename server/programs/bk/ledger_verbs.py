@@ -14,7 +14,7 @@ from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry, NoSuchLedger
 from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
 from magnetar.storage.ledger.ledger_listing import list_ledgers
-from magnetar.storage.ledger.reader import EntryReader
+from magnetar.storage.ledger.replica_reader import ReplicaReader
 from magnetar.storage.repair.checker import OLDEST_DIGEST
 from magnetar.storage.repair.ledger_index import bookies_of, visit_ledgers
 from pulsar_proto.records.entry_digest import EntryCodec, entry_ids, entry_lac, entry_length, master_key
@@ -170,7 +170,7 @@ async def _from_bookie(
     cluster: BookKeeperCluster, metadata: LedgerMetadata, arguments: Namespace
 ) -> AsyncIterator[bytes]:
     """What one bookie has, also beyond the last confirmed entry; what it lacks is passed over."""
-    reader = EntryReader(
+    reader = ReplicaReader(
         metadata.ledger_id,
         master_key(metadata.password or b""),
         _codec(metadata),

@@ -20,7 +20,7 @@ from magnetar.storage.managed.ack_state import mask_of_words, words_of_mask
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
-from magnetar.storage.managed.managed_ledger_errors import ReadFault
+from magnetar.storage.managed.managed_ledger_errors import EntryReadFault
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
 
@@ -80,7 +80,7 @@ class CompactedView:
         return self._ledger.cached(position, max_entries, max_bytes)
 
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
-        """Raises ReadFault, LedgerGone."""
+        """Raises EntryReadFault, LedgerGone."""
         while True:
             in_use = self._compaction.ledger_id
             if self._is_compacted(position):
@@ -110,7 +110,7 @@ class CompactedView:
         except (LedgerError, MalformedRecord) as error:
             if self._compaction.ledger_id != compacted.ledger_id:
                 return None
-            raise ReadFault(self._name, f"compacted ledger {compacted.ledger_id}: {error}") from error
+            raise EntryReadFault(self._name, f"compacted ledger {compacted.ledger_id}: {error}") from error
 
     def _is_compacted(self, position: Position) -> bool:
         horizon = self._compaction.horizon

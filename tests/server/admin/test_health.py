@@ -12,9 +12,9 @@ from magnetar.server.topics.broker_service import BrokerService
 from magnetar.storage.managed.append_queue import AddResult
 from magnetar.storage.managed.managed_ledger_errors import (
     AppendFault,
+    EntryReadFault,
     ManagedLedgerError,
     ManagedLedgerFenced,
-    ReadFault,
 )
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.ids import Position
@@ -88,7 +88,7 @@ async def test_a_topic_that_is_lost_is_unloaded_so_that_the_next_check_begins_an
 
 async def test_a_failed_read_or_load_is_told() -> None:
     service = FakeService()
-    service.ledger.read_fault = ReadFault("t", "cannot be read")
+    service.ledger.read_fault = EntryReadFault("t", "cannot be read")
     assert "cannot be read" in str(await check(service))
     service.failure = ServiceNotReady("The broker is shutting down")
     assert "shutting down" in str(await check(service))

@@ -19,7 +19,7 @@ from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.storage.ledger.ledger_errors import WriteFault
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.managed_ledger import ManagedLedger
-from magnetar.storage.managed.managed_ledger_errors import MetadataFault, NoSuchCursor
+from magnetar.storage.managed.managed_ledger_errors import MetaStoreFault, NoSuchCursor
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from tests.server.compaction.messages import Sent, batch, contents, last_of_each_key, single
 from tests.storage.managed.fake_bookkeeper import World
@@ -319,7 +319,7 @@ async def test_a_cursor_that_cannot_be_deleted_keeps_what_is_compacted() -> None
     await process.compact()
     before = process.compacted_ledgers()
     process.compaction._ledger = Undeletable(process.ledger)  # type: ignore[assignment]
-    with pytest.raises(MetadataFault):
+    with pytest.raises(MetaStoreFault):
         await process.compaction.give_up()
     await quiet(process.world)
     assert process.compacted_ledgers() == before
@@ -334,7 +334,7 @@ class Undeletable:
         return getattr(self._real, name)
 
     async def delete_cursor(self, name: str) -> None:
-        raise MetadataFault(name, "metadata is down")
+        raise MetaStoreFault(name, "metadata is down")
 
 
 async def test_what_is_replaced_and_unsettled_counts_among_the_ledgers_to_delete() -> None:

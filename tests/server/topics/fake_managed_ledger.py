@@ -23,10 +23,10 @@ from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger import ManagedLedgerStats
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
+    EntryReadFault,
     ManagedLedgerError,
     ManagedLedgerTerminated,
     NoSuchCursor,
-    ReadFault,
 )
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 
@@ -213,7 +213,7 @@ class FakeManagedLedger:
         await (self._pause() if gate is None else gate.wait())
         if self.read_failures:
             self.read_failures -= 1
-            raise ReadFault(self.name, f"entry {position}")
+            raise EntryReadFault(self.name, f"entry {position}")
         start = self.ledgers.at_or_after(position)
         return EntryRun(*self.ledgers.end, [], 0) if start is None else self._run(start, max_entries, max_bytes)
 

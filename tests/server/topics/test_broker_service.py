@@ -9,7 +9,7 @@ from magnetar.metadata import paths
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerFenced
-from magnetar.storage.managed.managed_ledger_errors import MetadataFault as StoreFault
+from magnetar.storage.managed.managed_ledger_errors import MetaStoreFault as StoreFault
 from pulsar_proto.errors import MetadataFault, NotAllowed, PulsarError, ServiceNotReady, TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from magnetar.storage.managed.managed_ledger_errors import CursorFault, ReadFault
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, EntryReadFault
 from pulsar_proto.errors import ConsumerBusy, PulsarError
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -118,7 +118,7 @@ async def test_a_refused_seek_moves_nothing_and_consumers_may_come_back(
 
         async def cannot_be_read(position: Position, publish_time_ms: int | None) -> Position:
             await asyncio.sleep(0)
-            raise ReadFault("t", "disk full")
+            raise EntryReadFault("t", "disk full")
 
         monkeypatch.setattr(scene.topic, "sought", cannot_be_read)
     with pytest.raises(PulsarError, match="disk full"):

@@ -8,7 +8,7 @@ import pytest
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.topic import Topic
-from magnetar.storage.managed.managed_ledger_errors import MetadataFault as StoreFault
+from magnetar.storage.managed.managed_ledger_errors import MetaStoreFault as StoreFault
 from pulsar_proto.errors import (
     ConsumerBusy,
     MetadataFault,

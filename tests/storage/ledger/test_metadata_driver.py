@@ -9,8 +9,8 @@ from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.storage.ledger.fragment_rules import writer_closed
 from magnetar.storage.ledger.ledger_errors import (
     LedgerExists,
+    LedgerMetadataFault,
     MetadataDamaged,
-    MetadataFault,
     MetadataVersion,
     NoSuchLedger,
 )
@@ -130,7 +130,7 @@ def test_faults_of_the_store_and_damaged_records_are_told_apart() -> None:
             await driver.read(5)
         await store.close()
         for call in (driver.read(5), driver.delete(5), driver.create(DRAFT, ctoken=1)):
-            with pytest.raises(MetadataFault):
+            with pytest.raises(LedgerMetadataFault):
                 await call
 
     run(story())
@@ -142,7 +142,7 @@ def test_a_close_whose_answer_got_lost_succeeds_when_repeated() -> None:
         handle, _ = await new_ledger(scene.client("w"), (1, 1, 1))
         await handle.add(b"a")
         scene.ways_to_store["w"].lose_answers = True
-        with pytest.raises(MetadataFault):
+        with pytest.raises(LedgerMetadataFault):
             await handle.close()
         scene.ways_to_store["w"].lose_answers = False
         await handle.close()
@@ -159,6 +159,6 @@ def test_a_writer_whose_ensemble_change_fails_in_the_store_ends_with_that() -> N
         scene.ways_to_store["w"].lose_answers = True
         writer.append(b"a")
         await answered(writer)
-        assert [type(error) for _, error in writer.failed] == [MetadataFault]
+        assert [type(error) for _, error in writer.failed] == [LedgerMetadataFault]
 
     run(story())

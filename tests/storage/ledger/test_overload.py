@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerError, NotEnoughBookies, TooManyRequests
+from magnetar.storage.ledger.ledger_errors import BookieOverloaded, BookieTimeout, LedgerError, NotEnoughBookies
 from magnetar.storage.ledger.overload_rules import RETRY_SECONDS_MAX, is_overload, retry_seconds
 from magnetar.storage.ledger.read_rules import demotes
 from pulsar_proto.wire.bookie_wire import BookieRc
@@ -16,10 +16,10 @@ BUSY = BookieRc.ETOOMANYREQUESTS
 
 def test_codes_of_both_directions_are_overload_and_no_others() -> None:
     assert is_overload(int(BUSY))
-    assert is_overload(TooManyRequests.code)
+    assert is_overload(BookieOverloaded.code)
     assert not any(is_overload(int(rc)) for rc in BookieRc if rc is not BUSY)
     assert not is_overload(BookieTimeout.code)
-    assert not demotes(TooManyRequests("busy"))
+    assert not demotes(BookieOverloaded("busy"))
 
 
 def test_the_pauses_grow_and_are_bounded() -> None:
@@ -151,7 +151,7 @@ def test_a_read_that_is_refused_to_the_deadline_says_why() -> None:
         bookie.rc_of_read = BUSY
         with pytest.raises(LedgerError) as caught:
             await handle.read(0, 0)
-        assert isinstance(caught.value, TooManyRequests)
+        assert isinstance(caught.value, BookieOverloaded)
         assert "overloaded" in str(caught.value)
 
     run(story())

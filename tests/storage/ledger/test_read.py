@@ -6,6 +6,7 @@ import pytest
 
 from magnetar.storage.ledger.ledger_errors import (
     BookieHandleNotAvailable,
+    BookieOverloaded,
     BookieTimeout,
     DataUnknown,
     DigestMismatch,
@@ -13,7 +14,6 @@ from magnetar.storage.ledger.ledger_errors import (
     NoSuchEntry,
     NoSuchLedgerOnBookie,
     ReadFault,
-    TooManyRequests,
 )
 from magnetar.storage.ledger.quorum_rules import write_set
 from magnetar.storage.ledger.read_rules import demotes, replica_order, verdict, worse
@@ -57,7 +57,7 @@ def test_a_real_error_outranks_a_missing_entry_and_a_lost_connection_in_any_orde
 
 
 LOST = (NoSuchEntry("x"), NoSuchLedgerOnBookie("x"), DigestMismatch("x"), DataUnknown("x"))
-NOT_NOW = (BookieHandleNotAvailable("x"), BookieTimeout("x"), ReadFault("x"), TooManyRequests("x"))
+NOT_NOW = (BookieHandleNotAvailable("x"), BookieTimeout("x"), ReadFault("x"), BookieOverloaded("x"))
 
 
 @pytest.mark.parametrize("first", [*LOST, *NOT_NOW], ids=lambda error: type(error).__name__)

@@ -15,20 +15,26 @@ from magnetar.storage.ledger.ledger_errors import (
     ReadFault,
     UnauthorizedAccess,
 )
-from magnetar.storage.ledger.recovery_rules import LastConfirmed, LastEntryRound, RecoveryRead, Verdict, recovery_error
+from magnetar.storage.ledger.recovery_rules import (
+    LastConfirmed,
+    LastEntryRound,
+    RecoveryRead,
+    RecoveryVerdict,
+    recovery_error,
+)
 
 UNKNOWN = [BookieTimeout, DataUnknown, DigestMismatch, ReadFault]
 MISSING = [NoSuchEntry, NoSuchLedgerOnBookie]
 
 
-def verdict_of(asked: LastEntryRound) -> Verdict:
+def verdict_of(asked: LastEntryRound) -> RecoveryVerdict:
     return asked.verdict
 
 
 def test_the_highest_confirmed_entry_of_all_answers_counts() -> None:
     fence = LastEntryRound(3, 3, 3)
     fence.answered(0, 4, 50)
-    assert verdict_of(fence) is Verdict.DECIDED, "any entry acknowledged by three is on the one that answered"
+    assert verdict_of(fence) is RecoveryVerdict.DECIDED, "any entry acknowledged by three is on the one that answered"
     fence.answered(1, 6, 70)
     fence.answered(2, 5, 60)
     assert fence.result(0) == LastConfirmed(6, 70)
@@ -45,9 +51,9 @@ def test_the_last_ensemble_s_first_entry_is_the_floor(first: int, expected: tupl
 def test_a_bookie_without_the_ledger_told_the_truth(kind: type[LedgerError]) -> None:
     fence = LastEntryRound(3, 3, 2)
     fence.failed(0, kind("x"))
-    assert verdict_of(fence) is Verdict.OPEN
+    assert verdict_of(fence) is RecoveryVerdict.OPEN
     fence.failed(1, kind("x"))
-    assert verdict_of(fence) is Verdict.DECIDED
+    assert verdict_of(fence) is RecoveryVerdict.DECIDED
     assert fence.result(0) == LastConfirmed(-1, 0)
 
 
@@ -56,9 +62,9 @@ def test_a_fence_with_too_many_unknown_answers_fails_as_soon_as_that_is_certain(
     fence = LastEntryRound(3, 3, 2)
     fence.answered(0, 9, 90)
     fence.failed(1, kind("first"))
-    assert verdict_of(fence) is Verdict.OPEN
+    assert verdict_of(fence) is RecoveryVerdict.OPEN
     fence.failed(2, kind("second"))
-    assert verdict_of(fence) is Verdict.FAILED
+    assert verdict_of(fence) is RecoveryVerdict.FAILED
     assert fence.error().args == ("first",)
 
 
@@ -66,7 +72,7 @@ def test_a_wrong_password_ends_the_fence_at_once() -> None:
     fence = LastEntryRound(3, 3, 2)
     fence.failed(0, ReadFault("x"))
     fence.failed(1, UnauthorizedAccess("x"))
-    assert verdict_of(fence) is Verdict.FAILED
+    assert verdict_of(fence) is RecoveryVerdict.FAILED
     assert isinstance(fence.error(), UnauthorizedAccess)
 
 
@@ -80,7 +86,7 @@ def test_one_valid_copy_recovers_an_entry_even_after_others_lacked_it() -> None:
     read.failed(NoSuchEntry("x"))
     assert read.next_replica() == 2
     read.found(b"entry")
-    assert (read.verdict, read.entry) == (Verdict.DECIDED, b"entry")
+    assert (read.verdict, read.entry) == (RecoveryVerdict.DECIDED, b"entry")
 
 
 @given(st.integers(1, 4), st.data())
@@ -89,14 +95,14 @@ def test_the_end_needs_a_quorum_of_replicas_that_say_so(write_quorum: int, data:
     ack_quorum = data.draw(st.integers(1, write_quorum))
     read = RecoveryRead(0, tuple("abcd"[:write_quorum]), write_quorum, ack_quorum, frozenset())
     missing = asked = 0
-    while read.verdict is Verdict.OPEN:
+    while read.verdict is RecoveryVerdict.OPEN:
         kind = data.draw(st.sampled_from([*MISSING, *UNKNOWN]))
         read.next_replica()
         read.failed(kind("x"))
         asked += 1
         missing += kind in MISSING
     assert read.entry is None
-    if read.verdict is Verdict.DECIDED:
+    if read.verdict is RecoveryVerdict.DECIDED:
         assert missing == write_quorum - ack_quorum + 1
     else:
         assert asked == write_quorum

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.storage.ledger.wire_pending import AddGroup, AddTable, Conflict, ReadTable, ReadWait
+from magnetar.storage.ledger.wire_pending import AddTable, Conflict, PendingAdds, ReadTable, ReadWait
 
 EOK, EIO, LOST, LATE = 0, 101, -8, -23
 
@@ -24,7 +24,7 @@ class Told:
 
 def put(table: AddTable, ledger_id: int, ids: Sequence[int], *, deadline: float = 10.0) -> Told:
     told = Told()
-    table.put(ledger_id, AddGroup(ids, told, 100 * len(ids), deadline))
+    table.put(ledger_id, PendingAdds(ids, told, 100 * len(ids), deadline))
     return told
 
 
@@ -117,7 +117,7 @@ def test_only_groups_past_their_deadline_expire_and_their_late_answers_are_dropp
 def test_transactions_are_answered_in_any_order() -> None:
     table = AddTable()
     told = Told()
-    table.put_txns(AddGroup([7, 9, 11], told, 300, 10.0, txn_id=40))
+    table.put_txns(PendingAdds([7, 9, 11], told, 300, 10.0, txn_id=40))
     table.answered_txns(42, 1, EOK)
     table.answered_txns(39, 2, EIO)
     table.answered_txns(40, 1, EOK)
@@ -128,8 +128,8 @@ def test_transactions_are_answered_in_any_order() -> None:
 
 def test_a_run_of_transactions_covers_groups_as_far_as_it_goes() -> None:
     table, told = AddTable(), [Told(), Told()]
-    table.put_txns(AddGroup(range(3), told[0], 300, 10.0, txn_id=40))
-    table.put_txns(AddGroup(range(3, 6), told[1], 300, 10.0, txn_id=43))
+    table.put_txns(PendingAdds(range(3), told[0], 300, 10.0, txn_id=40))
+    table.put_txns(PendingAdds(range(3, 6), told[1], 300, 10.0, txn_id=43))
     table.answered_txns(40, 5, EOK)
     assert [each.calls for each in told] == [[([0, 1, 2], EOK)], []]
     table.answered_txns(45, 1, EIO)

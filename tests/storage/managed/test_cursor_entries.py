@@ -76,7 +76,7 @@ def scattered(seed: int = 1, share: int = 2) -> AckState:
     return acks
 
 
-async def written(acks: AckState, ledger: Ledger, *, repeat: bool = False) -> cursor_entries.Written:
+async def written(acks: AckState, ledger: Ledger, *, repeat: bool = False) -> cursor_entries.WrittenState:
     return await append_state(cast(Any, ledger), acks, {"p": 7}, StoredBefore(OLD, {}, repeat), CONFIG)
 
 

@@ -14,7 +14,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
     AppendFault,
     EntriesLost,
     ManagedLedgerClosed,
-    MetadataFault,
+    MetaStoreFault,
     NoSuchManagedLedger,
 )
 from magnetar.storage.managed.read_handles import ReadHandles
@@ -145,17 +145,17 @@ async def test_a_store_that_fails_is_said_so() -> None:
     world = World()
     factory = factory_of(world.session())
     await world.store.close()
-    with pytest.raises(MetadataFault) as caught:
+    with pytest.raises(MetaStoreFault) as caught:
         await factory.open(NAME)
     assert isinstance(caught.value.__cause__, StoreClosedError)
-    with pytest.raises(MetadataFault):
+    with pytest.raises(MetaStoreFault):
         await factory.exists(NAME)
 
 
 async def test_a_damaged_record_keeps_the_managed_ledger_closed() -> None:
     world = World()
     await world.store.create(f"/managed-ledgers/{NAME}", b"\x0a\x7f", make_parents=True)
-    with pytest.raises(MetadataFault, match="damaged record"):
+    with pytest.raises(MetaStoreFault, match="damaged record"):
         await open_one(world)
     record = await world.store.get(f"/managed-ledgers/{NAME}")
     assert record is not None

@@ -10,7 +10,7 @@ from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.gaps import GAPS_MAX, Gap, Gaps
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger import ManagedLedger
-from magnetar.storage.managed.managed_ledger_errors import EntriesLost, ReadFault
+from magnetar.storage.managed.managed_ledger_errors import EntriesLost, EntryReadFault
 from pulsar_proto.ids import EARLIEST, Position
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import CONFIG, DELETE_AT_ONCE, NAME, factory_of, fill, open_one, quiet
@@ -106,13 +106,13 @@ async def test_what_cannot_be_read_now_is_not_taken_for_lost() -> None:
     cursor = await ledger.open_cursor("s", EARLIEST)
     await fill(ledger, 20)
     world.fail_rate = 1
-    with pytest.raises(ReadFault):
+    with pytest.raises(EntryReadFault):
         await ledger.read(Position(1, 5), 100, 1_000_000)
     world.fail_rate, world.lost = 0.2, {(1, 5), (1, 6), (1, 19)}
     for entry_id in (5, 6, 5, 6, 19) * 20:
         try:
             await ledger.read(Position(1, entry_id), 100, 1_000_000)
-        except ReadFault:
+        except EntryReadFault:
             continue
     assert [(gap.first, gap.last) for gap in ledger.gaps.known] == [(5, 6), (19, 19)]
     assert cursor.backlog == 17

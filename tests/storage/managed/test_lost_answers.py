@@ -8,7 +8,7 @@ import pytest
 from magnetar.metadata.errors import MetadataError, NodeExistsError
 from magnetar.metadata.paths import managed_ledger_path
 from magnetar.storage.managed.list_record import parse_list
-from magnetar.storage.managed.managed_ledger_errors import CursorFault, MetadataFault
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, MetaStoreFault
 from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.ids import EARLIEST
 from tests.storage.managed.fake_bookkeeper import World
@@ -78,7 +78,7 @@ async def test_a_new_ledger_whose_list_write_got_no_answer_is_not_used(arrives: 
     await fill(ledger, 4)
     async with failing_puts(world, arrives):
         assert (await append(ledger, b"4")).error is None
-        assert isinstance((await append(ledger, b"lost")).error, MetadataFault)
+        assert isinstance((await append(ledger, b"lost")).error, MetaStoreFault)
     assert 2 not in world.ledgers
     assert await read_all(ledger) == [b"0", b"1", b"2", b"3", b"4"]
     await fill(ledger, 1, 5)
@@ -93,7 +93,7 @@ async def test_a_crash_after_a_lost_answer_opens_without_the_unused_ledger(arriv
     ledger = await open_one(world)
     await fill(ledger, 5)
     async with failing_puts(world, arrives):
-        assert isinstance((await append(ledger, b"lost")).error, MetadataFault)
+        assert isinstance((await append(ledger, b"lost")).error, MetaStoreFault)
     await world.bury()
     again = await open_one(world)
     assert await read_all(again) == [b"0", b"1", b"2", b"3", b"4"]
@@ -107,7 +107,7 @@ async def test_terminating_can_be_tried_again(arrives: bool) -> None:
     ledger = await open_one(world)
     await fill(ledger, 2)
     async with failing_puts(world, arrives):
-        with pytest.raises(MetadataFault):
+        with pytest.raises(MetaStoreFault):
             await ledger.terminate()
     assert (await append(ledger, b"2")).error is None, "not terminated, so it goes on"
     assert await ledger.terminate() == ledger.last_confirmed
@@ -182,7 +182,7 @@ async def test_a_cursor_whose_making_got_no_answer_can_be_made_again(seed: int) 
         try:
             cursor = await ledger.open_cursor("s", EARLIEST)
             break
-        except MetadataFault:
+        except MetaStoreFault:
             world.fail_rate = 0.7 if attempt < 20 else 0
     world.fail_rate = 0
     await fill(ledger, 2, 3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from magnetar.storage.ledger.ledger_errors import MetadataFault as LedgerMetadataFault
+from magnetar.storage.ledger.ledger_errors import LedgerMetadataFault as LedgerMetadataFault
 from magnetar.storage.ledger.ledger_errors import NotEnoughBookies, WriteFault
 from magnetar.storage.managed import append_queue
 from magnetar.storage.managed.append_queue import AddResult

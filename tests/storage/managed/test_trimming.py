@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from magnetar.metadata.paths import managed_ledger_path
-from magnetar.storage.ledger.ledger_errors import MetadataFault
+from magnetar.storage.ledger.ledger_errors import LedgerMetadataFault
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import (
@@ -157,7 +157,7 @@ async def test_a_deletion_that_fails_is_tried_again() -> None:
     world, clock = World(), Clock()
     factory = factory_of(world.session(), DELETE_AT_ONCE, clock)
     ledger = await factory.open(NAME)
-    world.delete_error = MetadataFault("store gone")
+    world.delete_error = LedgerMetadataFault("store gone")
     await fill(ledger, 7)
     await ledger.maintain()
     await quiet(world)

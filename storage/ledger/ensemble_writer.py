@@ -11,7 +11,7 @@ from typing import Protocol
 
 from magnetar.storage.ledger.append_rules import ANSWER_TICKS, Append, AppendMachine, Phase, Send
 from magnetar.storage.ledger.bookie_channel import BookieChannel
-from magnetar.storage.ledger.bookie_preference import NO_WATCH, BookieWatch
+from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf, find_channel
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.ledger_errors import LedgerError, WriteFault
@@ -26,7 +26,7 @@ class EnsembleKeeper(Protocol):
         returns all members. Raises LedgerError; NotEnoughBookies when none could be replaced."""
 
 
-class EntryWriter:
+class EnsembleWriter:
     """One ledger's way to its current ensemble.
 
     `flags` go with every add. `on_end(error)` is called once, on the loop, when the writer ends by itself or by `end`,
@@ -44,8 +44,8 @@ class EntryWriter:
         "_master_key",
         "_on_end",
         "_period",
+        "_preference",
         "_timer",
-        "_watch",
         "machine",
     )
 
@@ -61,7 +61,7 @@ class EntryWriter:
         config: LedgerConfig,
         flags: int = 0,
         last_add_confirmed: int = -1,
-        watch: BookieWatch = NO_WATCH,
+        preference: BookiePreference = NO_PREFERENCE,
         on_end: Callable[[LedgerError], None] = lambda error: None,
     ) -> None:
         """`quorums` are (Wq, Aq)."""
@@ -71,7 +71,7 @@ class EntryWriter:
         self._channel_of = channel_of
         self._keeper = keeper
         self._flags = flags
-        self._watch = watch
+        self._preference = preference
         self._on_end = on_end
         self._period = config.add_entry_timeout_sec / ANSWER_TICKS
         self._timer: asyncio.TimerHandle | None = None
@@ -155,7 +155,7 @@ class EntryWriter:
         failures = {self.machine.ensemble[index]: rc for index, rc in self.machine.failures().items()}
         logger.warning("ledger %d: replacing bookies that failed with %s", self._ledger_id, failures)
         for bookie in failures:
-            self._watch.failed(bookie)
+            self._preference.failed(bookie)
         self.machine.begin_change()
         self._change = self._loop.create_task(self._run_change())
 

@@ -12,17 +12,17 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from magnetar.storage.ledger.bookie_channel import LacChannel
-from magnetar.storage.ledger.bookie_preference import NO_WATCH, BookieWatch
+from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf, find_channel
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.fragment_rules import Fragment, fragment_of
 from magnetar.storage.ledger.ledger_errors import (
     BookieHandleNotAvailable,
+    BookieOverloaded,
     BookieTimeout,
     DigestMismatch,
     LedgerError,
     NoSuchEntry,
-    TooManyRequests,
     error_class,
 )
 from magnetar.storage.ledger.overload_rules import is_overload, retry_seconds
@@ -46,7 +46,7 @@ class LastEntry(NamedTuple):
     length: int
 
 
-class EntryReader:
+class ReplicaReader:
     """Reads of one ledger."""
 
     def __init__(
@@ -56,9 +56,9 @@ class EntryReader:
         codec: EntryCodec,
         channel_of: ChannelOf,
         config: LedgerConfig,
-        watch: BookieWatch = NO_WATCH,
+        preference: BookiePreference = NO_PREFERENCE,
     ) -> None:
-        self._watch = watch
+        self._preference = preference
         self._ledger_id = ledger_id
         self._master_key = master_key
         self._codec = codec
@@ -144,7 +144,7 @@ class EntryReader:
             metadata.write_quorum,
             sticky=sticky,
             demoted=self._demoted,
-            standing=self._watch.standing,
+            standing=self._preference.standing,
         )
 
         async def ask(bookie: str, patient: bool) -> list[bytes]:
@@ -185,7 +185,7 @@ class EntryReader:
             fragment.members,
             metadata.write_quorum,
             demoted=self._demoted,
-            standing=self._watch.standing,
+            standing=self._preference.standing,
         )
         questions = [
             partial(self.entry_of, fragment.members[index], entry_id, patient=index == order[-1]) for index in order
@@ -221,7 +221,7 @@ class EntryReader:
             failure = error_class(int(error.rc), reading=True)(f"{where}: {error}")
         except TimeoutError:
             if refusals:
-                failure = TooManyRequests(f"{where}: overloaded, {refusals} requests were refused")
+                failure = BookieOverloaded(f"{where}: overloaded, {refusals} requests were refused")
             else:
                 failure = BookieTimeout(f"{where}: no answer in time")
         except OSError as error:
@@ -235,7 +235,7 @@ class EntryReader:
     def _note(self, bookie: str, failure: LedgerError) -> None:
         if not demotes(failure):
             return
-        self._watch.failed(bookie)
+        self._preference.failed(bookie)
         if bookie not in self._demoted:
             self._demoted.add(bookie)
             logger.warning("%s: %s; asked last from now on", type(failure).__name__, failure)
