@@ -13,7 +13,7 @@ from magnetar.server.admin import bodies, policy_shapes, records
 from magnetar.server.admin.offload_policies import DEFAULTS, KEY, OF_OLDER_POLICIES
 from magnetar.server.admin.paths import NAMESPACES, namespace_of
 from magnetar.server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, NamespaceRow, TopicRow
-from magnetar.server.policies.namespace_records import Change, NamespaceNotFound
+from magnetar.server.policies.namespace_records import NamespaceChange, NamespaceNotFound
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
 from magnetar.server.web.needs import TENANT_ADMIN, namespace_policy
 
@@ -31,7 +31,7 @@ async def record_of(call: Call) -> dict[str, Any]:
     return record
 
 
-async def change_record(call: Call, change: Change, missing: str = NOT_FOUND) -> None:
+async def change_record(call: Call, change: NamespaceChange, missing: str = NOT_FOUND) -> None:
     """Raises Refusal 404, and what `change` raises."""
     try:
         await call.broker.service.policies.namespaces.update(namespace_of(call), change)

@@ -17,7 +17,7 @@ PLACES_KEPT_MAX = 256
 """Entries whose place is remembered, so that searches do not read the same middles again."""
 
 
-class Kept(NamedTuple):
+class KeptMessage(NamedTuple):
     """A message that compaction kept, or what it left of a batch."""
 
     position: Position
@@ -51,14 +51,14 @@ class CompactedLedger:
     def size_bytes(self) -> int:
         return self._handle.length
 
-    async def read(self, index: int, max_entries: int, max_bytes: int) -> Sequence[Kept]:
+    async def read(self, index: int, max_entries: int, max_bytes: int) -> Sequence[KeptMessage]:
         """Entries from the `index`-th on: at least one, none at the end. Raises LedgerError, MalformedRecord."""
         if index >= self.entries:
             return []
         last = min(index + max_entries, self.entries) - 1
         entries = await self._handle.read(index, last, max_bytes)
         offset = self._handle.payload_offset
-        return [Kept(*decode_entry(entry, offset)) for entry in entries]
+        return [KeptMessage(*decode_entry(entry, offset)) for entry in entries]
 
     async def index_of(self, position: Position) -> int:
         """Of the first entry at or after `position`; the number of entries where there is none. Reads log2(entries)
@@ -83,7 +83,7 @@ class CompactedLedger:
                 high = middle
         return low
 
-    async def last(self) -> Kept | None:
+    async def last(self) -> KeptMessage | None:
         """Raises LedgerError, MalformedRecord."""
         found = await self.read(self.entries - 1, 1, 1) if self.entries else []
         return found[0] if found else None

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from magnetar.server.compaction.compacted_entries import compacted_to, encode_entry
-from magnetar.server.compaction.compacted_ledger import CompactedLedger, Kept
+from magnetar.server.compaction.compacted_ledger import CompactedLedger, KeptMessage
 from magnetar.server.compaction.latest_by_key import LatestMessages
 from magnetar.server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
 from magnetar.server.process.turns import Turns
@@ -36,7 +36,7 @@ READ_BYTES_MAX = 1 << 18
 """Of one look, some 10 ms of small messages: the loop serves others in between."""
 
 UNWRITTEN_BYTES_MAX = 4 << 20
-"""Kept messages that are on their way to bookies; then the second look waits."""
+"""KeptMessage messages that are on their way to bookies; then the second look waits."""
 
 
 class Compacted(NamedTuple):
@@ -110,7 +110,7 @@ class CompactionRun:
                 yield position, await open_entry(payload, self._batch_bytes_max, self._turns)
                 await self._turns.breathe()
 
-    async def _look(self) -> AsyncIterator[Sequence[Kept]]:
+    async def _look(self) -> AsyncIterator[Sequence[KeptMessage]]:
         """Everything that is to be compacted, in order, the same each time."""
         after = Position(-1, -1)
         if self._old is not None:
@@ -124,7 +124,7 @@ class CompactionRun:
             run = await self._log.read(Position(after.ledger_id, after.entry_id + 1), READ_ENTRIES_MAX, READ_BYTES_MAX)
             offset = run.payload_offset
             messages = [
-                Kept(Position(run.ledger_id, entry_id), entry[offset:])
+                KeptMessage(Position(run.ledger_id, entry_id), entry[offset:])
                 for entry_id, entry in enumerate(run.entries, run.first_entry_id)
                 if (run.ledger_id, entry_id) <= self._end
             ]

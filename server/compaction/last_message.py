@@ -17,7 +17,7 @@ from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import EARLIEST, Position
 
 
-class Place(Protocol):
+class CursorPosition(Protocol):
     """A cursor, as far as it matters here."""
 
     @property
@@ -59,7 +59,7 @@ async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publ
     return found[0].position if found and found[0].position < ledger.first_position else None
 
 
-def mark_delete_seen(asked: Position | None, cursor: Place, first: Position) -> Position:
+def mark_delete_seen(asked: Position | None, cursor: CursorPosition, first: Position) -> Position:
     """What a consumer is told that compares it with the last message, to know whether there are messages for it: before
     what it begins at, also where that was trimmed and is only there compacted."""
     if asked is None or not begins_in_the_past(asked, cursor.mark_delete, first, cursor.durable):

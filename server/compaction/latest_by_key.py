@@ -9,7 +9,7 @@ messages there: chunks of the last message stay together, and an encrypted batch
 the keys, stays as a whole.
 """
 
-from magnetar.server.compaction.stored_entry import BYTES_A_STEP, MESSAGES_A_STEP, ChangedBatch, Kind, StoredEntry
+from magnetar.server.compaction.stored_entry import BYTES_A_STEP, MESSAGES_A_STEP, ChangedBatch, EntryKind, StoredEntry
 from magnetar.server.process.turns import Steps
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -40,11 +40,11 @@ class LatestMessages:
     def see(self, position: Position, entry: StoredEntry) -> Steps[None]:
         """What does not decode is kept later, and says nothing about keys."""
         match entry.kind:
-            case Kind.MARKER:
+            case EntryKind.MARKER:
                 self.removed += 1
-            case Kind.SINGLE:
+            case EntryKind.SINGLE:
                 self._see_single(position, entry.metadata, entry.payload)
-            case Kind.BATCH:
+            case EntryKind.BATCH:
                 for index, (single, _) in enumerate(entry.messages):
                     if not single.compacted_out:
                         key = raw(single.partition_key) if single.HasField("partition_key") else None
@@ -75,11 +75,11 @@ class LatestMessages:
     def kept(self, position: Position, entry: StoredEntry) -> Steps[bytes | ChangedBatch | None]:
         """What is left of the entry: the bytes that it had, fewer messages, or None for nothing."""
         match entry.kind:
-            case Kind.MARKER:
+            case EntryKind.MARKER:
                 return None
-            case Kind.SINGLE:
+            case EntryKind.SINGLE:
                 return entry.payload if self._keeps_single(position, entry.metadata) else None
-            case Kind.BATCH:
+            case EntryKind.BATCH:
                 return (yield from self._kept_of_batch(position, entry))
             case _:
                 return entry.payload

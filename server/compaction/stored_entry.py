@@ -35,7 +35,7 @@ BYTES_A_STEP = 64 << 10
 """The same for large messages."""
 
 
-class Kind(Enum):
+class EntryKind(Enum):
     MARKER = "marker"
     """A broker wrote it for brokers."""
     SINGLE = "single"
@@ -50,7 +50,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    kind: Kind
+    kind: EntryKind
     payload: bytes
     """The entry's body, with its broker entry metadata if it has any."""
     metadata: pb.MessageMetadata
@@ -81,7 +81,7 @@ class ChangedBatch:
 async def open_entry(payload: bytes, batch_bytes_max: int, turns: Turns) -> StoredEntry:
     """`payload` is a stored entry's body. `batch_bytes_max` bounds what a batch may be before compression."""
     entry = _look(payload)
-    if entry.kind is not Kind.BATCH:
+    if entry.kind is not EntryKind.BATCH:
         return entry
     metadata, packed = entry.metadata, body(payload)
     try:
@@ -93,7 +93,7 @@ async def open_entry(payload: bytes, batch_bytes_max: int, turns: Turns) -> Stor
             plain = decompress(metadata.compression, packed, metadata.uncompressed_size, batch_bytes_max)
         messages = await turns.run(_messages(plain, metadata.num_messages_in_batch))
     except MalformedFrame:
-        return replace(entry, kind=Kind.OPAQUE)
+        return replace(entry, kind=EntryKind.OPAQUE)
     return replace(entry, messages=messages)
 
 
@@ -102,17 +102,17 @@ def _look(payload: bytes) -> StoredEntry:
     try:
         metadata = parse_metadata(payload)
     except MalformedFrame:
-        return StoredEntry(Kind.UNREADABLE, payload, pb.MessageMetadata())
+        return StoredEntry(EntryKind.UNREADABLE, payload, pb.MessageMetadata())
     if metadata.HasField("marker_type"):
-        return StoredEntry(Kind.MARKER, payload, metadata)
+        return StoredEntry(EntryKind.MARKER, payload, metadata)
     if not metadata.HasField("num_messages_in_batch"):
-        return StoredEntry(Kind.SINGLE, payload, metadata)
+        return StoredEntry(EntryKind.SINGLE, payload, metadata)
     if metadata.encryption_keys:
-        kind = Kind.OPAQUE if metadata.num_messages_in_batch > 1 else Kind.SINGLE
+        kind = EntryKind.OPAQUE if metadata.num_messages_in_batch > 1 else EntryKind.SINGLE
         return StoredEntry(kind, payload, metadata)
     if not 0 <= metadata.num_messages_in_batch <= BATCH_MESSAGES_MAX:
-        return StoredEntry(Kind.OPAQUE, payload, metadata)
-    return StoredEntry(Kind.BATCH, payload, metadata)
+        return StoredEntry(EntryKind.OPAQUE, payload, metadata)
+    return StoredEntry(EntryKind.BATCH, payload, metadata)
 
 
 def _messages(plain: bytes, count: int) -> Steps[list[BatchMessage]]:

@@ -44,7 +44,7 @@ def hash_of(topics: Sequence[str]) -> str:
     return crc32c(",".join(sorted(topics)).encode()).to_bytes(4, "little").hex()
 
 
-class Change(NamedTuple):
+class TopicListChange(NamedTuple):
     """How a list of topics became another one."""
 
     new: list[str]
@@ -53,12 +53,12 @@ class Change(NamedTuple):
     """Of the list as it is now."""
 
 
-def change_between(old: Sequence[str], new: Sequence[str]) -> Change | None:
+def change_between(old: Sequence[str], new: Sequence[str]) -> TopicListChange | None:
     """None: nothing changed. Names sorted."""
     before, after = set(old), set(new)
     if before == after:
         return None
-    return Change(sorted(after - before), sorted(before - after), hash_of(new))
+    return TopicListChange(sorted(after - before), sorted(before - after), hash_of(new))
 
 
 def is_system_topic(name: TopicName) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from magnetar.metadata import paths
 from magnetar.metadata.store import CancelWatch, Event
 from magnetar.server.namespaces.topic_list import (
-    Change,
+    TopicListChange,
     change_between,
     filter_by_pattern,
     is_system_topic,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Tell = Callable[[Change], None]
+Tell = Callable[[TopicListChange], None]
 
 
 class Watcher:

@@ -23,7 +23,7 @@ from magnetar.server.policies import policy_events as events
 from magnetar.server.policies.event_schema import EVENT_SCHEMA, EVENT_SCHEMA_TEXT, SCHEMA_PROPERTIES, policy_names
 from magnetar.server.policies.foreign_schema import check_schema
 from magnetar.server.policies.policies import EVENTS_TOPIC
-from magnetar.server.policies.topic_policies import TopicPolicies, TopicPoliciesChange
+from magnetar.server.policies.topic_policies_service import TopicPoliciesChange, TopicPoliciesService
 from magnetar.server.schema.schema_registry import SchemaRegistry
 from magnetar.server.schema.schema_types import Schema, SchemaType, StoredSchema
 from magnetar.server.schema.strategies import CompatibilityStrategy
@@ -67,7 +67,7 @@ class _Namespace:
         """Held by whoever changes policies: read, change and write must not mix."""
 
 
-class ChangeEvents(TopicPolicies):
+class ChangeEvents(TopicPoliciesService):
     """One object serves the process; it is used on the loop's thread only. `on_change(topic)` is called after a topic's
     policies were changed or deleted here."""
 
@@ -92,7 +92,7 @@ class ChangeEvents(TopicPolicies):
         self._producer_name = ""
         self._sequence_id = 0
 
-    # --- TopicPolicies -----------------------------------------------------------------------------------------------
+    # --- TopicPoliciesService ----------------------------------------------------------------------------------------
 
     async def load(self, namespace: str) -> None:
         if namespace in self._namespaces:

@@ -24,7 +24,7 @@ A_NAMESPACE = "the record of a namespace"
 ATTEMPTS_MAX = 20
 """Compare-and-set rounds lost in a row to other writers of one record."""
 
-Change = Callable[[dict[str, Any]], None]
+NamespaceChange = Callable[[dict[str, Any]], None]
 """Gets the record's JSON and changes it in place. Runs again when another writer was faster; raising changes
 nothing."""
 
@@ -74,7 +74,7 @@ class NamespaceRecords:
         """Looks at the record now, without waiting to be told that it changed. Raises MetadataError, MetadataFault."""
         await self._load(namespace)
 
-    async def update(self, namespace: str, change: Change) -> dict[str, Any]:
+    async def update(self, namespace: str, change: NamespaceChange) -> dict[str, Any]:
         """Applies `change` to the record and returns once it is stored and cached. Raises NamespaceNotFound,
         MetadataError, and what `change` raises."""
         path = paths.policies_path(namespace)

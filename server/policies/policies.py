@@ -10,7 +10,7 @@ from magnetar.server.namespaces.topic_list import is_system_topic
 from magnetar.server.policies.effective_policies import EffectivePolicies, of_broker, with_namespace, with_topic
 from magnetar.server.policies.namespace_records import NamespaceRecords
 from magnetar.server.policies.policy_values import NEVER_INACTIVE, AutoTopicCreation
-from magnetar.server.policies.topic_policies import NoTopicPolicies, TopicPolicies
+from magnetar.server.policies.topic_policies_service import TopicPoliciesDisabled, TopicPoliciesService
 from pulsar_proto.names import TopicName
 
 EVENTS_TOPIC = "__change_events"
@@ -29,7 +29,7 @@ class Policies:
         self, store: MetadataStore, settings: TopicSettings, on_change: Callable[[str, TopicName | None], None]
     ) -> None:
         self.namespaces = NamespaceRecords(store, self._namespace_changed)
-        self.topics: TopicPolicies = NoTopicPolicies()
+        self.topics: TopicPoliciesService = TopicPoliciesDisabled()
         self._settings = settings
         self._on_change = on_change
         self._of_broker = of_broker(settings)

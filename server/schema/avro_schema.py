@@ -29,7 +29,7 @@ class AvroParseError(ValueError):
     """The text is no Avro schema."""
 
 
-class Kind(Enum):
+class AvroKind(Enum):
     """Primitive types are one kind; which one is the node's `name`."""
 
     PRIMITIVE = "primitive"
@@ -42,17 +42,17 @@ class Kind(Enum):
     UNION = "union"
 
 
-class Missing(Enum):
+class NoDefault(Enum):
     """A field without a default, which is not one whose default is null."""
 
-    MISSING = "missing"
+    NO_DEFAULT = "no default"
 
 
 @dataclass(slots=True, eq=False)
 class AvroField:
     name: str
     schema: "AvroSchema"
-    default: Any = Missing.MISSING
+    default: Any = NoDefault.NO_DEFAULT
     doc: str | None = None
     order: str = "ascending"
     aliases: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class AvroField:
 class AvroSchema:
     """One type. A record may contain itself, so trees are compared by `same_schema`, never by ==."""
 
-    kind: Kind
+    kind: AvroKind
     name: str
     """Of a primitive its type; of a named type the last part of its full name."""
     namespace: str | None = None
@@ -85,11 +85,11 @@ class AvroSchema:
 
     @property
     def is_record(self) -> bool:
-        return self.kind in (Kind.RECORD, Kind.ERROR)
+        return self.kind in (AvroKind.RECORD, AvroKind.ERROR)
 
     @property
     def is_named(self) -> bool:
-        return self.is_record or self.kind in (Kind.ENUM, Kind.FIXED)
+        return self.is_record or self.kind in (AvroKind.ENUM, AvroKind.FIXED)
 
 
 def parse_avro(text: str | bytes) -> AvroSchema:
@@ -129,9 +129,9 @@ class _Parser:
                 if key not in tree:
                     raise AvroParseError(f"{type_name} has no {key}: {_short(tree)}")
                 inner = self.parse(tree[key], space, depth + 1)
-                return AvroSchema(Kind(type_name), type_name, inner=inner, props=_props(tree, _SCHEMA_KEYS))
+                return AvroSchema(AvroKind(type_name), type_name, inner=inner, props=_props(tree, _SCHEMA_KEYS))
             case _ if type_name in PRIMITIVES:
-                return AvroSchema(Kind.PRIMITIVE, type_name, props=_props(tree, _SCHEMA_KEYS))
+                return AvroSchema(AvroKind.PRIMITIVE, type_name, props=_props(tree, _SCHEMA_KEYS))
         known = self._names.get(_full(type_name, space))
         if known is None:
             raise AvroParseError(f"Type not supported: {type_name}")
@@ -139,7 +139,7 @@ class _Parser:
 
     def _by_name(self, name: str, space: str | None) -> AvroSchema:
         if name in PRIMITIVES:
-            return AvroSchema(Kind.PRIMITIVE, name)
+            return AvroSchema(AvroKind.PRIMITIVE, name)
         known = self._names.get(_full(name, space))
         if known is None:
             raise AvroParseError(f'Undefined name: "{name}"')
@@ -149,14 +149,14 @@ class _Parser:
         branches = tuple(self.parse(branch, space, depth + 1) for branch in tree)
         seen = set()
         for branch in branches:
-            if branch.kind is Kind.UNION:
+            if branch.kind is AvroKind.UNION:
                 raise AvroParseError("Nested union")
             if branch.full_name in seen:
                 raise AvroParseError(f"Duplicate in union:{branch.full_name}")
             seen.add(branch.full_name)
-        return AvroSchema(Kind.UNION, "union", branches=branches)
+        return AvroSchema(AvroKind.UNION, "union", branches=branches)
 
-    def _define(self, tree: dict[str, Any], kind: Kind, space: str | None) -> AvroSchema:
+    def _define(self, tree: dict[str, Any], kind: AvroKind, space: str | None) -> AvroSchema:
         """The named type without its content, known to what follows."""
         name = tree.get("name")
         if not isinstance(name, str):
@@ -172,7 +172,7 @@ class _Parser:
         aliases = tuple(_full(alias, namespace or None) for alias in _aliases(tree))
         for alias in aliases:
             _check_name(alias.rpartition(".")[2])
-        keys = _ENUM_KEYS if kind is Kind.ENUM else _SCHEMA_KEYS
+        keys = _ENUM_KEYS if kind is AvroKind.ENUM else _SCHEMA_KEYS
         schema = AvroSchema(kind, name, namespace or None, _doc(tree), aliases=aliases, props=_props(tree, keys))
         if schema.full_name in self._names:
             raise AvroParseError(f"Can't redefine: {schema.full_name}")
@@ -180,7 +180,7 @@ class _Parser:
         return schema
 
     def _record(self, tree: dict[str, Any], type_name: str, space: str | None, depth: int) -> AvroSchema:
-        schema = self._define(tree, Kind(type_name), space)
+        schema = self._define(tree, AvroKind(type_name), space)
         fields = tree.get("fields")
         if not isinstance(fields, list):
             raise AvroParseError(f"Record has no fields: {_short(tree)}")
@@ -206,7 +206,7 @@ class _Parser:
         return AvroField(
             name,
             self.parse(tree["type"], space, depth + 1),
-            tree.get("default", Missing.MISSING),
+            tree.get("default", NoDefault.NO_DEFAULT),
             _doc(tree),
             order.lower(),
             tuple(_aliases(tree)),
@@ -214,7 +214,7 @@ class _Parser:
         )
 
     def _enum(self, tree: dict[str, Any], space: str | None) -> AvroSchema:
-        schema = self._define(tree, Kind.ENUM, space)
+        schema = self._define(tree, AvroKind.ENUM, space)
         symbols = tree.get("symbols")
         if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
             raise AvroParseError(f"Enum has no symbols: {_short(tree)}")
@@ -229,7 +229,7 @@ class _Parser:
         return schema
 
     def _fixed(self, tree: dict[str, Any], space: str | None) -> AvroSchema:
-        schema = self._define(tree, Kind.FIXED, space)
+        schema = self._define(tree, AvroKind.FIXED, space)
         size = tree.get("size")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise AvroParseError(f"Invalid or no size: {_short(tree)}")
@@ -280,12 +280,12 @@ def pretty(schema: AvroSchema) -> str:
 def _to_json(schema: AvroSchema, space: str | None, seen: set[str], full: bool) -> Any:
     """`space` is the namespace around, `seen` the named types that were written before."""
     props = schema.props if full else dict(sorted(schema.props.items()))
-    if schema.kind is Kind.PRIMITIVE:
+    if schema.kind is AvroKind.PRIMITIVE:
         return {"type": schema.name, **props} if props else schema.name
-    if schema.kind is Kind.UNION:
+    if schema.kind is AvroKind.UNION:
         return [_to_json(branch, space, seen, full) for branch in schema.branches]
     if schema.inner is not None:
-        key = "items" if schema.kind is Kind.ARRAY else "values"
+        key = "items" if schema.kind is AvroKind.ARRAY else "values"
         return {"type": schema.name, key: _to_json(schema.inner, space, seen, full), **props}
     if schema.full_name in seen:
         return schema.name if schema.namespace == space else schema.full_name
@@ -297,7 +297,7 @@ def _to_json(schema: AvroSchema, space: str | None, seen: set[str], full: bool) 
         tree["doc"] = schema.doc
     if schema.is_record:
         tree["fields"] = [_field_to_json(each, schema.namespace, seen, full) for each in schema.fields]
-    elif schema.kind is Kind.ENUM:
+    elif schema.kind is AvroKind.ENUM:
         tree["symbols"] = list(schema.symbols)
         if full and schema.enum_default is not None:
             tree["default"] = schema.enum_default
@@ -314,7 +314,7 @@ def _field_to_json(each: AvroField, space: str | None, seen: set[str], full: boo
     tree: dict[str, Any] = {"name": each.name, "type": _to_json(each.schema, space, seen, full)}
     if full and each.doc is not None:
         tree["doc"] = each.doc
-    if each.default is not Missing.MISSING:
+    if each.default is not NoDefault.NO_DEFAULT:
         tree["default"] = each.default
     if each.order != "ascending":
         tree["order"] = each.order

@@ -16,12 +16,12 @@ from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from magnetar.server.schema import compatibility
+from magnetar.server.schema import compatibility_rules
+from magnetar.server.schema.definition_rules import validate
 from magnetar.server.schema.schema_metrics import SchemaCounters
 from magnetar.server.schema.schema_storage import Locator, SchemaRaceLost, SchemaStorage, SchemaStorageFault
 from magnetar.server.schema.schema_types import Schema, SchemaConflict, SchemaFault, SchemaType, StoredSchema
 from magnetar.server.schema.strategies import CompatibilityStrategy
-from magnetar.server.schema.validation import validate
 from pulsar_proto.pb import managed_ledger_pb2 as records
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class SchemaRegistry:
         """Whether `put` would store it. Raises InvalidSchema, SchemaConflict."""
         await _validate(schema)
         versions = await self.versions(schema_id)
-        check = partial(compatibility.check_next_version, schema, versions, strategy)
+        check = partial(compatibility_rules.check_next_version, schema, versions, strategy)
         await self._judge(schema_id, schema, versions, check)
 
     async def check_consumer(self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy) -> None:
@@ -111,7 +111,7 @@ class SchemaRegistry:
         await _validate(schema)
         if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
             versions = await self.versions(schema_id)
-            check = partial(compatibility.check_consumer, schema, versions, strategy)
+            check = partial(compatibility_rules.check_consumer, schema, versions, strategy)
             await self._judge(schema_id, schema, versions, check)
 
     # --- changes -----------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class SchemaRegistry:
 
         async def put(locator: Locator | None) -> int:
             versions = await self._versions(locator)
-            known = await _aside(schema, versions, partial(compatibility.version_of, schema, versions))
+            known = await _aside(schema, versions, partial(compatibility_rules.version_of, schema, versions))
             if known is not None:
                 return known
             if not may_add:
@@ -133,7 +133,7 @@ class SchemaRegistry:
             if locator is not None and len(locator.record.index) >= VERSIONS_MAX:
                 raise SchemaConflict(f"The topic has {VERSIONS_MAX} versions of its schema, no more are taken")
             if versions:
-                check = partial(compatibility.check_next_version, schema, versions, strategy)
+                check = partial(compatibility_rules.check_next_version, schema, versions, strategy)
                 await self._judge(schema_id, schema, versions, check)
             began = time.monotonic()
             dated = replace(schema, timestamp_ms=self._clock_ms())

@@ -18,7 +18,7 @@ from magnetar.server.topics.counters import ConsumerCounters, now_ms
 from magnetar.server.topics.inactivity_rules import Use
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
-from magnetar.server.topics.publishing.send_checks import SendChecks
+from magnetar.server.topics.publishing.send_rules import SendChecks
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.consumer_owner import Place

@@ -13,7 +13,7 @@ from magnetar.server.config.upkeep_settings import UpkeepSettings
 from magnetar.server.topics import backlog
 from magnetar.server.topics import inactivity_rules as inactivity
 from magnetar.server.topics.base_topic import AnySubscription, BaseTopic
-from magnetar.server.topics.publishing.backlog_quota_rules import Excess, Kind, entries_to_cut, excesses
+from magnetar.server.topics.publishing.backlog_quota_rules import BacklogQuotaType, Excess, entries_to_cut, excesses
 from magnetar.server.topics.topic import Topic
 from magnetar.server.upkeep.scheduler import Job
 from pulsar_proto.errors import PulsarError
@@ -144,7 +144,7 @@ async def _check_quotas(topic: Topic, now_ms: int) -> None:
         age_s = await topic.quota.oldest_age_seconds(now_ms)
     found = excesses(quotas, topic.backlog_size, age_s)
     stopping = [excess for excess in found if excess.stops_producers]
-    topic.quota.excess = next((excess for excess in stopping if excess.kind is Kind.AGE), None)
+    topic.quota.excess = next((excess for excess in stopping if excess.kind is BacklogQuotaType.AGE), None)
     for excess in found:
         if not excess.stops_producers:
             await _cut(topic, excess, now_ms)
@@ -160,7 +160,7 @@ async def _cut(topic: Topic, excess: Excess, now_ms: int) -> None:
     ledger = topic.ledger
     subscriptions = [each for each in topic.subscriptions.values() if each.cursor.durable]
     upto: Position | None = None
-    if excess.kind is Kind.SIZE:
+    if excess.kind is BacklogQuotaType.SIZE:
         entries = ledger.number_of_entries
 
         def bytes_behind(count: int) -> int:
@@ -169,7 +169,7 @@ async def _cut(topic: Topic, excess: Excess, now_ms: int) -> None:
         count = entries_to_cut(entries, excess.limit, bytes_behind)
         upto = ledger.entry_at(count - 1) if count else None
     for subscription in subscriptions:
-        if excess.kind is Kind.AGE:
+        if excess.kind is BacklogQuotaType.AGE:
             cut = await backlog.expire_older(subscription, excess.limit, now_ms)
         elif upto is not None and upto > subscription.cursor.mark_delete:
             cut = await backlog.expire_upto(subscription, upto)

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from magnetar.server.namespaces.topic_list import Change, filter_by_pattern, hash_of, is_system_topic
+from magnetar.server.namespaces.topic_list import TopicListChange, filter_by_pattern, hash_of, is_system_topic
 from magnetar.server.namespaces.topic_watchers import Watcher
 from magnetar.server.process.turns import Turns
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TooManyRequests
@@ -103,7 +103,7 @@ async def _watch(cnx: "Connection", watcher: Watcher, command: pb.CommandWatchTo
     cnx.write(simple_frame(base))
 
 
-def _tell(cnx: "Connection", watcher_id: int, change: Change) -> None:
+def _tell(cnx: "Connection", watcher_id: int, change: TopicListChange) -> None:
     update = pb.CommandWatchTopicUpdate(
         watcher_id=watcher_id,
         new_topics=change.new,

@@ -18,8 +18,8 @@ from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.inactivity_rules import Use
 from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
-from magnetar.server.topics.publishing.producer import Group
-from magnetar.server.topics.publishing.topic_producers import Log, TopicProducers
+from magnetar.server.topics.publishing.producer import PublishGroup
+from magnetar.server.topics.publishing.topic_producers import PublishLog, TopicProducers
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.messages import ENTRY_MESSAGES_MAX, Messages
 from magnetar.storage.managed.append_queue import AddDone, AddResult
@@ -56,11 +56,11 @@ class NoLog:
 
 
 class NonPersistentProducers(TopicProducers):
-    def __init__(self, topic: "NonPersistentTopic", log: Log, new_name: Callable[[], str]) -> None:
+    def __init__(self, topic: "NonPersistentTopic", log: PublishLog, new_name: Callable[[], str]) -> None:
         super().__init__(topic.name.full, topic, log, new_name)
         self._topic = topic
 
-    def publish(self, group: Group, payloads: list[bytes]) -> None:
+    def publish(self, group: PublishGroup, payloads: list[bytes]) -> None:
         self.began(group)
         self._topic.send(payloads)
         group.delivered(NO_PLACE)

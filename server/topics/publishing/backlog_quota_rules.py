@@ -14,13 +14,13 @@ KEPT_SHARE = 0.9
 """Of the limit, when a backlog is cut for its size."""
 
 
-class Kind(Enum):
+class BacklogQuotaType(Enum):
     SIZE = "destination_storage"
     AGE = "message_age"
 
 
 class Excess(NamedTuple):
-    kind: Kind
+    kind: BacklogQuotaType
     limit: int
     """Bytes, or seconds."""
     action: BacklogAction
@@ -35,9 +35,9 @@ def excesses(quotas: BacklogQuotas, backlog_bytes: int, oldest_age_seconds: floa
     found = []
     size, age = quotas.destination_storage, quotas.message_age
     if 0 <= size.limit <= backlog_bytes:
-        found.append(Excess(Kind.SIZE, size.limit, size.policy))
+        found.append(Excess(BacklogQuotaType.SIZE, size.limit, size.policy))
     if 0 < age.limit < oldest_age_seconds:
-        found.append(Excess(Kind.AGE, age.limit, age.policy))
+        found.append(Excess(BacklogQuotaType.AGE, age.limit, age.policy))
     return found
 
 

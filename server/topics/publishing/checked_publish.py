@@ -10,9 +10,9 @@ Sources: PersistentTopic.publishMessage, MessageDeduplication.isDuplicate; facts
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.server.topics.publishing.dedup_table import Verdict
+from magnetar.server.topics.publishing.dedup_rules import DedupVerdict
 from magnetar.server.topics.publishing.deduplication import CANNOT_TELL, Deduplication, chunk_counts
-from magnetar.server.topics.publishing.producer import Group, Producer
+from magnetar.server.topics.publishing.producer import Producer, PublishGroup
 from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.errors import PersistenceFault, PulsarError
 from pulsar_proto.ids import Position, signed64
@@ -28,14 +28,14 @@ NOTHING_THAT_COUNTS = -1
 """The sequence id of a chunk that is not its message's last one."""
 
 
-class _Answer(NamedTuple):
+class _UnstoredSend(NamedTuple):
     """A SEND that is not stored. Without a refusal it came before: what became of that decides."""
 
     receipt: Receipt
     refusal: PulsarError | None
 
 
-class _CheckedGroup(Group):
+class _CheckedGroup(PublishGroup):
     """`highests`: the highest sequence id up to each SEND. `answers` are due when all of it is answered."""
 
     __slots__ = ("answers", "highests", "is_answered", "publisher")
@@ -46,7 +46,7 @@ class _CheckedGroup(Group):
         super().__init__(producer, receipts, messages, size)
         self.publisher = publisher
         self.highests: list[int] = []
-        self.answers: list[_Answer] = []
+        self.answers: list[_UnstoredSend] = []
         self.is_answered = False
 
     def stored(self, result: AddResult) -> None:
@@ -83,22 +83,22 @@ class CheckedPublisher:
         for send, payload in sends:
             refusal = None if checks is None else checks.refusal(payload)
             highest = NOTHING_THAT_COUNTS
-            verdict = Verdict.NEW
+            verdict = DedupVerdict.NEW
             if refusal is None and dedup is not None:
                 verdict, highest = self._judge(dedup, send, payload)
-            if refusal is None and verdict is Verdict.NEW:
+            if refusal is None and verdict is DedupVerdict.NEW:
                 run.append((send, payload, highest))
                 continue
             self._append(run)
             run = []
-            self._answer_in_turn(_Answer(receipt_of(send), refusal))
+            self._answer_in_turn(_UnstoredSend(receipt_of(send), refusal))
             if self._producer.is_closed:
                 return  # by its connection, which that answer was too much for: the rest must not count as pushed
         self._append(run)
 
-    def _judge(self, dedup: Deduplication, send: pb.CommandSend, payload: bytes) -> tuple[Verdict, int]:
+    def _judge(self, dedup: Deduplication, send: pb.CommandSend, payload: bytes) -> tuple[DedupVerdict, int]:
         if send.is_chunk and not chunk_counts(payload):
-            return Verdict.NEW, NOTHING_THAT_COUNTS
+            return DedupVerdict.NEW, NOTHING_THAT_COUNTS
         sequence_id = signed64(send.sequence_id)
         highest = max(sequence_id, signed64(send.highest_sequence_id))
         return dedup.table.judge(self._producer.name, sequence_id, highest), highest
@@ -117,13 +117,13 @@ class CheckedPublisher:
         self._last = group
         self._producer.append(group, payloads)
 
-    def _answer_in_turn(self, answer: _Answer) -> None:
+    def _answer_in_turn(self, answer: _UnstoredSend) -> None:
         if self._last is None or self._last.is_answered:
             self.answer(answer)
         else:
             self._last.answers.append(answer)
 
-    def answer(self, answer: _Answer) -> None:
+    def answer(self, answer: _UnstoredSend) -> None:
         """It is the answer's turn."""
         producer, dedup = self._producer, self.registry.dedup
         if producer.is_disconnected:

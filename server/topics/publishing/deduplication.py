@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from magnetar.server.config.topic_settings import TopicSettings
-from magnetar.server.topics.publishing.dedup_table import DedupTable
+from magnetar.server.topics.publishing.dedup_rules import DedupTable
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger

@@ -113,7 +113,7 @@ class Producer:
             receipts.append((sequence_id, highest if highest and highest >= sequence_id else None))
             payloads.append(payload)
             messages += send.num_messages
-        self.append(Group(self, receipts, messages, sum(map(len, payloads))), payloads)
+        self.append(PublishGroup(self, receipts, messages, sum(map(len, payloads))), payloads)
 
     def _publish_checked(self, sends: Sends) -> None:
         """The same where SENDs are looked at one by one."""
@@ -121,7 +121,7 @@ class Producer:
             self._checked = self._registry.checked_publisher(self)
         self._checked.publish(sends)
 
-    def append(self, group: "Group", payloads: list[bytes]) -> None:
+    def append(self, group: "PublishGroup", payloads: list[bytes]) -> None:
         """SENDs that go to the log."""
         self.pending += len(payloads)
         self._registry.publish(group, payloads)
@@ -179,7 +179,7 @@ class Producer:
             self._drained.set_result(None)
 
 
-class Group:
+class PublishGroup:
     """SENDs that were appended together."""
 
     __slots__ = ("messages", "producer", "receipts", "size_bytes")

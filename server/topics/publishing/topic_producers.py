@@ -23,11 +23,11 @@ from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import ProducerCounters, now_ms
 from magnetar.server.topics.publishing.checked_publish import CheckedPublisher
 from magnetar.server.topics.publishing.deduplication import Deduplication
-from magnetar.server.topics.publishing.producer import Group, Producer
-from magnetar.server.topics.publishing.producer_access import ProducerAccess, Verdict
-from magnetar.server.topics.publishing.publish_fence import FenceState, PublishFence
+from magnetar.server.topics.publishing.producer import Producer, PublishGroup
+from magnetar.server.topics.publishing.producer_access_rules import AccessVerdict, ProducerAccess
+from magnetar.server.topics.publishing.publish_fence_rules import FenceState, PublishFence
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
-from magnetar.server.topics.publishing.send_checks import SendChecks
+from magnetar.server.topics.publishing.send_rules import SendChecks
 from magnetar.storage.managed.append_queue import AddDone
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerTerminated
 from pulsar_proto.errors import (
@@ -51,7 +51,7 @@ DEDUP_NAME_MAX = 1_024
 """Characters of a producer's name where it is remembered after the producer has left."""
 
 
-class Owner(Protocol):
+class ProducersTopic(Protocol):
     """The topic, as its producers see it."""
 
     @property
@@ -67,7 +67,7 @@ class Owner(Protocol):
         """The log cannot be used any more by this topic: somebody else owns it, or it is closed."""
 
 
-class Log(Protocol):
+class PublishLog(Protocol):
     """Where a topic's messages go: a managed ledger, or nowhere."""
 
     @property
@@ -82,7 +82,7 @@ class Log(Protocol):
         """Whether entries are taken again. Raises ManagedLedgerError."""
 
 
-class _Waiter(NamedTuple):
+class _WaitingProducer(NamedTuple):
     producer: Producer
     granted: "asyncio.Future[None]"
 
@@ -100,8 +100,8 @@ class TopicProducers:
     def __init__(
         self,
         topic_name: str,
-        owner: Owner,
-        ledger: Log,
+        owner: ProducersTopic,
+        ledger: PublishLog,
         new_name: Callable[[], str],
     ) -> None:
         self.by_name: dict[str, Producer] = {}
@@ -114,7 +114,7 @@ class TopicProducers:
         self.checks: SendChecks | None = None
         self.limiters: tuple[PublishLimiter, ...] = ()
         """Of the topic, and of the broker."""
-        self.access: ProducerAccess[_Waiter] = ProducerAccess(_stored_epoch(ledger))
+        self.access: ProducerAccess[_WaitingProducer] = ProducerAccess(_stored_epoch(ledger))
         self._topic_name = topic_name
         self._owner = owner
         self._ledger = ledger
@@ -145,12 +145,12 @@ class TopicProducers:
         mode = command.producer_access_mode
         epoch = command.topic_epoch if command.HasField("topic_epoch") else None
         verdict = self.access.judge(mode, len(self.by_name), epoch)
-        if verdict is Verdict.WAIT:
+        if verdict is AccessVerdict.WAIT:
             await self._wait_for_turn(producer, command.request_id)
         elif mode == pb.Shared:
             self.by_name[name] = producer
         else:
-            if verdict is Verdict.FENCE_OTHERS:
+            if verdict is AccessVerdict.FENCE_OTHERS:
                 self._fence_others()
             await self._become_exclusive(producer, self.access.next_epoch(epoch))
         if not cnx.is_open:
@@ -231,7 +231,7 @@ class TopicProducers:
             raise ProducerFenced("Fenced out")
 
     async def _wait_for_turn(self, producer: Producer, request_id: int) -> None:
-        waiter = _Waiter(producer, self._loop.create_future())
+        waiter = _WaitingProducer(producer, self._loop.create_future())
         self.access.waiting.append(waiter)
         log.info("%s waits for exclusive access", producer)
         producer.cnx.write(producer_success_frame(request_id, producer.name, producer_ready=False))
@@ -287,18 +287,18 @@ class TopicProducers:
     def checked_publisher(self, producer: Producer) -> CheckedPublisher:
         return CheckedPublisher(producer, self)
 
-    def publish(self, group: Group, payloads: list[bytes]) -> None:
+    def publish(self, group: PublishGroup, payloads: list[bytes]) -> None:
         self._groups_begun += 1
         if self.limiters:
             self._spend(group)
         self._ledger.add_entries(payloads, group.stored)
 
-    def began(self, group: Group) -> None:
+    def began(self, group: PublishGroup) -> None:
         """A group is under way elsewhere than in the log; `stored` or `failed` ends that."""
         self._groups_begun += 1
         self._spend(group)
 
-    def _spend(self, group: Group) -> None:
+    def _spend(self, group: PublishGroup) -> None:
         for limiter in self.limiters:
             limiter.took(group.producer.cnx, group.messages, group.size_bytes)
 
@@ -391,6 +391,6 @@ class TopicProducers:
         self.disconnect_all()
 
 
-def _stored_epoch(ledger: Log) -> int | None:
+def _stored_epoch(ledger: PublishLog) -> int | None:
     text = ledger.properties.get(TOPIC_EPOCH)
     return int(text) if text is not None and text.isdecimal() else None

@@ -9,7 +9,7 @@ Sources: CompactedTopicUtils.asyncReadCompactedEntries, PersistentDispatcherSing
 from collections.abc import Sequence
 
 from magnetar.server.compaction.compacted_entries import begins_in_the_past
-from magnetar.server.compaction.compacted_ledger import CompactedLedger, Kept
+from magnetar.server.compaction.compacted_ledger import CompactedLedger, KeptMessage
 from magnetar.server.compaction.latest_by_key import remaining_indexes
 from magnetar.server.compaction.stored_entry import open_entry
 from magnetar.server.compaction.topic_compaction import TopicCompaction
@@ -131,7 +131,7 @@ class CompactedView:
         self._next = (compacted, Position(ledger_id, run.end_entry_id), index + len(same))
         return run
 
-    async def _masks(self, kept: Sequence[Kept]) -> dict[tuple[int, int], int]:
+    async def _masks(self, kept: Sequence[KeptMessage]) -> dict[tuple[int, int], int]:
         turns = Turns()
         masks = {}
         for position, payload in kept:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from magnetar.server.schema.avro_resolution import can_read
+from magnetar.server.schema.avro_resolution_rules import can_read
 from magnetar.server.schema.avro_schema import DEPTH_MAX, AvroParseError, AvroSchema, parse_avro, pretty, same_schema
 from tests.pulsar_proto.vectors import FOLDER
 

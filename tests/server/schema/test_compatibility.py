@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2 as descriptors
 
-from magnetar.server.schema.compatibility import check_consumer, check_next_version, version_of
+from magnetar.server.schema.compatibility_rules import check_consumer, check_next_version, version_of
+from magnetar.server.schema.definition_rules import DATA_BYTES_MAX, validate
 from magnetar.server.schema.key_value import join_key_value, key_value_of_json, key_value_to_json, split_key_value
 from magnetar.server.schema.schema_types import (
     InvalidSchema,
@@ -20,7 +21,6 @@ from magnetar.server.schema.schema_types import (
     type_named,
 )
 from magnetar.server.schema.strategies import CompatibilityStrategy as Strategy
-from magnetar.server.schema.validation import DATA_BYTES_MAX, validate
 from tests.pulsar_proto.vectors import load, unhex
 
 A_INT = {"name": "a", "type": "int"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar.metadata.paths import SCHEMAS
-from magnetar.server.schema import compatibility
+from magnetar.server.schema import compatibility_rules
 from magnetar.server.schema.schema_metrics import SchemaCounters
 from magnetar.server.schema.schema_registry import NO_VERSION, SchemaRegistry
 from magnetar.server.schema.schema_storage import SchemaRaceLost, SchemaStorage, SchemaStorageFault
@@ -131,13 +131,13 @@ async def test_many_definitions_are_compared_beside_the_loop(monkeypatch: pytest
     assert await registry.put(ID, avro("a"), FULL) == 0
     threads = []
     for name in ("version_of", "check_next_version"):
-        compare = getattr(compatibility, name)
+        compare = getattr(compatibility_rules, name)
 
         def watched(*arguments: Any, compare: Any = compare) -> Any:
             threads.append(threading.current_thread())
             return compare(*arguments)
 
-        monkeypatch.setattr(compatibility, name, watched)
+        monkeypatch.setattr(compatibility_rules, name, watched)
     assert await registry.put(ID, avro("a", "b"), FULL) == 1
     assert set(threads) == {threading.main_thread()}
     threads.clear()

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from magnetar.server.topics.publishing.dedup_table import DedupTable, Verdict
+from magnetar.server.topics.publishing.dedup_rules import DedupTable, DedupVerdict
 
 NAMES = ("a", "b")
 
@@ -29,9 +29,9 @@ class Log(RuleBasedStateMachine):
         verdict = self.table.judge(name, first, last)
         stored = {each for owner, low, high in self.log if owner == name for each in range(low, high + 1)}
         pushed = {each for owner, low, high in self.under_way if owner == name for each in range(low, high + 1)}
-        if verdict is Verdict.DUPLICATE:
+        if verdict is DedupVerdict.DUPLICATE:
             assert first in stored
-        elif verdict is Verdict.UNKNOWN:
+        elif verdict is DedupVerdict.UNKNOWN:
             assert first in pushed
         else:
             assert first not in stored | pushed

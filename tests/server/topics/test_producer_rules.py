@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.server.topics.publishing.producer_access import WAITING_MAX, ProducerAccess, Verdict
-from magnetar.server.topics.publishing.publish_fence import (
+from magnetar.server.topics.publishing.producer_access_rules import WAITING_MAX, AccessVerdict, ProducerAccess
+from magnetar.server.topics.publishing.publish_fence_rules import (
     HOLD_FIRST_SECONDS,
     HOLD_MAX_SECONDS,
     FenceState,
@@ -26,27 +26,27 @@ def access_with(*, exclusive: bool = False, waiting: bool = False) -> ProducerAc
 @pytest.mark.parametrize(
     ("mode", "connected", "exclusive", "waiting", "expected"),
     [
-        (pb.Shared, 0, False, False, Verdict.GRANT),
-        (pb.Shared, 3, False, False, Verdict.GRANT),
+        (pb.Shared, 0, False, False, AccessVerdict.GRANT),
+        (pb.Shared, 3, False, False, AccessVerdict.GRANT),
         (pb.Shared, 1, True, False, ProducerBusy),
         (pb.Shared, 1, False, True, ProducerBusy),
-        (pb.Exclusive, 0, False, False, Verdict.GRANT),
+        (pb.Exclusive, 0, False, False, AccessVerdict.GRANT),
         (pb.Exclusive, 1, False, False, ProducerFenced),
         (pb.Exclusive, 1, True, False, ProducerFenced),
         (pb.Exclusive, 0, False, True, ProducerFenced),
-        (pb.ExclusiveWithFencing, 0, False, False, Verdict.FENCE_OTHERS),
-        (pb.ExclusiveWithFencing, 3, False, True, Verdict.FENCE_OTHERS),
-        (pb.ExclusiveWithFencing, 1, True, True, Verdict.FENCE_OTHERS),
-        (pb.WaitForExclusive, 0, False, False, Verdict.GRANT),
-        (pb.WaitForExclusive, 2, False, False, Verdict.WAIT),
-        (pb.WaitForExclusive, 1, True, True, Verdict.WAIT),
+        (pb.ExclusiveWithFencing, 0, False, False, AccessVerdict.FENCE_OTHERS),
+        (pb.ExclusiveWithFencing, 3, False, True, AccessVerdict.FENCE_OTHERS),
+        (pb.ExclusiveWithFencing, 1, True, True, AccessVerdict.FENCE_OTHERS),
+        (pb.WaitForExclusive, 0, False, False, AccessVerdict.GRANT),
+        (pb.WaitForExclusive, 2, False, False, AccessVerdict.WAIT),
+        (pb.WaitForExclusive, 1, True, True, AccessVerdict.WAIT),
     ],
 )
 def test_access_is_granted_by_the_table(
-    mode: int, connected: int, exclusive: bool, waiting: bool, expected: Verdict | type[PulsarError]
+    mode: int, connected: int, exclusive: bool, waiting: bool, expected: AccessVerdict | type[PulsarError]
 ) -> None:
     access = access_with(exclusive=exclusive, waiting=waiting)
-    if isinstance(expected, Verdict):
+    if isinstance(expected, AccessVerdict):
         assert access.judge(mode, connected, None) is expected
     else:
         with pytest.raises(expected):
@@ -58,7 +58,7 @@ def test_an_older_epoch_was_replaced_meanwhile(mode: int) -> None:
     access: ProducerAccess[str] = ProducerAccess(5)
     with pytest.raises(ProducerFenced, match="Current epoch: 5, Producer epoch: 4"):
         access.judge(mode, 0, 4)
-    assert access.judge(mode, 0, 5) is not Verdict.WAIT
+    assert access.judge(mode, 0, 5) is not AccessVerdict.WAIT
 
 
 def test_the_epoch_starts_at_zero_and_grows_unless_the_client_brings_one() -> None:
@@ -75,7 +75,7 @@ def test_those_who_wait_are_bounded_and_served_in_order() -> None:
     with pytest.raises(ProducerBusy):
         access.judge(pb.WaitForExclusive, 1, None)
     assert access.next_waiting() == "0"
-    assert access.judge(pb.WaitForExclusive, 1, None) is Verdict.WAIT
+    assert access.judge(pb.WaitForExclusive, 1, None) is AccessVerdict.WAIT
 
 
 def state_of(fence: PublishFence) -> FenceState:

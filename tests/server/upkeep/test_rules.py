@@ -15,7 +15,7 @@ from magnetar.server.policies.policy_values import (
     InactiveTopicPolicies,
 )
 from magnetar.server.topics.inactivity_rules import Use, is_active, is_due, subscription_is_due
-from magnetar.server.topics.publishing.backlog_quota_rules import KEPT_SHARE, Kind, entries_to_cut, excesses
+from magnetar.server.topics.publishing.backlog_quota_rules import KEPT_SHARE, BacklogQuotaType, entries_to_cut, excesses
 
 NO_SUBSCRIPTIONS = InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS
 CAUGHT_UP = InactiveTopicDeleteMode.DELETE_WHEN_SUBSCRIPTIONS_CAUGHT_UP
@@ -37,8 +37,8 @@ def test_a_quota_is_exceeded_at_its_size_and_beyond_its_age() -> None:
     quotas = BacklogQuotas(BacklogQuota(100, hold), BacklogQuota(10, evict))
     assert excesses(quotas, 99, 10) == []
     assert [(each.kind, each.stops_producers) for each in excesses(quotas, 100, 10.5)] == [
-        (Kind.SIZE, True),
-        (Kind.AGE, False),
+        (BacklogQuotaType.SIZE, True),
+        (BacklogQuotaType.AGE, False),
     ]
     assert excesses(BacklogQuotas(BacklogQuota(), BacklogQuota()), 10**12, 10**9) == []
     assert excesses(BacklogQuotas(BacklogQuota(), BacklogQuota(0, hold)), 10**12, 10**9) == []

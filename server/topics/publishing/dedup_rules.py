@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 
-class Verdict(Enum):
+class DedupVerdict(Enum):
     NEW = "new"
     DUPLICATE = "duplicate"
     UNKNOWN = "unknown"
@@ -39,13 +39,13 @@ class DedupTable:
         """What a producer that comes (again) is told: -1 where nothing is known of the name."""
         return self._pushed.get(name, -1)
 
-    def judge(self, name: str, sequence_id: int, highest: int) -> Verdict:
+    def judge(self, name: str, sequence_id: int, highest: int) -> DedupVerdict:
         """A message, or a batch from `sequence_id` to `highest`. NEW: it counts as pushed now."""
         pushed = self._pushed.get(name)
         if pushed is not None and sequence_id <= pushed:
-            return Verdict.DUPLICATE if self.is_persisted(name, sequence_id) else Verdict.UNKNOWN
+            return DedupVerdict.DUPLICATE if self.is_persisted(name, sequence_id) else DedupVerdict.UNKNOWN
         self._pushed[name] = highest
-        return Verdict.NEW
+        return DedupVerdict.NEW
 
     def stored(self, name: str, highest: int) -> None:
         """The log confirmed messages of that name up to `highest`, in the order in which they were pushed."""

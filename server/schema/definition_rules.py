@@ -3,7 +3,7 @@
 import json
 from functools import lru_cache
 
-from magnetar.server.schema.avro_schema import AvroParseError, AvroSchema, Kind, parse_avro
+from magnetar.server.schema.avro_schema import AvroKind, AvroParseError, AvroSchema, parse_avro
 from magnetar.server.schema.key_value import split_key_value
 from magnetar.server.schema.protobuf_native import root_message_name
 from magnetar.server.schema.schema_types import AVRO_BASED, InvalidSchema, Schema, SchemaType
@@ -53,7 +53,7 @@ def _validate_avro_based(schema: Schema) -> None:
         if schema.type is SchemaType.JSON and is_json_schema(schema):
             return
         raise InvalidSchema(f"Invalid schema definition data for {schema.type.name} schema")
-    if schema.type is SchemaType.AVRO and avro.kind is Kind.UNION:
+    if schema.type is SchemaType.AVRO and avro.kind is AvroKind.UNION:
         raise InvalidSchema("Avro schema typed [UNION] is not supported")
 
 

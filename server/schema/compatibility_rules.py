@@ -6,8 +6,9 @@ JsonSchemaCompatibilityCheck, KeyValueSchemaCompatibilityCheck, ProtobufNativeSc
 
 from collections.abc import Sequence
 
-from magnetar.server.schema.avro_resolution import Steps, TooCostly, can_read
+from magnetar.server.schema.avro_resolution_rules import StepBudget, TooCostly, can_read
 from magnetar.server.schema.avro_schema import AvroParseError, AvroSchema, parse_avro, pretty, same_schema
+from magnetar.server.schema.definition_rules import avro_of, is_json_schema, json_schema_id
 from magnetar.server.schema.key_value import split_key_value
 from magnetar.server.schema.protobuf_native import root_message_name
 from magnetar.server.schema.schema_types import (
@@ -19,7 +20,6 @@ from magnetar.server.schema.schema_types import (
     StoredSchema,
 )
 from magnetar.server.schema.strategies import CompatibilityStrategy
-from magnetar.server.schema.validation import avro_of, is_json_schema, json_schema_id
 
 _READS_OLD = frozenset(
     (
@@ -98,13 +98,13 @@ def check_consumer(schema: Schema, versions: Sequence[StoredSchema], strategy: C
 def _check_latest(schema: Schema, latest: Schema, strategy: CompatibilityStrategy) -> None:
     _check_type(schema, latest)
     if not _same_definition(schema, latest):
-        _check(schema, [latest], strategy, Steps())
+        _check(schema, [latest], strategy, StepBudget())
 
 
 def _check_all(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy) -> None:
     for each in existing:
         _check_type(schema, each)
-    _check(schema, existing, strategy, Steps())
+    _check(schema, existing, strategy, StepBudget())
 
 
 def _check_type(schema: Schema, existing: Schema) -> None:
@@ -114,7 +114,7 @@ def _check_type(schema: Schema, existing: Schema) -> None:
         )
 
 
-def _check(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: Steps) -> None:
+def _check(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget) -> None:
     """Schemas of one type, oldest first. All comparisons take from `steps`."""
     try:
         match schema.type:
@@ -132,7 +132,7 @@ def _check(schema: Schema, existing: Sequence[Schema], strategy: CompatibilitySt
         raise SchemaConflict(str(error)) from error
 
 
-def _check_avro(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: Steps) -> None:
+def _check_avro(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget) -> None:
     try:
         new = parse_avro(schema.data)
         # The newest first; a strategy that is not transitive looks no further.
@@ -159,7 +159,7 @@ def _cannot_read(writer: AvroSchema, reader: AvroSchema, strategy: Compatibility
     )
 
 
-def _check_json(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: Steps) -> None:
+def _check_json(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget) -> None:
     """Definitions are Avro schemas, but clients before 2.1 sent JSON schemas: from one form to the other is allowed."""
     is_avro = avro_of(schema) is not None
     if not is_avro and not is_json_schema(schema):
@@ -191,7 +191,9 @@ def _check_protobuf_native(schema: Schema, existing: Sequence[Schema], strategy:
             )
 
 
-def _check_key_value(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: Steps) -> None:
+def _check_key_value(
+    schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget
+) -> None:
     key, value = split_key_value(schema)
     keys, values = [], []
     for each in existing:

@@ -23,7 +23,7 @@ WAITING_MAX = 10_000
 T = TypeVar("T")
 
 
-class Verdict(Enum):
+class AccessVerdict(Enum):
     GRANT = "grant"
     FENCE_OTHERS = "fence others"
     """Granted, after everybody else was fenced."""
@@ -41,14 +41,14 @@ class ProducerAccess(Generic[T]):
         self.exclusive_name: str | None = None
         self.waiting: list[T] = []
 
-    def judge(self, mode: int, connected: int, epoch: int | None) -> Verdict:
+    def judge(self, mode: int, connected: int, epoch: int | None) -> AccessVerdict:
         """`connected`: how many producers the topic has; `epoch`: the one that the client knows. Changes nothing.
         Raises ProducerBusy, ProducerFenced."""
         held = f"Topic has an existing exclusive producer: {self.exclusive_name}"
         if mode == pb.Shared:
             if self.exclusive_name is not None or self.waiting:
                 raise ProducerBusy(held)
-            return Verdict.GRANT
+            return AccessVerdict.GRANT
         if mode == pb.Exclusive:
             if self.exclusive_name is not None or self.waiting:
                 raise ProducerFenced(held)
@@ -57,10 +57,10 @@ class ProducerAccess(Generic[T]):
         if mode == pb.WaitForExclusive and (self.exclusive_name is not None or connected):
             if len(self.waiting) >= WAITING_MAX:
                 raise ProducerBusy(f"{WAITING_MAX} producers wait for exclusive access already")
-            return Verdict.WAIT
+            return AccessVerdict.WAIT
         if epoch is not None and self.epoch is not None and epoch < self.epoch:
             raise ProducerFenced(f"Topic epoch has already moved. Current epoch: {self.epoch}, Producer epoch: {epoch}")
-        return Verdict.FENCE_OTHERS if mode == pb.ExclusiveWithFencing else Verdict.GRANT
+        return AccessVerdict.FENCE_OTHERS if mode == pb.ExclusiveWithFencing else AccessVerdict.GRANT
 
     def next_epoch(self, epoch: int | None) -> int:
         """The topic's epoch with the exclusive producer that knows `epoch`."""

@@ -8,7 +8,7 @@ io.parsing.Symbol.hasErrors, 1.11; its verdicts are in `tests/vectors/avro_resol
 
 from typing import Any
 
-from magnetar.server.schema.avro_schema import DEPTH_MAX, AvroField, AvroSchema, Kind, Missing, same_schema
+from magnetar.server.schema.avro_schema import DEPTH_MAX, AvroField, AvroKind, AvroSchema, NoDefault, same_schema
 
 _PROMOTIONS = {
     "int": ("long", "float", "double"),
@@ -30,7 +30,7 @@ class TooCostly(Exception):
     """A check takes more than STEPS_MAX steps."""
 
 
-class Steps:
+class StepBudget:
     """What is left of those that a check may take."""
 
     __slots__ = ("_left",)
@@ -45,10 +45,10 @@ class Steps:
             raise TooCostly(f"they take more than {STEPS_MAX} steps to compare, the most that one check may take")
 
 
-def can_read(writer: AvroSchema, reader: AvroSchema, steps: Steps | None = None) -> bool:
+def can_read(writer: AvroSchema, reader: AvroSchema, steps: StepBudget | None = None) -> bool:
     """Whether every datum of `writer` can be read as `reader`. `steps` are taken from; by default they are for this
     comparison alone. Raises TooCostly."""
-    resolution = _Resolution(Steps() if steps is None else steps)
+    resolution = _Resolution(StepBudget() if steps is None else steps)
     if not same_schema(writer, reader):
         resolution.collect_aliases(reader, set())
     return resolution.resolves(writer, reader)
@@ -57,7 +57,7 @@ def can_read(writer: AvroSchema, reader: AvroSchema, steps: Steps | None = None)
 class _Resolution:
     """One question. The pairs of records under way are taken for good, so that recursion ends."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: StepBudget) -> None:
         self.steps = steps
         self._seen: dict[tuple[int, int], bool] = {}
         self._type_aliases: dict[str, str] = {}
@@ -65,26 +65,26 @@ class _Resolution:
 
     def resolves(self, writer: AvroSchema, reader: AvroSchema) -> bool:
         self.steps.take()
-        if writer.kind is Kind.UNION:
+        if writer.kind is AvroKind.UNION:
             if _equivalent(writer, reader, {}, self.steps):
                 pairs = zip(writer.branches, reader.branches, strict=True)
                 return all(self.resolves(branch, counterpart) for branch, counterpart in pairs)
             return all(self.resolves(branch, reader) for branch in writer.branches)
-        if reader.kind is Kind.UNION:
+        if reader.kind is AvroKind.UNION:
             branch = self._branch_for(writer, reader)
             return branch is not None and self.resolves(writer, branch)
         if writer.is_record and reader.is_record:
             return self._record_resolves(writer, reader)
         if writer.kind is not reader.kind:
             return False
-        if writer.kind is Kind.PRIMITIVE:
+        if writer.kind is AvroKind.PRIMITIVE:
             return writer.name == reader.name or reader.name in _PROMOTIONS.get(writer.name, ())
         if writer.inner is not None and reader.inner is not None:
             return self.resolves(writer.inner, reader.inner)
         if self._name_of(writer) != reader.full_name:
             return False
         # An enum's symbols do not count: one that the reader lacks fails when it comes, not before.
-        return writer.kind is Kind.ENUM or writer.size == reader.size
+        return writer.kind is AvroKind.ENUM or writer.size == reader.size
 
     def _record_resolves(self, writer: AvroSchema, reader: AvroSchema) -> bool:
         """Names do not count here."""
@@ -100,7 +100,7 @@ class _Resolution:
         for each in reader.fields:
             counterpart = written.get(each.name)
             if counterpart is None:
-                if each.default is Missing.MISSING or not _is_valid_default(each.schema, each.default, self.steps):
+                if each.default is NoDefault.NO_DEFAULT or not _is_valid_default(each.schema, each.default, self.steps):
                     return False
             elif not self.resolves(counterpart.schema, each.schema):
                 return False
@@ -112,7 +112,7 @@ class _Resolution:
         name = self._name_of(writer)
         self.steps.take(len(reader.branches))
         for branch in reader.branches:
-            if branch.kind is not writer.kind or (branch.kind is Kind.PRIMITIVE and branch.name != writer.name):
+            if branch.kind is not writer.kind or (branch.kind is AvroKind.PRIMITIVE and branch.name != writer.name):
                 continue
             if not writer.is_named or name == branch.full_name:
                 return branch
@@ -121,9 +121,9 @@ class _Resolution:
                 of_same_structure = branch
         if of_same_structure is not None:
             return of_same_structure
-        promotions = _PROMOTIONS.get(writer.name, ()) if writer.kind is Kind.PRIMITIVE else ()
+        promotions = _PROMOTIONS.get(writer.name, ()) if writer.kind is AvroKind.PRIMITIVE else ()
         for branch in reader.branches:
-            if branch.kind is Kind.PRIMITIVE and branch.name in promotions:
+            if branch.kind is AvroKind.PRIMITIVE and branch.name in promotions:
                 return branch
         return None
 
@@ -173,37 +173,37 @@ class _Shallow:
         for each in branch.fields:
             counterpart = written.get(each.name)
             if counterpart is None:
-                if each.default is Missing.MISSING:
+                if each.default is NoDefault.NO_DEFAULT:
                     return False
             elif not self._may_resolve(counterpart.schema, each.schema):
                 return False
         return True
 
     def _may_resolve(self, writer: AvroSchema, reader: AvroSchema) -> bool:
-        if writer.kind is Kind.UNION or (writer.inner is not None and writer.kind is reader.kind):
+        if writer.kind is AvroKind.UNION or (writer.inner is not None and writer.kind is reader.kind):
             return True
-        if reader.kind is Kind.UNION:
+        if reader.kind is AvroKind.UNION:
             return self._resolution._branch_for(writer, reader) is not None
         return self._resolution.resolves(writer, reader)
 
 
-def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], bool], steps: Steps) -> bool:
+def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], bool], steps: StepBudget) -> bool:
     """Whether two unions (or types within) have the same shape, so that branches pair by their places."""
     steps.take(1 + len(one.fields))
     if one.kind is not other.kind or (one.is_named and one.name != other.name):
         return False
     match one.kind:
-        case Kind.PRIMITIVE:
+        case AvroKind.PRIMITIVE:
             return one.name == other.name
-        case Kind.ENUM:
+        case AvroKind.ENUM:
             return one.symbols == other.symbols
-        case Kind.FIXED:
+        case AvroKind.FIXED:
             return one.size == other.size
-        case Kind.ARRAY | Kind.MAP:
+        case AvroKind.ARRAY | AvroKind.MAP:
             assert one.inner is not None
             assert other.inner is not None
             return _equivalent(one.inner, other.inner, seen, steps)
-        case Kind.UNION:
+        case AvroKind.UNION:
             return len(one.branches) == len(other.branches) and all(
                 _equivalent(mine, its, seen, steps) for mine, its in zip(one.branches, other.branches, strict=True)
             )
@@ -217,7 +217,7 @@ def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], 
     return seen[pair]
 
 
-def _is_valid_default(schema: AvroSchema, value: Any, steps: Steps, depth: int = 0) -> bool:
+def _is_valid_default(schema: AvroSchema, value: Any, steps: StepBudget, depth: int = 0) -> bool:
     """Whether a JSON value can be the default of a field of that type; of a union, of any branch: the Python client
     makes `["null", "string"]` with a default of "" (Java's validator throws AvroTypeException there, which is neither
     yes nor no). One that never ends, because a record's default lacks a field whose default is that of the record
@@ -227,24 +227,24 @@ def _is_valid_default(schema: AvroSchema, value: Any, steps: Steps, depth: int =
     depth += 1
     steps.take()
     match schema.kind:
-        case Kind.UNION:
+        case AvroKind.UNION:
             return any(_is_valid_default(branch, value, steps, depth) for branch in schema.branches)
-        case Kind.ENUM:
+        case AvroKind.ENUM:
             steps.take(len(schema.symbols) // _SYMBOLS_A_STEP)
             return value in schema.symbols
-        case Kind.FIXED:
+        case AvroKind.FIXED:
             return isinstance(value, str) and len(value) == schema.size
-        case Kind.ARRAY:
+        case AvroKind.ARRAY:
             assert schema.inner is not None
             inner = schema.inner
             return isinstance(value, list) and all(_is_valid_default(inner, item, steps, depth) for item in value)
-        case Kind.MAP:
+        case AvroKind.MAP:
             assert schema.inner is not None
             inner = schema.inner
             return isinstance(value, dict) and all(
                 _is_valid_default(inner, item, steps, depth) for item in value.values()
             )
-        case Kind.PRIMITIVE:
+        case AvroKind.PRIMITIVE:
             return _is_valid_primitive(schema.name, value)
     return isinstance(value, dict) and all(
         _is_valid_default(each.schema, value.get(each.name, each.default), steps, depth) for each in schema.fields

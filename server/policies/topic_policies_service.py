@@ -1,0 +1,69 @@
+"""The interface of what keeps the policies of single topics, and what stands there when topics can have none.
+
+A topic's policies are a JSON object with the keys of Apache's TopicPolicies. They belong to the topic's base name and
+hold for all of its partitions. A topic can have two such objects: a local one, and a global one that is meant for all
+clusters. The local one outranks the global one.
+
+Source: TopicPoliciesService.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pulsar_proto.errors import NotAllowed
+from pulsar_proto.names import TopicName
+
+TopicPoliciesChange = Callable[[dict[str, Any]], None]
+"""A function that changes the policies that it is given in place. If it raises, nothing is changed."""
+
+
+class TopicPoliciesService(ABC):
+    """All methods are called on the loop's thread."""
+
+    @abstractmethod
+    async def load(self, namespace: str) -> None:
+        """Makes the policies of the namespace's topics known to `get`. Raises PulsarError."""
+
+    @abstractmethod
+    def get(self, topic: TopicName, *, is_global: bool = False) -> Mapping[str, Any]:
+        """Returns the topic's policies, which the caller must not change. They are empty when the topic has none, and
+        when the namespace is not loaded."""
+
+    @abstractmethod
+    async def update(self, topic: TopicName, change: TopicPoliciesChange, *, is_global: bool = False) -> None:
+        """Applies `change` to the topic's policies. Returns once they are stored and `get` shows them. Raises
+        PulsarError, and what `change` raises."""
+
+    @abstractmethod
+    async def delete(self, topic: TopicName) -> None:
+        """Deletes the topic's local and global policies; a topic without policies is no error. Raises PulsarError."""
+
+    def forget(self, namespace: str) -> None:
+        """Drops what is loaded of a namespace, because the namespace was deleted, or the topic that holds its topics'
+        policies."""
+        return
+
+    def merged(self, topic: TopicName) -> Mapping[str, Any]:
+        """Returns the policies that hold: for each key the local value, or the global one when the local one is
+        empty."""
+        local, common = self.get(topic), self.get(topic, is_global=True)
+        if not common:
+            return local
+        return {**common, **{key: value for key, value in local.items() if value not in (None, {}, [])}}
+
+
+class TopicPoliciesDisabled(TopicPoliciesService):
+    """Stands in when broker.conf says topicLevelPoliciesEnabled=false: no topic has policies of its own."""
+
+    async def load(self, namespace: str) -> None:
+        return
+
+    def get(self, topic: TopicName, *, is_global: bool = False) -> Mapping[str, Any]:
+        return {}
+
+    async def update(self, topic: TopicName, change: TopicPoliciesChange, *, is_global: bool = False) -> None:
+        raise NotAllowed("Topic level policies is disabled, to enable the topic level policy and retry.")
+
+    async def delete(self, topic: TopicName) -> None:
+        return
