@@ -15,6 +15,7 @@ from magnetar import __version__
 from magnetar.server.admin.bundles import bundles_of
 from magnetar.server.namespaces.bundle_ranges import bundle_of
 from magnetar.server.process.turns import in_portions
+from magnetar.server.stats.domain_stats import topic_stats
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.server.topics.counters import now_ms
@@ -76,7 +77,7 @@ async def topics(call: Call) -> Answer:
             domains: Json = {"persistent": {}}
             async for topic in in_portions(loaded):
                 domain = "persistent" if topic.name.is_persistent else "non-persistent"
-                domains.setdefault(domain, {})[topic.name.full] = topic_summary(topic.stats())
+                domains.setdefault(domain, {})[topic.name.full] = topic_summary(topic_stats(topic))
             answer.setdefault(namespace, {})[bundle] = domains
     return answer
 

@@ -22,8 +22,8 @@ from magnetar.server.admin.subscriptions import (
 )
 from magnetar.server.admin.topics import loaded, message_id
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.stats.topic_stats import iso_time
-from magnetar.server.stats.topic_stats import unreadable as unreadable_json
+from magnetar.server.stats.internal_stats import unreadable as unreadable_json
+from magnetar.server.stats.traffic_stats import iso_time
 from magnetar.server.topics import backlog
 from magnetar.server.web.calls import Answer, Call, Refusal, Route, Text
 from magnetar.server.web.needs import topic

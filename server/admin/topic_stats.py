@@ -12,7 +12,8 @@ from magnetar.server.admin.paths import TOPIC, topic_of
 from magnetar.server.admin.topics import loaded, loaded_of_any_domain, message_id, partitions_of
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopic
 from magnetar.server.process.turns import in_portions
-from magnetar.server.stats.topic_stats import iso_time
+from magnetar.server.stats import domain_stats
+from magnetar.server.stats.traffic_stats import iso_time
 from magnetar.server.web.calls import Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic
 from magnetar.storage.managed.list_record import parse_list
@@ -43,7 +44,7 @@ EARLIEST = ("topicCreationTimeStamp", "earliestMsgPublishTimeInBacklogs", "earli
 
 
 async def stats(call: Call) -> Answer:
-    return _shown(call, (await loaded_of_any_domain(call)).stats())
+    return _shown(call, domain_stats.topic_stats(await loaded_of_any_domain(call)))
 
 
 def _shown(call: Call, answer: dict[str, Any]) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def _shown(call: Call, answer: dict[str, Any]) -> dict[str, Any]:
 
 async def internal_stats(call: Call) -> Answer:
     held = await loaded_of_any_domain(call)
-    answer: dict[str, Any] = held.internal_stats()
+    answer: dict[str, Any] = domain_stats.internal_stats(held)
     if call.flag("metadata"):
         for ledger in answer.get("ledgers", ()):
             ledger["metadata"] = await _ledger_metadata(call, ledger["ledgerId"])
@@ -105,7 +106,8 @@ async def partitioned_stats(call: Call) -> Answer:
     partitions: dict[str, Any] = {}
     async for index in in_portions(range(record.partitions)):
         each = name.partition(index)
-        partitions[each.full] = _shown(call, (await call.broker.service.get_any(each, create=True)).stats())
+        held = await call.broker.service.get_any(each, create=True)
+        partitions[each.full] = _shown(call, domain_stats.topic_stats(held))
     total = await total_of(partitions.values())
     total["metadata"] = _metadata(record)
     total["partitions"] = partitions if call.flag("perPartition", True) else {}
@@ -159,7 +161,8 @@ async def partitioned_internal_stats(call: Call) -> Answer:
     partitions = {}
     async for index in in_portions(range(record.partitions)):
         each = name.partition(index)
-        partitions[each.full] = (await call.broker.service.get_any(each, create=True)).internal_stats()
+        held = await call.broker.service.get_any(each, create=True)
+        partitions[each.full] = domain_stats.internal_stats(held)
     return {"metadata": _metadata(record), "partitions": partitions}
 
 

@@ -1,22 +1,22 @@
-"""What stats say of a Key_Shared subscription and its consumers beyond the others: whose keys are whose, and who makes
-others wait.
+"""What stats say of a Key_Shared subscription and its consumers beyond the other types: which keys each consumer owns,
+and which consumers make others wait.
 
 Field names are those of SubscriptionStatsImpl, ConsumerStatsImpl and DrainingHashImpl (PIP-379).
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from magnetar.server.topics.subscriptions.consumer import Consumer
-    from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
+from magnetar.server.stats.traffic_stats import Json
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
+from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
 
 DRAINING_SHOWN_MAX = 1_000
-"""Draining hashes that stats list of a consumer."""
-
-Json = dict[str, object]
+"""How many draining hashes the stats of one consumer list at most."""
 
 
-def of_subscription(dispatcher: "KeySharedDispatcher") -> Json:
+def of_subscription(dispatcher: Dispatcher | None) -> Json:
+    """Returns the fields that Key_Shared adds to the subscription's stats; nothing for a dispatcher of another type."""
+    if not isinstance(dispatcher, KeySharedDispatcher):
+        return {}
     order = dispatcher.order
     draining = [each for held in order.draining().values() for each in held]
     return {
@@ -28,7 +28,10 @@ def of_subscription(dispatcher: "KeySharedDispatcher") -> Json:
     }
 
 
-def of_consumer(dispatcher: "KeySharedDispatcher", consumer: "Consumer") -> Json:
+def of_consumer(dispatcher: Dispatcher | None, consumer: Consumer) -> Json:
+    """Returns the fields that Key_Shared adds to the stats of one of the dispatcher's consumers."""
+    if not isinstance(dispatcher, KeySharedDispatcher):
+        return {}
     draining = dispatcher.order.draining().get(consumer, [])
     ranges = dispatcher.ranges_of(consumer)
     return {

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from magnetar import __version__
 from magnetar.server.process.turns import in_portions
+from magnetar.server.stats.topic_metrics import subscription_metrics, topic_metrics
 
 if TYPE_CHECKING:
     from magnetar.server.broker.broker_context import BrokerContext
@@ -80,7 +81,7 @@ def _add_topic(families: Families, topic: "BaseTopic") -> list[tuple[str, float]
     for name, subscription in topic.all_subscriptions.items():
         subscription_labels = families.labels(**labels, subscription=name)
         rate, throughput = _add_out(families, subscription, subscription_labels)
-        families.add_all(subscription_labels, subscription.metrics())
+        families.add_all(subscription_labels, subscription_metrics(subscription))
         rate_out += rate
         throughput_out += throughput
     sums: list[tuple[str, float]] = [
@@ -100,7 +101,7 @@ def _add_topic(families: Families, topic: "BaseTopic") -> list[tuple[str, float]
     families.add("pulsar_in_messages_total", topic_labels, counters.messages_in, "counter")
     families.add("pulsar_in_bytes_total", topic_labels, counters.bytes_in, "counter")
     families.add("pulsar_publish_rate_limit_times", topic_labels, topic.publishing.rate_limited_times)
-    families.add_all(topic_labels, topic.metrics())
+    families.add_all(topic_labels, topic_metrics(topic))
     return sums
 
 

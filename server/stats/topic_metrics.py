@@ -1,22 +1,35 @@
-"""What /metrics says of persistent topics and their subscriptions alone, by Pulsar's names.
+"""What /metrics says of topics and subscriptions of one domain alone, by Pulsar's names.
 
 Sources: TopicStats.printTopicStats; names as 4.0.7 answers them.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from magnetar.server.stats.compaction_stats import compaction_metrics
+from magnetar.server.topics.base_topic import AnySubscription, BaseTopic
 from magnetar.server.topics.counters import now_ms
-
-if TYPE_CHECKING:
-    from magnetar.server.topics.subscriptions.subscription import Subscription
-    from magnetar.server.topics.topic import Topic
+from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
+from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.server.topics.topic import Topic
 
 Samples = Iterable[tuple[str, float]]
+"""Metric names with their values."""
 
 
-def topic_metrics(topic: "Topic") -> Samples:
+def topic_metrics(topic: BaseTopic) -> Samples:
+    """Returns what only the topic's domain has."""
+    return _of_persistent_topic(topic) if isinstance(topic, Topic) else ()
+
+
+def subscription_metrics(subscription: AnySubscription) -> Samples:
+    """Returns what only the domain of the subscription's topic has."""
+    if isinstance(subscription, NonPersistentSubscription):
+        return (("pulsar_subscription_msg_drop_rate", subscription.drop_rate.value),)
+    assert isinstance(subscription, Subscription)
+    return _of_persistent_subscription(subscription)
+
+
+def _of_persistent_topic(topic: Topic) -> Samples:
     quotas = topic.policies.backlog_quotas
     oldest_ms = topic.quota.oldest.known_ms(topic)
     compaction = () if topic.compaction is None else compaction_metrics(topic.compaction)
@@ -31,7 +44,7 @@ def topic_metrics(topic: "Topic") -> Samples:
     )
 
 
-def subscription_metrics(subscription: "Subscription") -> Samples:
+def _of_persistent_subscription(subscription: Subscription) -> Samples:
     backlog, expired = subscription.cursor.backlog, subscription.expired
     delayed = subscription.delayed_messages
     return (

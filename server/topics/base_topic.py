@@ -6,7 +6,7 @@ Sources: AbstractTopic; facts 4.1, 5.1.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Protocol
 
@@ -71,9 +71,6 @@ class AnySubscription(Protocol):
 
     def counters_out(self) -> ConsumerCounters:
         """Of all consumers that are or were connected."""
-
-    def metrics(self) -> Iterable[tuple[str, float]]:
-        """What only this kind of subscription has, by Pulsar's names."""
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None: ...
 
@@ -266,15 +263,3 @@ class BaseTopic(ABC):
         self.publishing.roll_rates(elapsed_s)
         for subscription in self.all_subscriptions.values():
             subscription.roll_rates(elapsed_s)
-
-    def metrics(self) -> Iterable[tuple[str, float]]:
-        """What only this kind of topic has, by Pulsar's names."""
-        return ()
-
-    @abstractmethod
-    def stats(self) -> dict[str, object]:
-        """As `…/stats` answers it."""
-
-    @abstractmethod
-    def internal_stats(self) -> dict[str, object]:
-        """As `…/internalStats` answers it."""

@@ -12,8 +12,6 @@ from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.stats.topic_metrics import Samples, topic_metrics
-from magnetar.server.stats.topic_stats import internal_stats, topic_stats
 from magnetar.server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import now_ms
@@ -372,19 +370,6 @@ class Topic(BaseTopic):
         finally:
             self.state = TopicState.CLOSED
             log.info("%s: closed", self)
-
-    # --- stats -------------------------------------------------------------------------------------------------------
-
-    def metrics(self) -> Samples:
-        return topic_metrics(self)
-
-    def stats(self) -> dict[str, object]:
-        """As `…/stats` answers it."""
-        return topic_stats(self)
-
-    def internal_stats(self) -> dict[str, object]:
-        """As `…/internalStats` answers it."""
-        return internal_stats(self)
 
 
 def _check_kind(existing: Subscription, *, durable: bool) -> None:

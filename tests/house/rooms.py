@@ -102,6 +102,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/schema",
         "server/security",
+        "server/stats",
         *TOPICS,
     ),
     "server/web": (

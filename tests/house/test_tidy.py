@@ -107,7 +107,7 @@ STORED_TIMES = {
     "server/topics/subscriptions/shared_dispatcher.py": "delivery times of messages",
     "server/topics/subscriptions/delayed_delivery.py": "delivery times; looks again within LOOK_SECONDS_MAX",
     "server/stats/topic_metrics.py": "publish times",
-    "server/stats/topic_stats.py": "publish times",
+    "server/stats/persistent_topic_stats.py": "publish times",
     "server/upkeep/jobs.py": "when subscriptions were used last, which is stored with their cursors",
     "storage/managed/ledger_rules.py": "when ledgers were closed, which is stored in their list",
     "storage/repair/repair_rules.py": "when the last check ended, which is stored for the next auditor",

@@ -6,6 +6,7 @@ Sources: ServerCnx.handleSeek, handleGetLastMessageId, handleConsumerStats; Comm
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from magnetar.server.stats.traffic_stats import client_consumer_stats
 from pulsar_proto.errors import ConsumerNotFound, MetadataFault, UnknownFault
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import last_message_id_frame, simple_frame, success_frame
@@ -53,7 +54,7 @@ def consumer_stats(cnx: "Connection", command: pb.CommandConsumerStats) -> None:
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is None:
         raise ConsumerNotFound(f"Consumer {command.consumer_id} not found")
-    stats: dict[str, Any] = dict(consumer.stats())
+    stats: dict[str, Any] = dict(client_consumer_stats(consumer))
     answer = pb.CommandConsumerStatsResponse(request_id=command.request_id, **stats)
     cnx.write(_consumer_stats_frame(answer))
 

@@ -6,7 +6,7 @@ Sources: NonPersistentSubscription.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.server.policies.effective_policies import EffectivePolicies
@@ -75,14 +75,6 @@ class NonPersistentSubscription:
         for consumer in self.consumers:
             result.add(consumer.counters)
         return result
-
-    def metrics(self) -> Iterable[tuple[str, float]]:
-        """What only this kind of subscription has, by Pulsar's names."""
-        return (("pulsar_subscription_msg_drop_rate", self.drop_rate.value),)
-
-    def stats_of(self, consumer: Consumer) -> Mapping[str, object]:
-        """Nothing beside what every consumer has."""
-        return {}
 
     def roll_rates(self, elapsed_s: float) -> None:
         self.drop_rate.roll(self.dropped, elapsed_s)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
-from magnetar.server.stats.non_persistent_stats import internal_stats, topic_stats
 from magnetar.server.topics.base_topic import BaseTopic, TopicState
 from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import now_ms
@@ -186,14 +185,6 @@ class NonPersistentTopic(BaseTopic):
             subscription.disconnect_all()
         self.state = TopicState.CLOSED
         log.info("%s: closed", self)
-
-    # --- stats -------------------------------------------------------------------------------------------------------
-
-    def stats(self) -> dict[str, object]:
-        return topic_stats(self)
-
-    def internal_stats(self) -> dict[str, object]:
-        return internal_stats(self)
 
 
 def _messages_in(payload: bytes) -> int:

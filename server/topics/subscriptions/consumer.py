@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Mapping, Sequence
 
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.stats.topic_stats import client_consumer_stats
 from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import ConsumerCounters
 from magnetar.server.topics.subscriptions.consumer_owner import ConsumerOwner
@@ -212,10 +211,6 @@ class Consumer:
         else:
             position, batch_index = await topic.last_message_id()
         return position, topic.name.partition_index, batch_index, mark_delete
-
-    def stats(self) -> dict[str, object]:
-        """The fields of CONSUMER_STATS_RESPONSE."""
-        return client_consumer_stats(self)
 
     def close(self) -> None:
         """The client closed it or is gone: what it holds goes to others. Idempotent."""

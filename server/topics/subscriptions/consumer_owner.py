@@ -1,6 +1,6 @@
 """A subscription as its consumers see it, of a persistent topic or not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pulsar_proto.ids import Position
@@ -46,9 +46,6 @@ class ConsumerOwner(Protocol):
 
     @property
     def type_name(self) -> str: ...
-
-    def stats_of(self, consumer: "Consumer") -> Mapping[str, object]:
-        """What the subscription's type adds to a consumer's stats."""
 
     def consumer_may_take(self, consumer: "Consumer") -> None:
         """It got permits, or its connection takes bytes again."""

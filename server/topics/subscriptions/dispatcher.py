@@ -123,14 +123,6 @@ class Dispatcher(ABC):
         """What consumers hold of `entries` is delivered again. Returns the messages concerned."""
         return 0
 
-    def stats(self) -> dict[str, object]:
-        """What only this type of subscription has in its stats."""
-        return {}
-
-    def stats_of(self, consumer: Consumer) -> dict[str, object]:
-        """The same of a consumer."""
-        return {}
-
     @abstractmethod
     def _room(self) -> int:
         """Entries that can be sent now; 0 when nobody can take any. Then it sees to it that whoever lacks nothing but a

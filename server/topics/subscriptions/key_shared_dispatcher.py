@@ -12,7 +12,6 @@ Sources: PersistentStickyKeyDispatcherMultipleConsumers, PIP-379; facts 5.5.
 
 from collections.abc import Sequence
 
-from magnetar.server.stats import key_shared_stats
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.dispatcher import Read, Source
 from magnetar.server.topics.subscriptions.key_order_rules import KeyOrder
@@ -68,12 +67,6 @@ class KeySharedDispatcher(SharedDispatcher):
         """Who has chosen slots that `consumer` chooses."""
         selector = self.order.selector
         return selector.rival(consumer.hash_ranges) if isinstance(selector, Sticky) else None
-
-    def stats(self) -> dict[str, object]:
-        return key_shared_stats.of_subscription(self)
-
-    def stats_of(self, consumer: Consumer) -> dict[str, object]:
-        return {} if consumer.is_closed else key_shared_stats.of_consumer(self, consumer)
 
     def ranges_of(self, consumer: Consumer) -> list[Range]:
         if self._ranges is None:

@@ -5,14 +5,13 @@ Sources: PersistentSubscription; facts 5.1, 5.4 to 5.6.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.stats.topic_metrics import Samples, subscription_metrics
 from magnetar.server.topics.counters import ConsumerCounters, ExpiryCounters, now_ms
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
@@ -124,18 +123,11 @@ class Subscription:
             result.add(consumer.counters)
         return result
 
-    def stats_of(self, consumer: Consumer) -> Mapping[str, object]:
-        """What the subscription's type adds to a consumer's stats."""
-        return {} if self.dispatcher is None else self.dispatcher.stats_of(consumer)
-
     def _compacted_view(self) -> CompactedView | None:
         topic = self.topic
         if topic.compaction is None:
             return None
         return CompactedView(str(self), topic.ledger, topic.compaction, self.cursor, self._sought)
-
-    def metrics(self) -> Samples:
-        return subscription_metrics(self)
 
     def roll_rates(self, elapsed_s: float) -> None:
         self.expired.roll(elapsed_s)

@@ -6,6 +6,7 @@ import pytest
 from pyroaring import BitMap
 
 from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.stats.domain_stats import topic_stats
 from magnetar.server.topics.subscriptions.messages import messages_of
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -53,7 +54,7 @@ async def test_what_lies_in_a_hole_for_the_interval_comes_again(kind: str) -> No
     await pass_time(1.5)
     assert sorted(entries(cnx)) == [0, 1, 2, 5]
     assert consumer.permits == 100 - 10 - 4
-    stats = cast(Any, scene.topic.stats())["subscriptions"]["s"]
+    stats = cast(Any, topic_stats(scene.topic))["subscriptions"]["s"]
     assert (stats["entriesInAckHoles"], stats["ackHolesFilledTotal"]) == (4, 4)
     ack(consumer, [Position(10, number) for number in (0, 1, 5)])
     await pass_time(6)

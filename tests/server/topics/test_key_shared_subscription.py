@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.server.stats.domain_stats import topic_stats
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
 from magnetar.server.topics.subscriptions.key_shared_rules import hash_of, range_slot
@@ -98,7 +99,7 @@ async def test_a_key_drains_before_it_moves_and_stats_say_whom_it_waits_for() ->
     new.flow(9)
     keyed(scene, lower)
     assert not second.messages
-    subscription = cast(Any, scene.topic.stats())["subscriptions"]["s"]
+    subscription = cast(Any, topic_stats(scene.topic))["subscriptions"]["s"]
     assert subscription["keySharedMode"] == "AUTO_SPLIT"
     assert (subscription["drainingHashesCount"], subscription["drainingHashesUnackedMessages"]) == (1, 2)
     stats = {each["consumerName"]: each for each in subscription["consumers"]}
@@ -111,7 +112,7 @@ async def test_a_key_drains_before_it_moves_and_stats_say_whom_it_waits_for() ->
     assert not second.messages
     ack(old, [Position(10, 1)])
     assert [each.position for each in second.messages] == [Position(10, 2)]
-    subscription = cast(Any, scene.topic.stats())["subscriptions"]["s"]
+    subscription = cast(Any, topic_stats(scene.topic))["subscriptions"]["s"]
     assert (subscription["drainingHashesCount"], subscription["drainingHashesClearedTotal"]) == (0, 1)
 
 

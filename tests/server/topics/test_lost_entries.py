@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.server.stats.domain_stats import internal_stats, topic_stats
 from magnetar.server.topics.publishing.deduplication import DEDUP_CURSOR
 from pulsar_proto.ids import Position
 from tests.server.topics.scene import FakeConnection, ack, bodies, publish, redeliver, settle
@@ -109,7 +110,7 @@ async def test_without_the_key_the_stats_say_why_nothing_comes_until_it_can_be_r
         topic = await broker.topic()
 
         def why() -> object:
-            stats: dict[str, dict[str, dict[str, object]]] = topic.stats()  # type: ignore[assignment]
+            stats: dict[str, dict[str, dict[str, object]]] = topic_stats(topic)  # type: ignore[assignment]
             return stats["subscriptions"]["s"]["whyIdle"]
 
         await until(lambda: "are lost" in str(why()))
@@ -120,4 +121,4 @@ async def test_without_the_key_the_stats_say_why_nothing_comes_until_it_can_be_r
         broker.disk.lost.clear()
         await until(lambda: len(cnx.messages) == COUNT)
         assert bodies(cnx) == numbers(0, COUNT)
-        assert topic.internal_stats()["unreadable"] == []
+        assert internal_stats(topic)["unreadable"] == []

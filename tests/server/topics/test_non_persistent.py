@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.stats.domain_stats import topic_stats
 from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.subscriptions.consumer import Consumer
@@ -219,7 +220,7 @@ async def test_stats_count_what_was_dropped_and_closing_tells_everybody() -> Non
     producer = scene.topic.producers["p"]
     publish(producer, [b"0", b"1", b"2"])
     scene.topic.roll_rates(2.0)
-    stats: dict[str, Any] = scene.topic.stats()
+    stats: dict[str, Any] = topic_stats(scene.topic)
     assert (stats["msgDropRate"], stats["msgInCounter"], stats["msgOutCounter"]) == (1.0, 3, 1)
     shown = stats["subscriptions"]["s"]
     assert shown["consumers"][0]["consumerName"] == "c"

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from magnetar.server.policies.effective_policies import of_broker
 from magnetar.server.policies.policy_values import PublishRate
+from magnetar.server.stats.domain_stats import topic_stats
 from magnetar.server.topics.token_bucket import BURST_SECONDS, TokenBucket
 from tests.server.topics.scene import Scene, Throttled, in_virtual_time, pass_time, publish, settle
 
@@ -53,7 +54,7 @@ async def test_who_publishes_too_fast_is_not_read_until_the_rate_allows_it_and_l
     assert fast.throttles
     await pass_time(0.2)
     assert not fast.throttles
-    assert scene.topic.stats()["publishRateLimitedTimes"] == 1
+    assert topic_stats(scene.topic)["publishRateLimitedTimes"] == 1
 
 
 @in_virtual_time

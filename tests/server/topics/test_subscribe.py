@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.server.stats.domain_stats import topic_stats
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.topic import Topic
@@ -86,7 +87,7 @@ async def test_that_its_state_is_replicated_is_remembered_over_a_seek() -> None:
     scene.ledger.append_now(payloads(b"a", b"b"))
 
     def told() -> object:
-        return cast(Any, scene.topic.stats())["subscriptions"]["s"]["isReplicated"]
+        return cast(Any, topic_stats(scene.topic))["subscriptions"]["s"]["isReplicated"]
 
     (await scene.consumer(FakeConnection(), replicate_subscription_state=True)).close()
     assert told() is True

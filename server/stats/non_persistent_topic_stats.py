@@ -4,24 +4,19 @@ Field names and their order are Apache's (real answers of 4.0.7; NonPersistentTo
 what a persistent topic has).
 """
 
-from typing import TYPE_CHECKING
-
-from magnetar.server.stats.topic_stats import (
+from magnetar.server.stats.traffic_stats import (
     NEITHER_FILTERED_NOR_THROTTLED,
     NOTHING_DRAINS,
+    Json,
     consumer_stats,
     producer_stats,
     traffic_stats,
 )
-
-if TYPE_CHECKING:
-    from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
-    from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
-
-Json = dict[str, object]
+from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
+from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
 
 
-def topic_stats(topic: "NonPersistentTopic") -> Json:
+def non_persistent_topic_stats(topic: NonPersistentTopic) -> Json:
     publishing = topic.publishing
     return {
         **traffic_stats(topic),
@@ -57,7 +52,7 @@ def topic_stats(topic: "NonPersistentTopic") -> Json:
     }
 
 
-def subscription_stats(subscription: "NonPersistentSubscription") -> Json:
+def subscription_stats(subscription: NonPersistentSubscription) -> Json:
     out = subscription.counters_out()
     active = subscription.active_consumer
     return {
@@ -88,7 +83,7 @@ def subscription_stats(subscription: "NonPersistentSubscription") -> Json:
         "isDurable": subscription.is_durable,
         "isReplicated": False,
         "msgDropRate": subscription.drop_rate.value,
-        "consumers": [consumer_stats(consumer) for consumer in subscription.consumers],
+        "consumers": [consumer_stats(consumer, {}) for consumer in subscription.consumers],
         "consumersAfterMarkDeletePosition": {},
         "allowOutOfOrderDelivery": False,
         **NOTHING_DRAINS,
@@ -117,7 +112,7 @@ NO_CURSOR: Json = {
 """Of each subscription: Apache shows an empty CursorStats."""
 
 
-def internal_stats(topic: "NonPersistentTopic") -> Json:
+def non_persistent_internal_stats(topic: NonPersistentTopic) -> Json:
     """There is nothing inside but the names of the subscriptions."""
     return {
         "entriesAddedCounter": 0,

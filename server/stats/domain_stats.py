@@ -1,0 +1,25 @@
+"""The stats of a topic, whichever its domain is. The admin API asks here."""
+
+from magnetar.server.stats.internal_stats import managed_ledger_stats
+from magnetar.server.stats.non_persistent_topic_stats import non_persistent_internal_stats, non_persistent_topic_stats
+from magnetar.server.stats.persistent_topic_stats import persistent_topic_stats
+from magnetar.server.stats.traffic_stats import Json
+from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
+from magnetar.server.topics.topic import Topic
+
+
+def topic_stats(topic: BaseTopic) -> Json:
+    """Returns what `…/stats` answers, but for the fields that only the web layer knows (`ownerBroker`)."""
+    if isinstance(topic, NonPersistentTopic):
+        return non_persistent_topic_stats(topic)
+    assert isinstance(topic, Topic)
+    return persistent_topic_stats(topic)
+
+
+def internal_stats(topic: BaseTopic) -> Json:
+    """Returns what `…/internalStats` answers, with an empty list of schema ledgers: the web layer reads those."""
+    if isinstance(topic, NonPersistentTopic):
+        return non_persistent_internal_stats(topic)
+    assert isinstance(topic, Topic)
+    return managed_ledger_stats(topic)

@@ -1,0 +1,110 @@
+"""What `…/internalStats` answers for a persistent topic: its managed ledger and its cursors.
+
+Field names and their order are Apache's: ManagedLedgerInternalStats and CursorStats, as Pulsar 4.0.7 answers them.
+Beyond Apache: `ackHoles` of a cursor are the entries that are not acknowledged although later ones are; `unreadable`
+are the entries that every bookie lost.
+"""
+
+from magnetar.server.stats.compaction_stats import compacted_ledger_stats
+from magnetar.server.stats.traffic_stats import Json, iso_time
+from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.server.topics.topic import Topic
+from magnetar.storage.managed.appender import AppendState
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.gaps import Gap
+from pulsar_proto.ids import Position
+
+HOLES_SHOWN_MAX = 1_000
+"""Ranges of acknowledged messages that internalStats lists of a cursor."""
+
+STATE_NAMES = {
+    AppendState.IDLE: "ClosedLedger",
+    AppendState.OPEN: "LedgerOpened",
+    AppendState.SETTLING: "CreatingLedger",
+    AppendState.FENCED: "Fenced",
+    AppendState.TERMINATED: "Terminated",
+    AppendState.CLOSED: "Closed",
+}
+"""ManagedLedgerImpl.State."""
+
+
+def managed_ledger_stats(topic: Topic) -> Json:
+    stats = topic.ledger.stats()
+    return {
+        "entriesAddedCounter": stats.entries_added,
+        "numberOfEntries": stats.entries,
+        "totalSize": stats.size,
+        "currentLedgerEntries": stats.current_ledger_entries,
+        "currentLedgerSize": stats.current_ledger_size,
+        **({"lastLedgerCreatedTimestamp": iso_time(stats.ledger_created_ms)} if stats.ledger_created_ms else {}),
+        **({"lastLedgerCreationFailureTimestamp": iso_time(stats.ledger_failed_ms)} if stats.ledger_failed_ms else {}),
+        "waitingCursorsCount": sum(map(waits_for_messages, topic.subscriptions.values())),
+        "pendingAddEntriesCount": stats.pending_entries,
+        "lastConfirmedEntry": str(stats.last_confirmed),
+        "state": STATE_NAMES[stats.state],
+        "ledgers": [
+            {
+                "ledgerId": info.ledger_id,
+                "entries": info.entries,
+                "size": info.size,
+                "offloaded": info.offloaded_only,
+                "underReplicated": False,
+            }
+            for info in stats.ledgers
+        ],
+        "cursors": {name: cursor_stats(topic, name, cursor) for name, cursor in topic.ledger.cursors.items()},
+        "unreadable": [unreadable(gap) for gap in topic.ledger.gaps.known],
+        "schemaLedgers": [],
+        "compactedLedger": compacted_ledger_stats(topic.compaction),
+    }
+
+
+def unreadable(gap: Gap) -> Json:
+    """Entries that every bookie lost."""
+    return {
+        "ledgerId": gap.ledger_id,
+        "firstEntryId": gap.first,
+        "lastEntryId": gap.last,
+        "entries": gap.entries,
+        "skipped": gap.skipped,
+        "reason": gap.reason,
+    }
+
+
+def waits_for_messages(subscription: Subscription) -> bool:
+    """Whether the next message that is published goes to somebody at once."""
+    dispatcher = subscription.dispatcher
+    return dispatcher is not None and bool(subscription.consumers) and dispatcher.is_caught_up
+
+
+def cursor_stats(topic: Topic, name: str, cursor: Cursor) -> Json:
+    subscription = topic.subscriptions.get(name)
+    dispatcher = None if subscription is None else subscription.dispatcher
+    read_position = dispatcher.read_position if dispatcher else cursor.next_unacked(cursor.mark_delete)
+    holes = cursor.holes(HOLES_SHOWN_MAX)
+    unacked = cursor.unacked_ranges(HOLES_SHOWN_MAX)
+    reads = dispatcher is not None and dispatcher.is_reading
+    waits = subscription is not None and waits_for_messages(subscription)
+    return {
+        "markDeletePosition": str(cursor.mark_delete),
+        "readPosition": str(read_position),
+        "waitingReadOp": waits,
+        "pendingReadOps": int(reads),
+        "messagesConsumedCounter": topic.ledger.entries_between(Position(-1, -1), cursor.mark_delete),
+        "cursorLedger": cursor.ledger_id,
+        "cursorLedgerLastEntry": -1,
+        "individuallyDeletedMessages": "["
+        + ",".join(f"({hole.ledger_id}:{hole.first - 1}..{hole.ledger_id}:{hole.last}]" for hole in holes)
+        + "]",
+        "ackHoles": "["
+        + ",".join(f"({hole.ledger_id}:{hole.first - 1}..{hole.ledger_id}:{hole.last}]" for hole in unacked)
+        + "]",
+        "lastLedgerSwitchTimestamp": iso_time(cursor.ledger_switched_ms),
+        "state": "NoLedger" if cursor.ledger_id < 0 else "Open",
+        "active": bool(subscription is not None and subscription.consumers),
+        "numberOfEntriesSinceFirstNotAckedMessage": topic.ledger.entries_between(cursor.mark_delete, read_position),
+        "totalNonContiguousDeletedMessagesRange": cursor.number_of_holes,
+        "subscriptionHavePendingRead": reads or waits,
+        "subscriptionHavePendingReplayRead": False,
+        "properties": dict(cursor.position_properties),
+    }

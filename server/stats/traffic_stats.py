@@ -1,0 +1,128 @@
+"""What the stats of both domains share: what came into a topic and went out of it, its producers and its consumers.
+
+Field names and their order are Apache's: TopicStatsImpl, PublisherStatsImpl and ConsumerStatsImpl, as Pulsar 4.0.7
+answers them. Rates are those of the last full period; counters count since the topic was loaded.
+"""
+
+from datetime import UTC, datetime
+
+from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.publishing.producer import Producer
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+Json = dict[str, object]
+
+NEITHER_FILTERED_NOR_THROTTLED: Json = {
+    "filterProcessedMsgCount": 0,
+    "filterAcceptedMsgCount": 0,
+    "filterRejectedMsgCount": 0,
+    "filterRescheduledMsgCount": 0,
+    "dispatchThrottledMsgEventsBySubscriptionLimit": 0,
+    "dispatchThrottledBytesEventsBySubscriptionLimit": 0,
+    "dispatchThrottledMsgEventsByTopicLimit": 0,
+    "dispatchThrottledBytesEventsByTopicLimit": 0,
+    "dispatchThrottledMsgEventsByBrokerLimit": 0,
+    "dispatchThrottledBytesEventsByBrokerLimit": 0,
+}
+NOTHING_DRAINS: Json = {
+    "drainingHashesCount": 0,
+    "drainingHashesClearedTotal": 0,
+    "drainingHashesUnackedMessages": 0,
+}
+"""What the subscriptions and consumers of the other types say in the fields of Key_Shared."""
+
+
+def iso_time(time_ms: int) -> str:
+    """As Java prints an Instant: milliseconds only where there are some."""
+    precision = "milliseconds" if time_ms % 1000 else "seconds"
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def traffic_stats(topic: BaseTopic) -> Json:
+    """What came into a topic of either domain, and what went out to its subscriptions."""
+    publishing = topic.publishing
+    outs = [each.counters_out() for each in topic.all_subscriptions.values()]
+    return {
+        "msgRateIn": publishing.counters.message_rate.value,
+        "msgThroughputIn": publishing.counters.byte_rate.value,
+        "msgRateOut": sum(each.message_rate.value for each in outs),
+        "msgThroughputOut": sum(each.byte_rate.value for each in outs),
+        "bytesInCounter": publishing.counters.bytes_in,
+        "msgInCounter": publishing.counters.messages_in,
+        "systemTopicBytesInCounter": 0,
+        "bytesOutCounter": sum(each.bytes_out for each in outs),
+        "msgOutCounter": sum(each.messages_out for each in outs),
+        "bytesOutInternalCounter": 0,
+        "averageMsgSize": publishing.counters.average_size,
+        "msgChunkPublished": False,
+    }
+
+
+def producer_stats(producer: Producer) -> Json:
+    counters = producer.counters
+    return {
+        "accessMode": pb.ProducerAccessMode.Name(producer.access_mode),
+        "msgRateIn": counters.message_rate.value,
+        "msgThroughputIn": counters.byte_rate.value,
+        "averageMsgSize": counters.average_size,
+        "chunkedMessageRate": 0.0,
+        "producerId": producer.producer_id,
+        "supportsPartialProducer": False,
+        "producerName": producer.name,
+        "address": producer.cnx.remote_address,
+        "connectedSince": iso_time(producer.connected_ms),
+        "clientVersion": producer.cnx.client_version,
+        "metadata": producer.metadata,
+    }
+
+
+def consumer_stats(consumer: Consumer, of_key_shared: Json) -> Json:
+    """Returns the consumer's entry in its subscription's stats. `of_key_shared` is what Key_Shared adds to it (see
+    `key_shared_stats`); it is empty for the other types."""
+    counters = consumer.counters
+    return {
+        "msgRateOut": counters.message_rate.value,
+        "msgThroughputOut": counters.byte_rate.value,
+        "bytesOutCounter": counters.bytes_out,
+        "msgOutCounter": counters.messages_out,
+        "msgRateRedeliver": counters.redelivery_rate.value,
+        "messageAckRate": counters.ack_rate.value,
+        "chunkedMessageRate": 0.0,
+        "consumerName": consumer.name,
+        "availablePermits": consumer.permits,
+        "unackedMessages": consumer.unacked_messages,
+        "avgMessagesPerEntry": 0 if consumer.average.is_new else round(consumer.average.value),
+        "blockedConsumerOnUnackedMsgs": consumer.blocked,
+        **NOTHING_DRAINS,
+        **of_key_shared,
+        "address": consumer.cnx.remote_address,
+        "connectedSince": iso_time(consumer.connected_ms),
+        "clientVersion": consumer.cnx.client_version,
+        "lastAckedTimestamp": counters.last_acked_ms,
+        "lastConsumedTimestamp": counters.last_sent_ms,
+        "lastConsumedFlowTimestamp": counters.last_flow_ms,
+        "metadata": consumer.metadata,
+        "lastAckedTime": iso_time(counters.last_acked_ms),
+        "lastConsumedTime": iso_time(counters.last_sent_ms),
+    }
+
+
+def client_consumer_stats(consumer: Consumer) -> Json:
+    """The fields of CONSUMER_STATS_RESPONSE."""
+    counters = consumer.counters
+    return {
+        "msgRateOut": counters.message_rate.value,
+        "msgThroughputOut": counters.byte_rate.value,
+        "msgRateRedeliver": counters.redelivery_rate.value,
+        "consumerName": consumer.name,
+        "availablePermits": max(0, consumer.permits),
+        "unackedMessages": consumer.unacked_messages,
+        "blockedConsumerOnUnackedMsgs": consumer.blocked,
+        "address": consumer.cnx.remote_address,
+        "connectedSince": iso_time(consumer.connected_ms),
+        "type": consumer.subscription.type_name,
+        "msgRateExpired": 0.0,
+        "msgBacklog": consumer.subscription.cursor.backlog,
+        "messageAckRate": counters.ack_rate.value,
+    }
