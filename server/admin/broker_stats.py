@@ -214,13 +214,13 @@ async def metrics(call: Call) -> Answer:
     by_namespace: dict[str, _Sums] = {}
     async for topic in in_portions(call.broker.service.all_topics):
         by_namespace.setdefault(topic.name.namespace, _Sums()).add(topic)
-    counters = call.broker.counters
+    clients = call.broker.clients
     connections = {
-        "brk_active_connections": len(call.broker.connections),
-        "brk_connection_closed_total_count": counters.closed,
-        "brk_connection_create_fail_count": counters.refused,
-        "brk_connection_create_success_count": counters.created - counters.refused,
-        "brk_connection_created_total_count": counters.created,
+        "brk_active_connections": clients.active,
+        "brk_connection_closed_total_count": clients.closed,
+        "brk_connection_create_fail_count": clients.refused,
+        "brk_connection_create_success_count": clients.accepted,
+        "brk_connection_created_total_count": clients.created,
     }
     where = {"broker": call.broker.broker_id.rpartition(":")[0], "cluster": call.broker.cluster}
     return [

@@ -16,7 +16,7 @@ from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 
 if TYPE_CHECKING:
-    from magnetar.server.broker.broker_context import BrokerContext
+    from magnetar.server.broker.broker import Broker
     from magnetar.server.topics.broker_service import BrokerService
 
 DELETED_AT_ONCE = 32
@@ -24,7 +24,7 @@ DELETED_AT_ONCE = 32
 DOMAINS = ("persistent", "non-persistent")
 
 
-async def delete_namespace(broker: "BrokerContext", namespace: str, *, force: bool) -> None:
+async def delete_namespace(broker: "Broker", namespace: str, *, force: bool) -> None:
     """Marks it first, so that no client creates a topic meanwhile; the system's own topics go in any case. Raises
     Refusal 404, 409 when users' topics are in it, PulsarError, MetadataError."""
     service = broker.service

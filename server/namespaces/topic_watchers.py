@@ -8,10 +8,10 @@ Source: TopicListService; facts 3.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from magnetar.metadata import paths
-from magnetar.metadata.store import CancelWatch, Event
+from magnetar.metadata.store import CancelWatch, Event, MetadataStore
+from magnetar.server.namespaces.topic_catalog import Catalog
 from magnetar.server.namespaces.topic_list import (
     TopicListChange,
     change_between,
@@ -22,9 +22,6 @@ from magnetar.server.namespaces.topic_list import (
 from magnetar.server.process.turns import Turns
 from pulsar_proto.errors import NotAllowed, PulsarError
 from pulsar_proto.names import TopicName
-
-if TYPE_CHECKING:
-    from magnetar.server.topics.broker_service import BrokerService
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +71,9 @@ class _Watched:
 class TopicWatchers:
     """One for the process; on the loop's thread."""
 
-    def __init__(self, service: "BrokerService") -> None:
-        self._service = service
+    def __init__(self, catalog: Catalog, metadata: MetadataStore) -> None:
+        self._catalog = catalog
+        self._metadata = metadata
         self._namespaces: dict[str, _Watched] = {}
 
     @property
@@ -85,12 +83,12 @@ class TopicWatchers:
     async def add(self, watcher: Watcher) -> list[str]:
         """The topics that match now; the watcher is told of every change from there on. Raises PulsarError."""
         namespace = watcher.namespace
-        await self._service.catalog.check_namespace(namespace)
+        await self._catalog.check_namespace(namespace)
         watched = self._namespaces.get(namespace)
         if watched is None:
             watched = self._namespaces[namespace] = _Watched()
             path = paths.topics_path(namespace)
-            watched.cancel = self._service.metadata.watch(path, lambda event: self._event(namespace, event))
+            watched.cancel = self._metadata.watch(path, lambda event: self._event(namespace, event))
         watched.watchers.add(watcher)
         changes = watched.changes
         try:
@@ -118,7 +116,7 @@ class TopicWatchers:
             watched.looking.cancel()
 
     async def _list(self, namespace: str) -> list[str]:
-        topics = await self._service.catalog.topics_of(namespace)
+        topics = await self._catalog.topics_of(namespace)
         return [topic for topic in topics if not is_system_topic(TopicName.parse(topic))]
 
     def _event(self, namespace: str, event: Event) -> None:

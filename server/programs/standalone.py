@@ -24,9 +24,10 @@ from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.sequence import LedgerIdGenerator
 from magnetar.metadata.store import MetadataStore
-from magnetar.server.broker.broker_context import BrokerContext, ConnectionLimits
+from magnetar.server.broker.broker import Broker
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.broker_config import ConfigError, ServerConfig, load_config
+from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
@@ -38,6 +39,8 @@ from magnetar.server.process.private_files import keep_from_others
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.programs.storage_start import BOOKIE_ID, open_storage
 from magnetar.server.protocol.broker_listener import BrokerListener
+from magnetar.server.protocol.client_traffic import ClientTraffic
+from magnetar.server.protocol.handlers.command_table import commands_of
 from magnetar.server.security.errors import SecurityConfigError
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.server.upkeep.jobs import jobs_of
@@ -178,17 +181,17 @@ class Standalone:
         service = await self._open_broker(config, store, bookkeeper)
         await prove_storage(bookkeeper)
 
-        context = BrokerContext(
+        broker = Broker(
             service,
-            config.fill(ConnectionLimits),
+            config.fill(ConnectionSettings),
             cluster=config.broker.cluster_name,
             security=make_security(config, store, service),
             ask_to_stop=self._ask_to_stop,
         )
-        watch_permissions(context)
-        context.listeners = listeners
-        context.readiness = self._readiness
-        await self._listen(context, ports, config.fill(WebSettings))
+        watch_permissions(broker)
+        broker.listeners = listeners
+        broker.readiness = self._readiness
+        await self._listen(broker, ports, config.fill(WebSettings))
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
         # What lives now lives to the end: the collector need not look at it again.
@@ -227,10 +230,11 @@ class Standalone:
         upkeep.start()
         return service
 
-    async def _listen(self, context: BrokerContext, ports: Ports, settings: WebSettings) -> None:
+    async def _listen(self, broker: Broker, ports: Ports, settings: WebSettings) -> None:
         """The last step. A port that another server began to listen on since it was reserved is named."""
-        web, broker = WebListener(context, admin_routes, settings), BrokerListener(context)
-        for listener, listening in ((web, ports.web), (broker, ports.broker)):
+        web = WebListener(broker, admin_routes, settings)
+        clients = BrokerListener(ClientTraffic(broker), commands_of(broker.security))
+        for listener, listening in ((web, ports.web), (clients, ports.broker)):
             self._closing.push_async_callback(listener.close)
             for sock, tls in listening:
                 try:
@@ -259,14 +263,14 @@ def make_security(config: ServerConfig, store: MetadataStore, service: BrokerSer
     return Security(settings, tenant_reader(store), service.policies.namespaces.get)
 
 
-def watch_permissions(context: BrokerContext) -> None:
+def watch_permissions(broker: Broker) -> None:
     """Who is connected and may no longer is disconnected as soon as the permissions change."""
-    if context.security is None or context.security.authorizer is None:
+    if broker.security is None or broker.security.authorizer is None:
         return
     from magnetar.server.upkeep.permission_recheck import Recheck
 
-    recheck = Recheck(context.security.authorizer, context.service, context.spawn)
-    context.service.namespace_listeners.append(recheck.namespace_changed)
+    recheck = Recheck(broker.security.authorizer, broker.service, broker.spawn)
+    broker.service.namespace_listeners.append(recheck.namespace_changed)
 
 
 async def prove_storage(bookkeeper: BookKeeper) -> None:

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from magnetar.server.broker.broker_context import BrokerContext
 from magnetar.server.network.ports import listen
+from magnetar.server.protocol.client_traffic import ClientTraffic
 from magnetar.server.protocol.connection import Connection
+from magnetar.server.protocol.handler import Handler
+from magnetar.server.protocol.inbound import Inbound
 
 if TYPE_CHECKING:
     import ssl
@@ -28,11 +31,13 @@ CLOSE_SECONDS = 1.0
 class BrokerListener:
     """`start` once for each port, then `close` once."""
 
-    def __init__(self, broker: BrokerContext) -> None:
-        self._broker = broker
+    def __init__(self, traffic: ClientTraffic, commands: Mapping[int, Handler]) -> None:
+        """`commands` is the table of handlers that all connections of this port use."""
+        self._traffic = traffic
+        self._commands = commands
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
-        self._sweep_seconds = min(SWEEP_SECONDS_MAX, broker.limits.keep_alive_interval_seconds / SWEEPS_PER_KEEP_ALIVE)
+        self._sweep_seconds = min(SWEEP_SECONDS_MAX, traffic.limits.keep_alive_interval_seconds / SWEEPS_PER_KEEP_ALIVE)
 
     async def start(
         self,
@@ -50,7 +55,7 @@ class BrokerListener:
 
     def _accept(self) -> Connection:
         self._arm_sweep()
-        return Connection(self._broker)
+        return Connection(self._traffic, Inbound(self._commands, self._traffic.turns))
 
     def _arm_sweep(self) -> None:
         if self._sweep is None:
@@ -65,14 +70,14 @@ class BrokerListener:
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
-        now_s = self._broker.now()
-        self._broker.output_budget.count()
-        for connection in list(self._broker.connections):
+        now_s = self._traffic.now()
+        self._traffic.output_budget.count()
+        for connection in list(self._traffic.connections):
             try:
                 connection.tick(now_s)
             except Exception:
                 log.exception("%s: the keep-alive failed", connection.remote_address)
-        if self._broker.connections:
+        if self._traffic.connections:
             self._arm_sweep()
 
     async def close(self) -> None:
@@ -81,11 +86,11 @@ class BrokerListener:
             return
         for server in self._servers:
             server.close()
-        connections = list(self._broker.connections)
+        connections = list(self._traffic.connections)
         for connection in connections:
             connection.close("the broker stops")
         await self._drain()
-        for connection in list(self._broker.connections):
+        for connection in list(self._traffic.connections):
             connection.abort()
         if self._sweep is not None:
             self._sweep.cancel()
@@ -93,10 +98,10 @@ class BrokerListener:
 
     async def _drain(self) -> None:
         """Connections leave when their transports are closed, requests when they are answered."""
-        broker = self._broker
+        traffic, broker = self._traffic, self._traffic.broker
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await broker.emptied()
+                await traffic.emptied()
                 while broker.background_tasks:
                     await asyncio.wait(broker.background_tasks)
         except TimeoutError:
@@ -104,7 +109,7 @@ class BrokerListener:
                 task.cancel()
             log.warning(
                 "%d connections and %d requests did not end in %s s",
-                len(broker.connections),
+                len(traffic.connections),
                 len(broker.background_tasks),
                 CLOSE_SECONDS,
             )

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.metadata.errors import MetadataError
-from magnetar.server.protocol.handlers.handler import Handler
-from magnetar.server.protocol.handlers.names import topic_name
-from magnetar.server.protocol.handlers.pending import Pending
+from magnetar.server.protocol.handler import Handler
+from magnetar.server.protocol.pending_creation import PendingCreation
+from magnetar.server.protocol.topic_names import topic_name
 from magnetar.server.security.authorizer import Authorizer, TenantMissingError
 from magnetar.server.security.demands import OnNamespace, OnTopic, Open
 from magnetar.server.security.operations import NamespaceOperation, TopicOperation
@@ -96,7 +96,9 @@ def _behind(command: int, rule: Rule, handler: Handler, authorizer: Authorizer) 
     return handler._replace(run=run)
 
 
-def _announce(cnx: "Connection", command: int, body: Any) -> tuple[dict[int, Pending], int, Pending] | None:
+def _announce(
+    cnx: "Connection", command: int, body: Any
+) -> tuple[dict[int, PendingCreation], int, PendingCreation] | None:
     """A producer or consumer is pending while its request is judged, so that a CLOSE that follows finds it."""
     if command == _Type.PRODUCER:
         pending, key, what = cnx.pending_producers, body.producer_id, "Producer"
@@ -106,7 +108,7 @@ def _announce(cnx: "Connection", command: int, body: Any) -> tuple[dict[int, Pen
         return None
     if key in pending:
         raise ServiceNotReady(f"{what} is already present on the connection")
-    placed = pending[key] = Pending()
+    placed = pending[key] = PendingCreation()
     return pending, key, placed
 
 
@@ -116,7 +118,7 @@ async def _when_allowed(
     handler: Handler,
     authorizer: Authorizer,
     body: Any,
-    pending: tuple[dict[int, Pending], int, Pending] | None,
+    pending: tuple[dict[int, PendingCreation], int, PendingCreation] | None,
 ) -> None:
     try:
         await _check(cnx, rule, authorizer, body)

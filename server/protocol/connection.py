@@ -1,26 +1,21 @@
 """The asyncio shell of one client's connection: bytes in, frames to handlers, bytes out.
 
-It owns the socket's two directions, the table of this client's producers and consumers, and the requests that are in
-progress. It holds no rule of the protocol: which command is legal is `session`'s, what a command does is `handlers`'.
-
-A read is taken as a whole: runs of SENDs go to their producers as one group each (`handlers.produce.publish_run`), any
-other command is handled in its place, so a producer's commands keep their order. A handler that must wait becomes a
-task; the commands behind it do not wait for it.
+It owns the socket's two directions and the tables of this client's producers and consumers. It holds no rule of the
+protocol and knows no command: `session` says which command is legal, and the frames of each read go, as one list, to
+the `FrameReceiver` that the connection was made with (`inbound.Inbound`).
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from magnetar.server.network.gone_transport import GONE
-from magnetar.server.protocol.handlers.pending import Pending
-from magnetar.server.protocol.inbound import Inbound
+from magnetar.server.protocol.foreign_protocols import describe_opening
 from magnetar.server.protocol.output import Output
-from magnetar.server.protocol.pending_openings import describe_opening
+from magnetar.server.protocol.pending_creation import PendingCreation
 from magnetar.server.protocol.publish_window import PublishWindow
-from magnetar.server.protocol.requests import Requests
 from magnetar.server.protocol.session import (
     FIRST_VERSION_WITH_CLOSE_COMMANDS,
     KeepAlive,
@@ -36,8 +31,8 @@ from pulsar_proto.wire.commands import close_consumer_frame, close_producer_fram
 from pulsar_proto.wire.framing import Frame, FrameReader
 
 if TYPE_CHECKING:
-    from magnetar.server.broker.broker_context import BrokerContext
     from magnetar.server.namespaces.topic_watchers import Watcher
+    from magnetar.server.protocol.client_traffic import ClientTraffic
     from magnetar.server.protocol.login import Login
     from magnetar.server.security.principals import Principal
     from magnetar.server.topics.publishing.producer import Producer
@@ -53,31 +48,43 @@ OPENING_BYTES = 16
 _PING = ping_frame()
 
 
+class FrameReceiver(Protocol):
+    """What handles the frames that one connection has read."""
+
+    def take(self, cnx: "Connection", frames: list[Frame], then: Callable[[], None] | None = None) -> None:
+        """Handles the frames, now or soon, and calls `then` when all are handled. Raises MalformedFrame for a frame
+        that closes the connection."""
+
+    def forget(self) -> None:
+        """Called when the connection is closed: frames that wait and requests that only look are dropped."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """Implements `magnetar.server.topics.client_connection.ClientConnection`."""
 
-    def __init__(self, broker: "BrokerContext") -> None:
-        self.broker = broker
+    def __init__(self, traffic: "ClientTraffic", inbound: FrameReceiver) -> None:
+        limits = traffic.limits
+        self.traffic = traffic
+        self.broker = traffic.broker
         self.session = Session()
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, Consumer] = {}
-        self.pending_producers: dict[int, Pending] = {}
-        self.pending_consumers: dict[int, Pending] = {}
+        self.pending_producers: dict[int, PendingCreation] = {}
+        self.pending_consumers: dict[int, PendingCreation] = {}
         self.topic_watchers: dict[int, Watcher] = {}
-        self.recently_closed = RecentlyClosed(broker.limits.keep_alive_interval_seconds)
-        self.publishes = PublishWindow(broker.limits.max_pending_publish_requests_per_connection)
+        self.recently_closed = RecentlyClosed(limits.keep_alive_interval_seconds)
+        self.publishes = PublishWindow(limits.max_pending_publish_requests_per_connection)
         self.remote_address = ""
         self.remote_ip = ""
         self.principal: Principal | None = None
         """Who the peer is; None where authentication is off."""
         self.login: Login | None = None
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(broker.limits.max_frame_size, broker.read_scratch)
-        self._keep_alive = KeepAlive(broker.limits.keep_alive_interval_seconds, broker.now())
+        self._reader = FrameReader(limits.max_frame_size, traffic.read_scratch)
+        self._keep_alive = KeepAlive(limits.keep_alive_interval_seconds, traffic.now())
         self._throttles: set[object] = set()
         self._release_scheduled = False
-        self._requests = Requests()
-        self._inbound = Inbound(self._requests, broker.turns)
+        self._inbound = inbound
         self._liveness: asyncio.Future[bool] | None = None
         self._cut_off_at = 0.0
         self._taken_at_tick = 0
@@ -93,9 +100,9 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_ip = str(peer[0]) if peer else "unknown"
         self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
         self._output = Output(
-            self._loop, self._transport, self._writable_changed, self._too_much_output, self.broker.output_budget.sent
+            self._loop, self._transport, self._writable_changed, self._too_much_output, self.traffic.output_budget.sent
         )
-        refusal = self.broker.admit(self)
+        refusal = self.traffic.admit(self)
         if refusal is not None:
             self.write(error_frame(NO_REQUEST_ID, pb.NotAllowedError, refusal))
             self.close(refusal, logging.WARNING)
@@ -132,7 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._become_closed(f"closed by the peer ({exc})" if exc else "closed by the peer", logging.INFO)
         finally:
-            self.broker.leave(self)
+            self.traffic.leave(self)
             self._output.lost()
             self._transport = GONE
 
@@ -184,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.session.state is State.CLOSED:
             return
         self._output.write(data)
-        if (self._throttles or self.broker.waiting_for_budget) and not self._release_scheduled:
+        if (self._throttles or self.traffic.waiting_for_budget) and not self._release_scheduled:
             self._schedule_release()
 
     def write_frames(self, chunks: list[bytes]) -> None:
@@ -206,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
     def close_producer(self, producer_id: int) -> None:
         if self.producers.pop(producer_id, None) is None or not self.is_open:
             return
-        self.recently_closed.add(producer_id, self.broker.now())
+        self.recently_closed.add(producer_id, self.traffic.now())
         if self.protocol_version < FIRST_VERSION_WITH_CLOSE_COMMANDS:
             self.close("a producer was closed; the client is too old to be told")
             return
@@ -222,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def check_liveness(self) -> bool:
         """ServerCnx.checkConnectionLiveness: any inbound command within the time is an answer."""
-        timeout_ms = self.broker.limits.connection_liveness_check_timeout_millis
+        timeout_ms = self.traffic.limits.connection_liveness_check_timeout_millis
         if not self.is_open or timeout_ms <= 0:
             return self.is_open
         if self._liveness is None or self._liveness.done():
@@ -253,14 +260,14 @@ class Connection(asyncio.BufferedProtocol):
             return  # publishing closed it
         publishes = self.publishes
         publishes.add(count, size_bytes)
-        fits = self.broker.budget.take(size_bytes)
+        fits = self.traffic.budget.take(size_bytes)
         if publishes.may_be_full:
             self.settle_publishes()
             if publishes.is_full:
                 self.throttle_reading(publishes)
         if not fits:
-            self.broker.waiting_for_budget.add(self)
-            self.throttle_reading(self.broker.budget)
+            self.traffic.waiting_for_budget.add(self)
+            self.throttle_reading(self.traffic.budget)
 
     def settle_publishes(self) -> None:
         """Asks the producers what is unanswered, and gives the rest back to the budget."""
@@ -268,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
             pending = 0
             for producer in self.producers.values():
                 pending += producer.pending
-            self.broker.budget.free(self.publishes.settle(pending))
+            self.traffic.budget.free(self.publishes.settle(pending))
 
     def abort(self) -> None:
         """Cuts the socket at once; what was not delivered is lost."""
@@ -317,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self.session.close():
             return
         log.log(level, "%s: connection closed: %s", self.remote_address, reason)
-        self._cut_off_at = self.broker.now() + CLOSE_DEADLINE_SECONDS
+        self._cut_off_at = self.traffic.now() + CLOSE_DEADLINE_SECONDS
         self._output.forget()
         for pending in (*self.pending_producers.values(), *self.pending_consumers.values()):
             pending.abandon()
@@ -334,16 +341,15 @@ class Connection(asyncio.BufferedProtocol):
         for watcher in watchers.values():
             self.broker.watchers.remove(watcher)
         self._inbound.forget()
-        self._requests.cancel()
         if self.login is not None:
             self.login.close()
             self.login = None
         self._reader.forget()
         if self._liveness is not None and not self._liveness.done():
             self._liveness.set_result(False)
-        self.broker.waiting_for_budget.discard(self)
-        self.broker.budget.free(self.publishes.settle(0))
-        self.broker.budget_may_have_room()
+        self.traffic.waiting_for_budget.discard(self)
+        self.traffic.budget.free(self.publishes.settle(0))
+        self.traffic.budget_may_have_room()
 
     def _cut_off(self, reason: str) -> None:
         self._become_closed(reason, logging.WARNING)
@@ -371,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
         self.settle_publishes()
         if self.publishes in self._throttles and self.publishes.is_half_free:
             self.release_reading(self.publishes)
-        self.broker.budget_may_have_room()
+        self.traffic.budget_may_have_room()
 
     def _liveness_expired(self, check: "asyncio.Future[bool]") -> None:
         if check.done():

@@ -7,13 +7,14 @@ clients that send as fast as they can do not hold up the others fifty times as l
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.server.process.turns import PORTION_SECONDS, TurnQueue
-from magnetar.server.protocol.handlers.produce import publish_run
+from magnetar.server.protocol.handler import Handler
 from magnetar.server.protocol.requests import Requests
+from magnetar.server.protocol.send_groups import publish_run
 from magnetar.server.protocol.session import State, Verdict
 from pulsar_proto.errors import UnknownCommand
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -31,10 +32,12 @@ log = logging.getLogger(__name__)
 class Inbound:
     """The frames of one connection. It does not keep the connection, which keeps it."""
 
-    __slots__ = ("_at", "_frames", "_ignored_any", "_requests", "_then", "_turns")
+    __slots__ = ("_at", "_commands", "_frames", "_ignored_any", "_requests", "_then", "_turns")
 
-    def __init__(self, requests: Requests, turns: TurnQueue) -> None:
-        self._requests = requests
+    def __init__(self, commands: Mapping[int, Handler], turns: TurnQueue) -> None:
+        """`commands` is the table of handlers by the command's type."""
+        self._commands = commands
+        self._requests = Requests()
         self._turns = turns
         self._frames: list[Frame] = []
         self._at = 0
@@ -53,8 +56,8 @@ class Inbound:
             self._run(cnx, self._turns.portion_seconds)
 
     def forget(self) -> None:
-        """The connection is closed."""
         self._frames, self._then = [], None
+        self._requests.cancel()
 
     def _run(self, cnx: "Connection", portion_seconds: float) -> None:
         frames = self._frames
@@ -110,6 +113,6 @@ class Inbound:
         if command.type == pb.BaseCommand.SEND:
             publish_run(cnx, [frame], 0)
             return []
-        handler = cnx.broker.commands[command.type]
+        handler = self._commands[command.type]
         self._requests.run(cnx, handler, getattr(command, handler.field))
         return []

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from magnetar.server.protocol.handlers.handler import Handler
+from magnetar.server.protocol.handler import Handler
 from magnetar.server.protocol.session import State
 from pulsar_proto.errors import MalformedFrame, PulsarError
 from pulsar_proto.pb import pulsar_api_pb2 as pb

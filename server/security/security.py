@@ -6,21 +6,15 @@ A denied request leaves one line in the log that says what was denied to whom; c
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from magnetar.metadata import paths
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.config.security_settings import SecuritySettings
-from magnetar.server.protocol.handlers.handler import Handler
-from magnetar.server.protocol.login import Login
 from magnetar.server.security.authentication import Authenticator
 from magnetar.server.security.authorizer import Authorizer, Lookup, parse_record
 from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
 from magnetar.server.security.principals import Principal, combination_fault
 from magnetar.server.security.providers import make_providers
-
-if TYPE_CHECKING:
-    from magnetar.server.protocol.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -54,18 +48,6 @@ class Security:
         self.authorizer = (
             Authorizer(settings, tenant_record, namespace_record) if settings.authorization_enabled else None
         )
-
-    def guarded(self, table: dict[int, Handler]) -> dict[int, Handler]:
-        """The table of commands with each behind its permission."""
-        if self.authorizer is None:
-            return table
-        from magnetar.server.protocol.command_permissions import guarded
-
-        return guarded(table, self.authorizer)
-
-    def login(self, cnx: "Connection", server_version: str) -> Login:
-        """For one connection."""
-        return Login(cnx, self, server_version)
 
     async def principal_of_http(
         self, headers: Mapping[str, str], common_name: str | None, remote: str

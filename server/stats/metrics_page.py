@@ -18,7 +18,7 @@ from magnetar.server.process.turns import in_portions
 from magnetar.server.stats.topic_metrics import subscription_metrics, topic_metrics
 
 if TYPE_CHECKING:
-    from magnetar.server.broker.broker_context import BrokerContext
+    from magnetar.server.broker.broker import Broker
     from magnetar.server.security.security import Security
     from magnetar.server.topics.base_topic import AnySubscription, BaseTopic
 
@@ -55,7 +55,7 @@ class Families:
         return parts
 
 
-async def render(broker: "BrokerContext") -> list[bytes]:
+async def render(broker: "Broker") -> list[bytes]:
     """The whole page, in parts: with thousands of topics it has tens of megabytes."""
     families = Families(broker.cluster)
     totals: dict[str, float] = {}
@@ -126,21 +126,21 @@ def _add_out(families: Families, subscription: "AnySubscription", labels: str) -
     return out.message_rate.value, out.byte_rate.value
 
 
-def _add_broker(families: Families, broker: "BrokerContext", totals: dict[str, float], topics: int) -> None:
+def _add_broker(families: Families, broker: "Broker", totals: dict[str, float], topics: int) -> None:
     labels = families.labels()
     families.add("pulsar_broker_topics_count", labels, topics)
     families.add_all(labels, ((f"pulsar_broker_{name}", value) for name, value in totals.items()))
     families.add("pulsar_broker_lookup_pending_requests", labels, broker.lookups_in_progress)
     families.add("pulsar_version_info", families.labels(version=__version__, commit=""), 1)
-    families.add("magnetar_unanswered_publish_bytes", labels, broker.unanswered_publish_bytes)
+    families.add("magnetar_unanswered_publish_bytes", labels, broker.clients.unanswered_publish_bytes())
     host = urlsplit(broker.listeners.internal.broker or broker.listeners.internal.broker_tls).hostname or ""
-    counters = broker.counters
+    clients = broker.clients
     for name, value in (
-        ("active_connections", len(broker.connections)),
-        ("connection_created_total_count", counters.created),
-        ("connection_create_success_count", counters.created - counters.refused),
-        ("connection_create_fail_count", counters.refused),
-        ("connection_closed_total_count", counters.closed),
+        ("active_connections", clients.active),
+        ("connection_created_total_count", clients.created),
+        ("connection_create_success_count", clients.accepted),
+        ("connection_create_fail_count", clients.refused),
+        ("connection_closed_total_count", clients.closed),
     ):
         families.add(f"pulsar_{name}", families.labels(broker=host, metric="broker_connection"), value)
     if broker.security is not None:

@@ -30,7 +30,7 @@ CONSUME = OnTopic(TopicOperation.CONSUME)
 
 
 class Spawn(Protocol):
-    """BrokerContext.spawn."""
+    """Broker.spawn."""
 
     def __call__(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
 

@@ -18,7 +18,7 @@ from pulsar_proto.errors import (
 if TYPE_CHECKING:
     from multidict import MultiMapping
 
-    from magnetar.server.broker.broker_context import BrokerContext
+    from magnetar.server.broker.broker import Broker
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Call:
     """One request. `parts` are the path's variable segments by name, percent-decoded; `query` answers the
     first of each name."""
 
-    broker: "BrokerContext"
+    broker: "Broker"
     parts: Mapping[str, str]
     query: "MultiMapping[str]"
     headers: Mapping[str, str]

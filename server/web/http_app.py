@@ -25,7 +25,7 @@ from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import PulsarError
 
 if TYPE_CHECKING:
-    from magnetar.server.broker.broker_context import BrokerContext
+    from magnetar.server.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ BODY_BYTES_MAX = 1 << 20
 """Of a request; more is refused with 413. The largest sound one is a schema."""
 
 
-def make_server(broker: "BrokerContext", router: Router, settings: WebSettings) -> HttpServer:
+def make_server(broker: "Broker", router: Router, settings: WebSettings) -> HttpServer:
     """A server for the calls that `router` knows; it makes a protocol for each connection that is accepted."""
     gate = Gate(settings.max_concurrent_http_requests)
     share = LoopShare()
@@ -62,7 +62,7 @@ def make_server(broker: "BrokerContext", router: Router, settings: WebSettings) 
 class _Incoming:
     """One request on its way to its route and back."""
 
-    def __init__(self, broker: "BrokerContext", router: Router, request: web.BaseRequest) -> None:
+    def __init__(self, broker: "Broker", router: Router, request: web.BaseRequest) -> None:
         assert isinstance(request.protocol, Connection)
         self.connection = request.protocol
         self.role: str | None = None
@@ -120,7 +120,7 @@ class _Incoming:
         return await route.handler(Call(self._broker, found.parts, request.query, request.headers, body))
 
 
-async def _admit(broker: "BrokerContext", route: Route, found: Found, request: web.BaseRequest) -> str | None:
+async def _admit(broker: "Broker", route: Route, found: Found, request: web.BaseRequest) -> str | None:
     """The caller's role. Raises Refusal."""
     if broker.security is None:
         return None

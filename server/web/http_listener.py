@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from magnetar.server.broker.broker_context import BrokerContext
+    from magnetar.server.broker.broker import Broker
     from magnetar.server.web.calls import Route
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class WebListener:
 
     def __init__(
         self,
-        broker: "BrokerContext",
+        broker: "Broker",
         load_routes: "Callable[[], Iterable[Route]]",
         settings: WebSettings | None = None,
     ) -> None:

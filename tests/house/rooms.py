@@ -84,7 +84,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "server/protocol": (
         *LOG,
-        "server/protocol/handlers",
         "server/broker",
         "server/config",
         "server/namespaces",
@@ -143,6 +142,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/policies",
         "server/process",
         "server/protocol",
+        "server/protocol/handlers",
         "server/security",
         "server/stats",
         *TOPICS,

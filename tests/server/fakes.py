@@ -2,15 +2,20 @@
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from magnetar.server.broker.broker_context import BrokerContext, ConnectionLimits
+from magnetar.server.broker.broker import Broker
+from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.network.listeners import Listeners
 from magnetar.server.network.ports import Urls
 from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.protocol.client_traffic import ClientTraffic
 from magnetar.server.protocol.connection import Connection
+from magnetar.server.protocol.handler import Handler
+from magnetar.server.protocol.handlers.command_table import TABLE
+from magnetar.server.protocol.inbound import Inbound
 from magnetar.server.schema.schema_registry import SchemaRegistry
 from magnetar.server.schema.schema_storage import SchemaStorage
 from magnetar.server.topics.client_connection import ClientConnection
@@ -110,9 +115,14 @@ class FakeTransport(asyncio.Transport):
 class Peer:
     """The client's end of one connection in memory."""
 
-    def __init__(self, broker: BrokerContext, address: tuple[str, int] = ("127.0.0.1", 50_000)) -> None:
+    def __init__(
+        self,
+        traffic: ClientTraffic,
+        address: tuple[str, int] = ("127.0.0.1", 50_000),
+        commands: Mapping[int, Handler] = TABLE,
+    ) -> None:
         self.transport = FakeTransport(address)
-        self.connection = Connection(broker)
+        self.connection = Connection(traffic, Inbound(commands, traffic.turns))
         self.transport.set_protocol(self.connection)
         self._seen = 0
         self.connection.connection_made(self.transport)
@@ -307,6 +317,7 @@ class FakeService:
     def __init__(self) -> None:
         self.settings = TopicSettings()
         stored = World().session()
+        self.metadata = stored.metadata()
         self.schemas = TopicSchemas(
             SchemaRegistry(SchemaStorage(stored.metadata(), stored.as_client(), (1, 1, 1)), int)
         )
@@ -368,10 +379,16 @@ class FakeService:
         return self.topics[name]
 
 
-def make_broker(service: FakeService | None = None, clock: Callable[[], float] | None = None, **limits: Any) -> Any:
-    """A BrokerContext around a FakeService; `limits` are those of ConnectionLimits."""
-    broker = BrokerContext(cast(Any, service or FakeService()), ConnectionLimits(**limits))
+def make_broker(service: FakeService | None = None, **limits: Any) -> Any:
+    """A Broker around a FakeService; `limits` are those of ConnectionSettings."""
+    broker = Broker(cast(Any, service or FakeService()), ConnectionSettings(**limits))
     broker.listeners = Listeners(Urls("pulsar://127.0.0.1:6650", web="http://127.0.0.1:8080"))
-    if clock is not None:
-        broker.now = clock  # type: ignore[method-assign]
     return broker
+
+
+def make_traffic(service: FakeService | None = None, clock: Callable[[], float] | None = None, **limits: Any) -> Any:
+    """The ClientTraffic of such a broker."""
+    traffic = ClientTraffic(make_broker(service, **limits))
+    if clock is not None:
+        traffic.now = clock  # type: ignore[method-assign]
+    return traffic

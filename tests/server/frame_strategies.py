@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from magnetar.server.protocol.handlers import TABLE
+from magnetar.server.protocol.handlers.command_table import TABLE
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload
 from pulsar_proto.wire.commands import send_frame, simple_frame

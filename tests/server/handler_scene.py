@@ -5,7 +5,7 @@ from typing import Any
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload
 from pulsar_proto.wire.commands import send_frame
-from tests.server.fakes import FakeConsumer, FakeProducer, Peer, command, make_broker
+from tests.server.fakes import FakeConsumer, FakeProducer, Peer, command, make_traffic
 
 TOPIC = "persistent://public/default/t"
 Type = pb.BaseCommand
@@ -40,23 +40,23 @@ def subscribe(consumer_id: int = 1, request_id: int = 1, topic: str = TOPIC, **v
     return command("SUBSCRIBE", "subscribe", topic=topic, consumer_id=consumer_id, request_id=request_id, **values)
 
 
-async def connected(broker: Any = None) -> Peer:
-    peer = Peer(broker or make_broker()).connect()
+async def connected(traffic: Any = None) -> Peer:
+    peer = Peer(traffic or make_traffic()).connect()
     await peer.answers()
     return peer
 
 
-async def subscribed(broker: Any = None) -> tuple[Peer, FakeConsumer]:
-    broker = broker or make_broker()
-    peer = await connected(broker)
+async def subscribed(traffic: Any = None) -> tuple[Peer, FakeConsumer]:
+    traffic = traffic or make_traffic()
+    peer = await connected(traffic)
     peer.say(subscribe())
     await peer.answers()
-    return peer, broker.service.topic(TOPIC).consumers[-1]
+    return peer, traffic.broker.service.topic(TOPIC).consumers[-1]
 
 
-async def producing(broker: Any = None) -> tuple[Peer, FakeProducer]:
-    broker = broker or make_broker()
-    peer = await connected(broker)
+async def producing(traffic: Any = None) -> tuple[Peer, FakeProducer]:
+    traffic = traffic or make_traffic()
+    peer = await connected(traffic)
     peer.say(producer())
     await peer.answers()
-    return peer, broker.service.topic(TOPIC).producers[-1]
+    return peer, traffic.broker.service.topic(TOPIC).producers[-1]

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import uvloop
 
-from magnetar.server.broker.broker_context import BrokerContext
 from magnetar.server.protocol import broker_listener as listener_module
 from magnetar.server.protocol.broker_listener import BrokerListener
+from magnetar.server.protocol.client_traffic import ClientTraffic
+from magnetar.server.protocol.handlers.command_table import TABLE
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload
 from pulsar_proto.wire.commands import send_frame
-from tests.server.fakes import command, make_broker, until
+from tests.server.fakes import command, make_traffic, until
 from tests.server.wire_client import Client
 
 TOPIC = "persistent://public/default/t"
@@ -37,8 +38,8 @@ LOOPS = pytest.mark.parametrize("loop", [None, uvloop.new_event_loop], ids=["asy
 @LOOPS
 def test_clients_come_speak_and_go(loop: Any) -> None:
     async def scenario() -> None:
-        broker: BrokerContext = make_broker()
-        listener = BrokerListener(broker)
+        traffic: ClientTraffic = make_traffic()
+        listener = BrokerListener(traffic, TABLE)
         port = await listener.start("127.0.0.1", 0)
         first, second = await Client.connect(port), await Client.connect(port)
         first.say(command("PRODUCER", "producer", topic=TOPIC, producer_id=1, request_id=7))
@@ -48,7 +49,9 @@ def test_clients_come_speak_and_go(loop: Any) -> None:
             first.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=sequence_id), payload))
         first.say(command("PING", "ping"))
         assert (await first.answer()).type == pb.BaseCommand.PONG
-        producer: Any = next(iter(broker.connections - {c for c in broker.connections if not c.producers})).producers[1]
+        producer: Any = next(iter(traffic.connections - {c for c in traffic.connections if not c.producers})).producers[
+            1
+        ]
         assert producer.sequence_ids == [0, 1, 2]
         assert all(sent == payload for group in producer.groups for _, sent in group)
         first.writer.close()
@@ -57,7 +60,7 @@ def test_clients_come_speak_and_go(loop: Any) -> None:
         await listener.close()
         assert await second.at_end()
         assert producer.closed == 1
-        assert broker.connections == set()
+        assert traffic.connections == set()
 
     run(loop, scenario())
 
@@ -65,7 +68,7 @@ def test_clients_come_speak_and_go(loop: Any) -> None:
 @LOOPS
 def test_bad_bytes_end_one_connection_and_no_other(loop: Any) -> None:
     async def scenario() -> None:
-        listener = BrokerListener(make_broker())
+        listener = BrokerListener(make_traffic(), TABLE)
         port = await listener.start("127.0.0.1", 0)
         good = await Client.connect(port)
         for bad in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", struct.pack(">II", 2**31, 4)):
@@ -82,10 +85,10 @@ def test_bad_bytes_end_one_connection_and_no_other(loop: Any) -> None:
 @LOOPS
 def test_reading_stops_and_goes_on(loop: Any) -> None:
     async def scenario() -> None:
-        broker: BrokerContext = make_broker()
-        listener = BrokerListener(broker)
+        traffic: ClientTraffic = make_traffic()
+        listener = BrokerListener(traffic, TABLE)
         client = await Client.connect(await listener.start("127.0.0.1", 0))
-        (connection,) = broker.connections
+        (connection,) = traffic.connections
         connection.throttle_reading("rate")
         client.say(command("PING", "ping"))
         answer = asyncio.ensure_future(client.answer())
@@ -105,47 +108,47 @@ def test_a_client_that_does_not_read_does_not_hold_the_stop(loop: Any, monkeypat
     monkeypatch.setattr(listener_module, "CLOSE_SECONDS", 0.05)
 
     async def scenario() -> None:
-        broker: BrokerContext = make_broker()
-        listener = BrokerListener(broker)
+        traffic: ClientTraffic = make_traffic()
+        listener = BrokerListener(traffic, TABLE)
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.connect(("127.0.0.1", await listener.start("127.0.0.1", 0)))
-        await until(lambda: bool(broker.connections))
-        (connection,) = broker.connections
+        await until(lambda: bool(traffic.connections))
+        (connection,) = traffic.connections
         connection.write(bytes(20_000_000))
         await listener.close()
-        await broker.emptied()
+        await traffic.emptied()
         sock.close()
 
     run(loop, scenario())
 
 
 async def test_a_bound_socket_is_used_as_it_is_and_the_sweep_runs_only_while_somebody_is_connected() -> None:
-    broker: BrokerContext = make_broker(keep_alive_interval_seconds=1)
+    traffic: ClientTraffic = make_traffic(keep_alive_interval_seconds=1)
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
-    listener = BrokerListener(broker)
+    listener = BrokerListener(traffic, TABLE)
     port = await listener.start(sock=sock)
     assert port == sock.getsockname()[1]
     assert not listener.is_sweeping
     client = await Client.connect(port)
     assert listener.is_sweeping
     client.writer.close()
-    await broker.emptied()
+    await traffic.emptied()
     listener.sweep()
     assert not listener.is_sweeping
     await listener.close()
 
 
 async def test_the_sweep_pings_the_silent_and_survives_a_failure() -> None:
-    broker: BrokerContext = make_broker(keep_alive_interval_seconds=1)
-    listener = BrokerListener(broker)
+    traffic: ClientTraffic = make_traffic(keep_alive_interval_seconds=1)
+    listener = BrokerListener(traffic, TABLE)
     port = await listener.start("127.0.0.1", 0)
     clients = [await Client.connect(port) for _ in range(3)]
-    broken = next(iter(broker.connections))
+    broken = next(iter(traffic.connections))
     broken.tick = None  # type: ignore[assignment,method-assign]
-    now = broker.now()
-    broker.now = lambda: now + 1  # type: ignore[method-assign]
+    now = traffic.now()
+    traffic.now = lambda: now + 1  # type: ignore[method-assign]
     listener.sweep()
     answers = {asyncio.ensure_future(client.answer()) for client in clients}
     for _ in range(2):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.server.broker.broker_context import ConnectionLimits
 from magnetar.server.config.broker_config import BrokerConfig, ConfigError, load_config
+from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.config.honoured_keys import KEYS, PORT_OFF, UNSAFE_TO_IGNORE, snake_case
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.known_keys import KNOWN
@@ -24,7 +24,7 @@ from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 
 SETTINGS = (
     BrokerConfig,
-    ConnectionLimits,
+    ConnectionSettings,
     SecuritySettings,
     TlsSettings,
     TopicSettings,
@@ -98,7 +98,7 @@ def test_without_a_file_everything_has_its_default() -> None:
     config = load_config()
     assert config.broker == BrokerConfig()
     assert config.fill(TopicSettings) == TopicSettings()
-    assert config.fill(ConnectionLimits) == ConnectionLimits()
+    assert config.fill(ConnectionSettings) == ConnectionSettings()
     assert config.managed_ledgers(bookies=1) == ManagedLedgerConfig()
     bookie = config.bookie(journal_directories=(Path("/j"),), ledger_directories=(Path("/a"), Path("/b")))
     assert bookie == BookieConfig(journal_directories=("/j",), ledger_directories=("/a", "/b"))
@@ -162,7 +162,7 @@ def test_apaches_standalone_file_starts_ours(conf: Path, caplog: pytest.LogCaptu
     bookie = config.bookie(journal_directories=(Path("/j"),), ledger_directories=(Path("/l"),))
     assert (bookie.flush_interval, bookie.gc_wait_time, bookie.disk_usage_warn_threshold) == (60_000, 300_000, 0.99)
     assert bookie.db_storage_write_cache_max_size_mb > 0
-    config.fill(ConnectionLimits)
+    config.fill(ConnectionSettings)
     config.fill(TopicSettings)
     assert config.fill(LedgerConfig).read_entry_timeout_sec == 30
     assert [record.levelno for record in caplog.records] == [logging.WARNING]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from magnetar.server.process.loop_watch import LoopWatch, Stall
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import send_frame, simple_frame
-from tests.server.fakes import FakeService, Peer, command, make_broker, settle
+from tests.server.fakes import FakeService, Peer, command, make_traffic, settle
 from tests.server.frame_strategies import CONNECT, FRAMES, PAYLOAD, SENSIBLE
 from tests.server.loop_limit import CPU_LIMIT_SECONDS
 
@@ -23,9 +23,9 @@ class World:
         self.faults: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self.faults.append(context))
         self.service = FakeService()
-        self.broker = make_broker(self.service, max_pending_publish_requests_per_connection=5)
-        self.quiet = Peer(self.broker, ("10.0.0.1", 1)).connect()
-        self.wild = Peer(self.broker, ("10.0.0.2", 2))
+        self.traffic = make_traffic(self.service, max_pending_publish_requests_per_connection=5)
+        self.quiet = Peer(self.traffic, ("10.0.0.1", 1)).connect()
+        self.wild = Peer(self.traffic, ("10.0.0.2", 2))
 
     async def check(self) -> None:
         """The wild one goes; what was its own must go too."""
@@ -38,10 +38,10 @@ class World:
         await self.quiet.answers()
         self.quiet.say(command("PING", "ping"))
         assert (await self.quiet.answer()).type == pb.BaseCommand.PONG
-        assert self.broker.connections == {self.quiet.connection}
-        assert self.broker.lookups_in_progress == 0
-        assert self.broker.budget.unanswered_bytes == 0
-        assert not self.broker.background_tasks
+        assert self.traffic.connections == {self.quiet.connection}
+        assert self.traffic.broker.lookups_in_progress == 0
+        assert self.traffic.budget.unanswered_bytes == 0
+        assert not self.traffic.broker.background_tasks
         topics = self.service.topics.values()
         everybody: list[Any] = [each for topic in topics for each in (*topic.producers, *topic.consumers)]
         for each in everybody:
@@ -136,7 +136,7 @@ def test_any_commands_in_any_order_while_topics_close_and_storage_stalls(
                     fake: Any = producer
                     fake.receipt(fake.pending)
             elif step == "tick":
-                connection.tick(world.broker.now())
+                connection.tick(world.traffic.now())
         if lose_early:
             world.wild.transport.lose(ConnectionResetError())
 

@@ -8,7 +8,7 @@ import pytest
 from pulsar_proto.errors import MetadataFault, ServiceNotReady
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.fakes import command, make_broker, settle
+from tests.server.fakes import command, make_traffic, settle
 from tests.server.handler_scene import TOPIC, connected, subscribe, subscribed
 
 CAPTURED_LAST_MESSAGE_ID = (
@@ -19,11 +19,11 @@ CAPTURED_LAST_MESSAGE_ID = (
 
 class TestSubscribe:
     async def test_success_and_success_again_for_a_live_id(self) -> None:
-        broker = make_broker()
-        peer, _ = await subscribed(broker)
+        traffic = make_traffic()
+        peer, _ = await subscribed(traffic)
         peer.say(subscribe(request_id=2))
         assert (await peer.answer()).success.request_id == 2
-        assert len(broker.service.topic(TOPIC).consumers) == 1
+        assert len(traffic.broker.service.topic(TOPIC).consumers) == 1
 
     async def test_no_topic_and_no_creation(self) -> None:
         peer = await connected()
@@ -46,9 +46,9 @@ class TestSubscribe:
         assert (await peer.answer()).error.error == pb.MetadataError
 
     async def test_close_while_pending_succeeds_and_abandons_the_subscription(self) -> None:
-        broker = make_broker()
-        gate = broker.service.gate = asyncio.Event()
-        peer = await connected(broker)
+        traffic = make_traffic()
+        gate = traffic.broker.service.gate = asyncio.Event()
+        peer = await connected(traffic)
         peer.say(subscribe(request_id=1), subscribe(request_id=2))
         await settle()
         peer.say(command("CLOSE_CONSUMER", "close_consumer", consumer_id=1, request_id=3))
@@ -57,7 +57,7 @@ class TestSubscribe:
         assert closed.success.request_id == 3
         gate.set()
         assert await peer.answers() == []
-        assert [each.closed for each in broker.service.topic(TOPIC).consumers] == [1]
+        assert [each.closed for each in traffic.broker.service.topic(TOPIC).consumers] == [1]
 
 
 class TestConsumer:

@@ -10,7 +10,7 @@ from magnetar.server.network.listeners import Listeners, ListenerSettings
 from magnetar.server.network.ports import Urls
 from magnetar.server.protocol.handlers.schema import ANSWER_DELAY_S, FIRST_VERSION_THAT_KEEPS_ANSWERS
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.fakes import Peer, command, make_broker, settle
+from tests.server.fakes import Peer, command, make_traffic, settle
 from tests.server.handler_scene import TOPIC, connected, producing
 
 
@@ -50,15 +50,15 @@ class TestLookup:
         assert (answer.request_id, answer.error, answer.message) == (4, code, text)
 
     async def test_lookups_of_all_connections_are_bounded(self) -> None:
-        broker = make_broker(max_concurrent_lookup_request=1)
-        broker.service.gate = asyncio.Event()
-        first, second = await connected(broker), await connected(broker)
+        traffic = make_traffic(max_concurrent_lookup_request=1)
+        traffic.broker.service.gate = asyncio.Event()
+        first, second = await connected(traffic), await connected(traffic)
         made = command("LOOKUP", "lookupTopic", topic=TOPIC, request_id=4)
         first.say(made)
         await settle()
         second.say(made)
         assert (await second.answer()).lookupTopicResponse.error == pb.TooManyRequests
-        broker.service.gate.set()
+        traffic.broker.service.gate.set()
         assert (await first.answer()).lookupTopicResponse.response == pb.CommandLookupTopicResponse.Connect
         second.say(made)
         assert (await second.answer()).lookupTopicResponse.response == pb.CommandLookupTopicResponse.Connect
@@ -74,10 +74,10 @@ class TestPartitionedMetadata:
         ],
     )
     async def test_counts(self, topic: str, may_create: bool, expected: int) -> None:
-        broker = make_broker()
-        broker.service.partitions["persistent://public/default/partitioned"] = 3
-        broker.service.stored.add("persistent://public/default/stored")
-        peer = await connected(broker)
+        traffic = make_traffic()
+        traffic.broker.service.partitions["persistent://public/default/partitioned"] = 3
+        traffic.broker.service.stored.add("persistent://public/default/stored")
+        peer = await connected(traffic)
         peer.say(
             command(
                 "PARTITIONED_METADATA",
@@ -90,7 +90,7 @@ class TestPartitionedMetadata:
         answer = (await peer.answer()).partitionMetadataResponse
         assert answer.response == pb.CommandPartitionedTopicMetadataResponse.Success
         assert answer.partitions == expected
-        assert broker.service.topics == {}, "nothing is created by asking"
+        assert traffic.broker.service.topics == {}, "nothing is created by asking"
 
     @pytest.mark.parametrize(
         ("topic", "code", "text"),
@@ -117,9 +117,9 @@ class TestPartitionedMetadata:
         assert text in (None, answer.message)
 
     async def test_without_automatic_creation_a_missing_topic_is_not_found(self) -> None:
-        broker = make_broker()
-        broker.service.settings = TopicSettings(allow_auto_topic_creation=False)
-        peer = await connected(broker)
+        traffic = make_traffic()
+        traffic.broker.service.settings = TopicSettings(allow_auto_topic_creation=False)
+        peer = await connected(traffic)
         peer.say(command("PARTITIONED_METADATA", "partitionMetadata", topic="missing", request_id=1))
         assert (await peer.answer()).partitionMetadataResponse.error == pb.TopicNotFound
 
@@ -128,9 +128,9 @@ class TestTopicsOfNamespace:
     PARTS = tuple(f"persistent://public/default/parts-partition-{index}" for index in range(3))
 
     async def ask(self, topics: set[str], **values: Any) -> pb.CommandGetTopicsOfNamespaceResponse:
-        broker = make_broker()
-        broker.service.stored |= topics
-        peer = await connected(broker)
+        traffic = make_traffic()
+        traffic.broker.service.stored |= topics
+        peer = await connected(traffic)
         values = {"request_id": 1, "namespace": "public/default", **values}
         peer.say(command("GET_TOPICS_OF_NAMESPACE", "getTopicsOfNamespace", **values))
         return (await peer.answer()).getTopicsOfNamespaceResponse
@@ -174,10 +174,10 @@ class TestTopicsOfNamespace:
 
 
 async def test_a_listener_that_is_named_has_an_address_of_its_own() -> None:
-    broker = make_broker()
+    traffic = make_traffic()
     settings = ListenerSettings(("inside:pulsar://broker:6650", "outside:pulsar+ssl://example.org:30651"))
-    broker.listeners = Listeners(Urls("pulsar://127.0.0.1:6650"), settings)
-    peer = Peer(broker).connect()
+    traffic.broker.listeners = Listeners(Urls("pulsar://127.0.0.1:6650"), settings)
+    peer = Peer(traffic).connect()
     await peer.answers()
     given = []
     for name in ("", "outside", "nowhere"):
@@ -207,7 +207,7 @@ class TestSchemasAndTheRest:
     )
     async def test_a_client_that_may_lose_a_quick_answer_gets_it_later(self, kind: str, body: str) -> None:
         """Java before 2.8: see the handler."""
-        peer = Peer(make_broker()).connect(version=FIRST_VERSION_THAT_KEEPS_ANSWERS - 1)
+        peer = Peer(make_traffic()).connect(version=FIRST_VERSION_THAT_KEEPS_ANSWERS - 1)
         await peer.answers()
         schema = {"schema": pb.Schema(name="s", schema_data=b"", type=pb.Schema.String)} if "Create" in body else {}
         loop = asyncio.get_running_loop()
@@ -271,7 +271,7 @@ class TestSchemasAndTheRest:
         )
 
     async def test_topic_watchers_are_refused_where_they_are_switched_off(self) -> None:
-        peer = await connected(make_broker(enable_broker_topic_list_watcher=False))
+        peer = await connected(make_traffic(enable_broker_topic_list_watcher=False))
         asked = {"request_id": 1, "watcher_id": 1, "namespace": "public/default", "topics_pattern": "a"}
         peer.say(command("WATCH_TOPIC_LIST", "watchTopicList", **asked))
         (refused,) = await peer.answers()

@@ -10,13 +10,13 @@ from pulsar_proto.errors import ProducerBusy, ServiceNotReady
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_broker_entry_metadata, build_payload
 from pulsar_proto.wire.commands import send_frame
-from tests.server.fakes import Peer, command, make_broker, settle
+from tests.server.fakes import Peer, command, make_traffic, settle
 from tests.server.handler_scene import TOPIC, Type, connected, metadata, producer, producing, subscribe
 
 
 class TestConnect:
     async def test_connected_says_what_this_broker_can(self) -> None:
-        peer = Peer(make_broker(max_message_size=1_000_000)).connect(version=19)
+        peer = Peer(make_traffic(max_message_size=1_000_000)).connect(version=19)
         answer = (await peer.answer()).connected
         assert answer.server_version
         assert (answer.protocol_version, answer.max_message_size) == (19, 1_000_000)
@@ -24,7 +24,7 @@ class TestConnect:
         assert flags == {"supports_get_partitioned_metadata_without_auto_creation", "supports_topic_watchers"}
 
     async def test_a_captured_connect_of_the_cpp_client_is_understood(self) -> None:
-        peer = Peer(make_broker())
+        peer = Peer(make_traffic())
         peer.feed(
             bytes.fromhex("0000002900000025080212210a1150756c7361722d4350502d76342e322e3020142a046e6f6e65520408011001")
         )
@@ -32,7 +32,7 @@ class TestConnect:
         assert peer.connection.client_version == "Pulsar-CPP-v4.2.0"
 
     async def test_ping_is_answered_also_before_connect(self) -> None:
-        peer = Peer(make_broker())
+        peer = Peer(make_traffic())
         peer.say(command("PONG", "pong"), command("PING", "ping"))
         assert (await peer.answer()).type == Type.PONG
         assert not peer.is_closed
@@ -48,17 +48,17 @@ class TestProducer:
         )
 
     async def test_an_id_in_use_answers_success_again(self) -> None:
-        broker = make_broker()
-        peer, _ = await producing(broker)
+        traffic = make_traffic()
+        peer, _ = await producing(traffic)
         peer.say(producer(request_id=2, producer_name="other"))
         answer = (await peer.answer()).producer_success
         assert (answer.request_id, answer.producer_name) == (2, "standalone-0-1")
-        assert len(broker.service.topic(TOPIC).producers) == 1
+        assert len(traffic.broker.service.topic(TOPIC).producers) == 1
 
     async def test_a_pending_id_is_not_ready(self) -> None:
-        broker = make_broker()
-        gate = broker.service.gate = asyncio.Event()
-        peer = await connected(broker)
+        traffic = make_traffic()
+        gate = traffic.broker.service.gate = asyncio.Event()
+        peer = await connected(traffic)
         peer.say(producer(request_id=1), producer(request_id=2))
         answer = (await peer.answer()).error
         assert (answer.request_id, answer.error) == (2, pb.ServiceNotReady)
@@ -66,9 +66,9 @@ class TestProducer:
         assert (await peer.answer()).producer_success.request_id == 1
 
     async def test_close_while_pending_succeeds_and_abandons_the_creation(self) -> None:
-        broker = make_broker()
-        gate = broker.service.gate = asyncio.Event()
-        peer = await connected(broker)
+        traffic = make_traffic()
+        gate = traffic.broker.service.gate = asyncio.Event()
+        peer = await connected(traffic)
         peer.say(producer(request_id=1))
         await settle()
         peer.say(command("CLOSE_PRODUCER", "close_producer", producer_id=1, request_id=2))
@@ -77,55 +77,55 @@ class TestProducer:
         await settle()
         gate.set()
         assert (await peer.answer()).producer_success.request_id == 3
-        first, second = broker.service.topic(TOPIC).producers
+        first, second = traffic.broker.service.topic(TOPIC).producers
         assert (first.closed, second.closed) == (1, 0)
         assert peer.connection.producers == {1: second}
 
     async def test_a_producer_that_waits_for_others_stops_waiting_when_it_is_closed(self) -> None:
-        broker = make_broker()
-        broker.service.gate = asyncio.Event()
-        peer = await connected(broker)
+        traffic = make_traffic()
+        traffic.broker.service.gate = asyncio.Event()
+        peer = await connected(traffic)
         peer.say(producer(producer_access_mode=pb.WaitForExclusive))
         await settle()
         peer.say(command("CLOSE_PRODUCER", "close_producer", producer_id=1, request_id=2))
         assert (await peer.answer()).success.request_id == 2
-        assert not broker.background_tasks
+        assert not traffic.broker.background_tasks
 
     @pytest.mark.parametrize("made", [producer(), subscribe()])
     async def test_what_the_topic_closed_before_it_was_told_is_not_ready(self, made: pb.BaseCommand) -> None:
-        broker = make_broker()
-        broker.service.closes_at_once = True
-        peer = await connected(broker)
+        traffic = make_traffic()
+        traffic.broker.service.closes_at_once = True
+        peer = await connected(traffic)
         peer.say(made)
         assert (await peer.answer()).error.error == pb.ServiceNotReady
         assert not peer.connection.producers
         assert not peer.connection.consumers
 
     async def test_a_creation_that_fails_after_its_close_says_nothing(self) -> None:
-        broker = make_broker()
-        gate = broker.service.gate = asyncio.Event()
-        broker.service.failure = ServiceNotReady("too late")
-        peer = await connected(broker)
+        traffic = make_traffic()
+        gate = traffic.broker.service.gate = asyncio.Event()
+        traffic.broker.service.failure = ServiceNotReady("too late")
+        peer = await connected(traffic)
         peer.say(producer(), command("CLOSE_PRODUCER", "close_producer", producer_id=1, request_id=2))
         await peer.answers()
         gate.set()
         assert await peer.answers() == []
 
     async def test_a_failed_creation_can_be_repeated(self) -> None:
-        broker = make_broker()
-        broker.service.failure = ProducerBusy("Producer with name 'p' is already connected to topic 't'")
-        peer = await connected(broker)
+        traffic = make_traffic()
+        traffic.broker.service.failure = ProducerBusy("Producer with name 'p' is already connected to topic 't'")
+        peer = await connected(traffic)
         peer.say(producer())
         answer = (await peer.answer()).error
-        assert (answer.error, answer.message) == (pb.ProducerBusy, str(broker.service.failure))
-        broker.service.failure = None
+        assert (answer.error, answer.message) == (pb.ProducerBusy, str(traffic.broker.service.failure))
+        traffic.broker.service.failure = None
         peer.say(producer(request_id=2))
         assert (await peer.answer()).type == Type.PRODUCER_SUCCESS
 
     async def test_an_unforeseen_failure_is_an_unknown_error_and_the_connection_lives(self) -> None:
-        broker = make_broker()
-        broker.service.failure = ZeroDivisionError("ours")
-        peer = await connected(broker)
+        traffic = make_traffic()
+        traffic.broker.service.failure = ZeroDivisionError("ours")
+        peer = await connected(traffic)
         peer.say(producer())
         answer = (await peer.answer()).error
         assert (answer.error, answer.message) == (pb.UnknownError, "ours")
@@ -211,7 +211,7 @@ class TestSend:
         assert made.groups == []
 
     async def test_a_body_above_the_limit_is_not_allowed_and_one_at_the_limit_is(self) -> None:
-        peer, made = await producing(make_broker(max_message_size=2000))
+        peer, made = await producing(make_traffic(max_message_size=2000))
         for sequence_id, size in enumerate([2000, 2001]):
             payload = build_payload(metadata(), bytes(size))
             peer.feed(send_frame(pb.CommandSend(producer_id=1, sequence_id=sequence_id), payload))
@@ -254,9 +254,9 @@ class TestSend:
         assert peer.is_closed
 
     async def test_a_producer_that_is_still_pending_counts_as_unknown(self) -> None:
-        broker = make_broker()
-        broker.service.gate = asyncio.Event()
-        peer = await connected(broker)
+        traffic = make_traffic()
+        traffic.broker.service.gate = asyncio.Event()
+        peer = await connected(traffic)
         peer.say(producer())
         peer.feed(send_frame(pb.CommandSend(producer_id=1, sequence_id=0), build_payload(metadata(), b"x")))
         assert peer.is_closed

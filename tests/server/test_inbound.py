@@ -14,7 +14,7 @@ from pulsar_proto.records.payload import build_payload
 from pulsar_proto.wire.commands import send_frame, simple_frame
 from pulsar_proto.wire.frame_encoders import varint
 from pulsar_proto.wire.id_list import LIST_BYTES_MAX, PORTION_IDS
-from tests.server.fakes import Peer, command, make_broker, settle
+from tests.server.fakes import Peer, command, make_traffic, settle
 from tests.server.handler_scene import producer, send, subscribe
 from tests.server.served import Served, Wire, serving
 
@@ -32,7 +32,7 @@ def _turn_after_every_frame(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_turn_after_every_frame")
 class TestPortions:
     async def test_commands_keep_their_order(self) -> None:
-        peer = Peer(make_broker()).connect()
+        peer = Peer(make_traffic()).connect()
         await peer.answers()
         lookups = [command("LOOKUP", "lookupTopic", topic="t", request_id=at) for at in range(50)]
         peer.say(*lookups[:30])
@@ -47,8 +47,8 @@ class TestPortions:
     async def test_what_many_have_left_is_one_portion_a_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Fifty clients that ask as fast as they can made each turn of the loop fifty portions long, and a publish
         waited for several such turns: five to nine seconds on a busy machine."""
-        broker = make_broker()
-        peers = [Peer(broker).connect() for _ in range(20)]
+        traffic = make_traffic()
+        peers = [Peer(traffic).connect() for _ in range(20)]
         for peer in peers:
             await peer.answers()
         handled: list[object] = []
@@ -69,7 +69,7 @@ class TestPortions:
         assert handled[:20] == handled[20:40] == handled[40:60] == handled[60:80] == handled[80:]
 
     async def test_what_came_before_a_broken_frame_is_handled_before_the_connection_is_closed(self) -> None:
-        peer = Peer(make_broker()).connect()
+        peer = Peer(make_traffic()).connect()
         await peer.answers()
         peer.feed(PING * 20 + b"\xff" * 8)
         pongs = 0
@@ -79,7 +79,7 @@ class TestPortions:
 
     async def test_a_read_behind_a_broken_frame_does_not_keep_the_connection_open(self) -> None:
         """A transport with TLS may hand over what it has decrypted after it was told to pause."""
-        peer = Peer(make_broker()).connect()
+        peer = Peer(make_traffic()).connect()
         await peer.answers()
         peer.feed(PING * 20 + b"\xff" * 8)
         peer.feed(PING)
@@ -88,7 +88,7 @@ class TestPortions:
         assert peer.is_closed
 
     async def test_a_broken_command_in_a_later_portion_closes(self) -> None:
-        peer = Peer(make_broker()).connect()
+        peer = Peer(make_traffic()).connect()
         await peer.answers()
         peer.feed(PING * 5 + send(77, 0) + PING * 5)
         for _ in range(20):
@@ -97,8 +97,8 @@ class TestPortions:
         assert len(await peer.answers()) == 5
 
     async def test_of_a_closed_connection_nothing_is_handled_any_more(self) -> None:
-        broker = make_broker()
-        peer = Peer(broker).connect()
+        traffic = make_traffic()
+        peer = Peer(traffic).connect()
         await peer.answers()
         peer.say(command("PING", "ping"), producer())
         peer.transport.lose()
@@ -113,13 +113,13 @@ def acks(count: int, **values: Any) -> pb.CommandAck:
 
 
 async def test_a_long_ack_is_handled_whole() -> None:
-    broker = make_broker()
-    peer = Peer(broker).connect()
+    traffic = make_traffic()
+    peer = Peer(traffic).connect()
     peer.say(subscribe(5))
     await peer.answers()
     peer.say(pb.BaseCommand(type=pb.BaseCommand.ACK, ack=acks(3 * PORTION_IDS + 1)))
     await settle()
-    (consumer,) = broker.service.topic("persistent://public/default/t").consumers
+    (consumer,) = traffic.broker.service.topic("persistent://public/default/t").consumers
     assert [each.entryId for ack in consumer.acks for each in ack.message_id] == list(range(3 * PORTION_IDS + 1))
 
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from magnetar.server.broker.broker_context import BrokerContext
 from magnetar.server.programs import standalone as app
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
+from magnetar.server.protocol.client_traffic import ClientTraffic
 from magnetar.server.protocol.output_budget import SHARES, OutputBudget
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command
@@ -86,13 +86,13 @@ async def consumer(port: int, name: str, permits: int) -> Client:
 async def test_two_hundred_clients_that_do_not_read_are_bounded_and_one_that_reads_gets_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brokers: list[BrokerContext] = []
+    all_traffic: list[ClientTraffic] = []
 
-    def kept(*values: Any, **options: Any) -> BrokerContext:
-        brokers.append(BrokerContext(*values, **options))
-        return brokers[-1]
+    def kept(*values: Any, **options: Any) -> ClientTraffic:
+        all_traffic.append(ClientTraffic(*values, **options))
+        return all_traffic[-1]
 
-    monkeypatch.setattr(app, "BrokerContext", kept)
+    monkeypatch.setattr(app, "ClientTraffic", kept)
     budget, messages, size = 32 * MIB, 24, 512 << 10
     options = StandaloneOptions(
         tmp_path, broker_port=0, web_port=0, overrides={"maxMessageDispatchBufferSizeInMB": str(budget // MIB)}
@@ -108,20 +108,20 @@ async def test_two_hundred_clients_that_do_not_read_are_bounded_and_one_that_rea
             for number in range(messages):
                 producer.writer.write(send(number, b"%d" % number + bytes(size)))
                 assert (await producer.answer()).type == pb.BaseCommand.SEND_RECEIPT
-            (broker,) = brokers
+            (traffic,) = all_traffic
             largest = 0
             silent = []
             for number in range(200):
                 silent.append(await consumer(port, f"silent {number}", messages))
-                largest = max(largest, sum(each.unsent_bytes for each in broker.connections))
+                largest = max(largest, sum(each.unsent_bytes for each in traffic.connections))
             reader = await consumer(port, "reader", messages)
             reader.writer.transport.resume_reading()  # type: ignore[attr-defined]
             for number in range(messages):
                 assert (await message(reader))[1].startswith(b"%d\0" % number)
-                largest = max(largest, sum(each.unsent_bytes for each in broker.connections))
+                largest = max(largest, sum(each.unsent_bytes for each in traffic.connections))
             assert largest <= budget * (SHARES + 1) // SHARES + 16 * MIB, "and what one turn of the loop adds"
             assert reader.writer.get_extra_info("peername")
-            assert len(broker.connections) < 100
+            assert len(traffic.connections) < 100
             for each in silent:
                 each.writer.transport.abort()
     finally:

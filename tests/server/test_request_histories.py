@@ -13,11 +13,11 @@ import pytest
 
 from magnetar.server.protocol import requests as requests_module
 from magnetar.server.protocol.command_permissions import guarded
-from magnetar.server.protocol.handlers import TABLE
+from magnetar.server.protocol.handlers.command_table import TABLE
 from magnetar.server.security.principals import Principal
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.fakes import FakeConsumer, FakeService, FakeTopic, Peer, make_broker, settle
+from tests.server.fakes import FakeConsumer, FakeService, FakeTopic, Peer, make_traffic, settle
 from tests.server.frame_strategies import sensible_command
 from tests.server.handler_scene import producer, subscribe
 
@@ -117,10 +117,9 @@ def request_ids(answers: list[pb.BaseCommand]) -> list[int]:
 class History:
     def __init__(self, seed: int, is_guarded: bool) -> None:
         self.storage = Storage(seed)
-        self.broker = make_broker(SuspendedService(self.storage))
-        if is_guarded:
-            self.broker.commands = guarded(TABLE, cast(Any, self.storage))
-        self.peer = Peer(self.broker).connect()
+        self.traffic = make_traffic(SuspendedService(self.storage))
+        commands = guarded(TABLE, cast(Any, self.storage)) if is_guarded else TABLE
+        self.peer = Peer(self.traffic, commands=commands).connect()
         self.peer.connection.principal = Principal("somebody")
         self.asked: dict[int, tuple[str, int]] = {}
         """Request id -> (kind, id of producer or consumer)."""
@@ -161,10 +160,10 @@ class History:
 
     async def check_ids_can_be_used(self) -> None:
         connection = self.peer.connection
-        assert not self.broker.background_tasks
+        assert not self.traffic.broker.background_tasks
         assert not connection.pending_producers
         assert not connection.pending_consumers
-        assert not self.broker.lookups_in_progress
+        assert not self.traffic.broker.lookups_in_progress
         self.storage.is_sound = True
         for item in range(IDS):
             self.peer.say(producer(item, 2 * item), subscribe(item, 2 * item + 1))
@@ -187,7 +186,7 @@ async def test_every_request_is_answered_once_and_a_refused_one_leaves_nothing(
 
 
 async def test_a_creation_that_is_refused_for_load_can_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    peer = Peer(make_broker()).connect()
+    peer = Peer(make_traffic()).connect()
     await peer.answers()
     monkeypatch.setattr(requests_module, "REQUESTS_MAX", 0)
     for asked in (producer(), subscribe()):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.server.protocol.handlers import TABLE
+from magnetar.server.protocol.handlers.command_table import TABLE
 from magnetar.server.protocol.session import (
     BEFORE_CONNECTED,
     CLIENT_COMMANDS,

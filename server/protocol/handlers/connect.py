@@ -31,7 +31,10 @@ def connect(cnx: "Connection", command: pb.CommandConnect) -> Coroutine[Any, Any
         _connected(cnx, command)
         return None
     cnx.session.begin()
-    login = cnx.login = security.login(cnx, SERVER_VERSION)
+    # A broker without authentication does not hold this module, and what it stands on, in memory.
+    from magnetar.server.protocol.login import Login
+
+    login = cnx.login = Login(cnx, security, SERVER_VERSION)
     return login.connect(command, lambda: _connected(cnx, command))
 
 
@@ -46,9 +49,9 @@ def _connected(cnx: "Connection", command: pb.CommandConnect) -> None:
     log.info("%s: connected, %s, protocol %d", cnx.remote_address, cnx.client_version, cnx.protocol_version)
     flags = pb.FeatureFlags(
         supports_get_partitioned_metadata_without_auto_creation=True,
-        supports_topic_watchers=cnx.broker.limits.enable_broker_topic_list_watcher,
+        supports_topic_watchers=cnx.traffic.limits.enable_broker_topic_list_watcher,
     )
-    max_size = cnx.broker.limits.max_message_size
+    max_size = cnx.traffic.limits.max_message_size
     cnx.write(connected_frame(SERVER_VERSION, cnx.protocol_version, max_size, flags))
 
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.namespaces.topic_catalog import NAMESPACE_NOT_FOUND
-from magnetar.server.protocol.handlers.names import topic_name
-from magnetar.server.protocol.handlers.pending import Pending
+from magnetar.server.protocol.pending_creation import PendingCreation
+from magnetar.server.protocol.topic_names import topic_name
 from pulsar_proto.errors import MalformedFrame, MetadataFault, ServiceNotReady, TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -39,11 +39,13 @@ def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any,
     if consumer_id in cnx.consumers:
         cnx.write(success_frame(command.request_id))
         return None
-    pending = cnx.pending_consumers[consumer_id] = Pending()
+    pending = cnx.pending_consumers[consumer_id] = PendingCreation()
     return _subscribe(cnx, command, name, pending)
 
 
-async def _subscribe(cnx: "Connection", command: pb.CommandSubscribe, name: TopicName, pending: Pending) -> None:
+async def _subscribe(
+    cnx: "Connection", command: pb.CommandSubscribe, name: TopicName, pending: PendingCreation
+) -> None:
     service = cnx.broker.service
     try:
         try:

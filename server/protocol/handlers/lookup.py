@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.server.network.listeners import goes_through
 from magnetar.server.network.ports import Urls
-from magnetar.server.protocol.handlers.names import topic_name
+from magnetar.server.protocol.topic_names import topic_name
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from magnetar.server.protocol.handlers.names import topic_name
+from magnetar.server.protocol.topic_names import topic_name
 from magnetar.server.schema.schema_storage import SchemaStorageFault
 from magnetar.server.schema.schema_types import SchemaType, schema_to_command, version_bytes
 from pulsar_proto.errors import IncompatibleSchema, MetadataFault, TopicNotFound

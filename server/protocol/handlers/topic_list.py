@@ -33,7 +33,7 @@ async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.C
     topics = await user_topics(cnx, str(namespace), command.mode)
     filtered = None
     if command.HasField("topics_pattern"):
-        max_length = cnx.broker.limits.subscription_pattern_max_length
+        max_length = cnx.traffic.limits.subscription_pattern_max_length
         filtered = await Turns().run(filter_by_pattern(topics, command.topics_pattern, max_length))
     listed = topics if filtered is None else filtered
     topics_hash = hash_of(listed)
@@ -63,7 +63,7 @@ async def user_topics(cnx: "Connection", namespace: str, mode: int) -> list[str]
 
 def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> Coroutine[Any, Any, None]:
     """A watcher id that is in use is refused while its list is being made, and answered again afterwards."""
-    if not cnx.broker.limits.enable_broker_topic_list_watcher:
+    if not cnx.traffic.limits.enable_broker_topic_list_watcher:
         raise NotAllowed("Unable to create topic list watcher: topic list watching is disabled")
     namespace = NamespaceName.parse(command.namespace)
     watcher_id = command.watcher_id
@@ -71,7 +71,7 @@ def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> Co
     if known is None:
         if len(cnx.topic_watchers) >= WATCHERS_MAX:
             raise TooManyRequests(f"More than {WATCHERS_MAX} topic list watchers on one connection")
-        max_length = cnx.broker.limits.subscription_pattern_max_length
+        max_length = cnx.traffic.limits.subscription_pattern_max_length
         known = Watcher(str(namespace), command.topics_pattern, max_length, partial(_tell, cnx, watcher_id))
         cnx.topic_watchers[watcher_id] = known
         return _watch(cnx, known, command, is_new=True)

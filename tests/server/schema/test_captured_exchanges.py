@@ -16,7 +16,7 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import managed_ledger_pb2 as records
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.pulsar_proto.vectors import load, unhex
-from tests.server.fakes import make_broker
+from tests.server.fakes import make_traffic
 from tests.server.handler_scene import connected
 
 Type = pb.BaseCommand
@@ -58,14 +58,14 @@ def exchanges() -> list[tuple[pb.BaseCommand, pb.BaseCommand]]:
 
 
 async def test_captured_questions_are_answered_as_captured() -> None:
-    broker = make_broker()
-    service: Any = broker.service
+    traffic = make_traffic()
+    service: Any = traffic.broker.service
     entries = [item for item in load("pulsar_entries.json") if item.get("of") == "public/default/javro"]
     for topic, count in OFF_CAMERA.items():
         for item in sorted(entries, key=lambda item: int(item["ledger"]))[:count]:
             schema = schema_of_record(records.SchemaEntry.FromString(unhex(item["hex"])).schema_data)
             await service.schemas.registry.put(f"public/default/{topic}", schema, CompatibilityStrategy.FULL)
-    peer = await connected(broker)
+    peer = await connected(traffic)
     kinds = []
     for asked, answer in exchanges():
         kinds.append(asked.type)

@@ -7,10 +7,10 @@ from typing import Any
 import jwt
 
 from magnetar.server.config.security_settings import SecuritySettings
-from magnetar.server.protocol.handlers import TABLE
+from magnetar.server.protocol.handlers.command_table import commands_of
 from magnetar.server.security.security import Security
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.fakes import Peer, command, make_broker
+from tests.server.fakes import Peer, command, make_traffic
 
 KEY = "k" * 40
 """`data:,` and these characters: the HMAC key."""
@@ -29,7 +29,7 @@ class Scene:
         self.grants: dict[str, list[str]] = {}
         self.policies: dict[str, Any] = {}
         self.now_s = 1_000.0
-        self.broker = make_broker()
+        self.traffic = make_traffic()
         options: dict[str, Any] = {
             "authentication_enabled": True,
             "authorization_enabled": True,
@@ -40,8 +40,8 @@ class Scene:
         }
         made = SecuritySettings(**(options | settings))
         self.security = Security(made, self.tenant, self.namespace, now_s=lambda: self.now_s)
-        self.broker.security = self.security
-        self.broker.commands = self.security.guarded(TABLE)
+        self.traffic.broker.security = self.security
+        self.commands = commands_of(self.security)
         self.gate: asyncio.Event | None = None
 
     async def tenant(self, name: str) -> Mapping[str, Any] | None:
@@ -55,7 +55,7 @@ class Scene:
         return {"auth_policies": {"namespace_auth": dict(self.grants)}, **self.policies}
 
     async def connect(self, auth_data: bytes = b"", method: str = "token", **fields: Any) -> Peer:
-        peer = Peer(self.broker)
+        peer = Peer(self.traffic, commands=self.commands)
         peer.say(connect_command(auth_data, method, **fields))
         return peer
 

@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.protocol.command_permissions import ATTACHED, COMMANDS, HANDSHAKE, NOT_SERVED, guarded
-from magnetar.server.protocol.handlers import TABLE
+from magnetar.server.protocol.handlers.command_table import TABLE, commands_of
 from magnetar.server.protocol.session import CLIENT_COMMANDS
 from magnetar.server.security.authorizer import Authorizer
 from magnetar.server.security.demands import Open
@@ -74,7 +74,7 @@ class TestDeclarations:
 
     def test_without_authorization_the_table_is_the_plain_one(self) -> None:
         scene = Scene(authorization_enabled=False)
-        assert scene.security.guarded(TABLE) is TABLE
+        assert commands_of(scene.security) is TABLE
 
 
 class TestDenied:
@@ -87,7 +87,7 @@ class TestDenied:
         peer.say(topic_commands()[text])
         assert refusal(await peer.answer()) == (pb.AuthorizationError, text)
         assert not peer.is_closed
-        assert not scene.broker.service.topics
+        assert not scene.traffic.broker.service.topics
         denied = [record.getMessage() for record in caplog.records if "denied" in record.getMessage()]
         assert len(denied) == 1
         assert "to role stranger" in denied[0]
@@ -163,7 +163,7 @@ class TestOrder:
         assert [answer.success.request_id for answer in await peer.answers()] == [2, 4]
         scene.gate.set()
         assert await peer.answers() == []
-        assert not scene.broker.service.topics
+        assert not scene.traffic.broker.service.topics
         assert not peer.connection.pending_producers
         assert not peer.connection.pending_consumers
 
@@ -197,4 +197,4 @@ class TestOrder:
         peer.transport.lose()
         scene.gate.set()
         await peer.answers()
-        assert not scene.broker.service.topics
+        assert not scene.traffic.broker.service.topics

@@ -10,7 +10,7 @@ import pytest
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.security.principals import Identity
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.fakes import Peer, command, make_broker
+from tests.server.fakes import Peer, command, make_traffic
 from tests.server.handler_scene import TOPIC, producer
 from tests.server.security.scene import Scene, refusal, token
 
@@ -185,7 +185,7 @@ class TestRefresh:
         assert peer.is_closed
 
     async def test_an_answer_that_nothing_asked_for_closes(self) -> None:
-        for peer in (await Scene().connected("alice"), Peer(make_broker()).connect()):
+        for peer in (await Scene().connected("alice"), Peer(make_traffic()).connect()):
             await peer.answers()
             peer.say(self.response(token("alice")))
             assert await peer.answers() == []

@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Pending:
+class PendingCreation:
     """Its creation runs to the end in any case, so that no topic is left half changed. If the client closed it
     meanwhile, or left, it is abandoned, and what comes of it is closed at once."""
 

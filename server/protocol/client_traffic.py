@@ -1,0 +1,93 @@
+"""What all client connections of a broker share: who is connected, how much they may send and receive, whose turn it
+is."""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from magnetar.server.broker.broker import Broker
+from magnetar.server.process.turns import TurnQueue
+from magnetar.server.protocol.output_budget import OutputBudget
+from magnetar.server.protocol.publish_window import PublishBudget
+from pulsar_proto.wire.framing import READ_SIZE
+
+if TYPE_CHECKING:
+    from magnetar.server.protocol.connection import Connection
+
+
+class ClientTraffic:
+    """One for a broker, also when it has two client ports. All of it is used on the event loop's thread only."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.limits = limits = broker.limits
+        self.connections: set[Connection] = set()
+        self.counters = broker.clients
+        self.counters.unanswered_publish_bytes = self._count_unanswered_publish_bytes
+        self.budget = PublishBudget(limits.max_message_publish_buffer_size_in_mb << 20, self._settle_all)
+        self.output_budget = OutputBudget(
+            limits.max_message_dispatch_buffer_size_in_mb << 20, lambda: list(self.connections), self.now
+        )
+        self.turns = TurnQueue()
+        """Gives turns to the connections that have read more than they could handle at once."""
+        self.read_scratch = bytearray(READ_SIZE)
+        """One read buffer for all connections: see FrameReader."""
+        self.waiting_for_budget: set[Connection] = set()
+        """Connections that read again when `budget` has room."""
+        self._connections_per_ip: dict[str, int] = {}
+        self._no_connections = asyncio.Event()
+        self._no_connections.set()
+
+    def now(self) -> float:
+        """Seconds of a monotonic clock."""
+        return time.monotonic()
+
+    def admit(self, connection: "Connection") -> str | None:
+        """Counts a new connection. Returns None when it may stay, else the reason to refuse it: brokerMaxConnections or
+        brokerMaxConnectionsPerIp is reached (ConnectionController.DefaultConnectionController). The connection must
+        `leave` in either case."""
+        limits = self.limits
+        self.connections.add(connection)
+        self._no_connections.clear()
+        from_there = self._connections_per_ip[connection.remote_ip] = (
+            self._connections_per_ip.get(connection.remote_ip, 0) + 1
+        )
+        self.counters.created += 1
+        reason = None
+        if 0 < limits.broker_max_connections < len(self.connections):
+            reason = "Reached the maximum number of connections"
+        elif 0 < limits.broker_max_connections_per_ip < from_there:
+            reason = "Reached the maximum number of connections on address"
+        self.counters.refused += reason is not None
+        return reason
+
+    def leave(self, connection: "Connection") -> None:
+        self.connections.discard(connection)
+        self.counters.closed += 1
+        left = self._connections_per_ip[connection.remote_ip] - 1
+        if left:
+            self._connections_per_ip[connection.remote_ip] = left
+        else:
+            del self._connections_per_ip[connection.remote_ip]
+        if not self.connections:
+            self._no_connections.set()
+
+    async def emptied(self) -> None:
+        """Returns when no connection is left."""
+        await self._no_connections.wait()
+
+    def budget_may_have_room(self) -> None:
+        """Called when published bytes got their receipts: the connections that wait for the budget read again if it has
+        room now."""
+        if self.waiting_for_budget and self.budget.has_room():
+            waiting, self.waiting_for_budget = self.waiting_for_budget, set()
+            for connection in waiting:
+                connection.release_reading(self.budget)
+
+    def _count_unanswered_publish_bytes(self) -> int:
+        self._settle_all()
+        return self.budget.unanswered_bytes
+
+    def _settle_all(self) -> None:
+        for connection in self.connections:
+            connection.settle_publishes()
