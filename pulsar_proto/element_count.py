@@ -8,6 +8,7 @@ sound one is long because something in it is long.
 from google.protobuf.descriptor import Descriptor
 
 from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.varint import varint_at
 
 INNOCENT_BYTES = 16 << 10
 """So much may consist of the smallest elements."""
@@ -43,16 +44,3 @@ def _walk(data: bytes, at: int, end: int, descriptor: Descriptor | None, room: i
         else:
             raise MalformedFrame(f"a message of {len(data)} bytes has a group in it")
     return room
-
-
-def varint_at(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """(value, where it ends); a value that is cut ends where the message does."""
-    value = shift = 0
-    while at < end and shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            break
-        shift += 7
-    return value, at

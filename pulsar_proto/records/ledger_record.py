@@ -18,13 +18,15 @@ from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.records.entry_digest import DigestType
 from pulsar_proto.text import check_text
-from pulsar_proto.wire.frame_encoders import varint
+from pulsar_proto.varint import varint, varint_at
 
 LEDGERS_ROOT = "/ledgers"
 NEWEST_FORMAT = 3
 _MAGIC = b"BookieMetadataFormatVersion\t"
 _V1_IN_RECOVERY = -102
 _SHORT_ID_LIMIT = 2**31 - 1
+_DELIMITER_BYTES_MAX = 5
+"""Bytes of the varint before a delimited message: a record of 2^35 bytes is none."""
 
 Ensembles = tuple[tuple[int, tuple[str, ...]], ...]
 """(first entry id, bookie ids), in rising order; the first starts at entry 0. The order of bookies has a meaning."""
@@ -152,16 +154,11 @@ def ledger_id_of_path(path: str, root: str = LEDGERS_ROOT) -> int | None:
 
 
 def _undelimited(ledger_id: int, body: bytes) -> pb.LedgerMetadataFormat:
-    size = shift = 0
-    for index, byte in enumerate(body[:5]):
-        size |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            message = body[index + 1 : index + 1 + size]
-            if len(message) != size:
-                break
-            return pb.LedgerMetadataFormat.FromString(message)
-    raise MalformedRecord(f"ledger {ledger_id}: metadata of {len(body)} bytes is cut")
+    size, start = varint_at(body, 0, min(_DELIMITER_BYTES_MAX, len(body)))
+    message = body[start : start + size]
+    if start == 0 or body[start - 1] >= 128 or len(message) != size:
+        raise MalformedRecord(f"ledger {ledger_id}: metadata of {len(body)} bytes is cut")
+    return pb.LedgerMetadataFormat.FromString(message)
 
 
 def _to_message(metadata: LedgerMetadata) -> pb.LedgerMetadataFormat:

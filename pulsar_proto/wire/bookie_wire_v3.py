@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import bookkeeper_pb2 as pb
+from pulsar_proto.varint import varint
 from pulsar_proto.wire.bookie_wire import AddFlags, BookieRc, ReadFlags
-from pulsar_proto.wire.frame_encoders import varint
 
 VERSION_BYTE = 0x0A
 """The first byte of every v3 packet: field 1, the header. No v2 packet of an accepted version begins so."""

@@ -11,36 +11,7 @@ from pulsar_proto.element_count import INNOCENT_BYTES, check_elements
 from pulsar_proto.errors import MalformedFrame, UnknownCommand
 from pulsar_proto.ids import NO_REQUEST_ID, Position, unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.frame_encoders import MessageFramer, Receipt, ReceiptEncoder, varint
 from pulsar_proto.wire.id_list import ID_LISTS, PORTION_BYTES
-
-__all__ = [
-    "MessageFramer",
-    "Receipt",
-    "ReceiptEncoder",
-    "ack_response_frame",
-    "active_consumer_change_frame",
-    "close_consumer_frame",
-    "close_producer_frame",
-    "connected_frame",
-    "error_frame",
-    "last_message_id_frame",
-    "lookup_connect_frame",
-    "lookup_failed_frame",
-    "parse_command",
-    "parse_send",
-    "partitions_failed_frame",
-    "partitions_frame",
-    "ping_frame",
-    "pong_frame",
-    "producer_success_frame",
-    "reached_end_of_topic_frame",
-    "send_error_frame",
-    "send_frame",
-    "simple_frame",
-    "success_frame",
-    "varint",
-]
 
 _SIZES = Struct(">II").pack
 _SEND_BEGIN = b"\x08\x06\x32"

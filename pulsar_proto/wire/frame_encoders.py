@@ -8,33 +8,19 @@ so everything else is kept ready for the current block of 128 ids.
 from collections.abc import Iterable, Sequence
 from struct import Struct
 
+from pulsar_proto.varint import CONTINUED_BYTE, LAST_BYTE, U64_MASK, varint
+
 _SIZES = Struct(">II").pack
-_U64 = 0xFFFF_FFFF_FFFF_FFFF
-_FINAL = tuple(bytes((low,)) for low in range(128))
-_CONTINUED = tuple(bytes((low | 0x80,)) for low in range(128))
 _NO_BLOCK = -(2**64)
 
 Receipt = tuple[int, int | None]
 """(sequence_id, highest_sequence_id or None), as SEND gave them."""
 
 
-def varint(value: int) -> bytes:
-    """Protobuf's encoding of a 64-bit integer; a negative one takes ten bytes, as in every protobuf integer type."""
-    value &= _U64
-    if value < 128:
-        return _FINAL[value]
-    parts = []
-    while value >= 128:
-        parts.append(_CONTINUED[value & 127])
-        value >>= 7
-    parts.append(_FINAL[value])
-    return b"".join(parts)
-
-
 def _block(value: int) -> tuple[tuple[bytes, ...], bytes]:
     """For all ids with the same `id >> 7`: the table of first bytes (by `id & 127`) and the bytes after it."""
-    block = (value & _U64) >> 7
-    return (_CONTINUED, varint(block)) if block else (_FINAL, b"")
+    block = (value & U64_MASK) >> 7
+    return (CONTINUED_BYTE, varint(block)) if block else (LAST_BYTE, b"")
 
 
 class ReceiptEncoder:
@@ -56,7 +42,7 @@ class ReceiptEncoder:
     def __init__(self, producer_id: int) -> None:
         self._producer = b"\x08" + varint(producer_id) + b"\x10"
         self._ledger_id = self._sequence_block = self._entry_block = _NO_BLOCK
-        self._sequence_table = self._entry_table = _FINAL
+        self._sequence_table = self._entry_table = LAST_BYTE
         self._prefix = self._middle = self._entry_rest = b""
 
     def encode(self, sequence_id: int, highest_sequence_id: int | None, ledger_id: int, entry_id: int) -> bytes:
@@ -83,7 +69,7 @@ class ReceiptEncoder:
         """The frames of consecutive entries of one ledger, joined."""
         parts: list[bytes] = []
         sequence_block = entry_block = _NO_BLOCK
-        sequence_table = entry_table = _FINAL
+        sequence_table = entry_table = LAST_BYTE
         prefix = middle = entry_rest = b""
         entry_id = first_entry_id
         for sequence_id, highest in receipts:
@@ -104,7 +90,7 @@ class ReceiptEncoder:
         self._entry_table, self._entry_rest = _block(entry_id)
         ledger = b"\x08" + varint(ledger_id) + b"\x10"
         message_id_size = len(ledger) + 1 + len(self._entry_rest)
-        self._middle = sequence_rest + b"\x1a" + _FINAL[message_id_size] + ledger
+        self._middle = sequence_rest + b"\x1a" + LAST_BYTE[message_id_size] + ledger
         receipt_size = len(self._producer) + 1 + len(self._middle) + 1 + len(self._entry_rest)
         self._prefix = _receipt_head(receipt_size) + self._producer
         self._sequence_block = sequence_id >> 7
@@ -116,7 +102,7 @@ class ReceiptEncoder:
         parts = (
             varint(sequence_id),
             b"\x1a",
-            _FINAL[len(message_id)],
+            LAST_BYTE[len(message_id)],
             message_id,
             b"\x20",
             varint(highest_sequence_id),
@@ -127,7 +113,7 @@ class ReceiptEncoder:
 
 def _receipt_head(receipt_size: int) -> bytes:
     """Frame sizes and the BaseCommand's opening. A receipt takes at most 70 bytes, so its length is one byte."""
-    return _SIZES(receipt_size + 8, receipt_size + 4) + b"\x08\x07\x3a" + _FINAL[receipt_size]
+    return _SIZES(receipt_size + 8, receipt_size + 4) + b"\x08\x07\x3a" + LAST_BYTE[receipt_size]
 
 
 class MessageFramer:
@@ -149,7 +135,7 @@ class MessageFramer:
         self._consumer = b"\x08" + varint(consumer_id) + b"\x12"
         self._partition = partition
         self._ledger_id = self._entry_block = _NO_BLOCK
-        self._entry_table = _FINAL
+        self._entry_table = LAST_BYTE
         self._head = self._tail = b""
         self._command_size = 0
 
@@ -201,7 +187,7 @@ class MessageFramer:
         ledger = b"\x08" + varint(ledger_id) + b"\x10"
         message_id_size = len(ledger) + 1 + len(self._tail)
         message_size = len(self._consumer) + 1 + message_id_size
-        self._head = b"\x08\x09\x4a" + _FINAL[message_size] + self._consumer + _FINAL[message_id_size] + ledger
+        self._head = b"\x08\x09\x4a" + LAST_BYTE[message_size] + self._consumer + LAST_BYTE[message_id_size] + ledger
         self._command_size = 4 + message_size
         self._entry_block = entry_id >> 7
         self._ledger_id = ledger_id
@@ -216,7 +202,7 @@ class MessageFramer:
         consumer_epoch: int | None,
     ) -> bytes:
         message_id = b"\x08%b\x10%b\x18%b" % (varint(ledger_id), varint(entry_id), varint(self._partition))
-        parts = [self._consumer, _FINAL[len(message_id)], message_id]
+        parts = [self._consumer, LAST_BYTE[len(message_id)], message_id]
         if redelivery_count:
             parts += (b"\x18", varint(redelivery_count))
         for word in ack_set:

@@ -8,9 +8,8 @@ off a portion at a time, which is a sound command by itself.
 
 from typing import NamedTuple
 
-from pulsar_proto.element_count import varint_at
 from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.wire.frame_encoders import varint
+from pulsar_proto.varint import varint, varint_at
 
 PORTION_IDS = 1_000
 PORTION_BYTES = 32 << 10

@@ -19,7 +19,7 @@ from magnetar.spark.source.row_columns import MAP, TIME, RowColumns, moments, no
 from magnetar.spark.source.wire_scan import PADDING, Bools, Buffer, Ints, Scan, scan, varint_bytes
 from pulsar_proto.ids import unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.frame_encoders import varint
+from pulsar_proto.varint import varint
 
 _META = {name: field.number for name, field in pb.MessageMetadata.DESCRIPTOR.fields_by_name.items()}
 _ONE = {name: field.number for name, field in pb.SingleMessageMetadata.DESCRIPTOR.fields_by_name.items()}

@@ -19,7 +19,7 @@ from magnetar.spark.source.ledger_plan import Range
 from magnetar.spark.source.message_id import WHOLE_ENTRY
 from pulsar_proto.ids import unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.frame_encoders import varint
+from pulsar_proto.varint import varint
 
 CHUNKED_MESSAGES_MAX = 100
 """Unfinished chunked messages of one partition (maxPendingChunkedMessage is 10 in the clients): the oldest is given

@@ -20,7 +20,7 @@ from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
 from pulsar_proto.records.managed_record import parse_managed_cursor_info, parse_position_info
-from pulsar_proto.wire.frame_encoders import varint
+from pulsar_proto.varint import varint
 
 NO_LEDGER = -1
 """cursorsLedgerId of a node that says all itself."""

@@ -6,15 +6,13 @@ from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedFrame, UnknownCommand
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.varint import varint
 from pulsar_proto.wire.commands import (
-    MessageFramer,
-    Receipt,
-    ReceiptEncoder,
     parse_command,
     parse_send,
     simple_frame,
-    varint,
 )
+from pulsar_proto.wire.frame_encoders import MessageFramer, Receipt, ReceiptEncoder
 
 U64 = 2**64 - 1
 ids = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.varint import varint
 from pulsar_proto.wire.commands import ID_LIST_BYTES_MAX, parse_command
-from pulsar_proto.wire.frame_encoders import varint
 from pulsar_proto.wire.id_list import LIST_BYTES_MAX, PORTION_BYTES, PORTION_IDS, cut_id_list, is_long_id_list
 
 HELD_BY_DEFAULT = 50_000

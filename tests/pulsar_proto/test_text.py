@@ -18,7 +18,7 @@ from pulsar_proto.records.managed_record import (
 from pulsar_proto.records.payload import body, build_payload, parse_metadata, sticky_key_of
 from pulsar_proto.records.underreplication_record import voter
 from pulsar_proto.text import NotText, check_text, raw, shown
-from pulsar_proto.wire.frame_encoders import varint
+from pulsar_proto.varint import varint
 from tests.pulsar_proto.text_paths import Path, all_messages, least, text_paths, with_text
 
 MODULES: tuple[Any, ...] = (pulsar_api_pb2, managed_ledger_pb2, bookkeeper_pb2, underreplication_pb2)

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from pulsar_proto.wire.frame_encoders import varint
+from pulsar_proto.varint import varint
 
 Path = tuple[str, ...]
 """Names of fields, from the outermost message to the string."""

@@ -11,8 +11,8 @@ from magnetar.server.protocol import inbound
 from magnetar.server.protocol.inbound import Inbound
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload
+from pulsar_proto.varint import varint
 from pulsar_proto.wire.commands import send_frame, simple_frame
-from pulsar_proto.wire.frame_encoders import varint
 from pulsar_proto.wire.id_list import LIST_BYTES_MAX, PORTION_IDS
 from tests.server.fakes import Peer, command, make_traffic, settle
 from tests.server.handler_scene import producer, send, subscribe

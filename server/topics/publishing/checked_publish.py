@@ -17,7 +17,8 @@ from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.errors import PersistenceFault, PulsarError
 from pulsar_proto.ids import Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.commands import Receipt, send_error_frame
+from pulsar_proto.wire.commands import send_error_frame
+from pulsar_proto.wire.frame_encoders import Receipt
 
 if TYPE_CHECKING:
     from magnetar.server.topics.publishing.topic_producers import TopicProducers

@@ -16,7 +16,7 @@ from magnetar.server.topics.counters import ProducerCounters
 from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.commands import Receipt, ReceiptEncoder
+from pulsar_proto.wire.frame_encoders import Receipt, ReceiptEncoder
 
 if TYPE_CHECKING:
     from magnetar.server.topics.publishing.checked_publish import CheckedPublisher

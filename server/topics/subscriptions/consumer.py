@@ -22,7 +22,8 @@ from pulsar_proto.errors import MetadataFault, NotAllowed
 from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import skip_checksum
-from pulsar_proto.wire.commands import MessageFramer, active_consumer_change_frame, reached_end_of_topic_frame
+from pulsar_proto.wire.commands import active_consumer_change_frame, reached_end_of_topic_frame
+from pulsar_proto.wire.frame_encoders import MessageFramer
 
 log = logging.getLogger(__name__)
 

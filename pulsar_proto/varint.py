@@ -1,0 +1,40 @@
+"""Protobuf's variable-length integers, where a message is written or looked through by hand.
+
+A varint holds seven bits a byte, the lowest ones first; every byte but the last has its high bit set. Source:
+protobuf.dev, "Encoding", "Base 128 Varints".
+"""
+
+U64_MASK = 0xFFFF_FFFF_FFFF_FFFF
+LAST_BYTE = tuple(bytes((low,)) for low in range(128))
+"""Each value of seven bits as the last byte of a varint (or as the only one)."""
+CONTINUED_BYTE = tuple(bytes((low | 0x80,)) for low in range(128))
+"""Each value of seven bits as a byte that another one follows."""
+
+
+def varint(value: int) -> bytes:
+    """Encodes a 64-bit integer. A negative one takes ten bytes, as in every integer type of protobuf but sint."""
+    value &= U64_MASK
+    if value < 128:
+        return LAST_BYTE[value]
+    parts = []
+    while value >= 128:
+        parts.append(CONTINUED_BYTE[value & 127])
+        value >>= 7
+    parts.append(LAST_BYTE[value])
+    return b"".join(parts)
+
+
+def varint_at(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Decodes the varint that begins at `at`; returns its value and where it ends.
+
+    A varint that `end` cuts off is taken as far as it goes, and ends at `end`. It never raises.
+    """
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+    return value, at
