@@ -14,7 +14,6 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.id_list import ID_LISTS, PORTION_BYTES
 
 _SIZES = Struct(">II").pack
-_SEND_BEGIN = b"\x08\x06\x32"
 _TYPE_FIELD = 1
 ID_LIST_BYTES_MAX = 2 * PORTION_BYTES
 """Of a command that lists message ids, and so of one portion of a longer list."""
@@ -27,7 +26,6 @@ _FIELD_OF_TYPE = {
     if field.number not in (_TYPE_FIELD, pb.BaseCommand.PING, pb.BaseCommand.PONG)
 }
 
-_new_send = pb.CommandSend.FromString
 _new_command = pb.BaseCommand.FromString
 
 
@@ -70,27 +68,6 @@ def _unknown_type(command: pb.BaseCommand, data: bytes) -> int | None:
         if byte < 128:
             return value
     return None
-
-
-def parse_send(data: bytes) -> pb.CommandSend:
-    """The SEND in `data`, faster than parse_command where `type` comes first and the body is below 128 bytes.
-
-    Raises MalformedFrame also for any other type of command.
-    """
-    try:
-        if data.startswith(_SEND_BEGIN) and data[3] == len(data) - 4 < 128:
-            send = _new_send(data[4:])
-            # Asking protobuf for missing required fields costs as much as the parse. Both ids lead in every client's
-            # encoding (0x08 id < 128, 0x10), and without the byte 0x4a there is no message_id inside.
-            if (data[4] == 0x08 and data[5] < 128 and data[6] == 0x10 and 0x4A not in data) or send.IsInitialized():
-                return send
-            raise MalformedFrame(f"SEND of {len(data)} bytes lacks a required field")
-    except (DecodeError, IndexError) as error:
-        raise MalformedFrame(f"SEND of {len(data)} bytes does not decode") from error
-    command = parse_command(data)
-    if command.type != pb.BaseCommand.SEND:
-        raise MalformedFrame(f"command of type {command.type} where a SEND was expected")
-    return command.send
 
 
 def simple_frame(command: pb.BaseCommand) -> bytes:

@@ -9,10 +9,10 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.varint import varint
 from pulsar_proto.wire.commands import (
     parse_command,
-    parse_send,
     simple_frame,
 )
 from pulsar_proto.wire.frame_encoders import MessageFramer, Receipt, ReceiptEncoder
+from pulsar_proto.wire.send_run import parse_send
 
 U64 = 2**64 - 1
 ids = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1))

@@ -8,7 +8,9 @@ from pulsar_proto.ids import Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records import payload
 from pulsar_proto.wire import commands
+from pulsar_proto.wire.frame_encoders import MessageFramer, ReceiptEncoder
 from pulsar_proto.wire.framing import FrameReader
+from pulsar_proto.wire.send_run import parse_send
 from tests.pulsar_proto.vectors import Item, as_described, described, load, unhex
 
 FRAMES = load("pulsar_frames.json")
@@ -56,7 +58,7 @@ def test_frame_decodes_as_described_and_encodes_to_the_same_bytes(item: Item) ->
     assert command.SerializeToString() == command_bytes
     _check_payload(item, rest)
     if command.type == pb.BaseCommand.SEND:
-        assert commands.parse_send(command_bytes) == command.send
+        assert parse_send(command_bytes) == command.send
         assert commands.send_frame(command.send, rest) == frame
 
 
@@ -82,7 +84,7 @@ def _check_payload(item: Item, rest: bytes) -> None:
 def test_receipts_encoded_by_hand_equal_the_captured_ones() -> None:
     for frame, command in of_type("SEND_RECEIPT"):
         receipt = command.send_receipt
-        encoded = commands.ReceiptEncoder(receipt.producer_id).encode(
+        encoded = ReceiptEncoder(receipt.producer_id).encode(
             receipt.sequence_id, receipt.highest_sequence_id, receipt.message_id.ledgerId, receipt.message_id.entryId
         )
         assert encoded == frame
@@ -93,7 +95,7 @@ def test_message_heads_encoded_by_hand_equal_the_captured_ones() -> None:
         message = command.message
         rest = cut(frame)[1]
         assert rest is not None
-        framer = commands.MessageFramer(message.consumer_id, message.message_id.partition)
+        framer = MessageFramer(message.consumer_id, message.message_id.partition)
         head = framer.head(
             message.message_id.ledgerId,
             message.message_id.entryId,

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.commands import parse_send
-from pulsar_proto.wire.send_run import end_of_run, parse_sends
+from pulsar_proto.wire.send_run import end_of_run, parse_send, parse_sends
 
 IDS = st.integers(0, 2**64 - 1)
 SENDS = st.builds(
