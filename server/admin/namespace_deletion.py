@@ -8,12 +8,12 @@ from magnetar.metadata import paths
 from magnetar.metadata.errors import NoNodeError
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.admin import records
-from magnetar.server.namespaces.topic_list import is_system_topic
 from magnetar.server.policies.namespace_records import NamespaceNotFound
 from magnetar.server.topics.topic_deletion import delete_partitioned
 from magnetar.server.web.calls import Refusal
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_system_topic
 
 if TYPE_CHECKING:
     from magnetar.server.broker.broker import Broker

@@ -19,13 +19,13 @@ from magnetar.server.admin.paths import NAMESPACES, TOPIC, TOPICS, namespace_of
 from magnetar.server.admin.permissions import ACTIONS
 from magnetar.server.admin.policy_rows import NAMESPACE_ROWS
 from magnetar.server.namespaces.bundle_ranges import bundle_of, fault_of_boundaries
-from magnetar.server.namespaces.topic_list import is_system_topic
 from magnetar.server.process.turns import in_portions
 from magnetar.server.topics import backlog
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace, namespace_policy, tenant_operation
 from pulsar_proto.errors import PulsarError, TopicNotFound
 from pulsar_proto.names import NON_PERSISTENT, PERSISTENT, TopicName
+from pulsar_proto.system_topics import is_system_topic
 
 if TYPE_CHECKING:
     from magnetar.server.topics.subscriptions.subscription import Subscription

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from magnetar.server.admin import bodies
 from magnetar.server.admin.paths import TOPIC, topic_of
 from magnetar.server.admin.shadow_topics import check_no_shadow
-from magnetar.server.namespaces.topic_list import is_system_topic
 from magnetar.server.topics import backlog
 from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.properties import fault_of_properties
@@ -19,6 +18,7 @@ from magnetar.server.web.needs import namespace, topic
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_system_topic
 
 if TYPE_CHECKING:
     from magnetar.server.topics.base_topic import BaseTopic

@@ -16,12 +16,12 @@ from magnetar.metadata.errors import NodeExistsError, NoNodeError
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopics
-from magnetar.server.namespaces.topic_list import is_system_topic
 from magnetar.server.policies.policies import Policies, is_exempt
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.turns import in_portions
 from pulsar_proto.errors import NotAllowed, TopicNotFound
 from pulsar_proto.names import PERSISTENT, TopicName, decode_local
+from pulsar_proto.system_topics import is_system_topic
 
 NAMESPACE_NOT_FOUND = "Namespace not found"
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from magnetar.server.process.turns import Steps
 from pulsar_proto.checksum import crc32c
 from pulsar_proto.errors import InvalidTopicName
-from pulsar_proto.names import TopicName
 
 MATCH_COST_MAX = 20_000_000
 """Upper bound of the matcher's steps for one list: the sum of len(name) ** repeats, times the ways to choose."""
@@ -19,18 +18,6 @@ NAME_COST_MAX = 400_000
 """Of one name: some milliseconds, which nobody can interrupt."""
 STEP_COST = 100_000
 """Of names between two moments when others may run."""
-
-SYSTEM_TOPICS = frozenset(
-    {
-        "__change_events",
-        "__transaction_buffer_snapshot",
-        "__transaction_buffer_snapshot_indexes",
-        "__transaction_buffer_snapshot_segments",
-        "transaction_coordinator_assign",
-    }
-)
-TRANSACTION_LOG_PREFIX = "__transaction_log_"
-PENDING_ACK_SUFFIX = "__transaction_pending_ack"
 
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _REPEAT = re.compile(r"[*+{]")
@@ -59,12 +46,6 @@ def change_between(old: Sequence[str], new: Sequence[str]) -> TopicListChange | 
     if before == after:
         return None
     return TopicListChange(sorted(after - before), sorted(before - after), hash_of(new))
-
-
-def is_system_topic(name: TopicName) -> bool:
-    """SystemTopicNames.isSystemTopic; other names that begin with two underscores are the user's."""
-    local = name.base.local_name
-    return local in SYSTEM_TOPICS or local.startswith(TRANSACTION_LOG_PREFIX) or local.endswith(PENDING_ACK_SUFFIX)
 
 
 def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> Steps[list[str] | None]:

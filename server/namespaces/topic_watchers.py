@@ -12,16 +12,11 @@ from collections.abc import Callable, Sequence
 from magnetar.metadata import paths
 from magnetar.metadata.store import CancelWatch, Event, MetadataStore
 from magnetar.server.namespaces.topic_catalog import Catalog
-from magnetar.server.namespaces.topic_list import (
-    TopicListChange,
-    change_between,
-    filter_by_pattern,
-    is_system_topic,
-    without_scheme,
-)
+from magnetar.server.namespaces.topic_list import TopicListChange, change_between, filter_by_pattern, without_scheme
 from magnetar.server.process.turns import Turns
 from pulsar_proto.errors import NotAllowed, PulsarError
 from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_system_topic
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.config.topic_settings import TopicSettings
-from magnetar.server.namespaces.topic_list import is_system_topic
 from magnetar.server.policies.effective_policies import EffectivePolicies, of_broker, with_namespace, with_topic
 from magnetar.server.policies.namespace_records import NamespaceRecords
 from magnetar.server.policies.policy_values import NEVER_INACTIVE, AutoTopicCreation
 from magnetar.server.policies.topic_policies_service import TopicPoliciesDisabled, TopicPoliciesService
 from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_system_topic
 
 EVENTS_TOPIC = "__change_events"
 """Holds topic policies: only the last event of a topic counts, so it is compacted, and nothing is deleted before."""

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from magnetar.server.config.security_settings import SecuritySettings
-from magnetar.server.namespaces.topic_list import is_system_topic
 from magnetar.server.security.demands import Demand, OnNamespace, OnTopic, Open, Superuser
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.security.permissions import NamespacePermissions
 from magnetar.server.security.principals import Principal
 from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_system_topic
 
 Lookup = Callable[[str], Awaitable[Mapping[str, Any] | None]]
 """A record's JSON by the name of its tenant or namespace; None: it does not exist."""

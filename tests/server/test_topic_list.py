@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from magnetar.server.namespaces.topic_list import filter_by_pattern, hash_of, is_system_topic
+from magnetar.server.namespaces.topic_list import filter_by_pattern, hash_of
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_system_topic
 from tests.server.steps import finish
 
 PARTS = [f"persistent://public/default/parts-partition-{index}" for index in range(3)]

@@ -7,12 +7,13 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from magnetar.server.namespaces.topic_list import TopicListChange, filter_by_pattern, hash_of, is_system_topic
+from magnetar.server.namespaces.topic_list import TopicListChange, filter_by_pattern, hash_of
 from magnetar.server.namespaces.topic_watchers import Watcher
 from magnetar.server.process.turns import Turns
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TooManyRequests
 from pulsar_proto.names import NamespaceName, TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.system_topics import is_system_topic
 from pulsar_proto.wire.commands import simple_frame, success_frame
 
 if TYPE_CHECKING:
