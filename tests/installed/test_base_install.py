@@ -27,7 +27,7 @@ from tests.installed.base_install import (
     tree_install,
     wheel_install,
 )
-from tests.metadata.zookeeper_server import running
+from tests.metadata.zookeeper.zookeeper_server import running
 from tests.server.admin.any_calls import BODIES, path_of
 from tests.server.admin.captures import SETTINGS, ask_everything
 

@@ -100,7 +100,7 @@ def test_the_same_seed_is_the_same_sample() -> None:
 
 def test_the_nearest_tests_of_a_line_come_first_and_imports_have_those_of_their_file() -> None:
     path = "server/topics/publishing/dedup_rules.py"
-    far, near = "tests/storage/ledger/test_far.py::t", "tests/server/topics/test_dedup_table.py::t"
+    far, near = "tests/storage/ledger/test_far.py::t", "tests/server/topics/publishing/test_dedup_table.py::t"
     recording = Recording(seconds={far: 0.1, near: 9.0})
     recording.lines[path] = {5: {far, near}}
     source = b"a = True\n\n\ndef f():\n    g(True)\n    return True"

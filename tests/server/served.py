@@ -15,8 +15,8 @@ from magnetar.server.process.loop_watch import LoopWatch, Stall
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import parse_command
-from tests.server.frame_strategies import CONNECT
 from tests.server.loop_limit import CPU_LIMIT_SECONDS
+from tests.server.protocol.frame_strategies import CONNECT
 
 SECONDS_MAX = 60
 

@@ -14,7 +14,7 @@ from magnetar.server.web.absent import (
     ONLY_V2,
     refusal_of_path,
 )
-from tests.server.web_scene import running
+from tests.server.web.web_scene import running
 
 WORKER = "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled is set to false"
 

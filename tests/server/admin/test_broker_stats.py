@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command
-from tests.server.web_scene import TOPIC, Web, running
+from tests.server.web.web_scene import TOPIC, Web, running
 from tests.server.wire_client import Client
 
 FLEETING = TOPIC.replace("persistent", "non-persistent")

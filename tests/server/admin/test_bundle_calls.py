@@ -8,7 +8,7 @@ import aiohttp
 
 from magnetar.server.namespaces.bundle_ranges import hash_of
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
-from tests.server.web_scene import TOPIC, Web, running
+from tests.server.web.web_scene import TOPIC, Web, running
 
 PATH = "/admin/v2/" + TOPIC.replace("://", "/")
 NAMESPACES = "/admin/v2/namespaces"

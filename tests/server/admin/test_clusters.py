@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.web_scene import running
+from tests.server.web.web_scene import running
 
 
 async def test_a_failure_domain_of_a_missing_cluster_is_told_from_a_missing_domain(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.web_scene import Web, running
+from tests.server.web.web_scene import Web, running
 
 PATH = "/admin/v2/clusters/standalone/namespaceIsolationPolicies"
 NOWHERE = "/admin/v2/clusters/nowhere/namespaceIsolationPolicies"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from magnetar.server.admin.topic_stats import total_of
-from tests.server.web_scene import running
+from tests.server.web.web_scene import running
 
 TOPIC = "persistent://public/default/pt"
 PATH = "/admin/v2/" + TOPIC.replace("://", "/")

@@ -7,7 +7,7 @@ import pytest
 
 from magnetar.server.admin import bodies
 from tests.server.fakes import command
-from tests.server.web_scene import TOPIC, Web, running
+from tests.server.web.web_scene import TOPIC, Web, running
 from tests.server.wire_client import Client
 
 PATH = "/admin/v2/" + TOPIC.replace("://", "/")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.web_scene import TOPIC, running
+from tests.server.web.web_scene import TOPIC, running
 
 PATH = "/admin/v2/" + TOPIC.replace("://", "/")
 NAMESPACE = "/admin/v2/namespaces/public/default"

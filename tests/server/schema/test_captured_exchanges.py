@@ -17,7 +17,7 @@ from pulsar_proto.pb import managed_ledger_pb2 as records
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.pulsar_proto.vectors import load, unhex
 from tests.server.fakes import make_traffic
-from tests.server.handler_scene import connected
+from tests.server.protocol.handler_scene import connected
 
 Type = pb.BaseCommand
 ASKED = {Type.GET_SCHEMA: "getSchema", Type.GET_OR_CREATE_SCHEMA: "getOrCreateSchema", Type.PRODUCER: "producer"}

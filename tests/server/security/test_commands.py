@@ -12,7 +12,7 @@ from magnetar.server.security.authorizer import Authorizer
 from magnetar.server.security.demands import Open
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command
-from tests.server.handler_scene import TOPIC, producer, subscribe
+from tests.server.protocol.handler_scene import TOPIC, producer, subscribe
 from tests.server.security.scene import Scene, refusal
 
 

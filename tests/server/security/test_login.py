@@ -11,7 +11,7 @@ from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.security.principals import Identity
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import Peer, command, make_traffic
-from tests.server.handler_scene import TOPIC, producer
+from tests.server.protocol.handler_scene import TOPIC, producer
 from tests.server.security.scene import Scene, refusal, token
 
 

@@ -15,9 +15,9 @@ from magnetar.storage.repair.auditor_election import current_auditor
 from magnetar.storage.repair.auto_recovery import AutoRecovery, wall_clock_ms
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
 from magnetar.storage.repair.underreplication import Underreplication
-from tests.metadata.zookeeper_events import SessionRecorder, end_session
-from tests.metadata.zookeeper_proxy import ZkProxy
-from tests.metadata.zookeeper_server import ZooKeeperServer, running
+from tests.metadata.zookeeper.zookeeper_events import SessionRecorder, end_session
+from tests.metadata.zookeeper.zookeeper_proxy import ZkProxy
+from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running
 from tests.storage.ledger.fake_bookie import FakeCluster, LinkState
 from tests.storage.repair.repair_scene import CONFIG, append
 

@@ -1,5 +1,0 @@
-"""The scene of the tests of ZooKeeper behind a proxy."""
-
-from tests.metadata.zookeeper_scene import chroot, direct, proxy, server, store
-
-__all__ = ["chroot", "direct", "proxy", "server", "store"]

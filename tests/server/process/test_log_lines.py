@@ -1,0 +1,84 @@
+"""A record of the log is one line, whatever a peer wrote into it."""
+
+import io
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.server.process.log_lines import LINE_CHARACTERS_MAX, OneLineFormatter, one_line
+
+ROOT = Path(__file__).parents[3]
+PRODUCT = ("magnetar", "metadata", "pulsar_proto", "server", "storage")
+
+ANYTHING = st.text(st.characters() | st.sampled_from("\r\n\x0b\x0c\x1b\x85\x9b\u2028\u2029\u202e\ud800"))
+RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ [\w.]+ ")
+HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def logged(text: str, error: Exception | None = None) -> list[str]:
+    """The lines of the log when a message quotes `text`."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(OneLineFormatter())
+    record = logging.LogRecord("server.x", logging.INFO, __file__, 1, "%s: peer said %s", ("a", text), None)
+    if error is not None:
+        record.exc_info = (type(error), error, error.__traceback__)
+    handler.handle(record)
+    end = written.getvalue()
+    assert end.endswith("\n")
+    return end[:-1].split("\n")
+
+
+def raised(text: str) -> Exception:
+    """Two errors, one the cause of the other, that quote `text`, as they were caught."""
+    try:
+        try:
+            raise KeyError(text)
+        except KeyError as cause:
+            raise ValueError(text) from cause
+    except ValueError as error:
+        return error
+
+
+@given(ANYTHING)
+def test_text_of_a_peer_cannot_begin_a_line_or_reach_a_terminal(text: str) -> None:
+    (line,) = logged(text)
+    assert RECORD.match(line)
+    assert not HARMFUL.search(line)
+
+
+@given(ANYTHING)
+def test_nor_can_it_in_the_stack_of_an_error(text: str) -> None:
+    first, *stack = logged("x", raised(text))
+    assert RECORD.match(first)
+    assert stack
+    for line in stack:
+        assert line.startswith("    ")
+        assert not HARMFUL.search(line)
+
+
+def test_what_is_safe_stays_as_it_is() -> None:
+    text = "/10.0.0.1:5 Zoë 東京 \U0001f680 \\n"
+    assert one_line(text) == text
+    assert "".join(logged("x", raised("y"))).count("Traceback") == 2
+
+
+def test_a_long_text_is_cut() -> None:
+    (line,) = logged("x" * 1_000_000)
+    assert len(line) < LINE_CHARACTERS_MAX + 200
+    assert line.endswith("characters more")
+
+
+@pytest.mark.parametrize("package", PRODUCT)
+def test_there_is_no_other_way_into_the_log(package: str) -> None:
+    door = ROOT / "server" / "process" / "log_lines.py"
+    others = [
+        path
+        for path in (ROOT / package).rglob("*.py")
+        if path != door and re.search(r"basicConfig|addHandler|logging\.\w*(Handler|Formatter)\b", path.read_text())
+    ]
+    assert others == []

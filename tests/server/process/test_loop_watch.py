@@ -1,0 +1,148 @@
+"""What holds the event loop is named, with the place and by its own CPU time, on either loop; what does not, is not."""
+
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from compat_tests.harness import LOOP_WATCH
+from magnetar.server.process.loop_watch import CPU_LIMIT_VARIABLE, GAP_LIMITS, LoopWatch, Stall
+
+LIMIT_SECONDS = 0.05
+LONG_SECONDS = 6 * LIMIT_SECONDS
+ROOT = Path(__file__).parents[3]
+
+
+def burn(seconds: float) -> None:
+    ends = time.thread_time() + seconds
+    while time.thread_time() < ends:
+        sum(range(1000))
+
+
+async def timer_ran(loop: asyncio.AbstractEventLoop) -> None:
+    """Returns when a timer has run that is later than the watch's next one."""
+    ran = asyncio.Event()
+    loop.call_later(LIMIT_SECONDS, ran.set)
+    await ran.wait()
+
+
+@pytest.fixture(params=[asyncio.SelectorEventLoop, uvloop.Loop], ids=["asyncio", "uvloop"])
+def stalls_of(request: pytest.FixtureRequest) -> Callable[..., list[Stall]]:
+    """Runs a coroutine function under a watch on either loop."""
+
+    def run(body: Callable[[], Awaitable[None]], *, by_cpu: bool = True) -> list[Stall]:
+        found: list[Stall] = []
+
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            with LoopWatch(loop, LIMIT_SECONDS, found.append, by_cpu=by_cpu):
+                await timer_ran(loop)
+                await body()
+                await timer_ran(loop)
+
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(main())
+        return found
+
+    return run
+
+
+def test_a_long_callback_is_named_once_with_its_time_and_place(stalls_of: Callable[..., list[Stall]]) -> None:
+    async def body() -> None:
+        asyncio.get_running_loop().call_soon(burn, LONG_SECONDS)
+        await asyncio.sleep(0)
+
+    (stall,) = stalls_of(body)
+    assert LIMIT_SECONDS <= stall.seconds <= LONG_SECONDS + LIMIT_SECONDS
+    assert "test_loop_watch.py" in stall.place
+    assert " burn" in stall.place
+
+
+def test_a_call_that_never_gives_up_the_interpreter_is_found(stalls_of: Callable[..., list[Stall]]) -> None:
+    rows = [{"number": number} for number in range(100_000)]
+    began = time.thread_time()
+    json.dumps(rows)
+    copies = int(1 + 3 * GAP_LIMITS * LIMIT_SECONDS / (time.thread_time() - began))
+
+    async def body() -> None:
+        json.dumps(rows * copies)
+
+    (stall,) = stalls_of(body)
+    assert stall.seconds >= GAP_LIMITS * LIMIT_SECONDS
+    assert " main" in stall.place, "the callback; where in it is not sure after such a call"
+
+
+def test_many_short_callbacks_are_no_stall(stalls_of: Callable[..., list[Stall]]) -> None:
+    """One after another in one turn of the loop, and the same task in many turns."""
+
+    async def body() -> None:
+        for _ in range(20):
+            asyncio.get_running_loop().call_soon(burn, LIMIT_SECONDS / 10)
+        for _ in range(20):
+            burn(LIMIT_SECONDS / 10)
+            await asyncio.sleep(0)
+
+    assert stalls_of(body) == []
+
+
+def test_waiting_without_work_counts_by_the_wall_clock_alone(stalls_of: Callable[..., list[Stall]]) -> None:
+    async def body() -> None:
+        threading.Event().wait(LONG_SECONDS)
+
+    assert stalls_of(body, by_cpu=True) == []
+    (stall,) = stalls_of(body, by_cpu=False)
+    assert stall.seconds >= LIMIT_SECONDS
+    assert " body" in stall.place
+
+
+def test_the_garbage_collector_is_left_out_of_cpu_time(stalls_of: Callable[..., list[Stall]]) -> None:
+    """It runs in whatever code allocates, over what all others have made."""
+    made: list[list[object]] = [[] for _ in range(1_000_000)]
+
+    async def body() -> None:
+        ends = time.thread_time() + LONG_SECONDS
+        while time.thread_time() < ends:
+            gc.collect()
+
+    assert stalls_of(body) == []
+    assert made
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("environment", "level"), [({}, "WARNING"), (LOOP_WATCH, "ERROR")])
+def test_a_server_logs_what_held_its_loop(environment: dict[str, str], level: str) -> None:
+    """The harness of the tests with real servers sets the variable, and fails for ERROR lines."""
+    assert set(LOOP_WATCH) == {CPU_LIMIT_VARIABLE}
+    program = textwrap.dedent("""
+        import asyncio, os, signal, time
+        from magnetar.server.process.running import run_app
+
+        class App:
+            async def start(self): ...
+            async def stop(self): ...
+            def ready_line(self): return "ready"
+            async def failed(self):
+                await asyncio.sleep(0.3)
+                ends = time.thread_time() + 2
+                while time.thread_time() < ends: sum(range(1000))
+                return "done"
+
+        run_app(App(), log_level="INFO")
+        """)
+    without = {key: value for key, value in os.environ.items() if key != CPU_LIMIT_VARIABLE}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env={**without, **environment}, capture_output=True, text=True
+    )
+    (line,) = [line for line in done.stderr.splitlines() if "magnetar.server.process.loop_watch" in line]
+    assert f" {level} " in line
+    assert " failed" in line

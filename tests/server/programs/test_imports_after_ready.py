@@ -1,0 +1,155 @@
+"""Nothing is imported on the event loop once the server is ready: an import stops every client.
+
+What is imported on a thread is no fault: aiohttp with all routes (14 MB, more than an idle server may take) when the
+first HTTP client comes, fastavro when the first topic policy is read.
+"""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import jwt
+import pytest
+
+from magnetar.server.admin.routes import ROUTES
+from magnetar.server.protocol.handlers.command_table import TABLE
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import send_frame
+from tests.server.admin.any_calls import BODIES
+from tests.server.fakes import command
+from tests.server.web.web_scene import SECONDS_MAX
+from tests.server.wire_client import Client
+
+ROOT = Path(__file__).resolve().parents[3]
+EXCHANGES = ROOT / "tests" / "vectors" / "rest_exchanges.json"
+KEY = "k" * 40
+PACKAGE = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
+SECURED = {
+    "authenticationEnabled": "true",
+    "authorizationEnabled": "true",
+    "authenticationProviders": f"{PACKAGE}Token",
+    "superUserRoles": "admin",
+    "tokenSecretKey": f"data:,{KEY}",
+    "webServiceRequestLogEnabled": "true",
+}
+TOKEN = jwt.encode({"sub": "admin"}, KEY, algorithm="HS256")
+
+SHUTDOWN = "shutdown"
+"""Of the paths that end the server: not asked for."""
+
+pytestmark = pytest.mark.process
+
+
+@contextmanager
+def watched(folder: Path, settings: dict[str, str]) -> Iterator[tuple[str, int]]:
+    """The web port's URL and the broker's port. At the end nothing may have been imported on the loop."""
+    report = folder / "imports"
+    options = [f"--set={name}={value}" for name, value in settings.items()]
+    ports = ["--data-dir", str(folder / "data"), "--broker-port", "0", "--web-port", "0", "--ready-json", *options]
+    command_line = [sys.executable, "-m", "tests.server.programs.import_watch", str(report), "standalone", *ports]
+    with subprocess.Popen(command_line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None
+        try:
+            ready = json.loads(server.stdout.readline())
+            yield ready["webServiceUrl"], int(ready["brokerServiceUrl"].rpartition(":")[2])
+        finally:
+            server.send_signal(signal.SIGTERM)
+    assert not report.exists(), f"imported on the loop: {sorted(set(report.read_text().split()))}"
+
+
+@pytest.mark.parametrize("settings", [{}, SECURED], ids=["open", "secured"])
+async def test_nothing_is_imported_on_the_loop_after_the_ready_line(tmp_path: Path, settings: dict[str, str]) -> None:
+    with watched(tmp_path, settings) as (url, port):
+        await every_command(port)
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            await captured_calls(session, url)
+            await every_route(session, url)
+        await every_command(port)
+
+
+async def captured_calls(session: aiohttp.ClientSession, url: str) -> None:
+    """Sound bodies, in an order in which they change something."""
+    for exchange in json.loads(EXCHANGES.read_text())["exchanges"]:
+        if "p" not in exchange or SHUTDOWN in exchange["p"]:
+            continue
+        headers = {"Content-Type": exchange.get("qt") or "application/json"}
+        path = exchange["p"].replace("v1/n1", "public/default")
+        body = exchange.get("qb")
+        async with session.request(exchange["m"], url + path, data=body and body.encode(), headers=headers) as answer:
+            await answer.read()
+
+
+async def every_route(session: aiohttp.ClientSession, url: str) -> None:
+    parts = {"tenant": "public", "namespace": "default", "domain": "persistent", "cluster": "standalone"}
+    parts |= {"topic": "t", "subscription": "s"}
+    for number, route in enumerate(sorted(ROUTES, key=lambda route: route.method == "DELETE")):
+        if SHUTDOWN in route.path:
+            continue
+        path = re.sub(r"\{(\w+)\}", lambda part: parts.get(part[1], "1"), route.path)
+        for body in (None, BODIES[number % len(BODIES)]):
+            async with session.request(route.method, url + path, data=body) as answer:
+                await answer.read()
+
+
+async def every_command(port: int) -> None:
+    """Each on a connection that has a producer, a subscription and a message for it to be about."""
+    for number, handler in TABLE.items():
+        if number in (pb.BaseCommand.CONNECT, pb.BaseCommand.SEND):
+            continue
+        client = await Client.connect(port, auth_method_name="token", auth_data=TOKEN.encode())
+        client.say(sensible("PRODUCER", "producer", producer_name=f"p{number}"))
+        client.say(sensible("SUBSCRIBE", "subscribe"))
+        payload = build_payload(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"x")
+        client.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=0), payload))
+        client.say(sensible("FLOW", "flow"))
+        client.say(sensible(KINDS[number], handler.field))
+        client.say(command("PING", "ping"))
+        await until_pong(client)
+        client.writer.close()
+
+
+KINDS: dict[int, str] = {number: name for name, number in pb.BaseCommand.Type.items()}
+
+VALUES: dict[str, Any] = {
+    **dict.fromkeys(("producer_id", "consumer_id", "request_id", "watcher_id", "tc_id"), 1),
+    "topic": "public/default/t",
+    "subscription": "s",
+    "namespace": "public/default",
+    "topics_pattern": "public/.*",
+    "subType": 1,
+    "messagePermits": 10,
+    "ack_type": 0,
+    "mode": 0,
+    "message_publish_time": 1,
+    "schema": pb.Schema(name="s", schema_data=b'"string"', type=pb.Schema.Avro),
+    "message_id": pb.MessageIdData(ledgerId=0, entryId=0),
+}
+
+
+def sensible(kind: str, field: str, **values: object) -> pb.BaseCommand:
+    """The command with those of VALUES that it has a field for."""
+    for each in getattr(pb.BaseCommand(), field).DESCRIPTOR.fields:
+        value = VALUES.get(each.name)
+        if value is not None and (each.message_type is None) is not isinstance(value, pb.Schema | pb.MessageIdData):
+            values.setdefault(each.name, [value] if each.is_repeated else value)
+    return command(kind, field, **values)
+
+
+async def until_pong(client: Client) -> None:
+    """Until the command has been handled, or its connection is closed for it."""
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            while (await client.answer()).type != pb.BaseCommand.PONG:
+                pass
+    except (asyncio.IncompleteReadError, ConnectionError):
+        pass
