@@ -1,38 +1,38 @@
-"""The table of all calls of the web port. Each resource is a module of this package with its own `ROUTES`, and each
-route says what its caller must be allowed to do."""
+"""The table of all calls of the web port. Each resource has a module in this package, `*_calls.py`, with its own
+`ROUTES`; each route says what its caller must be allowed to do."""
 
 from importlib import import_module
 
 from magnetar.server.web.calls import Route
 
-RESOURCES = (
-    "bookie_affinity",
-    "bookies",
-    "broker_stats",
-    "brokers",
-    "bundles",
-    "clusters",
-    "compaction",
-    "isolation",
-    "lookup",
-    "messages",
-    "migration",
-    "namespace_policies",
-    "namespaces",
-    "offload",
-    "partitions",
-    "permissions",
-    "resource_groups",
-    "resource_quotas",
-    "schemas",
-    "shadow_topics",
-    "subscriptions",
-    "tenants",
-    "topic_policies",
-    "topic_stats",
-    "topics",
+CALL_MODULES = (
+    "bookie_calls",
+    "bookie_affinity_calls",
+    "broker_calls",
+    "broker_stats_calls",
+    "bundle_calls",
+    "cluster_calls",
+    "compaction_calls",
+    "isolation_calls",
+    "lookup_calls",
+    "message_calls",
+    "migration_calls",
+    "namespace_calls",
+    "namespace_policy_calls",
+    "offload_calls",
+    "partition_calls",
+    "permission_calls",
+    "resource_group_calls",
+    "resource_quota_calls",
+    "schema_calls",
+    "shadow_topic_calls",
+    "subscription_calls",
+    "tenant_calls",
+    "topic_calls",
+    "topic_policy_calls",
+    "topic_stats_calls",
 )
 
 ROUTES: tuple[Route, ...] = tuple(
-    route for name in RESOURCES for route in import_module(f"{__package__}.{name}").ROUTES
+    route for name in CALL_MODULES for route in import_module(f"{__package__}.{name}").ROUTES
 )

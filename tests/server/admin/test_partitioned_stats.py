@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from magnetar.server.admin.topic_stats import total_of
+from magnetar.server.admin.topic_stats_calls import total_of
 from tests.server.web.web_scene import running
 
 TOPIC = "persistent://public/default/pt"

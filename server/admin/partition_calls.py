@@ -5,8 +5,8 @@ from typing import Any
 
 from magnetar.server.admin import bodies
 from magnetar.server.admin.paths import TOPIC, topic_of
-from magnetar.server.admin.shadow_topics import check_no_shadow
-from magnetar.server.admin.topics import check_amount, check_new
+from magnetar.server.admin.shadow_topic_calls import check_no_shadow
+from magnetar.server.admin.topic_calls import check_amount, check_new
 from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.topic_deletion import delete_partitioned
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route

@@ -9,7 +9,7 @@ from typing import Any
 
 from magnetar.metadata import paths
 from magnetar.server.admin import bodies, records
-from magnetar.server.admin.bundles import change_local_policies
+from magnetar.server.admin.bundle_calls import change_local_policies
 from magnetar.server.admin.paths import NAMESPACES, namespace_of
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER

@@ -6,7 +6,7 @@ Source: ResourceQuotasBase, ResourceQuotaCache; real answers of 4.0.7.
 from typing import Any
 
 from magnetar.server.admin import bodies, records
-from magnetar.server.admin.bundles import checked_bundle
+from magnetar.server.admin.bundle_calls import checked_bundle
 from magnetar.server.admin.namespace_deletion import delete_tree
 from magnetar.server.admin.paths import namespace_of
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.server.admin import bodies
 from magnetar.server.admin.paths import TOPIC, topic_of
-from magnetar.server.admin.topics import check_amount, check_local_cluster, loaded, loaded_of_any_domain, partitions_of
+from magnetar.server.admin.topic_calls import (
+    check_amount,
+    check_local_cluster,
+    loaded,
+    loaded_of_any_domain,
+    partitions_of,
+)
 from magnetar.server.process.turns import in_portions
 from magnetar.server.topics import backlog
 from magnetar.server.topics.counters import now_ms

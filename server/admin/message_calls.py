@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.server.admin import bodies
 from magnetar.server.admin.paths import TOPIC, topic_of
-from magnetar.server.admin.subscriptions import (
+from magnetar.server.admin.subscription_calls import (
     SUBSCRIPTION,
     message_id_of,
     number_of,
     refuse_partitioned,
     subscription_of,
 )
-from magnetar.server.admin.topics import loaded, message_id
+from magnetar.server.admin.topic_calls import loaded, message_id
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.stats.internal_stats import unreadable as unreadable_json
 from magnetar.server.stats.traffic_stats import iso_time

@@ -2,8 +2,8 @@
 internalCompactionStatusAsync, internalDeleteSubscriptionAsync; real answers of 4.0.7."""
 
 from magnetar.server.admin.paths import TOPIC, topic_of
-from magnetar.server.admin.subscriptions import SUBSCRIPTIONS, topics_of
-from magnetar.server.admin.topics import loaded, partitions_of
+from magnetar.server.admin.subscription_calls import SUBSCRIPTIONS, topics_of
+from magnetar.server.admin.topic_calls import loaded, partitions_of
 from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR, AlreadyRunning, TopicCompaction
 from magnetar.server.topics.topic import Topic
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route

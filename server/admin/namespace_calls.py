@@ -12,11 +12,11 @@ from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import bundles_data, policies_value, to_json
 from magnetar.metadata.errors import NodeExistsError
 from magnetar.server.admin import bodies, offload_policies, policy_shapes, records
-from magnetar.server.admin.bundles import bundles_of, topics_in
+from magnetar.server.admin.bundle_calls import bundles_of, topics_in
 from magnetar.server.admin.namespace_deletion import delete_namespace
-from magnetar.server.admin.namespace_policies import QUOTA_TYPES, tell_if_without_effect
+from magnetar.server.admin.namespace_policy_calls import QUOTA_TYPES, tell_if_without_effect
 from magnetar.server.admin.paths import NAMESPACES, TOPIC, TOPICS, namespace_of
-from magnetar.server.admin.permissions import ACTIONS
+from magnetar.server.admin.permission_calls import ACTIONS
 from magnetar.server.admin.policy_rows import NAMESPACE_ROWS
 from magnetar.server.namespaces.bundle_ranges import bundle_of, fault_of_boundaries
 from magnetar.server.process.turns import in_portions

@@ -8,7 +8,7 @@ import logging
 from functools import partial
 
 from magnetar import __version__
-from magnetar.server.admin.broker_stats import loaded_by_bundle
+from magnetar.server.admin.broker_stats_calls import loaded_by_bundle
 from magnetar.server.admin.health import check_health
 from magnetar.server.config.honoured_keys import KEYS
 from magnetar.server.stats.metrics_page import CONTENT_TYPE, render

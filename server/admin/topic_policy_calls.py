@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from magnetar.server.admin import bodies, policy_shapes
-from magnetar.server.admin.namespace_policies import QUOTA_TYPES, quota_type, tell_if_without_effect
+from magnetar.server.admin.namespace_policy_calls import QUOTA_TYPES, quota_type, tell_if_without_effect
 from magnetar.server.admin.paths import TOPIC, namespace_of, topic_of
 from magnetar.server.admin.policy_rows import TOPIC_ROWS, TopicRow
 from magnetar.server.policies.policy_values import BacklogQuotas

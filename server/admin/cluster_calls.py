@@ -12,7 +12,7 @@ from magnetar.metadata.cluster_init import to_json
 from magnetar.metadata.errors import NodeExistsError, NoNodeError
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.admin import bodies, records
-from magnetar.server.admin.tenants import NAME
+from magnetar.server.admin.tenant_calls import NAME
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import EVERYBODY, SUPERUSER
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from magnetar import __version__
-from magnetar.server.admin.bundles import bundles_of
+from magnetar.server.admin.bundle_calls import bundles_of
 from magnetar.server.namespaces.bundle_ranges import bundle_of
 from magnetar.server.process.turns import in_portions
 from magnetar.server.stats.domain_stats import topic_stats

@@ -1,9 +1,9 @@
 """HTTP lookup, for clients that were given an http:// URL, and the bundle of a topic. Source: TopicLookup; real answers
 of 4.0.7."""
 
-from magnetar.server.admin.bundles import bundles_of
+from magnetar.server.admin.bundle_calls import bundles_of
 from magnetar.server.admin.paths import topic_of
-from magnetar.server.admin.topics import check_local_cluster
+from magnetar.server.admin.topic_calls import check_local_cluster
 from magnetar.server.namespaces.bundle_ranges import bundle_of
 from magnetar.server.web.calls import Answer, Call, Refusal, Route, Text
 from magnetar.server.web.needs import namespace, topic

@@ -10,7 +10,7 @@ from magnetar.metadata import paths
 from magnetar.metadata.errors import NoNodeError
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.admin import bodies, records
-from magnetar.server.admin.namespace_policies import change_record, record_of
+from magnetar.server.admin.namespace_policy_calls import change_record, record_of
 from magnetar.server.admin.paths import NAMESPACES, namespace_of
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
 from magnetar.server.web.needs import SUPERUSER, namespace_policy

@@ -9,7 +9,7 @@ from magnetar.metadata import paths
 from magnetar.metadata.store import Stat
 from magnetar.server.admin import records
 from magnetar.server.admin.paths import TOPIC, topic_of
-from magnetar.server.admin.topics import loaded, loaded_of_any_domain, message_id, partitions_of
+from magnetar.server.admin.topic_calls import loaded, loaded_of_any_domain, message_id, partitions_of
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopic
 from magnetar.server.process.turns import in_portions
 from magnetar.server.stats import domain_stats

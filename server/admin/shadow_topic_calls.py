@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from magnetar.server.admin import bodies
 from magnetar.server.admin.paths import TOPIC
-from magnetar.server.admin.topic_policies import checked_topic
+from magnetar.server.admin.topic_policy_calls import checked_topic
 from magnetar.server.web.absent import NO_SHADOW_TOPICS
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic_policy

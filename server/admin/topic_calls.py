@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.server.admin import bodies
 from magnetar.server.admin.paths import TOPIC, topic_of
-from magnetar.server.admin.shadow_topics import check_no_shadow
+from magnetar.server.admin.shadow_topic_calls import check_no_shadow
 from magnetar.server.topics import backlog
 from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.properties import fault_of_properties
