@@ -1,7 +1,7 @@
 """The policies, a row each: what it is called in paths, records and events, how its value looks, what it must not be.
 
-`namespace_policy_calls` and `topic_policy_calls` make the calls of these rows. A new policy is a row here and a field of
-`EffectivePolicies`.
+`namespace_policy_calls` and `topic_policy_calls` make the calls of these rows. A new policy is a row here and a field
+of `EffectivePolicies`.
 """
 
 from collections.abc import Callable, Mapping

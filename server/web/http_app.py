@@ -16,11 +16,11 @@ from magnetar.server.web.absent import refusal_of_path
 from magnetar.server.web.authorization import admit
 from magnetar.server.web.calls import Answer, Call, Refusal, Route, refusal_of
 from magnetar.server.web.gate import Gate
-from magnetar.server.web.http_connection import UNEXPECTED, Connection, HttpServer
+from magnetar.server.web.http_connection import UNEXPECTED, HttpConnection, HttpServer
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.request_log import call_of, log_request
 from magnetar.server.web.responses import answered, refused, send
-from magnetar.server.web.router import Found, Router, fault_of_parts
+from magnetar.server.web.router import PathReading, Router, fault_of_parts
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import PulsarError
 
@@ -63,7 +63,7 @@ class _Incoming:
     """One request on its way to its route and back."""
 
     def __init__(self, broker: "Broker", router: Router, request: web.BaseRequest) -> None:
-        assert isinstance(request.protocol, Connection)
+        assert isinstance(request.protocol, HttpConnection)
         self.connection = request.protocol
         self.role: str | None = None
         """Known once the call may go on."""
@@ -109,7 +109,7 @@ class _Incoming:
             log.exception("%s failed", call_of(request))
             return refused(Refusal(500, UNEXPECTED))
 
-    async def _call(self, found: Found) -> Answer:
+    async def _call(self, found: PathReading) -> Answer:
         """Nothing of a call is looked at before its caller may make it."""
         fault = fault_of_parts(found.parts)
         if fault is not None:
@@ -120,7 +120,7 @@ class _Incoming:
         return await route.handler(Call(self._broker, found.parts, request.query, request.headers, body))
 
 
-async def _admit(broker: "Broker", route: Route, found: Found, request: web.BaseRequest) -> str | None:
+async def _admit(broker: "Broker", route: Route, found: PathReading, request: web.BaseRequest) -> str | None:
     """The caller's role. Raises Refusal."""
     if broker.security is None:
         return None
@@ -135,7 +135,7 @@ async def _admit(broker: "Broker", route: Route, found: Found, request: web.Base
 async def _body_of(request: web.BaseRequest) -> bytes:
     """Raises Refusal."""
     connection = request.protocol
-    assert isinstance(connection, Connection)
+    assert isinstance(connection, HttpConnection)
     if not request.can_read_body and not connection.body_is_broken:
         return b""
     if (request.content_length or 0) > BODY_BYTES_MAX:
@@ -172,7 +172,7 @@ def _too_large() -> Refusal:
     return Refusal(413, f"The body of a request may have {BODY_BYTES_MAX} bytes", closes=True)
 
 
-def _not_allowed(method: str, readings: list[Found]) -> web.Response:
+def _not_allowed(method: str, readings: list[PathReading]) -> web.Response:
     allowed = ",".join([*dict.fromkeys(name for found in readings for name in found.routes), "OPTIONS"])
     if method == "OPTIONS":
         return web.Response(status=200, headers={"Allow": allowed})

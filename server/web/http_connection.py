@@ -55,21 +55,21 @@ Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class HttpServer(web.Server):
-    """Makes a `Connection` for each client, and seats it. `share` learns how long requests take to parse."""
+    """Makes a `HttpConnection` for each client, and seats it. `share` learns how long requests take to parse."""
 
     def __init__(self, handle: Handle, settings: WebSettings, share: LoopShare) -> None:
         super().__init__(partial(_handled, handle), request_factory=_make_request)
         self.settings = settings
         self.share = share
         most = min(settings.max_http_server_connections, DESCRIPTORS.limit // DESCRIPTORS_SHARE)
-        self.seats: Seats[Connection] = Seats(most)
+        self.seats: Seats[HttpConnection] = Seats(most)
         self._warned_s = float("-inf")
         self._unseated = 0
 
-    def __call__(self) -> "Connection":
-        return Connection(self)
+    def __call__(self) -> "HttpConnection":
+        return HttpConnection(self)
 
-    def seat(self, connection: "Connection", address: str) -> bool:
+    def seat(self, connection: "HttpConnection", address: str) -> bool:
         """False: there is no seat for it."""
         evicted = self.seats.enter(connection, address)
         if evicted is None:
@@ -91,7 +91,7 @@ class HttpServer(web.Server):
             self._unseated = 0
 
 
-class Connection(RequestHandler):
+class HttpConnection(RequestHandler):
     """Answers a request though what follows it is none: Node sends the body of a DELETE without a length, so that it
     reads as a broken request of its own, and aiohttp forgets a read's sound requests when one of them is broken."""
 
@@ -249,7 +249,7 @@ class Connection(RequestHandler):
 
 
 async def _handled(handle: Handle, request: web.BaseRequest) -> web.StreamResponse:
-    assert isinstance(request.protocol, Connection)
+    assert isinstance(request.protocol, HttpConnection)
     try:
         return await handle(request)
     finally:
@@ -263,7 +263,7 @@ def _make_request(
     writer: AbstractStreamWriter,
     task: "asyncio.Task[None]",
 ) -> web.BaseRequest:
-    assert isinstance(protocol, Connection)
+    assert isinstance(protocol, HttpConnection)
     protocol.begins(payload)
     return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 

@@ -45,7 +45,7 @@ class LoopShare:
 
     def run(self, call: Coroutine[Any, Any, T], *, is_urgent: bool = False) -> Awaitable[T]:
         """To be awaited: the result of the call, whose every step has waited for its turn."""
-        return _Steps(self, call, is_urgent=is_urgent)
+        return _CallSteps(self, call, is_urgent=is_urgent)
 
     def spend(self, seconds: float) -> None:
         """Counts time that the web port has taken."""
@@ -93,7 +93,7 @@ class LoopShare:
         self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick) if some_wait else None
 
 
-class _Steps(Awaitable[T]):
+class _CallSteps(Awaitable[T]):
     """Runs a coroutine step by step, each in its turn and measured."""
 
     def __init__(self, share: LoopShare, call: Coroutine[Any, Any, T], *, is_urgent: bool) -> None:

@@ -30,21 +30,21 @@ def fault_of_parts(parts: Mapping[str, str]) -> str | None:
     return None
 
 
-class Found(NamedTuple):
+class PathReading(NamedTuple):
     """One reading of a path: the routes that it leads to by method, and its variable parts."""
 
     routes: dict[str, Route]
     parts: dict[str, str]
 
 
-class _Node:
+class _PathNode:
     __slots__ = ("branches", "literal_characters", "routes", "wild")
 
     def __init__(self, literal_characters: int = 0) -> None:
         self.literal_characters = literal_characters
         """Of the literal segments that lead here."""
-        self.branches: dict[str, _Node] = {}
-        self.wild: list[tuple[str, _Node]] = []
+        self.branches: dict[str, _PathNode] = {}
+        self.wild: list[tuple[str, _PathNode]] = []
         """(name, node) of variable segments."""
         self.routes: dict[str, Route] = {}
 
@@ -53,7 +53,7 @@ class Router:
     """Raises ValueError for two routes of one method and path."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        self._root = _Node()
+        self._root = _PathNode()
         for route in routes:
             self.add(route)
 
@@ -65,7 +65,7 @@ class Router:
             raise ValueError(f"{route.method} {route.path} is there twice")
         node.routes[route.method] = route
 
-    def find(self, raw_path: str) -> list[Found]:
+    def find(self, raw_path: str) -> list[PathReading]:
         """Every reading of a path as it came, still encoded, the best one first; a call takes the first reading that
         has its method. So a role, topic or policy whose name is a literal of another route can be reached.
 
@@ -80,23 +80,23 @@ class Router:
         return [found for _, found in readings]
 
 
-def _branch(node: _Node, segment: str) -> _Node:
+def _branch(node: _PathNode, segment: str) -> _PathNode:
     if not segment.startswith("{"):
-        return node.branches.setdefault(segment, _Node(node.literal_characters + len(segment)))
+        return node.branches.setdefault(segment, _PathNode(node.literal_characters + len(segment)))
     name = segment.strip("{}")
     for known, child in node.wild:
         if known == name:
             return child
-    child = _Node(node.literal_characters)
+    child = _PathNode(node.literal_characters)
     node.wild.append((name, child))
     return child
 
 
-def _walk(node: _Node, segments: list[str], at: int, parts: dict[str, str]) -> Iterator[tuple[int, Found]]:
+def _walk(node: _PathNode, segments: list[str], at: int, parts: dict[str, str]) -> Iterator[tuple[int, PathReading]]:
     """Every way to a node with routes, with its literal characters; earlier literals first."""
     if at == len(segments):
         if node.routes:
-            yield node.literal_characters, Found(node.routes, parts)
+            yield node.literal_characters, PathReading(node.routes, parts)
         return
     segment = segments[at]
     literal = node.branches.get(segment)

@@ -9,10 +9,10 @@ newcomer is refused.
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-Connection = TypeVar("Connection", bound=Hashable)
+ConnectionT = TypeVar("ConnectionT", bound=Hashable)
 
 
-class _Address(Generic[Connection]):
+class _Address(Generic[ConnectionT]):
     """Idle connections of one address, the longest idle first."""
 
     __slots__ = ("answered", "count", "silent")
@@ -20,26 +20,26 @@ class _Address(Generic[Connection]):
     def __init__(self) -> None:
         self.count = 0
         """Also of those that are busy."""
-        self.silent: dict[Connection, None] = {}
-        self.answered: dict[Connection, None] = {}
+        self.silent: dict[ConnectionT, None] = {}
+        self.answered: dict[ConnectionT, None] = {}
 
     @property
-    def victim(self) -> Connection | None:
+    def victim(self) -> ConnectionT | None:
         return next(iter(self.silent or self.answered), None)
 
 
-class Seats(Generic[Connection]):
+class Seats(Generic[ConnectionT]):
     """Each connection `enter`s once, tells when it `begins` and `ends` a call, and `leave`s."""
 
     def __init__(self, seats_max: int) -> None:
         self._seats_max = seats_max
-        self._addresses: dict[str, _Address[Connection]] = {}
-        self._seated: dict[Connection, str] = {}
+        self._addresses: dict[str, _Address[ConnectionT]] = {}
+        self._seated: dict[ConnectionT, str] = {}
 
     def __len__(self) -> int:
         return len(self._seated)
 
-    def enter(self, connection: Connection, address: str) -> Connection | None:
+    def enter(self, connection: ConnectionT, address: str) -> ConnectionT | None:
         """Seats a connection. Returns the one that has lost its seat for it, which the caller closes; the newcomer
         itself when nobody is idle."""
         evicted = None
@@ -54,19 +54,19 @@ class Seats(Generic[Connection]):
         there.silent[connection] = None
         return evicted
 
-    def begins(self, connection: Connection) -> None:
+    def begins(self, connection: ConnectionT) -> None:
         """A call begins: the connection cannot lose its seat until the call ends."""
         there = self._of(connection)
         if there is not None:
             there.silent.pop(connection, None)
             there.answered.pop(connection, None)
 
-    def ends(self, connection: Connection) -> None:
+    def ends(self, connection: ConnectionT) -> None:
         there = self._of(connection)
         if there is not None:
             there.answered[connection] = None
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: ConnectionT) -> None:
         """Has no effect for a connection without a seat."""
         there = self._of(connection)
         if there is None:
@@ -77,10 +77,10 @@ class Seats(Generic[Connection]):
         if not there.count:
             del self._addresses[address]
 
-    def _of(self, connection: Connection) -> _Address[Connection] | None:
+    def _of(self, connection: ConnectionT) -> _Address[ConnectionT] | None:
         address = self._seated.get(connection)
         return None if address is None else self._addresses[address]
 
-    def _choose(self) -> Connection | None:
+    def _choose(self) -> ConnectionT | None:
         idle = [there for there in self._addresses.values() if there.victim is not None]
         return max(idle, key=lambda there: there.count).victim if idle else None

@@ -18,7 +18,7 @@ import uvloop
 from compat_tests.certificates import Authority
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from magnetar.server.protocol.connection import Connection
-from magnetar.server.web.http_connection import Connection as WebConnection
+from magnetar.server.web.http_connection import HttpConnection
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import simple_frame
 from pulsar_proto.wire.framing import FRAME_PADDING, MAX_MESSAGE_SIZE
@@ -233,7 +233,7 @@ def test_nothing_is_left_of_an_ended_connection(tmp_path: Path, loop: Any) -> No
                     continue  # asyncio of 3.11 keeps a failed handshake itself (gh-109534)
                 for writer in [await visit(site) for _ in range(VISITS)]:
                     writer.close()
-                await all_dead(Connection, WebConnection)
+                await all_dead(Connection, HttpConnection)
         finally:
             await server.stop()
 
