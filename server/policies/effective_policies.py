@@ -1,8 +1,10 @@
-"""What holds for one topic: each policy resolved from the topic's own policies, its namespace's, and broker.conf's.
+"""The policies that hold for one topic: each is taken from the topic's own policies, else from its namespace's record,
+else from broker.conf.
 
-A value that is null or missing on one level is inherited from the next. Pure: the records come in as JSON.
+A value that is null or missing on one level is inherited from the next. The records come in as JSON; nothing here does
+I/O.
 
-Sources: AbstractTopic.updateTopicPolicy and updateTopicPolicyByNamespacePolicy, HierarchyTopicPolicies; facts 7.
+Sources: AbstractTopic.updateTopicPolicy and updateTopicPolicyByNamespacePolicy, HierarchyTopicPolicies.
 """
 
 from collections.abc import Mapping
@@ -30,30 +32,32 @@ from magnetar.server.policies.policy_values import (
 )
 
 FILL_ACK_HOLES_PROPERTY = "fillAckHolesIntervalSeconds"
-"""Ours, not Apache's: a property of the namespace or of the topic, so that Apache's own admin tools set it and Apache's
-own brokers keep it."""
+"""A policy that Apache does not have. It is a property of the namespace or of the topic, so that Apache's admin tools
+can set it and Apache's brokers keep it."""
 
 FILL_ACK_HOLES_DIGITS_MAX = 9
+"""A longer number of seconds (more than about 30 years) is taken for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicies:
-    """Never changed: a change makes a new one. Where nothing else is said, 0 means no limit."""
+    """Immutable: a changed policy makes a new object. For limits, 0 means that there is none, unless the field says
+    otherwise."""
 
     message_ttl_in_seconds: int = 0
     """0: messages do not expire."""
     subscription_expiration_time_minutes: int = 0
     """0: subscriptions do not expire."""
     retention_time_in_minutes: int = 0
-    """-1: for ever."""
+    """-1: acknowledged messages are kept without a limit of time."""
     retention_size_in_mb: int = 0
-    """-1: however much."""
+    """-1: acknowledged messages are kept without a limit of size."""
     backlog_quotas: BacklogQuotas = NO_QUOTAS
     inactive_topic_policies: InactiveTopicPolicies = NEVER_INACTIVE
     compaction_threshold: int = 0
-    """Bytes of backlog at which the topic is compacted; 0: only when somebody asks."""
+    """Bytes of backlog at which the topic is compacted; 0: it is compacted only by an admin call."""
     persistence: Persistence | None = None
-    """None: what broker.conf says."""
+    """None: the quorums of broker.conf hold."""
 
     deduplication_enabled: bool = False
     deduplication_snapshot_interval_seconds: int = 120
@@ -62,9 +66,10 @@ class EffectivePolicies:
     delayed_delivery_max_delay_in_millis: int = 0
     encryption_required: bool = False
     fill_ack_holes_interval_seconds: int = 0
-    """What lies unacknowledged behind acknowledged messages for longer is delivered again; 0: off."""
+    """A message that stays unacknowledged for so long while later ones are acknowledged is delivered again; 0:
+    never."""
     dispatcher_pause_on_ack_state_persistent_enabled: bool = False
-    """Kept and shown, without effect: see its row in `magnetar.server.admin.policy_rows`."""
+    """Is stored and shown but has no effect; its row in `magnetar.server.admin.policy_rows` says why."""
 
     allow_auto_subscription_creation: bool = True
     subscription_types_enabled: tuple[str, ...] = ALL_SUBSCRIPTION_TYPES
@@ -75,15 +80,16 @@ class EffectivePolicies:
     max_unacked_messages_per_consumer: int = 50_000
     max_unacked_messages_per_subscription: int = 200_000
     max_message_size: int = 0
-    """Bytes of a message's body, below what the connection allows; 0: what the connection allows."""
+    """The largest message in bytes, if that is less than what the connection allows; 0: only the connection's limit
+    holds."""
 
     publish_rate: PublishRate = NO_PUBLISH_RATE
     dispatch_rate: DispatchRate = NO_DISPATCH_RATE
-    """Of the topic as a whole."""
+    """For all subscriptions of the topic together."""
     subscription_dispatch_rate: DispatchRate = NO_DISPATCH_RATE
-    """Of each subscription."""
+    """For each subscription."""
     dispatch_rates_of_subscriptions: Mapping[str, DispatchRate] = field(default_factory=dict)
-    """Of single subscriptions, which outrank `subscription_dispatch_rate`."""
+    """For the subscriptions named here, in place of `subscription_dispatch_rate`."""
     subscribe_rate: SubscribeRate = NO_SUBSCRIBE_RATE
 
     schema_compatibility_strategy: str = "FULL"
@@ -95,7 +101,7 @@ class EffectivePolicies:
 
 
 def of_broker(settings: TopicSettings) -> EffectivePolicies:
-    """What broker.conf says where neither the namespace nor the topic says anything."""
+    """Returns the policies of broker.conf, which hold where neither the namespace nor the topic says anything."""
     backlog_action = BacklogAction(settings.backlog_quota_default_retention_policy)
     inactive_seconds = settings.broker_delete_inactive_topics_max_inactive_duration_seconds
     return EffectivePolicies(
@@ -151,7 +157,7 @@ def of_broker(settings: TopicSettings) -> EffectivePolicies:
 
 
 def _or_full(strategy: str) -> str:
-    """What the broker's own UNDEFINED means (ServiceConfiguration.getSchemaCompatibilityStrategy)."""
+    """UNDEFINED in broker.conf means FULL (ServiceConfiguration.getSchemaCompatibilityStrategy)."""
     return "FULL" if strategy == "UNDEFINED" else strategy
 
 
@@ -161,7 +167,8 @@ def _default_backlog_bytes(settings: TopicSettings) -> int:
 
 
 def with_namespace(base: EffectivePolicies, namespace: Json, cluster: str) -> EffectivePolicies:
-    """`namespace` is the record at /admin/policies/{tenant}/{namespace}. Rates are those of `cluster`."""
+    """Returns `base` changed by a namespace's record (/admin/policies/{tenant}/{namespace}). The record has rates for
+    each cluster; those of `cluster` are taken."""
     if not namespace:
         return base
     changes = _scalars(namespace, NAMESPACE_SCALARS)
@@ -194,8 +201,8 @@ def with_namespace(base: EffectivePolicies, namespace: Json, cluster: str) -> Ef
 def with_topic(
     base: EffectivePolicies, policies: Json, properties: Mapping[str, str] | None = None
 ) -> EffectivePolicies:
-    """`policies` are those of the topic (TopicPolicies as the admin API and the event topic spell them), `properties`
-    the topic's own."""
+    """Returns `base` changed by a topic's policies, whose keys are those of Apache's TopicPolicies, and by the topic's
+    properties."""
     if not policies and not (properties and FILL_ACK_HOLES_PROPERTY in properties):
         return base
     changes = _scalars(policies, TOPIC_SCALARS)
@@ -236,13 +243,14 @@ NAMESPACE_SCALARS = {
     "max_unacked_messages_per_subscription": "max_unacked_messages_per_subscription",
     "is_allow_auto_update_schema": "is_allow_auto_update_schema",
 }
-"""A key of the namespace's record -> the field that it sets as it is, unless it is null."""
+"""Key of the namespace's record -> field of EffectivePolicies that takes the value as it is, unless it is null."""
 
 NAMESPACE_DELAYED = {
     "active": "delayed_delivery_enabled",
     "tickTime": "delayed_delivery_tick_time_millis",
     "maxDeliveryDelayInMillis": "delayed_delivery_max_delay_in_millis",
 }
+"""The same for the keys of the record's `delayed_delivery_policies`."""
 
 TOPIC_SCALARS = {
     "messageTTLInSeconds": "message_ttl_in_seconds",
@@ -264,6 +272,7 @@ TOPIC_SCALARS = {
     "schemaCompatibilityStrategy": "schema_compatibility_strategy",
     "schemaValidationEnforced": "schema_validation_enforced",
 }
+"""The same for the keys of a topic's policies."""
 
 NAMESPACE_RATES = (
     ("topicDispatchRate", "dispatch_rate", DispatchRate.of),
@@ -271,6 +280,7 @@ NAMESPACE_RATES = (
     ("publishMaxMessageRate", "publish_rate", PublishRate.of),
     ("clusterSubscribeRate", "subscribe_rate", SubscribeRate.of),
 )
+"""(key of the namespace's record, field of EffectivePolicies, how the key's JSON is read)."""
 
 TOPIC_RATES = (
     ("dispatchRate", "dispatch_rate", DispatchRate.of),
@@ -278,6 +288,7 @@ TOPIC_RATES = (
     ("publishRate", "publish_rate", PublishRate.of),
     ("subscribeRate", "subscribe_rate", SubscribeRate.of),
 )
+"""The same for the keys of a topic's policies."""
 
 _AUTO_UPDATE_STRATEGIES = {
     "AutoUpdateDisabled": "ALWAYS_INCOMPATIBLE",
@@ -289,7 +300,8 @@ _AUTO_UPDATE_STRATEGIES = {
     "ForwardTransitive": "FORWARD_TRANSITIVE",
     "FullTransitive": "FULL_TRANSITIVE",
 }
-"""SchemaCompatibilityStrategy.fromAutoUpdatePolicy: the older of two ways to say the same."""
+"""An older key of the namespace's record names the strategies like this
+(SchemaCompatibilityStrategy.fromAutoUpdatePolicy)."""
 
 
 def _scalars(record: Json, names: Mapping[str, str]) -> dict[str, Any]:
@@ -319,7 +331,7 @@ def _quotas(base: BacklogQuotas, quotas: Json | None) -> BacklogQuotas:
     result = base
     size, age = quotas.get("destination_storage"), quotas.get("message_age")
     if size:
-        # `limit` is how Pulsar before 2.9 wrote it (BacklogQuotaImpl).
+        # Pulsar before 2.9 wrote `limit` where `limitSize` is now (BacklogQuotaImpl).
         limit = size.get("limitSize")
         legacy = size.get("limit")
         chosen = limit if limit is not None else UNLIMITED if legacy is None else legacy
@@ -346,7 +358,8 @@ def _strategy_of_namespace(namespace: Json) -> str | None:
 
 
 def _fill_ack_holes(properties: Mapping[str, str] | None) -> dict[str, Any]:
-    """Anybody may write anything there: what is no number of seconds within some thirty years says nothing."""
+    """Reads the policy from properties, in which anybody may write any text. What is no number of seconds, or more than
+    FILL_ACK_HOLES_DIGITS_MAX digits long, is ignored."""
     text = (properties or {}).get(FILL_ACK_HOLES_PROPERTY, "")
     is_number = text.isascii() and text.isdigit() and len(text) <= FILL_ACK_HOLES_DIGITS_MAX
     return {"fill_ack_holes_interval_seconds": int(text)} if is_number else {}

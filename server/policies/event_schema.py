@@ -1,6 +1,7 @@
-"""The Avro schema of the events that hold topic policies: PulsarEvent, as Java's client derives it from its classes.
+"""The Avro schema of the events that hold topic policies: the schema of PulsarEvent, as Java's client derives it from
+the class.
 
-Fields are in the order of their names, and every object or boxed value may be null. Sources: PulsarEvent,
+Fields are sorted by name, and every field that is an object or a boxed value in Java may be null. Sources: PulsarEvent,
 TopicPoliciesEvent, TopicPolicies; the schema that a broker of 4.0.7 registered for `__change_events`.
 """
 
@@ -16,13 +17,14 @@ IMPL: Final = f"{DATA}.impl"
 DISPATCH_RATE: Final = f"{IMPL}.DispatchRateImpl"
 
 SCHEMA_PROPERTIES: Final = {"__jsr310ConversionEnabled": "false", "__alwaysAllowNull": "true"}
-"""Of the registered schema."""
+"""The properties with which Java's broker registers the schema."""
 
 Type = Any
+"""A type in Avro's JSON notation."""
 
 
 class _Required:
-    """A primitive of Java, which is never null."""
+    """A field that is a primitive in Java, so it is never null. All other fields become a union with null."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -231,17 +233,19 @@ NEVER_NULL: Final[Mapping[str, Any]] = {
     "subscriptionPolicies": {},
     "subscriptionTypesEnabled": [],
 }
-"""What Java's class begins with."""
+"""Fields that a new TopicPolicies object in Java has set, and their values: an event must not leave them null."""
 
 
 def policy_names(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The fields of TopicPolicies in a schema of PulsarEvent; none where it is another schema."""
+    """Returns the names of the fields of TopicPolicies in a schema of PulsarEvent, or none when the schema is another
+    one."""
     event = _member(schema, "topicPoliciesEvent")
     policies = _member(event, "policies") if event else None
     return frozenset(field["name"] for field in policies["fields"]) if policies else frozenset()
 
 
 def _member(record: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Returns the type of the record's field of that name, if the field is a union with a named type."""
     for field in record.get("fields", ()):
         if field["name"] == name and isinstance(field["type"], list):
             return next((each for each in field["type"] if isinstance(each, dict)), None)

@@ -1,8 +1,9 @@
-"""Whether events may be decoded by a schema that somebody registered for `__change_events`. Pure.
+"""Decides whether events may be decoded by a schema that somebody registered for `__change_events`. Does no I/O.
 
-Whoever may produce there may register one. The Avro library follows a schema on the C stack and without a bound: by one
-that contains itself a short message ends the process, and by one whose values take no bytes it has no end. So neither
-is used: then each value that is decoded has taken at least a byte of the message.
+Whoever may produce to that topic may register a schema for it. fastavro follows a schema by recursion on the C stack
+and has no bound: with a schema that contains itself a short message overflows the stack, which ends the process, and
+with an array of values that take no bytes a short message can ask for 2**63 of them. So both are refused here, before
+fastavro sees the schema; then every value that it decodes has taken at least one byte of the message.
 """
 
 from typing import Any
@@ -10,16 +11,17 @@ from typing import Any
 from pulsar_proto.errors import MalformedRecord
 
 DEPTH_MAX = 32
-"""Of types within types. The schema that brokers register has 6."""
+"""How deep types may be nested. The schema that brokers register has a depth of 6."""
 
 
 def check_schema(definition: Any) -> None:
-    """Raises MalformedRecord."""
+    """Raises MalformedRecord when events must not be decoded by this schema."""
     _check(definition, ())
 
 
 def _check(schema: Any, within: tuple[str, ...]) -> None:
-    """`within`: names of the types around, an empty one for those that have none."""
+    """`within` are the names of the types that contain this one, from the outermost on; a type without a name counts as
+    an empty string."""
     if len(within) > DEPTH_MAX:
         raise MalformedRecord("its schema is nested too deeply")
     if isinstance(schema, str):
@@ -38,7 +40,8 @@ def _check(schema: Any, within: tuple[str, ...]) -> None:
 
 
 def _parts(schema: dict[str, Any]) -> list[Any]:
-    """The types of a record's fields, an array's items or a map's values; a type in braces without need is its own."""
+    """Returns the types of a record's fields, of an array's items or of a map's values, and the type inside when an
+    object only wraps another type."""
     fields = schema.get("fields")
     found = [each.get("type") for each in fields if isinstance(each, dict)] if isinstance(fields, list) else []
     found += [schema[key] for key in ("items", "values") if key in schema]
@@ -55,4 +58,5 @@ def _may_be_empty(schema: Any) -> bool:
 
 
 def _simple(name: str) -> str:
+    """The name without its namespace, so that a type is found whichever way it is written."""
     return name.rpartition(".")[2]

@@ -1,8 +1,10 @@
-"""The records of namespaces, /admin/policies/{tenant}/{namespace}: cached, watched, and changed one key at a time.
+"""The records of namespaces, /admin/policies/{tenant}/{namespace}: they are cached, watched, and changed by
+compare-and-set.
 
-The JSON is Apache's. What a change does not name stays as it is, also keys that this version does not know.
+The JSON is that of Apache's class Policies. A change leaves all other keys as they are, also keys that this version
+does not know.
 
-Sources: NamespaceResources, PoliciesUtil; facts 3 and 7.
+Sources: NamespaceResources, PoliciesUtil.
 """
 
 import asyncio
@@ -22,33 +24,35 @@ log = logging.getLogger(__name__)
 A_NAMESPACE = "the record of a namespace"
 
 ATTEMPTS_MAX = 20
-"""Compare-and-set rounds lost in a row to other writers of one record."""
+"""After so many compare-and-set rounds that were lost to other writers in a row, `update` gives up."""
 
 NamespaceChange = Callable[[dict[str, Any]], None]
-"""Gets the record's JSON and changes it in place. Runs again when another writer was faster; raising changes
-nothing."""
+"""A function that changes the record's JSON in place. It runs again on the newer record when another writer was faster.
+If it raises, nothing is changed."""
 
 
 class NamespaceNotFound(Exception):
-    """No such namespace."""
+    """There is no namespace of that name."""
 
 
 class NamespaceRecords:
-    """One for the process; on the loop's thread. `on_change(namespace)` is called after the cached record has changed
-    or is gone, whoever changed it."""
+    """One object serves the process; it is used on the loop's thread only. `on_change(namespace)` is called after a
+    cached record was replaced or removed, whoever changed the namespace."""
 
     def __init__(self, store: MetadataStore, on_change: Callable[[str], None]) -> None:
         self._store = store
         self._on_change = on_change
         self._cached: dict[str, Record] = {}
-        """Of namespaces that exist and were asked for."""
+        """The records of namespaces that exist and that somebody has asked for."""
         self._parsed: dict[str, dict[str, Any]] = {}
+        """The JSON of the records in `_cached`."""
         self._reloading: dict[str, asyncio.Task[None]] = {}
         self._dirty: set[str] = set()
+        """Namespaces whose record has changed since it was cached."""
         self._cancel_watch: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Begins to watch; without it every `get` asks the store."""
+        """Begins to watch the records. Until then every `get` reads from the metadata store."""
         if self._cancel_watch is None:
             self._cancel_watch = self._store.watch(paths.POLICIES, self._event, recursive=True)
 
@@ -60,18 +64,21 @@ class NamespaceRecords:
             task.cancel()
 
     def cached(self, namespace: str) -> dict[str, Any] | None:
-        """The record as it was last seen; not to be changed. None: never asked for, or gone."""
+        """Returns the cached record, which the caller must not change, or None when nobody has asked for this namespace
+        or it is gone."""
         return self._parsed.get(namespace)
 
     async def get(self, namespace: str) -> dict[str, Any] | None:
-        """Not to be changed. None: there is no such namespace. Raises MetadataError, MetadataFault."""
+        """Returns the namespace's record, which the caller must not change, or None when there is no such namespace.
+        Raises MetadataError, MetadataFault."""
         known = self._parsed.get(namespace)
         if known is not None and self._cancel_watch is not None and namespace not in self._dirty:
             return known
         return await self._load(namespace)
 
     async def refresh(self, namespace: str) -> None:
-        """Looks at the record now, without waiting to be told that it changed. Raises MetadataError, MetadataFault."""
+        """Reads the record from the metadata store at once, without waiting for its watch. Raises MetadataError,
+        MetadataFault."""
         await self._load(namespace)
 
     async def update(self, namespace: str, change: NamespaceChange) -> dict[str, Any]:
@@ -111,7 +118,7 @@ class NamespaceRecords:
                 await self._load(namespace)
             except (MetadataError, MetadataFault) as error:
                 log.warning("%s: its policies cannot be read, the last ones stay: %s", namespace, error)
-                return  # still dirty: the next `get` tries again
+                return  # the namespace is still in `_dirty`, so the next `get` reads the record again
 
     async def _load(self, namespace: str) -> dict[str, Any] | None:
         self._dirty.discard(namespace)
@@ -137,14 +144,15 @@ class NamespaceRecords:
             known.stat.created_ms,
             known.stat.version,
         ):
-            return  # a read that was overtaken
+            return  # this read was slow: a newer record is cached already
         self._parsed[namespace] = parse_object(paths.policies_path(namespace), record.value, A_NAMESPACE)
         self._cached[namespace] = record
         self._on_change(namespace)
 
 
 def parse_object(path: str, value: bytes, what: str) -> dict[str, Any]:
-    """A record's JSON object; of an empty record an empty one. Raises MetadataFault that says it is not `what`."""
+    """Parses a record that holds a JSON object; an empty record counts as an empty object. Raises MetadataFault, which
+    says that the record at `path` is not `what`."""
     if not value:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Policies as topics see them: always the current ones, made of broker.conf, namespace records and topic policies."""
+"""Policies as topics see them: the current ones, resolved from broker.conf, namespace records and topic policies."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,16 +14,18 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.system_topics import is_system_topic
 
 EVENTS_TOPIC = "__change_events"
-"""Holds topic policies: only the last event of a topic counts, so it is compacted, and nothing is deleted before."""
+"""The local name of the topic that holds the policies of a namespace's topics. Only the last event of a topic counts,
+so this topic is compacted, and its messages are deleted only once compaction has seen them."""
 
 EVENTS_COMPACTED_AT_BYTES = 1 << 20
+"""The backlog at which `__change_events` is compacted."""
 
 SYSTEM_NAMESPACE = "pulsar/system"
 
 
 class Policies:
-    """One for the process. `on_change(namespace, topic)`: what holds for topics of that namespace, or for that one and
-    its partitions, may be different now."""
+    """One object serves the process. `on_change(namespace, topic)` is called when the policies of a namespace's topics
+    may have changed; with a topic, only that topic and its partitions are concerned."""
 
     def __init__(
         self, store: MetadataStore, settings: TopicSettings, on_change: Callable[[str, TopicName | None], None]
@@ -34,7 +36,7 @@ class Policies:
         self._on_change = on_change
         self._of_broker = of_broker(settings)
         self._of_namespace: dict[str, EffectivePolicies] = {}
-        """One object for all topics that have no policies of their own."""
+        """Resolved policies of each namespace, shared by all of its topics that have no policies of their own."""
 
     def start(self) -> None:
         self.namespaces.start()
@@ -43,13 +45,13 @@ class Policies:
         self.namespaces.close()
 
     async def load(self, name: TopicName) -> None:
-        """After it `of` knows what holds for the topic. Raises MetadataError, PulsarError."""
+        """Loads what `of` needs for the topic. Raises MetadataError, PulsarError."""
         await self.namespaces.get(name.namespace)
         if not is_exempt(name):
             await self.topics.load(name.namespace)
 
     def of(self, name: TopicName, properties: Mapping[str, str] | None = None) -> EffectivePolicies:
-        """What holds for a topic; `properties` are the topic's own."""
+        """Returns the policies that hold for a topic; `properties` are those of the topic. Call `load` before."""
         if is_exempt(name):
             policies = exempted(self.of_namespace(name.namespace))
             if name.local_name == EVENTS_TOPIC:
@@ -58,7 +60,7 @@ class Policies:
         return with_topic(self.of_namespace(name.namespace), self.topics.merged(name.base), properties)
 
     def of_namespace(self, namespace: str) -> EffectivePolicies:
-        """What holds for the namespace's topics that have no policies of their own."""
+        """Returns the policies that hold for the namespace's topics that have no policies of their own."""
         known = self._of_namespace.get(namespace)
         if known is None:
             record = self.namespaces.cached(namespace)
@@ -69,7 +71,8 @@ class Policies:
         return known
 
     def auto_topic_creation(self, namespace: Mapping[str, Any] | None) -> AutoTopicCreation:
-        """Of a namespace's record (BrokerService.isAllowAutoTopicCreationAsync)."""
+        """Says whether missing topics are created in a namespace, whose record is given, and with how many partitions
+        (BrokerService.isAllowAutoTopicCreationAsync)."""
         override = (namespace or {}).get("autoTopicCreationOverride")
         if override:
             return AutoTopicCreation.of(override)
@@ -80,7 +83,7 @@ class Policies:
         )
 
     def topic_changed(self, name: TopicName) -> None:
-        """Its topic policies are different."""
+        """Called by the topic policies service when the policies of one topic have changed."""
         self._on_change(name.namespace, name)
 
     def _namespace_changed(self, namespace: str) -> None:
@@ -91,12 +94,13 @@ class Policies:
 
 
 def is_exempt(name: TopicName) -> bool:
-    """Topics of the system itself, whose loss or silence would break it (BrokerService.isSystemTopic)."""
+    """Whether the topic belongs to the system itself: if policies stopped or deleted it, the broker would break
+    (BrokerService.isSystemTopic)."""
     return name.namespace == SYSTEM_NAMESPACE or is_system_topic(name)
 
 
 def exempted(policies: EffectivePolicies) -> EffectivePolicies:
-    """What limits users' topics does not limit the system's (SystemTopic)."""
+    """Returns the policies of a system topic: limits that are meant for users' topics are lifted (SystemTopic)."""
     free = EffectivePolicies()
     return replace(
         free,

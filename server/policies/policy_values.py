@@ -1,8 +1,8 @@
-"""The small values that policies consist of, read from Apache's JSON (the same keys in a namespace's record and in
-topic policies).
+"""The small values that policies consist of: quotas, rates and the like. Each is read from Apache's JSON, which has the
+same keys in a namespace's record and in topic policies.
 
 Sources: BacklogQuotaImpl, DispatchRateImpl, PublishRate, SubscribeRate, InactiveTopicPolicies, PersistencePolicies
-(pulsar-common and pulsar-client-admin-api); facts 7.
+(pulsar-common and pulsar-client-admin-api).
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Self
 UNLIMITED = -1
 
 Json = Mapping[str, Any]
-"""An object as JSON has it."""
+"""A parsed JSON object."""
 
 
 class BacklogAction(StrEnum):
-    """What happens at a backlog quota (BacklogQuota.RetentionPolicy)."""
+    """What the broker does when a topic reaches a backlog quota (BacklogQuota.RetentionPolicy)."""
 
     PRODUCER_REQUEST_HOLD = "producer_request_hold"
     PRODUCER_EXCEPTION = "producer_exception"
@@ -31,7 +31,8 @@ class InactiveTopicDeleteMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BacklogQuota:
-    """`limit` is bytes for `destination_storage`, seconds for `message_age`; negative (for an age also 0): none."""
+    """`limit` is in bytes for the quota `destination_storage`, in seconds for `message_age`. There is no limit when it
+    is negative, and for an age also when it is 0."""
 
     limit: int = UNLIMITED
     policy: BacklogAction = BacklogAction.PRODUCER_REQUEST_HOLD
@@ -44,13 +45,13 @@ class BacklogQuotas(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DispatchRate:
-    """0 or less: unlimited."""
+    """Messages and bytes that may be sent in a period. 0 or less means no limit."""
 
     messages: int = UNLIMITED
     bytes: int = UNLIMITED
     period_seconds: int = 1
     relative_to_publish_rate: bool = False
-    """The limits come on top of the topic's publish rate."""
+    """The limits are added to the rate at which messages are published to the topic."""
 
     @property
     def is_limited(self) -> bool:
@@ -68,7 +69,7 @@ class DispatchRate:
 
 @dataclass(frozen=True, slots=True)
 class PublishRate:
-    """A second; 0 or less: unlimited."""
+    """Messages and bytes that may be published in a second. 0 or less means no limit."""
 
     messages: int = UNLIMITED
     bytes: int = UNLIMITED
@@ -87,7 +88,7 @@ class PublishRate:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRate:
-    """How often one consumer may subscribe in a period; 0 or less: as often as it likes."""
+    """How often one consumer may subscribe in a period. 0 or less means no limit."""
 
     subscribes: int = UNLIMITED
     period_seconds: int = 30
@@ -119,17 +120,17 @@ class InactiveTopicPolicies:
 
 @dataclass(frozen=True, slots=True)
 class Persistence:
-    """Of a topic's new ledgers."""
+    """How the ledgers that a topic creates from now on are replicated."""
 
     ensemble: int
     write_quorum: int
     ack_quorum: int
     mark_delete_rate: float
-    """Stored acknowledgement states a second; 0 or less: no limit."""
+    """How often in a second a subscription's acknowledgements are stored; 0 or less means no limit."""
 
     @classmethod
     def of(cls, value: Json) -> Self | None:
-        """None: nothing of use is said (zero is Java's "not set")."""
+        """Returns None when the quorums are missing, zero (which in Java means "not set") or impossible together."""
         ensemble, write, ack = (
             value.get(key) or 0 for key in ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
         )
@@ -140,7 +141,8 @@ class Persistence:
 
 @dataclass(frozen=True, slots=True)
 class AutoTopicCreation:
-    """Whether a topic that a client names and that is missing is made, and how. `partitions` 0: not partitioned."""
+    """Whether a missing topic is created when a client names it, and with how many partitions; 0 partitions means a
+    topic that is not partitioned."""
 
     allowed: bool
     partitions: int = 0
