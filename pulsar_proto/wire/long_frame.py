@@ -1,7 +1,7 @@
-"""A frame that is longer than one read: collected in a buffer that grows with what has come.
+"""A frame that is longer than one read: it is collected in a buffer that grows with what has come.
 
-A peer may announce any length and then send nothing, so memory follows what it has really sent: never more than
-`_GROWTH` times that, or `_CAPACITY_MIN` bytes.
+A peer may announce any length and then send nothing. So the buffer is never larger than `_GROWTH` times what the peer
+has really sent, or `_CAPACITY_MIN` bytes.
 """
 
 _GROWTH = 4
@@ -9,7 +9,7 @@ _CAPACITY_MIN = 4_096
 
 
 class LongFrame:
-    """`room` before each read, `received` after it."""
+    """Collects one frame: the socket reads into `room`, and `received` is told how many bytes came."""
 
     __slots__ = ("_buffer", "_filled", "_size")
 
@@ -30,11 +30,11 @@ class LongFrame:
 
     @property
     def begin(self) -> bytes:
-        """What has come."""
+        """What has come so far."""
         return bytes(self._buffer[: self._filled])
 
     def received(self, nbytes: int) -> memoryview | None:
-        """The whole frame, once it is there."""
+        """Counts the bytes that were read into `room`; returns the whole frame once all of it is there."""
         self._filled += nbytes
         if self._filled == self._size:
             return self._buffer

@@ -9,7 +9,7 @@ from magnetar.server.broker.broker import Broker
 from magnetar.server.process.turns import TurnQueue
 from magnetar.server.protocol.output_budget import OutputBudget
 from magnetar.server.protocol.publish_window import PublishBudget
-from pulsar_proto.wire.framing import READ_SIZE
+from pulsar_proto.wire.read_buffer import READ_BYTES
 
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
@@ -30,7 +30,7 @@ class ClientTraffic:
         )
         self.turns = TurnQueue()
         """Gives turns to the connections that have read more than they could handle at once."""
-        self.read_scratch = bytearray(READ_SIZE)
+        self.read_scratch = bytearray(READ_BYTES)
         """One read buffer for all connections: see FrameReader."""
         self.waiting_for_budget: set[Connection] = set()
         """Connections that read again when `budget` has room."""

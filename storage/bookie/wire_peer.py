@@ -34,7 +34,8 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieError, BookieRc
-from pulsar_proto.wire.packets import READ_BYTES, PacketReader
+from pulsar_proto.wire.packets import PacketReader
+from pulsar_proto.wire.read_buffer import READ_BYTES
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from magnetar.storage.bookie.wire_calls import WireBookie, WireCalls
 from magnetar.storage.bookie.wire_limits import Budget, WireLimits
 from magnetar.storage.bookie.wire_peer import Connection
-from pulsar_proto.wire.packets import READ_BYTES
+from pulsar_proto.wire.read_buffer import READ_BYTES
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire import bookie_wire_v3 as v3
 from pulsar_proto.wire.bookie_wire import BookieRc, ReadFlags
-from pulsar_proto.wire.packets import LENGTH_BYTES
+from pulsar_proto.wire.read_buffer import LENGTH_BYTES
 
 ENTRY_BYTES_MIN = 24
 """Ledger id, entry id and LAC: an add of less is EBADREQ (Java answers so up to 16 bytes, and must read 24)."""

@@ -23,7 +23,8 @@ from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire import bookie_wire_v3 as v3
 from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, OpCode, ReadFlags
-from pulsar_proto.wire.packets import LENGTH_BYTES, PACKET_BYTES_MAX, PacketReader, packets
+from pulsar_proto.wire.packets import PACKET_BYTES_MAX, PacketReader, packets
+from pulsar_proto.wire.read_buffer import LENGTH_BYTES
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_proto.wire.framing import MAX_MESSAGE_SIZE, READ_SIZE, FrameReader
+from pulsar_proto.wire.framing import MAX_MESSAGE_SIZE, FrameReader
 from pulsar_proto.wire.long_frame import LongFrame
 from pulsar_proto.wire.packets import PacketReader
+from pulsar_proto.wire.read_buffer import READ_BYTES
 
 FRAME = MAX_MESSAGE_SIZE.to_bytes(4, "big") + (100).to_bytes(4, "big") + bytes(MAX_MESSAGE_SIZE - 4)
 READERS = 50
@@ -50,7 +51,7 @@ def give(reader: Reader, data: bytes) -> None:
 @pytest.mark.parametrize("make", [frame_reader, packet_reader])
 def test_memory_follows_what_has_come_and_a_reader_that_forgets_holds_nothing(make: object, came: int) -> None:
     assert callable(make)
-    scratch = bytearray(READ_SIZE)
+    scratch = bytearray(READ_BYTES)
     readers: list[Reader] = [make(scratch) for _ in range(READERS)]
     tracemalloc.start()
     try:
@@ -60,7 +61,7 @@ def test_memory_follows_what_has_come_and_a_reader_that_forgets_holds_nothing(ma
         assert taken <= READERS * (came * GROWTH + FLOOR)
         for reader in readers:
             reader.forget()
-        assert len(readers[0].get_buffer()) == READ_SIZE
+        assert len(readers[0].get_buffer()) == READ_BYTES
         left, _ = tracemalloc.get_traced_memory()
         assert left <= READERS * FLOOR
     finally:

@@ -1,0 +1,85 @@
+"""What a connection holds between two reads, for both protocols: the reading half of an asyncio.BufferedProtocol.
+
+The clients' protocol (`framing.FrameReader`) and the bookies' (`packets.PacketReader`) both send a length and that many
+bytes, again and again. What they share stands here: where the socket reads to, the beginning of a frame that has not
+come wholly, a frame longer than one read, and a length that is refused. How frames are cut out of the bytes stays with
+each of them, written out in one function: a shared one would cost a call more for each read, and most reads of an idle
+broker bring a single frame.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from pulsar_proto.wire.long_frame import LongFrame
+
+READ_BYTES = 262_144
+"""Size of the read buffer that all connections of one loop can share; see ReadBuffer."""
+LENGTH_BYTES = 4
+"""Every frame begins with its length, a u32 that does not count itself."""
+
+
+class ReadBuffer(ABC):
+    """Call `get_buffer` before a read from the socket, then the subclass's `received` with the number of bytes.
+
+    Nobody else may run between the two; every selector-based loop keeps to that. So one buffer (`scratch`) can serve
+    all connections of a loop, and an idle connection holds none. Between reads only the beginning of one frame is kept:
+    as bytes when the whole frame fits the scratch, else as a `LongFrame`.
+    """
+
+    __slots__ = ("_limit", "_long", "_rest", "_view")
+
+    HEAD_BYTES: ClassVar[int]
+    """Bytes at the front of a frame that must have come before a long one is begun."""
+
+    def __init__(self, frame_bytes_max: int, scratch: bytearray) -> None:
+        """`frame_bytes_max` counts the length word."""
+        self._limit = frame_bytes_max - LENGTH_BYTES
+        self._view = memoryview(scratch)
+        self._rest = b""
+        self._long: LongFrame | None = None
+
+    @abstractmethod
+    def _frame_size(self, begin: bytes) -> int:
+        """Returns how many bytes the frame that begins so has with its length word; 0 when that has not come yet.
+
+        Raises MalformedFrame for sizes that cannot be.
+        """
+
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
+        """Returns where the next bytes go. It is never empty, and valid until `received`."""
+        if self._long is not None:
+            return self._long.room
+        return self._view
+
+    def keep(self, data: bytes, start: int) -> None:
+        """Keeps `data[start:]`, the beginning of a frame or nothing, until more has come.
+
+        Raises MalformedFrame when the sizes in it, as far as they are here, make no sense; the reader is of no use
+        afterwards.
+        """
+        if start == len(data):
+            self._rest = b""
+            return
+        rest = data[start:] if start else data
+        size = self._frame_size(rest)
+        if len(rest) >= self.HEAD_BYTES and size > len(self._view):
+            self._long = LongFrame(rest, size)
+            rest = b""
+        self._rest = rest
+
+    def take_rest(self) -> bytes:
+        """Returns what is kept of an unfinished frame and forgets it: somebody else reads on."""
+        rest = self._rest if self._long is None else self._long.begin
+        self.forget()
+        return rest
+
+    def forget(self) -> None:
+        """Drops what is kept of an unfinished frame: the stream has ended."""
+        self._rest, self._long = b"", None
+
+    def _grown(self, long: LongFrame, nbytes: int) -> memoryview | None:
+        """Adds what was just read to the long frame; returns the frame once it is whole."""
+        frame = long.received(nbytes)
+        if frame is not None:
+            self._long = None
+        return frame
