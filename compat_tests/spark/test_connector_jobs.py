@@ -87,7 +87,12 @@ def submit(scene: Scene, topic: str, folder: Path) -> subprocess.CompletedProces
     bin_folder = environment().parent
     command: list[str | Path] = [bin_folder / "spark-submit", "--master", "local[2]", "--jars", connector_jar()]
     command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"]
-    command += [ROOT / "spark" / "jobs" / "lake_ingest.py", "--source", "connector", *place(scene, topic, folder)]
+    command += [
+        ROOT / "spark" / "jobs" / "lake" / "lake_ingest.py",
+        "--source",
+        "connector",
+        *place(scene, topic, folder),
+    ]
     variables = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "PYSPARK_PYTHON")}
     variables["PATH"] = f"{bin_folder}{os.pathsep}{variables['PATH']}"
     return subprocess.run(

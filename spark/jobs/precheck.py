@@ -4,11 +4,11 @@ import sys
 import time
 from collections.abc import Mapping
 
-from magnetar.spark.source.admin import Admin, AdminError
 from magnetar.spark.source.checkpoint import Checkpoint
-from magnetar.spark.source.client import Client, topic_pattern
-from magnetar.spark.source.connection import Disconnected
-from magnetar.spark.source.options import BadOption, Options, Place, place_of, read_options
+from magnetar.spark.source.client.admin_client import AdminClient, AdminError
+from magnetar.spark.source.client.broker_connection import Disconnected
+from magnetar.spark.source.client.pulsar_client import PulsarClient, topic_pattern
+from magnetar.spark.source.options import BadOption, Options, ServiceAddress, address_of, read_options
 from magnetar.spark.source.planner import Planner
 from pulsar_proto.errors import PulsarError, TopicNotFound
 from pulsar_proto.names import TopicName
@@ -19,15 +19,15 @@ RETRY_SECONDS = 0.5
 AUTH_FAILED = (401,)
 
 
-def check_place(given: Mapping[str, str], *, tell: bool = False) -> None:
+def check_service(given: Mapping[str, str], *, tell: bool = False) -> None:
     """Connects to service and admin interface. Raises Disconnected, AdminError, PulsarError (a refused login) or
     ValueError, each with a sentence. `tell`: says on stderr that it waits."""
-    place = place_of(Options(given))
+    address = address_of(Options(given))
     deadline = time.monotonic() + PATIENCE_SECONDS
     told = not tell
     while True:
         try:
-            return _ask(place)
+            return _ask(address)
         except Disconnected as error:
             sentence = str(error)
         except AdminError as error:
@@ -42,17 +42,17 @@ def check_place(given: Mapping[str, str], *, tell: bool = False) -> None:
         time.sleep(RETRY_SECONDS)
 
 
-def _ask(place: Place) -> None:
-    client = Client(place.service_url, place.login)
+def _ask(address: ServiceAddress) -> None:
+    client = PulsarClient(address.service_url, address.login)
     try:
         client.service()
     except PulsarError as error:
-        raise type(error)(f"{place.service_url}: {error}") from error
+        raise type(error)(f"{address.service_url}: {error}") from error
     finally:
         client.close()
-    if place.admin_url:
+    if address.admin_url:
         try:
-            Admin(place.admin_url, place.login).call("GET", "clusters")
+            AdminClient(address.admin_url, address.login).call("GET", "clusters")
         except AdminError as error:
             if error.status in (0, *AUTH_FAILED):
                 raise

@@ -91,7 +91,7 @@ class CtrlC:
             stop()
 
 
-class Progress:
+class QueryProgress:
     """Tells what a query does, and counts what it read (`read`)."""
 
     def __init__(self, teller: Teller) -> None:

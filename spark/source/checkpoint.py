@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from magnetar.spark.source.client import Client
-from magnetar.spark.source.message_id import Bound, bounds_from_json
-from magnetar.spark.source.options import Place
-from magnetar.spark.source.subscription import NamedSubscription
+from magnetar.spark.source.client.named_subscription import NamedSubscription
+from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.options import ServiceAddress
+from magnetar.spark.source.ranges.bounds import Bound, bounds_from_json
 
 
 class Checkpoint:
@@ -61,10 +61,10 @@ class Checkpoint:
         return bounds
 
 
-def acknowledge(place: Place, subscription: str, bounds: dict[str, Bound]) -> None:
+def acknowledge(address: ServiceAddress, subscription: str, bounds: dict[str, Bound]) -> None:
     """Tells the named subscription what is committed. A query does so itself whenever it asks for its next batch; after
     the last batch of `trigger(availableNow=True)` there is no next one."""
-    client = Client(place.service_url, place.login)
+    client = PulsarClient(address.service_url, address.login)
     named = NamedSubscription(client, subscription)
     try:
         for topic, bound in bounds.items():

@@ -20,18 +20,18 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from magnetar.spark.source.client import Client
-from magnetar.spark.source.columns import METADATA_FIELDS, RAW_FIELDS, BatchBuilder
-from magnetar.spark.source.continuity import Continuity, DataLoss
-from magnetar.spark.source.ledger_plan import Range
-from magnetar.spark.source.message_id import BEFORE_ALL, Bound, bounds_from_json, bounds_to_json
+from magnetar.spark.source.client.named_subscription import NamedSubscription
+from magnetar.spark.source.client.partition_reader import PartitionReader, ReaderSettings
+from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.columns.batch_builder import BatchBuilder
+from magnetar.spark.source.columns.metadata_columns import METADATA_FIELDS, RAW_FIELDS
+from magnetar.spark.source.columns.value_columns import ValueColumns
 from magnetar.spark.source.options import LATEST, ReadOptions, read_options, write_options
-from magnetar.spark.source.partition_reader import PartitionReader, ReaderSettings
 from magnetar.spark.source.planner import Planner
-from magnetar.spark.source.range_reader import RangeReader, Task
+from magnetar.spark.source.range_reader import RangeReader, ReadTask
+from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, Range, bounds_from_json, bounds_to_json
+from magnetar.spark.source.ranges.continuity_rules import Continuity, DataLoss
 from magnetar.spark.source.row_writer import write_rows
-from magnetar.spark.source.subscription import NamedSubscription
-from magnetar.spark.source.values import ValueColumns
 from magnetar.spark.source.worker_relief import relieve_worker
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -100,7 +100,7 @@ class _Reading:
         kept = ("_columns", "_given", "_streaming", "_schema")
         return {name: value for name, value in self.__dict__.items() if name in kept}
 
-    def _values(self, client: Client | None, topic: str) -> ValueColumns:
+    def _values(self, client: PulsarClient | None, topic: str) -> ValueColumns:
         schema = None if self._schema is None else pb.Schema.FromString(self._schema)
 
         def lookup(version: bytes) -> pb.Schema | None:
@@ -113,9 +113,9 @@ class _Reading:
         """A query without any task asks for None, from Spark 4.3 on for a bare InputPartition."""
         if task is None or type(task) is InputPartition:
             return
-        assert isinstance(task, Task)
+        assert isinstance(task, ReadTask)
         options = self.options
-        client = Client(options.place.service_url, options.place.login)
+        client = PulsarClient(options.address.service_url, options.address.login)
         try:
             wanted = task.wanted
             builder = BatchBuilder(self._columns, self._values(client, task.topic), task.topic)
@@ -143,7 +143,7 @@ def _tasks(planner: Planner, wanted: Mapping[str, Range], *, repeatable: bool) -
     tasks: list[InputPartition] = []
     for name, each in busy.items():
         parts = planner.tasks(name, each, len(busy), repeatable=repeatable)
-        tasks += [Task(name, str(part.after), str(part.upto)) for part in parts]
+        tasks += [ReadTask(name, str(part.after), str(part.upto)) for part in parts]
     return tasks
 
 

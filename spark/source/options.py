@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar.spark.source.client import service_urls
-from magnetar.spark.source.compression import NAMES as COMPRESSIONS
-from magnetar.spark.source.connection import Login
-from magnetar.spark.source.message_id import Bound, bound_of_value
-from magnetar.spark.source.values import BadValues, Mode
+from magnetar.spark.source.client.broker_connection import ClientLogin
+from magnetar.spark.source.client.pulsar_client import service_urls
+from magnetar.spark.source.columns.value_columns import BadValueMode, BadValues
+from magnetar.spark.source.decoding.compression import NAMES as COMPRESSIONS
+from magnetar.spark.source.ranges.bounds import Bound, bound_of_value
 from pulsar_proto.names import TopicName
 
 TOKEN_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationToken", "token", "pulsar.AuthenticationToken")
@@ -33,7 +33,7 @@ KNOWN = (
 )  # fmt: skip
 
 EARLIEST, LATEST = "earliest", "latest"
-Edge = str | Mapping[str, Bound]
+QueryEdge = str | Mapping[str, Bound]
 """`earliest`, `latest`, or an id a partition."""
 
 
@@ -77,15 +77,15 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServiceAddress:
     """Where to connect."""
 
     service_url: str
     admin_url: str
-    login: Login
+    login: ClientLogin
 
 
-def place_of(options: Options) -> Place:
+def address_of(options: Options) -> ServiceAddress:
     url = options.text("service.url")
     if not url:
         raise BadOption("option service.url is missing: pulsar://host:port")
@@ -94,7 +94,7 @@ def place_of(options: Options) -> Place:
     except ValueError as error:
         raise BadOption(str(error)) from error
     token, token_file = _token(options)
-    login = Login(
+    login = ClientLogin(
         token=token,
         token_file=token_file,
         trust_certs_file=options.text("pulsar.client.tlsTrustCertsFilePath") or None,
@@ -104,7 +104,7 @@ def place_of(options: Options) -> Place:
         allow_insecure=options.flag("pulsar.client.tlsAllowInsecureConnection", default=False),
         timeout_seconds=options.number("pulsar.client.operationTimeoutMs", 30_000, least=1) / 1000,
     )
-    return Place(url, options.text("admin.url"), login)
+    return ServiceAddress(url, options.text("admin.url"), login)
 
 
 def _token(options: Options) -> tuple[str | None, str | None]:
@@ -126,11 +126,11 @@ def _token(options: Options) -> tuple[str | None, str | None]:
 class ReadOptions:
     """What a reading query asks for. Limits of 0 mean none."""
 
-    place: Place
+    address: ServiceAddress
     topics: tuple[str, ...]
     pattern: str
-    starting: Edge
-    ending: Edge
+    starting: QueryEdge
+    ending: QueryEdge
     starting_time: int | Mapping[str, int] | None
     ending_time: int | Mapping[str, int] | None
     no_message_at_time: str
@@ -154,7 +154,7 @@ class ReadOptions:
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Raises BadOption."""
     options = Options(given)
-    place = place_of(options)
+    address = address_of(options)
     topics, pattern = _topics(options)
     starting_time, ending_time = _times(options, "startingTime"), _times(options, "endingTime")
     for name, time in (("starting", starting_time), ("ending", ending_time)):
@@ -169,10 +169,10 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     if streaming and (options.text("endingOffsets") or ending_time is not None):
         raise BadOption("options endingOffsets and endingTime are for batch queries")
     max_messages, max_bytes = options.number("maxOffsetsPerTrigger", 0), options.number("maxBytesPerTrigger", 0)
-    if (max_messages or max_bytes) and not place.admin_url:
+    if (max_messages or max_bytes) and not address.admin_url:
         raise BadOption("maxOffsetsPerTrigger and maxBytesPerTrigger need the option admin.url (the sizes of ledgers)")
     return ReadOptions(
-        place=place,
+        address=address,
         topics=topics,
         pattern=pattern,
         starting=starting,
@@ -192,7 +192,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         different_schemas=options.flag("allowDifferentTopicSchemas", default=False),
         wait_for_topics=options.flag("waitingForNonExistedTopic", default=False),
         bad_values=BadValues(
-            Mode(options.one_of("mode", tuple(Mode), Mode.PERMISSIVE)), options.text("columnNameOfCorruptRecord")
+            BadValueMode(options.one_of("mode", tuple(BadValueMode), BadValueMode.PERMISSIVE)),
+            options.text("columnNameOfCorruptRecord"),
         ),
         permits=options.number("pulsar.reader.receiverQueueSize", 10_000, least=1),
         read_compacted=options.flag("pulsar.reader.readCompacted", default=False),
@@ -218,7 +219,7 @@ def _json(options: Options, name: str) -> Any:
         raise BadOption(f"option {name}: not JSON: {error}") from error
 
 
-def _edge(options: Options, name: str, default: str) -> Edge:
+def _edge(options: Options, name: str, default: str) -> QueryEdge:
     text = options.text(name, default)
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
@@ -247,7 +248,7 @@ def _times(options: Options, name: str) -> int | Mapping[str, int] | None:
 class WriteOptions:
     """What a writing query asks for. `topic` empty: the column __topic says it row by row."""
 
-    place: Place
+    address: ServiceAddress
     topic: str
     producer_name: str
     sorted_rows: bool
@@ -265,7 +266,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     compression = options.one_of("pulsar.producer.compressionType", tuple(COMPRESSIONS), "none")
     batching = options.flag("pulsar.producer.batchingEnabled", default=True)
     return WriteOptions(
-        place=place_of(options),
+        address=address_of(options),
         topic=TopicName.parse(topic).full if topic else "",
         producer_name=options.text("producerName"),
         sorted_rows=options.one_of("rowOrder", ("input", "sorted"), "input") == "sorted",

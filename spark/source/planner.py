@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from magnetar.spark.source.admin import NOT_FOUND, Admin, AdminError
-from magnetar.spark.source.client import Client
-from magnetar.spark.source.continuity import DataLoss
-from magnetar.spark.source.ledger_plan import LedgerRun, Range, clip, first_mean, one_ledger, runs_of, split, take
-from magnetar.spark.source.message_id import BEFORE_ALL, Bound
-from magnetar.spark.source.options import EARLIEST, LATEST, BadOption, Edge, ReadOptions
-from magnetar.spark.source.partition_reader import PartitionReader, ReaderSettings
+from magnetar.spark.source.client.admin_client import NOT_FOUND, AdminClient, AdminError
+from magnetar.spark.source.client.partition_reader import PartitionReader, ReaderSettings
+from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.options import EARLIEST, LATEST, BadOption, QueryEdge, ReadOptions
+from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, Range
+from magnetar.spark.source.ranges.continuity_rules import DataLoss
+from magnetar.spark.source.ranges.planning_rules import LedgerRun, clip, first_mean, one_ledger, runs_of, split, take
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -37,9 +37,9 @@ class Planner:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        place = options.place
-        self.client = Client(place.service_url, place.login)
-        self._admin = Admin(place.admin_url, place.login) if place.admin_url else None
+        address = options.address
+        self.client = PulsarClient(address.service_url, address.login)
+        self._admin = AdminClient(address.admin_url, address.login) if address.admin_url else None
         self._settings = ReaderSettings(f"{options.reader_name}-driver", 1)
         self._idle: dict[str, PartitionReader] = {}
 
@@ -150,7 +150,7 @@ class Planner:
         given = options.ending.get(name, last)
         return last if given.ledger == LATEST_LEDGER else given
 
-    def _at_time(self, name: str, times: Times, missing: Edge) -> Bound:
+    def _at_time(self, name: str, times: Times, missing: QueryEdge) -> Bound:
         """The cut before the first message published at or after the time."""
         when = times if isinstance(times, int) else times.get(name)
         if when is None:

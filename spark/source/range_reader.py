@@ -9,19 +9,18 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from magnetar.spark.source.batch_walk import Unusual
-from magnetar.spark.source.block_decoder import BlockDecoder
-from magnetar.spark.source.columns import BatchBuilder
-from magnetar.spark.source.compression import UNCOMPRESSED_BYTES_MAX
-from magnetar.spark.source.continuity import Continuity
-from magnetar.spark.source.entry_block import CorruptEntry, EntryBlock
-from magnetar.spark.source.ledger_plan import Range
-from magnetar.spark.source.message_id import Bound
-from magnetar.spark.source.partition_reader import PartitionReader
+from magnetar.spark.source.client.partition_reader import PartitionReader
+from magnetar.spark.source.columns.batch_builder import BatchBuilder
+from magnetar.spark.source.decoding.batch_walk import Unusual
+from magnetar.spark.source.decoding.block_decoder import BlockDecoder
+from magnetar.spark.source.decoding.compression import UNCOMPRESSED_BYTES_MAX
+from magnetar.spark.source.decoding.entry_block import CorruptEntry, EntryBlock
+from magnetar.spark.source.decoding.row_columns import RowColumns, columns_of, joined
+from magnetar.spark.source.decoding.row_decoder import DecodedRows, RowDecoder
+from magnetar.spark.source.decoding.wire_scan import Ints
 from magnetar.spark.source.planner import partition_of
-from magnetar.spark.source.row_columns import RowColumns, columns_of, joined
-from magnetar.spark.source.rows import RowDecoder, Rows
-from magnetar.spark.source.wire_scan import Ints
+from magnetar.spark.source.ranges.bounds import Bound, Range
+from magnetar.spark.source.ranges.continuity_rules import Continuity
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
@@ -40,7 +39,7 @@ ODD_SHARE = 8
 
 
 @dataclass
-class Task(InputPartition):
+class ReadTask(InputPartition):
     """What one Spark task reads: strings only, because it is pickled."""
 
     topic: str
@@ -71,7 +70,7 @@ class RangeReader:
     def __init__(
         self,
         reader: PartitionReader,
-        task: Task,
+        task: ReadTask,
         builder: BatchBuilder,
         continuity: Continuity,
         *,
@@ -177,7 +176,7 @@ class RangeReader:
             self._read_plainly(block, indexes)
 
     def _read_plainly(self, block: EntryBlock, indexes: Ints) -> None:
-        rows = Rows()
+        rows = DecodedRows()
         for index in indexes.tolist():
             try:
                 self._plain.decode(block.entry(index, self._topic), rows)

@@ -10,10 +10,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from magnetar.spark.source.client import Client
+from magnetar.spark.source.client.partition_producer import (
+    OutgoingMessage,
+    PartitionProducer,
+    ProducerSettings,
+    SendFailed,
+)
+from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.columns.message_builder import MessageBuilder
 from magnetar.spark.source.options import WriteOptions
-from magnetar.spark.source.outgoing import Message, Outgoing
-from magnetar.spark.source.producer import Producer, ProducerSettings, SendFailed
 from magnetar.spark.source.worker_relief import relieve_worker
 
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
@@ -25,7 +30,7 @@ ROWS_OF_A_TASK_MAX = 2**32
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WrittenRows(WriterCommitMessage):
     """What a task did. `skipped`: rows that an earlier attempt had written."""
 
     rows: int = 0
@@ -35,7 +40,7 @@ class Written(WriterCommitMessage):
 
 def write_rows(
     batches: Iterator[pa.RecordBatch], columns: StructType, options: WriteOptions, *, streaming: bool
-) -> Written:
+) -> WrittenRows:
     """Returns when all rows are stored. Raises SendFailed, BadColumns."""
     context = TaskContext.get()
     assert context is not None, "only tasks of Spark write"
@@ -44,7 +49,7 @@ def write_rows(
         batch_id = int(_property(context, BATCH_ID_PROPERTY))
         name = name or f"spark-{_property(context, QUERY_ID_PROPERTY)}"
     producer_name = f"{name}-{context.partitionId()}" if name else ""
-    client = Client(options.place.service_url, options.place.login)
+    client = PulsarClient(options.address.service_url, options.address.login)
     try:
         writer = TopicWriter(client, columns, options, producer_name, batch_id)
         pace = Pace(options.messages_per_second)
@@ -91,31 +96,31 @@ class TopicWriter:
     """Spreads rows over topics and their partitions, with one producer each."""
 
     def __init__(
-        self, client: Client, columns: StructType, options: WriteOptions, producer_name: str, batch_id: int
+        self, client: PulsarClient, columns: StructType, options: WriteOptions, producer_name: str, batch_id: int
     ) -> None:
         self._client = client
         self._name = producer_name
         self._batch_id = batch_id
         self._options = options
         existing = client.persist(lambda: client.schema(options.topic)) if options.topic else None
-        self._outgoing = Outgoing(columns, options.topic, existing)
+        self._outgoing = MessageBuilder(columns, options.topic, existing)
         self._partitions: dict[str, list[str]] = {}
-        self._producers: dict[str, Producer] = {}
+        self._producers: dict[str, PartitionProducer] = {}
         self._rows = 0
 
-    def in_order(self, batches: Iterable[pa.RecordBatch]) -> Iterable[Message]:
+    def in_order(self, batches: Iterable[pa.RecordBatch]) -> Iterable[OutgoingMessage]:
         """`rowOrder=sorted`: by content, so that a repeated batch has the same order after a shuffle too."""
         messages = (message for batch in batches for message in self._outgoing.messages(batch))
         return sorted(messages, key=_sort_key) if self._options.sorted_rows else messages
 
-    def write(self, message: Message) -> None:
+    def write(self, message: OutgoingMessage) -> None:
         row = self._rows
         if row >= ROWS_OF_A_TASK_MAX:
             raise SendFailed(f"a task writes more than {ROWS_OF_A_TASK_MAX} rows: use more partitions")
         self._rows = row + 1
         self._producer(self._route(message, row)).send(message, self._batch_id * ROWS_OF_A_TASK_MAX + row)
 
-    def _route(self, message: Message, row: int) -> str:
+    def _route(self, message: OutgoingMessage, row: int) -> str:
         """By the key's hash as Java's clients do, else by turns of a batch's length, which any attempt repeats."""
         partitions = self._partitions.get(message.topic)
         if partitions is None:
@@ -128,17 +133,17 @@ class TopicWriter:
             return partitions[java_string_hash(message.key) % len(partitions)]
         return partitions[row // self._options.batch_messages % len(partitions)]
 
-    def _producer(self, partition: str) -> Producer:
+    def _producer(self, partition: str) -> PartitionProducer:
         known = self._producers.get(partition)
         if known is None:
             options = self._options
             settings = ProducerSettings(options.compression, options.batch_messages, options.send_timeout_seconds)
-            known = Producer(self._client, partition, self._name, self._outgoing.schema, settings)
+            known = PartitionProducer(self._client, partition, self._name, self._outgoing.schema, settings)
             self._producers[partition] = known
             self._check_batch(known)
         return known
 
-    def _check_batch(self, producer: Producer) -> None:
+    def _check_batch(self, producer: PartitionProducer) -> None:
         """A name whose numbers are ahead belongs to another query: everything would be taken for duplicates."""
         written = producer.last_sequence_id // ROWS_OF_A_TASK_MAX
         if self._name and producer.last_sequence_id >= 0 and written > self._batch_id:
@@ -152,15 +157,15 @@ class TopicWriter:
         for producer in self._producers.values():
             producer.flush()
 
-    def finish(self) -> Written:
+    def finish(self) -> WrittenRows:
         self.flush()
         skipped = sum(producer.skipped for producer in self._producers.values())
         for producer in self._producers.values():
             producer.close()
-        return Written(self._rows, skipped, sorted(self._partitions))
+        return WrittenRows(self._rows, skipped, sorted(self._partitions))
 
 
-def _sort_key(message: Message) -> tuple[object, ...]:
+def _sort_key(message: OutgoingMessage) -> tuple[object, ...]:
     topic, key, event_time, properties, value, _ = message
     return topic, key or b"", event_time, properties, value is not None, value or b""
 

@@ -26,7 +26,7 @@ def test_wheel_claims_only_our_own_names(wheel: Path) -> None:
         "magnetar/server/commands/main.py",
         "magnetar/storage/bookie/bookie.py",
         "magnetar/metadata/store.py",
-        "magnetar/spark/source/rows.py",
+        "magnetar/spark/source/decoding/row_decoder.py",
     } <= names
 
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from magnetar.spark.source.columns import METADATA_FIELDS, RAW_FIELDS, BatchBuilder
-from magnetar.spark.source.entry_block import EntryBlock, block_of
-from magnetar.spark.source.inbox import Inbox
-from magnetar.spark.source.partition_reader import PartitionReader
-from magnetar.spark.source.values import ValueColumns
+from magnetar.spark.source.client.partition_reader import PartitionReader
+from magnetar.spark.source.columns.batch_builder import BatchBuilder
+from magnetar.spark.source.columns.metadata_columns import METADATA_FIELDS, RAW_FIELDS
+from magnetar.spark.source.columns.value_columns import ValueColumns
+from magnetar.spark.source.decoding.entry_block import EntryBlock, block_of
+from magnetar.spark.source.decoding.inbox import Inbox
 from pulsar_proto.ids import unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from compat_tests.harness import Server, wait_until
 from compat_tests.spark.job_process import QUICK_JAVA
 from magnetar.spark.jobs.audit.audit import main
-from magnetar.spark.source.admin import Admin
-from magnetar.spark.source.connection import Login
+from magnetar.spark.source.client.admin_client import AdminClient
+from magnetar.spark.source.client.broker_connection import ClientLogin
 
 pytestmark = pytest.mark.process
 
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         messages = [connected.receive(5000) for _ in range(10)]
         for at in (0, 1, 4, 5):
             connected.acknowledge(messages[at])
-        Admin(made.web_url, Login()).call("PUT", "persistent/public/default/parted/partitions", 2)
+        AdminClient(made.web_url, ClientLogin()).call("PUT", "persistent/public/default/parted/partitions", 2)
         parted = client.create_producer(PARTITIONED, batching_enabled=True, batching_max_publish_delay_ms=20)
         for number in range(8):
             parted.send_async(b"y" * 50, None, partition_key="a" if number < 6 else "c")
@@ -176,7 +176,7 @@ def test_looks_go_on_while_the_server_restarts_and_end_with_ctrl_c(server: Serve
 
 
 def test_a_sweep_removes_idle_orphans_only(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    admin = Admin(server.web_url, Login())
+    admin = AdminClient(server.web_url, ClientLogin())
 
     def the_consumer_is_there() -> bool:  # another test restarted the server, and a client takes its time to come back
         subscriptions = admin.call("GET", "persistent/public/default/audited/stats")["subscriptions"]

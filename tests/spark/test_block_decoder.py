@@ -9,18 +9,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from magnetar.spark.source.batch_walk import BatchPlaces, Unusual
-from magnetar.spark.source.block_decoder import BlockDecoder
-from magnetar.spark.source.compression import compress
-from magnetar.spark.source.continuity import Continuity
-from magnetar.spark.source.entry_block import CorruptEntry, EntryBlock
-from magnetar.spark.source.inbox import Inbox
-from magnetar.spark.source.ledger_plan import Range
-from magnetar.spark.source.message_id import BEFORE_ALL, Bound
-from magnetar.spark.source.range_reader import RangeReader, Task
-from magnetar.spark.source.row_columns import columns_of
-from magnetar.spark.source.rows import RowDecoder, Rows
-from magnetar.spark.source.wire_scan import PADDING, Buffer, scan, varint_bytes, varints
+from magnetar.spark.source.decoding.batch_walk import BatchPlaces, Unusual
+from magnetar.spark.source.decoding.block_decoder import BlockDecoder
+from magnetar.spark.source.decoding.compression import compress
+from magnetar.spark.source.decoding.entry_block import CorruptEntry, EntryBlock
+from magnetar.spark.source.decoding.inbox import Inbox
+from magnetar.spark.source.decoding.row_columns import columns_of
+from magnetar.spark.source.decoding.row_decoder import DecodedRows, RowDecoder
+from magnetar.spark.source.decoding.wire_scan import PADDING, Buffer, scan, varint_bytes, varints
+from magnetar.spark.source.range_reader import RangeReader, ReadTask
+from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, Range
+from magnetar.spark.source.ranges.continuity_rules import Continuity
 from pulsar_proto.ids import unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_batch, build_broker_entry_metadata, build_payload
@@ -92,25 +91,25 @@ def payloads(draw: st.DrawFn) -> bytes:
 
 
 def read(blocks: list[EntryBlock], wanted: Range) -> list[dict[str, Any]]:
-    task = Task(TOPIC, str(wanted.after), str(wanted.upto))
+    task = ReadTask(TOPIC, str(wanted.after), str(wanted.upto))
     continuity = Continuity(TOPIC, wanted, protected=False, sparse=True)
     reader = RangeReader(Played(blocks), task, builder(), continuity, poll_timeout_seconds=0, fail_on_data_loss=False)
     return listed(list(reader.batches()))
 
 
 def listed(made: list[pa.RecordBatch]) -> list[dict[str, Any]]:
-    """Rows, with times as microseconds: some are beyond Python's."""
+    """DecodedRows, with times as microseconds: some are beyond Python's."""
     table = pa.Table.from_batches(made, schema=SCHEMA)
     kinds = [pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in SCHEMA]
     rows: list[dict[str, Any]] = table.cast(pa.schema(zip(SCHEMA.names, kinds, strict=True))).to_pylist()
     return rows
 
 
-SCHEMA = builder().batch(columns_of(Rows())).schema
+SCHEMA = builder().batch(columns_of(DecodedRows())).schema
 
 
 def read_plainly(sent: Sequence[bytes], wanted: Range) -> list[dict[str, Any]]:
-    decoder, rows = RowDecoder(TOPIC, 3, wanted), Rows()
+    decoder, rows = RowDecoder(TOPIC, 3, wanted), DecodedRows()
     block = sent_block(sent)
     for index in range(len(block)):
         try:
@@ -175,7 +174,7 @@ def test_the_ordinary_is_never_left_to_the_plain_way(monkeypatch: pytest.MonkeyP
 def test_a_damaged_entry_among_good_ones_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = [ordinary_payload(number) for number in range(20)]
     sent[7] = sent[7][:-1] + b"?"
-    task = Task(TOPIC, str(BEFORE_ALL), f"{LEDGER}:19")
+    task = ReadTask(TOPIC, str(BEFORE_ALL), f"{LEDGER}:19")
     for strict in (True, False):
         continuity = Continuity(TOPIC, task.wanted, protected=False, sparse=False)
         reader = RangeReader(

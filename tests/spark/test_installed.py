@@ -69,7 +69,7 @@ def test_the_data_source_and_a_submitted_job_work_from_a_wheel(site: Path, tmp_p
     environment = {**os.environ, "PYTHONPATH": str(site), "SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": QUICK_JAVA}
     environment.pop("SPARK_HOME", None)
     path = run([sys.executable, "-m", "magnetar", "spark", "--path", "lake_ingest"], work, environment).strip()
-    assert Path(path) == site / "magnetar" / "spark" / "jobs" / "lake_ingest.py"
+    assert Path(path) == site / "magnetar" / "spark" / "jobs" / "lake" / "lake_ingest.py"
     with Server(tmp_path / "server") as server, ThreadPoolExecutor() as both:
         python = python_with("magnetar-spark", requirements(), linked=("pyspark", "py4j"))
         environment |= {"PYSPARK_PYTHON": str(python), "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}

@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from compat_tests.python.rest import Admin
 from compat_tests.spark.job_process import JobProcess
-from magnetar.spark.jobs.common import JobFailed
+from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.lake.lake_ingest import main
 from magnetar.spark.jobs.tables.delta import DeltaTable
 from magnetar.spark.jobs.tables.iceberg import open_catalog

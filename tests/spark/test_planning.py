@@ -7,9 +7,9 @@ import pulsar
 import pytest
 
 from magnetar.spark.source import PulsarDataSource
-from magnetar.spark.source.continuity import DataLoss
 from magnetar.spark.source.data_source import PulsarStreamReader
 from magnetar.spark.source.options import BadOption
+from magnetar.spark.source.ranges.continuity_rules import DataLoss
 from tests.spark.support import Scene, backlog, produce
 
 pytestmark = [pytest.mark.process]

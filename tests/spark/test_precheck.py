@@ -10,11 +10,11 @@ import pytest
 
 from compat_tests.harness import Server
 from compat_tests.security_site import Site, running_site
-from magnetar.spark.jobs import common, precheck
-from magnetar.spark.jobs.connector import check_versions, connector_options
+from magnetar.spark.jobs import job_session, precheck
 from magnetar.spark.jobs.lake.lake_ingest import main
+from magnetar.spark.jobs.published_connector import check_versions, connector_options
 from magnetar.spark.source.checkpoint import Checkpoint
-from magnetar.spark.source.client import topic_pattern
+from magnetar.spark.source.client.pulsar_client import topic_pattern
 from magnetar.spark.source.options import BadOption
 from pulsar_proto.names import TopicName
 
@@ -24,7 +24,7 @@ TOPIC = "persistent://public/default/t"
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting Spark is the failure of each of these tests."""
-    monkeypatch.setattr(common, "SparkSession", None)
+    monkeypatch.setattr(job_session, "SparkSession", None)
 
 
 @pytest.fixture(scope="module")

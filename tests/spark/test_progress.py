@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from magnetar.spark.jobs.progress import ERASE_LINE, CtrlC, Progress, Teller
+from magnetar.spark.jobs.progress import ERASE_LINE, CtrlC, QueryProgress, Teller
 
 
 class Query:
-    """Of Spark's what `Progress` looks at: each wait goes on to the next of `looks`, the lists of steps to be seen."""
+    """Of Spark's what `QueryProgress` looks at: each wait goes on to the next of `looks`, lists of steps."""
 
     def __init__(self, *looks: list[dict[str, Any]], error: Exception | None = None) -> None:
         self._looks = list(looks)
@@ -36,8 +36,8 @@ def step(batch: int, rows: int, milliseconds: int = 500) -> dict[str, Any]:
     return {"batchId": batch, "numInputRows": rows, "durationMs": {"triggerExecution": milliseconds}}
 
 
-def watch(how: str, query: Any) -> Progress:
-    made = Progress(Teller(how, "job"))
+def watch(how: str, query: Any) -> QueryProgress:
+    made = QueryProgress(Teller(how, "job"))
     made.watch(query)
     return made
 
@@ -98,7 +98,7 @@ def test_ctrl_c_ends_a_query_between_two_calls_and_hides_what_it_broke() -> None
             raise RuntimeError("a worker crashed")
 
     before = signal.getsignal(signal.SIGINT)
-    progress = Progress(Teller("none", "job"))
+    progress = QueryProgress(Teller("none", "job"))
     with pytest.raises(KeyboardInterrupt):
         progress.watch(Interrupted([step(0, 5)], [], error=RuntimeError("broken")))  # type: ignore[arg-type]
     assert signal.getsignal(signal.SIGINT) is before

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from magnetar.spark.source import range_reader
-from magnetar.spark.source.compression import compress
-from magnetar.spark.source.continuity import Continuity, DataLoss
-from magnetar.spark.source.entry_block import CorruptEntry, EntryBlock
-from magnetar.spark.source.message_id import BEFORE_ALL
-from magnetar.spark.source.range_reader import RangeReader, Task
+from magnetar.spark.source.decoding.compression import compress
+from magnetar.spark.source.decoding.entry_block import CorruptEntry, EntryBlock
+from magnetar.spark.source.range_reader import RangeReader, ReadTask
+from magnetar.spark.source.ranges.bounds import BEFORE_ALL
+from magnetar.spark.source.ranges.continuity_rules import Continuity, DataLoss
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload
 from tests.spark.sent_blocks import LEDGER, TOPIC, Played, builder, ordinary_payload, sent_block
 
-TASK = Task(TOPIC, str(BEFORE_ALL), f"{LEDGER}:3")
+TASK = ReadTask(TOPIC, str(BEFORE_ALL), f"{LEDGER}:3")
 
 
 def chunk(number: int, name: str = "u") -> bytes:
@@ -89,7 +89,7 @@ def packed(size: int) -> bytes:
 
 def test_entries_that_unpack_to_much_are_unpacked_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_reader, "PORTION_BYTES", 4 << 20)
-    task = Task(TOPIC, str(BEFORE_ALL), f"{LEDGER}:39")
+    task = ReadTask(TOPIC, str(BEFORE_ALL), f"{LEDGER}:39")
     continuity = Continuity(TOPIC, task.wanted, protected=False, sparse=False)
     played = Played([sent_block([packed(1 << 20)] * 40)])
     made = RangeReader(played, task, builder(), continuity, poll_timeout_seconds=1, fail_on_data_loss=True).batches()

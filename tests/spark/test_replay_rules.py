@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.spark.jobs.common import JobFailed
-from magnetar.spark.jobs.replay.replay_check import BEFORE, BEHIND, INSIDE, Places, without_repeats
-from magnetar.spark.jobs.replay.replay_range import Edge, Extent
+from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.jobs.replay.replay_check import BEFORE, BEHIND, INSIDE, CopyPlaces, without_repeats
+from magnetar.spark.jobs.replay.replay_range import Extent, RangeEdge
 from magnetar.spark.jobs.replay.replay_values import BadRow, BadTransform, encoder_of
-from magnetar.spark.source.ledger_plan import Range
-from magnetar.spark.source.message_id import BEFORE_ALL, WHOLE_ENTRY, Bound, bound_of_value
+from magnetar.spark.source.ranges.bounds import BEFORE_ALL, WHOLE_ENTRY, Bound, Range, bound_of_value
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 TOPIC = "persistent://public/default/t"
@@ -21,23 +20,23 @@ RECORD = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}
 @pytest.mark.parametrize(
     ("text", "edge"),
     [
-        ("", Edge()),
-        ("1767607200000", Edge(time=1767607200000)),
-        ("2026-01-05T10:00:00", Edge(time=1767607200000)),
-        ("2026-01-05T11:00:00+01:00", Edge(time=1767607200000)),
-        ("3:14", Edge(ids={"": "3:14"})),
-        ("3:14:2", Edge(ids={"": "3:14:2"})),
-        ('{"t": "3:14"}', Edge(ids={TOPIC: "3:14"})),
+        ("", RangeEdge()),
+        ("1767607200000", RangeEdge(time=1767607200000)),
+        ("2026-01-05T10:00:00", RangeEdge(time=1767607200000)),
+        ("2026-01-05T11:00:00+01:00", RangeEdge(time=1767607200000)),
+        ("3:14", RangeEdge(ids={"": "3:14"})),
+        ("3:14:2", RangeEdge(ids={"": "3:14:2"})),
+        ('{"t": "3:14"}', RangeEdge(ids={TOPIC: "3:14"})),
     ],
 )
-def test_an_edge_is_a_time_or_ids(text: str, edge: Edge) -> None:
-    assert Edge.parse(text) == edge
+def test_an_edge_is_a_time_or_ids(text: str, edge: RangeEdge) -> None:
+    assert RangeEdge.parse(text) == edge
 
 
 @pytest.mark.parametrize("text", ["soon", "3:", "-1:-1", "{", "{}", '{"t": 3}', '{"t": "soon"}'])
 def test_other_edges_are_refused_with_their_text(text: str) -> None:
     with pytest.raises(JobFailed) as refused:
-        Edge.parse(text)
+        RangeEdge.parse(text)
     assert text in str(refused.value)
 
 
@@ -63,9 +62,9 @@ def test_a_range_survives_its_spelling_as_options(after: Bound, upto: Bound) -> 
 def test_places_are_those_of_the_range(after: Bound, upto: Bound, found: Bound) -> None:
     index = -1 if found.batch_index == WHOLE_ENTRY else found.batch_index
     text = pb.MessageIdData(ledgerId=found.ledger, entryId=found.entry, batch_index=index).SerializeToString().hex()
-    place = Places.of({TOPIC: Range(after, upto)}).place(TOPIC, text)
+    place = CopyPlaces.of({TOPIC: Range(after, upto)}).place(TOPIC, text)
     assert place == (BEFORE if found <= after else INSIDE if found <= upto else BEHIND)
-    assert Places.of({}).place(TOPIC, text) == BEHIND
+    assert CopyPlaces.of({}).place(TOPIC, text) == BEHIND
 
 
 def test_a_partition_is_read_once() -> None:

@@ -13,11 +13,11 @@ from pulsar.schema import BytesSchema, Integer, JsonSchema, Record, String
 
 from compat_tests.python.rest import Admin
 from compat_tests.spark.job_process import JobProcess
-from magnetar.spark.jobs.common import Outcome
-from magnetar.spark.jobs.positions import position
+from magnetar.spark.jobs.job_outcome import JobOutcome
+from magnetar.spark.jobs.position_column import position
 from magnetar.spark.jobs.snapshot.changes import changes
+from magnetar.spark.jobs.snapshot.snapshot_stores import Snapshot, open_snapshot
 from magnetar.spark.jobs.snapshot.snapshot_table import SnapshotJob, main, stored
-from magnetar.spark.jobs.snapshot.snapshots import Snapshot, open_snapshot
 from magnetar.spark.source.checkpoint import Checkpoint
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.spark.support import Scene
@@ -281,7 +281,9 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
 def test_a_delete_is_done_although_the_job_was_killed_between_its_two_tables(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    job = SnapshotJob(snapshot(scene, tmp_path, kind), Namespace(order="ledger"), Checkpoint("none"), Outcome("test"))
+    job = SnapshotJob(
+        snapshot(scene, tmp_path, kind), Namespace(order="ledger"), Checkpoint("none"), JobOutcome("test")
+    )
 
     def batch(key: str, entry: int, *, deleted: bool) -> None:
         message_id = pb.MessageIdData(ledgerId=9, entryId=entry).SerializeToString()
@@ -323,7 +325,7 @@ def test_any_order_of_batches_and_any_repetition_gives_the_same_table(scene: Sce
         expected.pop(key, None) if deleted else expected.update({key: value})
     for attempt in range(3):
         folder = tmp_path / str(attempt)
-        job = SnapshotJob(snapshot(scene, folder), Namespace(order="ledger"), Checkpoint("none"), Outcome("test"))
+        job = SnapshotJob(snapshot(scene, folder), Namespace(order="ledger"), Checkpoint("none"), JobOutcome("test"))
         cut = chance.randrange(10, 50)
         again = chance.sample(messages, 60)
         for batch in (again[:cut], again[cut:], chance.sample(messages, 20)):

@@ -26,8 +26,8 @@ from compat_tests.spark.window_reference import (
     sliding,
     split,
 )
-from magnetar.spark.jobs.alone import LOCK_FILE
-from magnetar.spark.jobs.window import windows
+from magnetar.spark.jobs.folder_lock import LOCK_FILE
+from magnetar.spark.jobs.window import window_rules
 from magnetar.spark.jobs.window.window_agg import main
 from magnetar.spark.jobs.window.window_rows import RowRules
 from magnetar.spark.jobs.window.window_state import STATES_KEPT
@@ -373,28 +373,28 @@ def test_a_number_that_is_no_time_is_parked_and_stops_nobody(scene: Scene) -> No
     columns = "__key binary, __eventTime timestamp, __publishTime timestamp, value binary"
     frame = scene.session.createDataFrame(rows, columns)
     how = Namespace(json_schema="at long", key="__key", event_time="timestamp_millis(at)", max_future="")
-    rules = RowRules(frame, how, windows.Shape(MINUTE, MINUTE, 0, ()))
+    rules = RowRules(frame, how, window_rules.WindowShape(MINUTE, MINUTE, 0, ()))
     found = rules.rows(frame).selectExpr("__message.value", "__reason").collect()
     beyond = "its event time is not in the years 1 to 9999"
     assert [row["__reason"] for row in found] == [None, None, "it has no event time", "it has no event time", beyond]
 
 
 def test_aggregates_are_parsed_or_refused_by_name() -> None:
-    parsed = windows.parse_aggregates("count(*) as n, AVG(level)")
+    parsed = window_rules.parse_aggregates("count(*) as n, AVG(level)")
     assert [(each.function, each.column, each.name) for each in parsed] == [
         ("count", "*", "n"),
         ("avg", "level", "avg_level"),
     ]
     for bad in ("median(x)", "sum(*)", "count(*", ""):
         with pytest.raises(ValueError, match="--agg"):
-            windows.parse_aggregates(bad)
+            window_rules.parse_aggregates(bad)
     with pytest.raises(ValueError, match="two results"):
-        windows.parse_aggregates("sum(a) as x, sum(b) as x")
-    assert [windows.milliseconds(text) for text in ("1 minute", "30 seconds", "2 weeks")] == [
+        window_rules.parse_aggregates("sum(a) as x, sum(b) as x")
+    assert [window_rules.milliseconds(text) for text in ("1 minute", "30 seconds", "2 weeks")] == [
         60_000,
         30_000,
         1_209_600_000,
     ]
     for number, unit in itertools.product(("", "x"), ("minute", "")):
         with pytest.raises(ValueError, match="no duration"):
-            windows.milliseconds(f"{number} {unit}")
+            window_rules.milliseconds(f"{number} {unit}")

@@ -21,17 +21,19 @@ from magnetar.spark.jobs.audit.audit_count import count_messages, oldest_unackno
 from magnetar.spark.jobs.audit.audit_rules import (
     HOUR_MS,
     UNKNOWN,
-    Row,
+    SubscriptionRow,
     by_base_topic,
     by_tenant,
     check_topic,
     is_orphan,
     rows_of,
 )
-from magnetar.spark.jobs.common import JobFailed, Outcome, finish, guarded, parser, place_options
+from magnetar.spark.jobs.job_arguments import parser, service_options
+from magnetar.spark.jobs.job_outcome import JobFailed, JobOutcome, finish
+from magnetar.spark.jobs.job_session import guarded
 from magnetar.spark.jobs.progress import Teller
-from magnetar.spark.source.admin import NOT_FOUND, PASSING, Admin, AdminError, topic_path
-from magnetar.spark.source.options import Options, place_of
+from magnetar.spark.source.client.admin_client import NOT_FOUND, PASSING, AdminClient, AdminError, topic_path
+from magnetar.spark.source.options import Options, address_of
 
 CHECK_ATTEMPTS = 3
 """A check of a busy topic that fails is repeated: its numbers are asked for one after the other."""
@@ -91,9 +93,9 @@ def run(argv: Sequence[str]) -> int:
 
 def look(arguments: Namespace) -> int:
     began = time.monotonic()
-    outcome = Outcome("audit")
-    place = place_of(Options(place_options(arguments)))
-    audit = Audit(Admin(place.admin_url, place.login), arguments, outcome)
+    outcome = JobOutcome("audit")
+    address = address_of(Options(service_options(arguments)))
+    audit = Audit(AdminClient(address.admin_url, address.login), arguments, outcome)
     rows = list(audit.rows())
     if arguments.progress == "text":
         show(rows)
@@ -118,7 +120,7 @@ def look(arguments: Namespace) -> int:
     return finish(outcome, began, arguments.progress)
 
 
-def is_of_unknown_age(row: Row) -> bool:
+def is_of_unknown_age(row: SubscriptionRow) -> bool:
     """It would be an orphan if it were known to be old."""
     unknown = row.idle_hours == UNKNOWN and not row.is_orphan
     return unknown and is_orphan(row.subscription, row.consumers, row.idle_hours, 0)
@@ -127,7 +129,7 @@ def is_of_unknown_age(row: Row) -> bool:
 class Audit:
     """One look at everything. `now`: ms since the epoch."""
 
-    def __init__(self, admin: Admin, arguments: Namespace, outcome: Outcome) -> None:
+    def __init__(self, admin: AdminClient, arguments: Namespace, outcome: JobOutcome) -> None:
         self._admin = admin
         self._arguments = arguments
         self._outcome = outcome
@@ -135,7 +137,7 @@ class Audit:
         self.now = int(time.time() * 1000)
         self.non_persistent = 0
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[SubscriptionRow]:
         for namespace in self._namespaces():
             self.non_persistent += len(self._listed("non-persistent", namespace))
             for topic in sorted(self._listed("persistent", namespace)):
@@ -188,7 +190,7 @@ class Audit:
         found: dict[str, Any] = self._admin.call("GET", f"{topic_path(topic)}/stats?getPreciseBacklog=true")
         return found
 
-    def judge(self, rows: Sequence[Row]) -> None:
+    def judge(self, rows: Sequence[SubscriptionRow]) -> None:
         """The limits that were given; adds to the outcome's problems."""
         arguments, problems = self._arguments, self._outcome.problems
         for row in rows:
@@ -203,18 +205,18 @@ class Audit:
             if arguments.max_skew and skew > arguments.max_skew:
                 problems.append(f"{topic}: its largest partition holds {skew} times the mean")
 
-    def _stuck(self, row: Row) -> list[str]:
+    def _stuck(self, row: SubscriptionRow) -> list[str]:
         """No progress is no fault while the oldest message that waits is young."""
         limit = self._arguments.stuck_after
         if not row.backlog or row.unmoved_hours < limit:
             return []
-        oldest = oldest_unacknowledged_ms(place_options(self._arguments), row.topic, row.mark_delete)
+        oldest = oldest_unacknowledged_ms(service_options(self._arguments), row.topic, row.mark_delete)
         if oldest is None or self.now - oldest < limit * HOUR_MS:
             return []
         hours = min(row.unmoved_hours, (self.now - oldest) / HOUR_MS)
         return [f"stuck at {row.mark_delete} for {hours:.3g} h, {row.consumers} consumers, backlog of {row.backlog}"]
 
-    def count(self, rows: Sequence[Row]) -> dict[str, Any]:
+    def count(self, rows: Sequence[SubscriptionRow]) -> dict[str, Any]:
         """Every message of every topic, read by the data source, which finds gaps; beside it what the ledgers hold:
         markers and all but one chunk of a large message are entries without a message."""
         known = {row.topic: row.entries for row in rows}
@@ -225,7 +227,7 @@ class Audit:
                 self._outcome.problems.append(f"{topic}: {found.entries} entries were read, its ledgers hold {entries}")
         return {topic: {**asdict(found), "ledger_entries": known[topic]} for topic, found in counted.items()}
 
-    def sweep(self, rows: Sequence[Row]) -> int:
+    def sweep(self, rows: Sequence[SubscriptionRow]) -> int:
         """Deletes orphans, each looked at once more; one that somebody connects to meanwhile refuses, and stays."""
         removed = 0
         for row in rows:
@@ -239,7 +241,7 @@ class Audit:
                         raise
         return removed
 
-    def _is_orphan_still(self, row: Row) -> bool:
+    def _is_orphan_still(self, row: SubscriptionRow) -> bool:
         try:
             stats, internal = self._stats(row.topic), self._admin.internal_stats(row.topic)
         except AdminError as error:
@@ -251,7 +253,7 @@ class Audit:
         return any(each.subscription == row.subscription and each.is_orphan for each in fresh)
 
 
-def show(rows: Sequence[Row]) -> None:
+def show(rows: Sequence[SubscriptionRow]) -> None:
     """Partitions as one, the ones that are furthest behind first."""
     print(f"{'topic':52} {'subscription':26} {'backlog':>10} {'holes':>6} {'stored':>13} {'skew':>5} {'idle h':>7}")
     for each in sorted(by_base_topic(rows), key=lambda each: -each["backlog"]):

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
-from magnetar.spark.source.client import Client
-from magnetar.spark.source.message_id import Bound
-from magnetar.spark.source.options import Options, place_of
-from magnetar.spark.source.partition_reader import PartitionReader, ReaderSettings
+from magnetar.spark.jobs.job_arguments import service_options
+from magnetar.spark.jobs.job_session import session
+from magnetar.spark.source.client.partition_reader import PartitionReader, ReaderSettings
+from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.options import Options, address_of
+from magnetar.spark.source.ranges.bounds import Bound
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 LOOK_SECONDS = 10.0
@@ -18,7 +21,7 @@ COUNTED = "topic string, entries bigint, messages bigint, bytes bigint"
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class TopicCount:
     """Of one partition or plain topic. `bytes`: of the values, as producers gave them."""
 
     entries: int
@@ -26,11 +29,11 @@ class Counted:
     bytes: int
 
 
-def oldest_unacknowledged_ms(place: Mapping[str, str], topic: str, mark_delete: str) -> int | None:
+def oldest_unacknowledged_ms(service: Mapping[str, str], topic: str, mark_delete: str) -> int | None:
     """When the first message behind a mark-delete position was published (that one is never acknowledged); None when
     none comes."""
-    where = place_of(Options(place))
-    client = Client(where.service_url, where.login)
+    address = address_of(Options(service))
+    client = PulsarClient(address.service_url, address.login)
     ledger, _, entry = mark_delete.partition(":")
     reader = PartitionReader(client, topic, Bound(int(ledger), int(entry)), ReaderSettings("audit", 1))
     try:
@@ -41,16 +44,12 @@ def oldest_unacknowledged_ms(place: Mapping[str, str], topic: str, mark_delete: 
         client.close()
 
 
-def count_messages(arguments: Namespace, topics: Sequence[str]) -> dict[str, Counted]:
+def count_messages(arguments: Namespace, topics: Sequence[str]) -> dict[str, TopicCount]:
     """Reads everything, with Spark; raises DataLoss (in Spark's wrapping) where an entry is missing."""
     if not topics:
         return {}
-    from pyspark.sql import functions as F  # noqa: N812, Spark's custom; most audits need no Spark
-
-    from magnetar.spark.jobs.common import place_options, session
-
     spark = session(arguments, "audit")
-    options = place_options(arguments) | {"topics": ",".join(topics), "allowDifferentTopicSchemas": "true"}
+    options = service_options(arguments) | {"topics": ",".join(topics), "allowDifferentTopicSchemas": "true"}
     frame = spark.read.format("pulsar").options(**options).load()
     sizes = frame.select(
         F.col("__topic").alias("topic"), F.col("__messageId").alias("id"), F.length("value").alias("size")
@@ -58,7 +57,7 @@ def count_messages(arguments: Namespace, topics: Sequence[str]) -> dict[str, Cou
     totals: dict[str, list[int]] = {}
     for topic, *numbers in sizes.mapInArrow(_count, COUNTED).collect():  # a row a task and topic
         totals[topic] = [sum(pair) for pair in zip(totals.get(topic, (0, 0, 0)), numbers, strict=True)]
-    return {topic: Counted(*numbers) for topic, numbers in totals.items()}
+    return {topic: TopicCount(*numbers) for topic, numbers in totals.items()}
 
 
 def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar.spark.source.ledger_plan import LedgerRun, Range, clip, runs_of
-from magnetar.spark.source.message_id import Bound
+from magnetar.spark.source.ranges.bounds import Bound, Range
+from magnetar.spark.source.ranges.planning_rules import LedgerRun, clip, runs_of
 from pulsar_proto.names import TopicName, encode_local
 
 ORPHAN_NAME = re.compile(r"spark?-pulsar-(batch-)?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}(-.*)?")
@@ -29,7 +29,7 @@ Stats = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SubscriptionRow:
     """One subscription of one partition or plain topic, or a topic without any (`subscription` empty). Bytes and
     messages in and out are counted since the topic was loaded; entries and backlog are entries (a batch is one)."""
 
@@ -56,14 +56,14 @@ class Row:
     is_orphan: bool
 
 
-def rows_of(topic: str, stats: Stats, internal: Stats, now_ms: int, older_than_hours: float) -> list[Row]:
+def rows_of(topic: str, stats: Stats, internal: Stats, now_ms: int, older_than_hours: float) -> list[SubscriptionRow]:
     name = TopicName.parse(topic)
     rows = []
     for subscription, each in (stats.get("subscriptions") or {"": {}}).items():
         idle = _hours_since(max((int(each.get(field) or 0) for field in LAST_USED), default=0), now_ms)
         consumers = len(each.get("consumers") or [])
         rows.append(
-            Row(
+            SubscriptionRow(
                 tenant=name.tenant,
                 namespace=f"{name.tenant}/{name.namespace_name}",
                 topic=name.full,
@@ -184,7 +184,7 @@ def check_topic(before: Stats, stats: Stats, after: Stats) -> list[str]:
     return problems
 
 
-def by_tenant(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
+def by_tenant(rows: Iterable[SubscriptionRow]) -> dict[str, dict[str, int]]:
     """The usage bill. A topic counts once, however many subscriptions it has; what goes out is each one's own."""
     bill: dict[str, dict[str, int]] = {}
     seen = set()
@@ -204,10 +204,10 @@ STORED = ("entries", "storage_bytes", "bytes_in", "messages_in")
 SENT = ("bytes_out", "messages_out")
 
 
-def by_base_topic(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def by_base_topic(rows: Sequence[SubscriptionRow]) -> list[dict[str, Any]]:
     """Partitioned topics as one: sums a subscription, and how uneven the partitions are (1.0: even; the largest one's
     entries, divided by the mean)."""
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, str], list[SubscriptionRow]] = {}
     for row in rows:
         groups.setdefault((row.base_topic, row.subscription), []).append(row)
     summed = []

@@ -13,27 +13,17 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
-from magnetar.spark.jobs.common import (
-    INTERRUPTED,
-    JobFailed,
-    Outcome,
-    add_source,
-    add_stream,
-    ends_now,
-    finish,
-    guarded,
-    parser,
-    place_options,
-    run_query,
-    session,
-    stream,
-)
-from magnetar.spark.jobs.ids import began_before, lacking, look_at
-from magnetar.spark.jobs.tables import Table, check_columns, open_table
+from magnetar.spark.jobs.job_arguments import add_source, add_stream, parser, service_options
+from magnetar.spark.jobs.job_outcome import JobFailed, JobOutcome, finish
+from magnetar.spark.jobs.job_query import INTERRUPTED, ends_now, run_query, stream
+from magnetar.spark.jobs.job_session import guarded, session
+from magnetar.spark.jobs.lake.id_check import began_before, lacking, look_at
+from magnetar.spark.jobs.tables.table import Table, open_table
+from magnetar.spark.jobs.tables.table_rules import check_columns
 from magnetar.spark.source.checkpoint import Checkpoint
-from magnetar.spark.source.client import Client
-from magnetar.spark.source.columns import MESSAGE_ID, METADATA_TYPES, TOPIC
-from magnetar.spark.source.options import EARLIEST, LATEST, Options, place_of
+from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.columns.metadata_columns import MESSAGE_ID, METADATA_TYPES, TOPIC
+from magnetar.spark.source.options import EARLIEST, LATEST, Options, address_of
 
 CORRUPT = "__corrupt"
 PERIODS = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}
@@ -89,7 +79,7 @@ def run(argv: Sequence[str]) -> int:
     if arguments.compact_files and arguments.format == "iceberg":
         made.error("--compact-files: pyiceberg cannot rewrite files; leave it to the engine that reads the table")
     began = time.monotonic()
-    outcome = Outcome("lake_ingest")
+    outcome = JobOutcome("lake_ingest")
     checkpoint = Checkpoint(arguments.checkpoint)
     by = "" if arguments.partition_by == "none" else PERIOD_COLUMN.format(arguments.partition_by)
     spark = session(arguments, "lake_ingest", "" if arguments.format == "parquet" else f"--format {arguments.format}")
@@ -140,7 +130,7 @@ class Ingest:
         shape: Callable[[DataFrame], DataFrame],
         arguments: Namespace,
         checkpoint: Checkpoint,
-        outcome: Outcome,
+        outcome: JobOutcome,
     ) -> None:
         self._spark = spark
         self._table = table
@@ -223,8 +213,8 @@ class Ingest:
             problems.append(f"{ids.twice} messages are in the table twice")
         problems += began_before(ids.begins, self._committed_before)
         if ids.holes:
-            place = place_of(Options(place_options(self._arguments)))
-            client = Client(place.service_url, place.login)
+            address = address_of(Options(service_options(self._arguments)))
+            client = PulsarClient(address.service_url, address.login)
             try:
                 missing = lacking(client, ids.holes)
             finally:

@@ -1,0 +1,1 @@
+"""The job `replay`: messages of a range, or dead letters, to a topic again. Nothing else uses this package."""

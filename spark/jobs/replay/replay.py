@@ -19,13 +19,16 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import LongType
 
-from magnetar.spark.jobs.common import INTERRUPTED, JobFailed, Outcome, finish, guarded, parser, place_options, session
-from magnetar.spark.jobs.precheck import check_place
+from magnetar.spark.jobs.job_arguments import parser, service_options
+from magnetar.spark.jobs.job_outcome import JobFailed, JobOutcome, finish
+from magnetar.spark.jobs.job_query import INTERRUPTED
+from magnetar.spark.jobs.job_session import guarded, session
+from magnetar.spark.jobs.precheck import check_service
 from magnetar.spark.jobs.progress import CtrlC, Teller
 from magnetar.spark.jobs.replay.replay_check import RUN_ID, SOURCE_ID, SOURCE_TOPIC, compare, without_repeats
-from magnetar.spark.jobs.replay.replay_copies import RESULT, Writer
-from magnetar.spark.jobs.replay.replay_range import Extent, Ranges
-from magnetar.spark.source.columns import EVENT_TIME, KEY, NOT_VALUES, ORDERING_KEY, PROPERTIES
+from magnetar.spark.jobs.replay.replay_copies import RESULT, CopyWriter
+from magnetar.spark.jobs.replay.replay_range import Extent, ReplayRanges
+from magnetar.spark.source.columns.metadata_columns import EVENT_TIME, KEY, NOT_VALUES, ORDERING_KEY, PROPERTIES
 from pulsar_proto.names import TopicName
 
 ATTEMPTS = "replay_attempts"
@@ -115,13 +118,13 @@ def run_id_of(arguments: Namespace) -> str:
 def run(argv: Sequence[str]) -> int:
     arguments = parsed(argv)
     began = time.monotonic()
-    outcome = Outcome("replay")
+    outcome = JobOutcome("replay")
     run_id = arguments.run_id or run_id_of(arguments)
     outcome.details["run id"] = run_id
     sentence = f"run {run_id}; the same command, or --run-id {run_id}, goes on with it where the target deduplicates"
     Teller(arguments.progress, outcome.job).state("run", sentence, run_id=run_id)
-    check_place(place_options(arguments), tell=arguments.progress == "text")
-    ranges = Ranges(place_options(arguments), arguments)
+    check_service(service_options(arguments), tell=arguments.progress == "text")
+    ranges = ReplayRanges(service_options(arguments), arguments)
     try:
         extent = ranges.extent()
         busy = {name: each for name, each in extent.ranges.items() if not each.is_empty}
@@ -138,7 +141,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 @dataclass
-class Totals:
+class ReplayTotals:
     """Over all pieces. `first_ms`: the oldest message's publish time."""
 
     chosen: int = 0
@@ -148,17 +151,17 @@ class Totals:
 
 
 class Replay:
-    def __init__(self, spark: SparkSession, arguments: Namespace, run_id: str, outcome: Outcome) -> None:
+    def __init__(self, spark: SparkSession, arguments: Namespace, run_id: str, outcome: JobOutcome) -> None:
         self._spark = spark
         self._arguments = arguments
         self._run_id = run_id
         self._outcome = outcome
-        self._place = place_options(arguments)
+        self._service = service_options(arguments)
         self._is_typed = bool(arguments.filter or arguments.transform)
         self._to_itself = bool(arguments.topic) and _base(arguments.topic) == _base(arguments.to_topic)
         self._began_ms = int(time.time() * 1000)
 
-    def run(self, ranges: Ranges, extent: Extent) -> None:
+    def run(self, ranges: ReplayRanges, extent: Extent) -> None:
         arguments, outcome = self._arguments, self._outcome
         totals = self._copy(ranges, extent)
         if arguments.dry_run:
@@ -172,16 +175,16 @@ class Replay:
         if arguments.dlq_of and not outcome.problems:
             self._acknowledge(ranges, extent)
 
-    def _acknowledge(self, ranges: Ranges, extent: Extent) -> None:
+    def _acknowledge(self, ranges: ReplayRanges, extent: Extent) -> None:
         """Unless a filter passed some over: they would never be looked at again."""
         if self._outcome.skipped:
             self._outcome.details["not dealt with"] = f"{self._outcome.skipped} passed over by --filter: all are kept"
         else:
             ranges.acknowledge(extent)
 
-    def _copy(self, ranges: Ranges, extent: Extent) -> Totals:
+    def _copy(self, ranges: ReplayRanges, extent: Extent) -> ReplayTotals:
         """Piece after piece; adds to the outcome's numbers as it goes."""
-        totals, done, number = Totals(), {name: each.after for name, each in extent.ranges.items()}, 0
+        totals, done, number = ReplayTotals(), {name: each.after for name, each in extent.ranges.items()}, 0
         teller = Teller(self._arguments.progress, self._outcome.job)
         while not (piece := ranges.next_piece(extent, done)).is_empty:
             began = time.monotonic()
@@ -191,7 +194,7 @@ class Replay:
             number += 1
         return totals
 
-    def _copy_piece(self, piece: Extent, totals: Totals) -> int:
+    def _copy_piece(self, piece: Extent, totals: ReplayTotals) -> int:
         """Returns how many messages it read."""
         arguments, outcome = self._arguments, self._outcome
         seen = Observation()
@@ -200,8 +203,8 @@ class Replay:
             frame = frame.coalesce(1)
         read = frame.observe(seen, F.count(F.lit(1)).alias("rows"), _first_publish_ms().alias("first"))
         copies = self._copies(self._chosen(read))
-        writer = Writer(
-            self._place, self._run_id, arguments.park_topic, arguments.rate, "fields" in copies.columns,
+        writer = CopyWriter(
+            self._service, self._run_id, arguments.park_topic, arguments.rate, "fields" in copies.columns,
             arguments.dry_run,
         )  # fmt: skip
         for target, parked, messages, already in copies.mapInArrow(writer.__call__, RESULT).collect():
@@ -221,8 +224,8 @@ class Replay:
 
     def _load(self, **more: str) -> DataFrame:
         """Without the admin URL, which would split a partition over tasks: copies are written in order."""
-        place = {name: value for name, value in self._place.items() if name != "admin.url"}
-        return self._spark.read.format("pulsar").options(**place, **more).load()
+        service = {name: value for name, value in self._service.items() if name != "admin.url"}
+        return self._spark.read.format("pulsar").options(**service, **more).load()
 
     def _within(self, extent: Extent) -> DataFrame:
         how = {"columnNameOfCorruptRecord": CORRUPT} if self._is_typed else {"allowDifferentTopicSchemas": "true"}
@@ -242,7 +245,7 @@ class Replay:
         return frame.where(F.coalesce(F.expr(self._arguments.filter), F.col(CORRUPT).isNotNull()))
 
     def _copies(self, frame: DataFrame) -> DataFrame:
-        """The columns that `Writer` takes."""
+        """The columns that `CopyWriter` takes."""
         arguments = self._arguments
         properties = F.col(PROPERTIES)
         attempts = F.coalesce(properties[ATTEMPTS].try_cast("int"), F.lit(0))
@@ -290,14 +293,14 @@ class Replay:
             new[name] = F.expr(expression)
         return new
 
-    def _check(self, extent: Extent, totals: Totals) -> None:
+    def _check(self, extent: Extent, totals: ReplayTotals) -> None:
         """Reads range and copies once more and compares them; adds to the outcome's problems."""
         since = self._began_ms
         if totals.already and totals.first_ms is not None:
             since = totals.first_ms  # no copy is older than what it copies
-        place = {name: value for name, value in self._place.items() if name == "admin.url"}
+        service = {name: value for name, value in self._service.items() if name == "admin.url"}
         written = self._load(
-            **place,
+            **service,
             topics=",".join(without_repeats(totals.targets)),
             startingTime=str(max(0, since - MARGIN_MS)),
             allowDifferentTopicSchemas="true",

@@ -11,8 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
-from magnetar.spark.source.ledger_plan import Range
-from magnetar.spark.source.message_id import Bound, bound_of
+from magnetar.spark.source.ranges.bounds import Bound, Range, bound_of
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
@@ -22,14 +21,14 @@ BEFORE, INSIDE, BEHIND = -1, 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class CopyPlaces:
     """Where the sources of copies stand to the range; pickled to the executors."""
 
     ranges: dict[str, tuple[Bound, Bound]]
 
     @staticmethod
-    def of(ranges: Mapping[str, Range]) -> "Places":
-        return Places({name: (Bound(*each.after), Bound(*each.upto)) for name, each in ranges.items()})
+    def of(ranges: Mapping[str, Range]) -> "CopyPlaces":
+        return CopyPlaces({name: (Bound(*each.after), Bound(*each.upto)) for name, each in ranges.items()})
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Columns `topic` and `id` (hexadecimal MessageIdData); gives PLACED."""
@@ -46,7 +45,7 @@ class Places:
         return BEFORE if found <= after else INSIDE if found <= upto else BEHIND
 
 
-class Found(NamedTuple):
+class CopyCheck(NamedTuple):
     """Numbers of messages. `asked`: of the range, as the source has them now; `outside`: copies of others."""
 
     asked: int
@@ -55,12 +54,12 @@ class Found(NamedTuple):
     outside: int
 
 
-def compare(asked: DataFrame, copies: DataFrame, ranges: Mapping[str, Range], *, ignore_before: bool) -> Found:
+def compare(asked: DataFrame, copies: DataFrame, ranges: Mapping[str, Range], *, ignore_before: bool) -> CopyCheck:
     """`asked`: columns `topic` and `id`; `copies`: with message properties. `ignore_before`: copies of what lies before
     the range are of earlier runs of the same name, as with dead letters."""
     properties = F.col("__messageProperties")
     sources = copies.select(properties[SOURCE_TOPIC].alias("topic"), properties[SOURCE_ID].alias("id"))
-    placed = sources.mapInArrow(Places.of(ranges).__call__, PLACED)
+    placed = sources.mapInArrow(CopyPlaces.of(ranges).__call__, PLACED)
     if ignore_before:
         placed = placed.where(F.col("place") != BEFORE)
     nothing, one = F.lit(0), F.lit(1)
@@ -75,7 +74,7 @@ def compare(asked: DataFrame, copies: DataFrame, ranges: Mapping[str, Range], *,
         F.count_if(is_asked & (count > 1)),
         F.count_if(~is_asked),
     ).collect()
-    return Found(*row)
+    return CopyCheck(*row)
 
 
 def without_repeats(topics: Iterable[str]) -> list[str]:

@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from magnetar.spark.jobs.replay.replay_values import BadRow, Encode, encoder_of
-from magnetar.spark.source.client import Client
-from magnetar.spark.source.options import Options, place_of
-from magnetar.spark.source.outgoing import Message
-from magnetar.spark.source.producer import Producer, ProducerSettings
+from magnetar.spark.source.client.partition_producer import OutgoingMessage, PartitionProducer, ProducerSettings
+from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.options import Options, address_of
 from magnetar.spark.source.row_writer import Pace, java_string_hash
 from pulsar_proto.errors import IncompatibleSchema
 from pulsar_proto.names import TopicName
@@ -38,7 +37,7 @@ class CopyFailed(Exception):
 class Copy:
     """One copy, and where it comes from. `version`: of the schema that the value was written with."""
 
-    message: Message
+    message: OutgoingMessage
     ledger: int
     sequence: int
     version: bytes
@@ -47,17 +46,17 @@ class Copy:
 
 
 @dataclass
-class Told:
+class CopyCounts:
     messages: int = 0
     already: int = 0
     """Of them stored by an earlier attempt."""
 
 
 @dataclass
-class Writer:
+class CopyWriter:
     """Pickled to the executors, where `mapInArrow` calls it with one task's messages in the order of their source."""
 
-    place: dict[str, str] = field(repr=False)  # it may hold a token
+    service: dict[str, str] = field(repr=False)  # it may hold a token
     run_id: str
     park_topic: str
     per_second: int
@@ -68,11 +67,11 @@ class Writer:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Columns `target`, `source`, `id`, `key`, `ordering`, `time` (ms), `properties`, `value`, `version`, `error`
         and, for transformed values, `fields`. Gives RESULT, a row a target, when all is stored. Raises CopyFailed."""
-        place = place_of(Options(self.place))
-        client = Client(place.service_url, place.login)
+        address = address_of(Options(self.service))
+        client = PulsarClient(address.service_url, address.login)
         try:
-            forms = Forms(client)
-            outlets = Outlets(client, forms, self.run_id, self.transforms_value, self.dry)
+            forms = CopySchemas(client)
+            outlets = CopyProducers(client, forms, self.run_id, self.transforms_value, self.dry)
             pace = Pace(0 if self.dry else self.per_second)
             for batch in batches:
                 for row in batch.to_pylist():
@@ -88,7 +87,7 @@ class Writer:
         finally:
             client.close()
 
-    def _copy(self, row: dict[str, Any], forms: "Forms") -> Copy:
+    def _copy(self, row: dict[str, Any], forms: "CopySchemas") -> Copy:
         found = pb.MessageIdData.FromString(row["id"])
         sequence = found.entryId << BATCH_INDEX_BITS | max(found.batch_index, 0)
         target, value, error = row["target"], row["value"], row["error"]
@@ -104,7 +103,7 @@ class Writer:
         properties = tuple(row["properties"])
         if error:
             target, properties = self.park_topic, (*properties, (ERROR, error))
-        message = Message(target, row["key"], row["time"] or 0, properties, value, row["ordering"])
+        message = OutgoingMessage(target, row["key"], row["time"] or 0, properties, value, row["ordering"])
         return Copy(message, found.ledgerId, sequence, row["version"], row["source"], bool(error))
 
 
@@ -113,11 +112,11 @@ def _named(row: dict[str, Any], found: pb.MessageIdData) -> str:
     return f"message {found.ledgerId}:{found.entryId}{index} of {row['source']}"
 
 
-class Forms:
+class CopySchemas:
     """The schemas that copies have: of transformed values the target's (or the source's, for a target without one), of
     all others the one that they were written with."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: PulsarClient) -> None:
         self._client = client
         self._schemas: dict[tuple[str, bytes | None], pb.Schema | None] = {}
         self._encoders: dict[str, Encode] = {}
@@ -143,18 +142,18 @@ class Forms:
 
 
 @dataclass
-class Outlets:
+class CopyProducers:
     """The producers of the ledger (and schema version) that is being copied; the next one gets others."""
 
-    client: Client
-    forms: Forms
+    client: PulsarClient
+    forms: CopySchemas
     run_id: str
     transforms_value: bool
     dry: bool
-    told: dict[tuple[str, bool], Told] = field(default_factory=dict)
+    told: dict[tuple[str, bool], CopyCounts] = field(default_factory=dict)
     _group: tuple[int, bytes] = (-1, b"")
     _partitions: dict[str, list[str]] = field(default_factory=dict)
-    _producers: dict[tuple[str, bool], tuple[Producer, Told]] = field(default_factory=dict)
+    _producers: dict[tuple[str, bool], tuple[PartitionProducer, CopyCounts]] = field(default_factory=dict)
 
     def send(self, copy: Copy) -> bool:
         """Whether it goes out: not in a dry run, nor when an earlier attempt sent it."""
@@ -163,7 +162,7 @@ class Outlets:
         if group != self._group:
             self.close()
             self._group = group
-        told = self.told.setdefault((message.topic, copy.parked), Told())
+        told = self.told.setdefault((message.topic, copy.parked), CopyCounts())
         told.messages += 1
         if self.dry:
             return False
@@ -176,7 +175,7 @@ class Outlets:
         producer.send(message, copy.sequence)
         return copy.sequence > producer.last_sequence_id
 
-    def _producer(self, partition: str, copy: Copy) -> Producer:
+    def _producer(self, partition: str, copy: Copy) -> PartitionProducer:
         """Parked messages are bytes: a topic for all that went wrong takes any."""
         name = f"replay-{self.run_id}-{copy.ledger}-{copy.version.hex()}{'-parked' if copy.parked else ''}"
         schema = None
@@ -187,7 +186,7 @@ class Outlets:
             else:
                 schema = forms.of_message(source, copy.version)
         try:
-            return Producer(self.client, partition, name, schema, ProducerSettings())
+            return PartitionProducer(self.client, partition, name, schema, ProducerSettings())
         except IncompatibleSchema as error:
             raise CopyFailed(f"{copy.message.topic} does not take the schema of {copy.source}: {error}") from error
 

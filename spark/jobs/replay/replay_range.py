@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from magnetar.spark.jobs.common import JobFailed
-from magnetar.spark.source.ledger_plan import Range
-from magnetar.spark.source.message_id import Bound
+from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.source.client.named_subscription import NamedSubscription
 from magnetar.spark.source.options import read_options
 from magnetar.spark.source.planner import Planner
-from magnetar.spark.source.subscription import NamedSubscription
+from magnetar.spark.source.ranges.bounds import Bound, Range
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 
@@ -30,31 +29,31 @@ PIECE_SECONDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class RangeEdge:
     """Where a range begins or ends: a time (ms since the epoch) or ids by partition ("" names the only one)."""
 
     time: int | None = None
     ids: Mapping[str, str] | None = None
 
     @staticmethod
-    def parse(text: str) -> "Edge":
+    def parse(text: str) -> "RangeEdge":
         """ISO time (UTC where it names no zone), milliseconds, `ledger:entry[:batch]`, or JSON of partition to id.
         Raises JobFailed."""
         if not text:
-            return Edge()
+            return RangeEdge()
         if text.isdecimal():
-            return Edge(time=int(text))
+            return RangeEdge(time=int(text))
         if ID.fullmatch(text):
-            return Edge(ids={"": text})
+            return RangeEdge(ids={"": text})
         if text.startswith("{"):
-            return Edge(ids=_ids(text))
+            return RangeEdge(ids=_ids(text))
         try:
             parsed = datetime.fromisoformat(text)
         except ValueError:
             raise JobFailed(
                 f"'{text}' is neither milliseconds, an ISO time, ledger:entry, nor JSON of partition to ledger:entry"
             ) from None
-        return Edge(time=round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000))
+        return RangeEdge(time=round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000))
 
     def by_partition(self, topic: str, partitions: list[str]) -> dict[str, str]:
         """The ids under their partitions' names. Raises JobFailed for a name that is none, or that is missing."""
@@ -113,12 +112,12 @@ def _first_of(after: Bound) -> str:
     return f"{after.ledger}:{after.entry + 1}"
 
 
-class Ranges:
+class ReplayRanges:
     """Asks the broker for ranges and their pieces; `close` at the end."""
 
-    def __init__(self, place: Mapping[str, str], arguments: Namespace) -> None:
+    def __init__(self, service: Mapping[str, str], arguments: Namespace) -> None:
         self._arguments = arguments
-        self._place = place
+        self._service = service
         self._planner: Planner | None = None
 
     def close(self) -> None:
@@ -127,8 +126,8 @@ class Ranges:
 
     def _open(self, topics: list[str], **more: str) -> Planner:
         rate = self._arguments.rate
-        options = {**self._place, "topics": ",".join(topics), **more}
-        if "admin.url" in self._place:
+        options = {**self._service, "topics": ",".join(topics), **more}
+        if "admin.url" in self._service:
             options["maxBytesPerTrigger"] = str(PIECE_BYTES)
             options["maxOffsetsPerTrigger"] = str(min(PIECE_MESSAGES, rate * PIECE_SECONDS) if rate else PIECE_MESSAGES)
         self.close()
@@ -144,7 +143,7 @@ class Ranges:
         name = TopicName.parse(arguments.topic)
         if name.domain != "persistent":
             raise JobFailed(f"{name.full} keeps no messages: only persistent topics can be replayed")
-        start, end = Edge.parse(arguments.from_), Edge.parse(arguments.to)
+        start, end = RangeEdge.parse(arguments.from_), RangeEdge.parse(arguments.to)
         partitions = self._open([name.full]).partitions()
         options = {}
         for edge, option in ((start, "starting"), (end, "ending")):

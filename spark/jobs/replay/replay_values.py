@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 import orjson
 
-from magnetar.spark.source.json_values import plain
+from magnetar.spark.source.columns.json_values import plain
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 Encode = Callable[[Mapping[str, Any]], bytes]

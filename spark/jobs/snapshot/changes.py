@@ -12,11 +12,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import StructType
 
-from magnetar.spark.jobs.common import JobFailed
-from magnetar.spark.jobs.positions import position
-from magnetar.spark.source.columns import KEY as MESSAGE_KEY
-from magnetar.spark.source.columns import MESSAGE_ID, METADATA_TYPES, NOT_VALUES, PUBLISH_TIME, TOPIC
-from magnetar.spark.source.columns import VALUE as RAW_VALUE
+from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.jobs.position_column import position
+from magnetar.spark.source.columns.metadata_columns import KEY as MESSAGE_KEY
+from magnetar.spark.source.columns.metadata_columns import MESSAGE_ID, METADATA_TYPES, NOT_VALUES, PUBLISH_TIME, TOPIC
+from magnetar.spark.source.columns.metadata_columns import VALUE as RAW_VALUE
 
 KEY, DELETED, POSITION, LSN, REASON = "key", "_deleted", "_position", "_lsn", "_reason"
 CORRUPT = "__corrupt"

@@ -13,22 +13,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import StructType
 
-from magnetar.spark.jobs.alone import hold
-from magnetar.spark.jobs.common import (
-    Outcome,
-    add_source,
-    add_stream,
-    ends_now,
-    finish,
-    guarded,
-    parser,
-    run_query,
-    session,
-    source_options,
-    stream,
-)
-from magnetar.spark.jobs.connector import connector_options
-from magnetar.spark.jobs.positions import digits, position
+from magnetar.spark.jobs.folder_lock import hold
+from magnetar.spark.jobs.job_arguments import add_source, add_stream, parser, source_options
+from magnetar.spark.jobs.job_outcome import JobOutcome, finish
+from magnetar.spark.jobs.job_query import ends_now, run_query, stream
+from magnetar.spark.jobs.job_session import guarded, session
+from magnetar.spark.jobs.position_column import digits, position
+from magnetar.spark.jobs.published_connector import connector_options
 from magnetar.spark.jobs.snapshot.changes import (
     DELETED,
     KEY,
@@ -40,12 +31,11 @@ from magnetar.spark.jobs.snapshot.changes import (
     latest,
     younger,
 )
-from magnetar.spark.jobs.snapshot.snapshots import Snapshot, open_snapshot
-from magnetar.spark.jobs.tables import check_columns
-from magnetar.spark.jobs.tables.rules import is_local, local_folder
+from magnetar.spark.jobs.snapshot.snapshot_stores import Snapshot, open_snapshot
+from magnetar.spark.jobs.tables.table_rules import check_columns, is_local, local_folder
 from magnetar.spark.source.checkpoint import Checkpoint
-from magnetar.spark.source.columns import MESSAGE_ID, METADATA_TYPES, PROPERTIES, TOPIC
-from magnetar.spark.source.columns import VALUE as RAW_VALUE
+from magnetar.spark.source.columns.metadata_columns import MESSAGE_ID, METADATA_TYPES, PROPERTIES, TOPIC
+from magnetar.spark.source.columns.metadata_columns import VALUE as RAW_VALUE
 from magnetar.spark.source.options import LATEST
 
 EXAMPLES = """\
@@ -99,7 +89,7 @@ def run(argv: Sequence[str]) -> int:
     if arguments.check and arguments.starting == LATEST:
         made.error("--check reads the whole topic, and --starting latest leaves out its begin")
     began = time.monotonic()
-    outcome = Outcome("snapshot_table")
+    outcome = JobOutcome("snapshot_table")
     spark = session(arguments, "snapshot_table")
     ends = ends_now(arguments)
     frame = stream(spark, arguments, **(READ_OPTIONS if arguments.source == "python" else {}))
@@ -129,7 +119,7 @@ def stored(rows: DataFrame, arguments: Namespace) -> DataFrame:
 
 
 class SnapshotJob:
-    def __init__(self, snapshot: Snapshot, arguments: Namespace, checkpoint: Checkpoint, outcome: Outcome) -> None:
+    def __init__(self, snapshot: Snapshot, arguments: Namespace, checkpoint: Checkpoint, outcome: JobOutcome) -> None:
         self._snapshot = snapshot
         self._arguments = arguments
         self._checkpoint = checkpoint

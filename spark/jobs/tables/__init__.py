@@ -1,5 +1,4 @@
-"""Tables that take a micro-batch once: Parquet, Delta, Iceberg."""
+"""Tables that take a micro-batch once: Parquet, Delta, Iceberg; `table.open_table` opens one.
 
-from magnetar.spark.jobs.tables.rules import Table, check_columns, open_table
-
-__all__ = ["Table", "check_columns", "open_table"]
+This room may use what jobs share in `spark/jobs`. The jobs that write tables use it.
+"""

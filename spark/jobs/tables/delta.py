@@ -8,7 +8,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from magnetar.spark.jobs.tables.rules import check_partitioning, is_local, spark_schema, staged, streamed
+from magnetar.spark.jobs.tables.staging import spark_schema, staged, streamed
+from magnetar.spark.jobs.tables.table_rules import check_partitioning, is_local
 
 
 class DeltaTable:

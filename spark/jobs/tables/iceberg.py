@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlalchemy.exc import DBAPIError
 
-from magnetar.spark.jobs.common import JobFailed
-from magnetar.spark.jobs.tables.rules import check_partitioning, spark_schema, staged, streamed
+from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.jobs.tables.staging import spark_schema, staged, streamed
+from magnetar.spark.jobs.tables.table_rules import check_partitioning
 
 warnings.filterwarnings("ignore", "Delete operation did not match any records")  # new keys replace none
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from magnetar.spark.jobs.common import JobFailed
-from magnetar.spark.jobs.tables.rules import check_partitioning
+from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.jobs.tables.table_rules import check_partitioning
 
 BATCH = "ingest_batch"
 OWNER_FILE = "_magnetar_ingest.json"

@@ -1,7 +1,7 @@
 """Windows and sessions by event time over topics; late messages go to a place of their own, none is lost.
 
 The state is a small table a batch in the checkpoint, not Spark's state store: Spark drops late rows unseen, and this
-job promises that on-time, late and parked rows add up to what was read. See `windows` for the rules.
+job promises that on-time, late and parked rows add up to what was read. See `window_rules` for the rules.
 """
 
 import time
@@ -12,23 +12,15 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
-from magnetar.spark.jobs.common import (
-    Outcome,
-    add_source,
-    add_stream,
-    ends_now,
-    finish,
-    guarded,
-    parser,
-    run_query,
-    session,
-    stream,
-)
-from magnetar.spark.jobs.window import windows
-from magnetar.spark.jobs.window.window_outputs import Outputs
+from magnetar.spark.jobs.job_arguments import add_source, add_stream, parser
+from magnetar.spark.jobs.job_outcome import JobOutcome, finish
+from magnetar.spark.jobs.job_query import ends_now, run_query, stream
+from magnetar.spark.jobs.job_session import guarded, session
+from magnetar.spark.jobs.window import window_rules
+from magnetar.spark.jobs.window.window_outputs import WindowOutputs
 from magnetar.spark.jobs.window.window_rows import CORRUPT, EVENT_TIME, MESSAGE_KEY, REASON, RowRules
-from magnetar.spark.jobs.window.window_state import Meta, States
-from magnetar.spark.jobs.window.windows import CLOSED, COUNT, END, FRESH, TIME, Shape
+from magnetar.spark.jobs.window.window_rules import CLOSED, COUNT, END, FRESH, TIME, WindowShape
+from magnetar.spark.jobs.window.window_state import WindowMeta, WindowStates
 from magnetar.spark.source.checkpoint import Checkpoint
 
 EXAMPLES = """\
@@ -45,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
 def run(argv: Sequence[str]) -> int:
     arguments, shape = _parsed(argv)
     began = time.monotonic()
-    outcome = Outcome("window_agg")
+    outcome = JobOutcome("window_agg")
     spark = session(arguments, "window_agg")
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
@@ -58,7 +50,7 @@ def run(argv: Sequence[str]) -> int:
     return finish(outcome, began, arguments.progress)
 
 
-def _parsed(argv: Sequence[str]) -> tuple[Namespace, Shape]:
+def _parsed(argv: Sequence[str]) -> tuple[Namespace, WindowShape]:
     made = parser("window_agg", "Aggregates topics by windows of event time.", EXAMPLES)
     add_source(made)
     add_stream(made)
@@ -78,12 +70,12 @@ def _parsed(argv: Sequence[str]) -> tuple[Namespace, Shape]:
     if arguments.output_mode == "update" and arguments.session_gap and arguments.source != "python":
         made.error("--output-mode update of sessions needs --source python, which writes tombstones where they merge")
     window, slide, gap = (
-        windows.milliseconds(text) if text else 0
+        window_rules.milliseconds(text) if text else 0
         for text in (arguments.window, arguments.slide or arguments.window, arguments.session_gap)
     )
     if not 0 < slide <= window and not gap:
         made.error("--window and --slide: expected 0 < slide <= window")
-    return arguments, Shape(window, slide, gap, windows.parse_aggregates(arguments.agg))
+    return arguments, WindowShape(window, slide, gap, window_rules.parse_aggregates(arguments.agg))
 
 
 def _add_rules(made: ArgumentParser) -> None:
@@ -133,7 +125,7 @@ def _add_outputs(made: ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class BatchFacts:
     """Of one batch."""
 
     total: int
@@ -149,16 +141,16 @@ class Facts:
 
 class WindowJob:
     def __init__(
-        self, spark: SparkSession, rules: RowRules, shape: Shape, arguments: Namespace, outcome: Outcome
+        self, spark: SparkSession, rules: RowRules, shape: WindowShape, arguments: Namespace, outcome: JobOutcome
     ) -> None:
         self._spark = spark
         self._rules = rules
         self._shape = shape
         self._outcome = outcome
-        self._delay_ms = windows.milliseconds(arguments.watermark)
+        self._delay_ms = window_rules.milliseconds(arguments.watermark)
         self._checkpoint = Checkpoint(arguments.checkpoint)
-        self._states = States(self._checkpoint.folder, f"{shape.rules} --key {arguments.key}")
-        self._outputs = Outputs(spark, self._checkpoint, shape, arguments)
+        self._states = WindowStates(self._checkpoint.folder, f"{shape.rules} --key {arguments.key}")
+        self._outputs = WindowOutputs(spark, self._checkpoint, shape, arguments)
         self._states.meta(self._checkpoint.committed_batch())  # another shape's state is an error before the query runs
 
     def batch(self, frame: DataFrame, number: int) -> None:
@@ -169,7 +161,7 @@ class WindowJob:
             fits = F.col(REASON).isNull()
             is_late = F.lit(False)
             if before.watermark_ms is not None:
-                is_late = F.col(TIME) < windows.moment(before.watermark_ms)
+                is_late = F.col(TIME) < window_rules.moment(before.watermark_ms)
             late, on_time = rows.where(fits & is_late), rows.where(fits & ~is_late)
             facts = self._facts(rows, fits, is_late)
             if facts.parked:
@@ -181,36 +173,36 @@ class WindowJob:
         finally:
             rows.unpersist()
 
-    def _facts(self, rows: DataFrame, fits: Column, is_late: Column) -> Facts:
+    def _facts(self, rows: DataFrame, fits: Column, is_late: Column) -> BatchFacts:
         on_time = fits & ~is_late
         found = rows.select(
             F.count("*"),
             F.count(F.when(~fits, 1)),
             F.count(F.when(fits & is_late, 1)),
             F.max(F.when(on_time, F.unix_millis(TIME))),
-            F.coalesce(F.sum(F.when(on_time, windows.windows_of_a_row(self._shape))), F.lit(0)),
+            F.coalesce(F.sum(F.when(on_time, window_rules.windows_of_a_row(self._shape))), F.lit(0)),
         ).first()
         assert found is not None
-        return Facts(*found)
+        return BatchFacts(*found)
 
-    def _advance(self, number: int, before: Meta, on_time: DataFrame, facts: Facts) -> None:
+    def _advance(self, number: int, before: WindowMeta, on_time: DataFrame, facts: BatchFacts) -> None:
         """Takes the batch into the state, and gives out what is closed by it."""
         shape, watermark = self._shape, before.watermark_ms
         if facts.newest_ms is not None:
             newest = facts.newest_ms - self._delay_ms
             watermark = newest if watermark is None else max(watermark, newest)
         state = self._states.open_windows(self._spark, number - 1)
-        known = windows.single(on_time, shape)
+        known = window_rules.single(on_time, shape)
         if state is not None:
             known = known.unionByName(state.withColumn(FRESH, F.lit(0).cast("bigint")))
-        is_closed = F.lit(False) if watermark is None else F.col(END) <= windows.moment(watermark)
-        now = windows.merged(known, shape).withColumn(CLOSED, is_closed).persist()
+        is_closed = F.lit(False) if watermark is None else F.col(END) <= window_rules.moment(watermark)
+        now = window_rules.merged(known, shape).withColumn(CLOSED, is_closed).persist()
         try:
             closed = now.where(CLOSED)
             summed = closed.agg(F.coalesce(F.sum(COUNT), F.lit(0)), F.count("*")).first()
             assert summed is not None
             self._outputs.windows(now, state, number, any_closed=summed[1] > 0)
-            meta = Meta(
+            meta = WindowMeta(
                 before.rules,
                 watermark,
                 before.on_time + facts.on_time,
@@ -239,7 +231,7 @@ class WindowJob:
             "parked, all runs": meta.parked,
             "closed windows, all runs": meta.closed_windows,
             "open windows": open_windows,
-            "watermark": windows.shown(meta.watermark_ms),
+            "watermark": window_rules.shown(meta.watermark_ms),
         }
         if meta.closed + in_open != meta.placed:
             outcome.problems.append(

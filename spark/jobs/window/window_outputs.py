@@ -9,14 +9,14 @@ from argparse import Namespace
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
-from magnetar.spark.jobs.common import place_options
-from magnetar.spark.jobs.positions import position
-from magnetar.spark.jobs.tables import Table, open_table
+from magnetar.spark.jobs.job_arguments import service_options
+from magnetar.spark.jobs.position_column import position
+from magnetar.spark.jobs.tables.table import Table, open_table
 from magnetar.spark.jobs.window.window_rows import CORRUPT, MESSAGE, REASON
-from magnetar.spark.jobs.window.windows import CLOSED, END, FRESH, IDENTITY, KEY, START, Shape, results
-from magnetar.spark.source import columns as source
+from magnetar.spark.jobs.window.window_rules import CLOSED, END, FRESH, IDENTITY, KEY, START, WindowShape, results
 from magnetar.spark.source.checkpoint import Checkpoint
-from magnetar.spark.source.message_id import bound_of
+from magnetar.spark.source.columns import metadata_columns as source
+from magnetar.spark.source.ranges.bounds import bound_of
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
@@ -24,10 +24,10 @@ STAGING = "magnetar-staging"
 RAW = [field.name for field in source.RAW_FIELDS]
 
 
-class Outputs:
+class WindowOutputs:
     """Of one run."""
 
-    def __init__(self, spark: SparkSession, checkpoint: Checkpoint, shape: Shape, arguments: Namespace) -> None:
+    def __init__(self, spark: SparkSession, checkpoint: Checkpoint, shape: WindowShape, arguments: Namespace) -> None:
         self._spark = spark
         self._checkpoint = checkpoint
         self._shape = shape
@@ -88,7 +88,7 @@ class Outputs:
         self, rows: DataFrame, order: tuple[str | Column, ...], kept: tuple[str, ...] | list[str], topic: str, name: str
     ) -> None:
         """By one task and its own producer, in an order that a repeated batch has again."""
-        options = place_options(self._arguments)
+        options = service_options(self._arguments)
         ordered = rows.repartition(1).sortWithinPartitions(*order).select(*kept)
         if self._arguments.source == "python":
             options |= {"topic": topic, "producerName": f"magnetar-windows-{self._checkpoint.query_id()}-{name}"}

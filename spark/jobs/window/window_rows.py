@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
-from magnetar.spark.jobs.common import JobFailed
-from magnetar.spark.jobs.window import windows
-from magnetar.spark.jobs.window.windows import KEY, TIME, Shape
-from magnetar.spark.source.columns import PUBLISH_TIME
+from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.jobs.window import window_rules
+from magnetar.spark.jobs.window.window_rules import KEY, TIME, WindowShape
+from magnetar.spark.source.columns.metadata_columns import PUBLISH_TIME
 
 MESSAGE = "__message"
 """The message with all its columns as they came."""
@@ -39,10 +39,10 @@ TIMES = (TimestampType, TimestampNTZType, DateType, StringType)
 class RowRules:
     """Of one run. Raises JobFailed, naming the option, where an expression does not fit the topic's columns."""
 
-    def __init__(self, frame: DataFrame, arguments: Namespace, shape: Shape) -> None:
+    def __init__(self, frame: DataFrame, arguments: Namespace, shape: WindowShape) -> None:
         self._record = arguments.json_schema
         self._key, self._time = arguments.key, arguments.event_time
-        self._max_future_ms = windows.milliseconds(arguments.max_future) if arguments.max_future else None
+        self._max_future_ms = window_rules.milliseconds(arguments.max_future) if arguments.max_future else None
         self._shape = shape
         self._check(self._wide(frame))
 
@@ -58,7 +58,7 @@ class RowRules:
                     f"--event-time '{text}' is {kind.simpleString()}: expected a timestamp, as timestamp_millis(c) or "
                     "timestamp_seconds(c) make of numbers"
                 )
-        windows.measured(wide.drop(*INTERNAL), self._shape)
+        window_rules.measured(wide.drop(*INTERNAL), self._shape)
 
     def _wide(self, frame: DataFrame) -> DataFrame:
         """The message as it came, its columns, and those of its JSON, which go before."""
@@ -85,7 +85,7 @@ class RowRules:
         wide.sparkSession.conf.set("spark.sql.ansi.enabled", "false")
         key, time = F.expr(self._key).cast("string"), F.expr(TIME_OF.format(self._time))
         reason = self._reason(wide.columns, time)
-        parts = windows.measured(wide, self._shape)
+        parts = window_rules.measured(wide, self._shape)
         return wide.select(MESSAGE, key.alias(KEY), time.alias(TIME), reason.alias(REASON), *parts)
 
     def _reason(self, columns: list[str], time: Column) -> Column:
@@ -93,7 +93,7 @@ class RowRules:
         if self._max_future_ms is not None:
             ahead = F.unix_millis(time) - F.unix_millis(F.col(PUBLISH_TIME)) > self._max_future_ms
             reason = F.when(ahead, F.lit("its event time is too far ahead of its publish time (--max-future)"))
-        outside = (time < windows.moment(YEARS_MS[0])) | (time >= windows.moment(YEARS_MS[1]))
+        outside = (time < window_rules.moment(YEARS_MS[0])) | (time >= window_rules.moment(YEARS_MS[1]))
         reason = F.when(outside, F.lit("its event time is not in the years 1 to 9999")).otherwise(reason)
         reason = F.when(time.isNull(), F.lit("it has no event time")).otherwise(reason)
         if CORRUPT in columns:

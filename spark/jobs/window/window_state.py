@@ -11,18 +11,18 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from magnetar.spark.jobs.common import JobFailed
+from magnetar.spark.jobs.job_outcome import JobFailed
 
 STATES_KEPT = 3
 FOLDER = "magnetar-windows"
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
+class WindowMeta:
     """Beside a batch's open windows. Counts are of all batches up to this one."""
 
     rules: str = ""
-    """How windows are made: see `Shape.rules`."""
+    """How windows are made: see `WindowShape.rules`."""
     watermark_ms: int | None = None
     """None: before the first row."""
     on_time: int = 0
@@ -35,7 +35,7 @@ class Meta:
     closed_windows: int = 0
 
 
-class States:
+class WindowStates:
     """`checkpoint`: the query's folder."""
 
     def __init__(self, checkpoint: Path, rules: str) -> None:
@@ -45,14 +45,14 @@ class States:
     def _of(self, number: int) -> Path:
         return self._folder / f"{number:08d}"
 
-    def meta(self, number: int) -> Meta:
+    def meta(self, number: int) -> WindowMeta:
         """Raises JobFailed when it is gone, or of windows that were made otherwise."""
         if number < 0:
-            return Meta(self._rules)
+            return WindowMeta(self._rules)
         path = self._of(number) / "meta.json"
         if not path.exists():
             raise JobFailed(f"{path} is gone: the state of batch {number} cannot be made anew, begin a new checkpoint")
-        meta = Meta(**json.loads(path.read_text()))
+        meta = WindowMeta(**json.loads(path.read_text()))
         if meta.rules != self._rules:
             raise JobFailed(f"the checkpoint's windows were made with '{meta.rules}', these are '{self._rules}'")
         return meta
@@ -61,7 +61,7 @@ class States:
         """None before the first batch."""
         return None if number < 0 else spark.read.parquet(str(self._of(number) / "open"))
 
-    def save(self, number: int, still_open: DataFrame, meta: Meta) -> None:
+    def save(self, number: int, still_open: DataFrame, meta: WindowMeta) -> None:
         folder = self._of(number)
         still_open.coalesce(1).write.mode("overwrite").parquet(str(folder / "open"))
         building = folder / "meta.building"

@@ -1,0 +1,65 @@
+"""Spark's errors, of many lines in three languages, as the one sentence that says what happened."""
+
+import re
+
+from magnetar.spark.jobs.published_connector import NO_JAR, NO_JAR_SENTENCE
+
+_JOB_OPTIONS = {
+    "failOnDataLoss=false": "--fail-on-data-loss false",
+    "option startingOffsets": "--starting",
+    "ption predefinedSubscription": "ption --subscription",
+}
+_PACKAGES_WITH_SENTENCES = (
+    f"{__package__.removesuffix('.jobs')}.", "pulsar_proto.", "pyspark.", "py4j.", "pyiceberg.", "sqlalchemy.",
+    "_internal.",  # what deltalake's native part calls itself
+)  # fmt: skip
+"""Whose errors are told by one line; others are faults of the program and keep their traceback."""
+_OURS = ("magnetar.", "pulsar_proto.", "ValueError")
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Loss|Option|Value|NotFound): ")
+"""The last line of a Python traceback."""
+_CALL_TO_JAVA = "py4j."
+_CAUSED_BY = "Caused by: "
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
+_PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Z]\w*: )")
+"""Before the name of an error."""
+
+
+def in_job_options(sentence: str) -> str:
+    """The data source's option names as the job's own."""
+    for option, ours in _JOB_OPTIONS.items():
+        sentence = sentence.replace(option, ours)
+    return sentence
+
+
+def told(error: Exception) -> str | None:
+    """Of a Python traceback inside a Spark error the line with the error, of ours if there are several; of a Java one
+    what failed and the innermost cause; else the first line. None: a fault of the program."""
+    if not f"{type(error).__module__}.".startswith(_PACKAGES_WITH_SENTENCES):
+        return None
+    text = str(error)
+    if "JAVA_GATEWAY_EXITED" in text or "Java gateway process exited" in text:
+        return "Spark could not start Java: is Java 17 or newer installed, or JAVA_HOME wrong?"
+    if NO_JAR.search(text):
+        return NO_JAR_SENTENCE
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("An error occurred while")]
+    raised = [line for line in lines if _RAISED.match(line)] if "Traceback (most recent" in text else []
+    ours = [line for line in raised or lines if line.startswith(_OURS)]
+    if ours:
+        said = ours[0]
+    elif raised and not raised[0].startswith(_CALL_TO_JAVA):
+        said = raised[0]
+    else:
+        said = _of_java(lines) or type(error).__name__
+    return _PACKAGE.sub("", said)
+
+
+def _of_java(lines: list[str]) -> str:
+    """py4j sets a colon before the first line of Java's."""
+    said = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else "")
+    said = _SQLSTATE.sub("", said)
+    causes = [line.strip() for line in lines]
+    causes = [line.removeprefix(_CAUSED_BY) for line in causes if line.startswith(_CAUSED_BY)]
+    causes = [cause for cause in causes if not cause.startswith(_CALL_TO_JAVA)]
+    if not causes or causes[-1] in said:
+        return said
+    return f"{said} Cause: {_PACKAGE.sub('', causes[-1])}"

@@ -1,0 +1,121 @@
+"""The command-line options that jobs share, and the data source's options that follow from them.
+
+A job may read through this project's data source (`--source python`) or through the published connector's jar
+(`--source connector`, see `published_connector`). Both call themselves `pulsar` and give the same columns.
+"""
+
+import argparse
+import re
+from typing import Any
+
+from magnetar.spark.jobs.job_outcome import JobFailed
+
+AVAILABLE_NOW = "available-now"
+INTERVAL = re.compile(r"(interval\s+)?(\d+\s*(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE)
+WITHOUT_CONNECTOR = ("replay", "audit")
+"""Jobs that ask brokers and the admin interface for what no connector gives: `--source connector` is refused."""
+AUTH_OPTIONS = {
+    "auth_params": "pulsar.client.authParams",
+    "tls_trust_certs": "pulsar.client.tlsTrustCertsFilePath",
+}
+
+
+def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog=f"magnetar spark {job}",
+        description=description,
+        epilog=f"examples:\n{examples}\nexit codes: 0 done, 1 failed or a check failed, 2 wrong usage",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--service-url", required=True, metavar="URL", help="pulsar://host:port or pulsar+ssl://…")
+    made.add_argument("--admin-url", default="", metavar="URL", help="http://host:port; needed for limits a trigger")
+    made.add_argument("--auth-params", default="", metavar="TEXT", help="token:… or file:///path of a token")
+    made.add_argument("--tls-trust-certs", default="", metavar="FILE", help="certificates to trust")
+    made.add_argument("--progress", choices=["text", "json", "none"], default="text", help="on stderr; default text")
+    made.add_argument("--master", default="local[*]", help="Spark's master when not run by spark-submit")
+    made.add_argument(
+        "--spark-conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the Spark session; spark.log.level=ERROR shows the stacks of its errors",
+    )
+    if job in WITHOUT_CONNECTOR:
+        made.add_argument(
+            "--source", action=NoConnector, choices=["python", "connector"], default="python", help=argparse.SUPPRESS
+        )
+    return made
+
+
+class NoConnector(argparse.Action):
+    """`--source` of a job that is not read through Spark alone."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        if values != "python":
+            job = parser.prog.rpartition(" ")[2]
+            parser.error(f"--source {values}: {job} speaks to the service itself and needs no connector; leave it out")
+
+
+def add_source(made: argparse.ArgumentParser, *, starting: str = "earliest") -> None:
+    made.add_argument("--source", choices=["python", "connector"], default="python", help="default: python")
+    topics = made.add_mutually_exclusive_group(required=True)
+    topics.add_argument("--topic", metavar="T", help="one topic")
+    topics.add_argument("--topics", metavar="T,T", help="several")
+    topics.add_argument("--pattern", metavar="RE", help="all whose full name matches")
+    made.add_argument("--starting", default=starting, help=f"earliest, latest or a JSON map; default {starting}")
+    made.add_argument(
+        "--subscription",
+        default="",
+        metavar="NAME",
+        help="keeps what is unread; what is read is acknowledged, and may be deleted",
+    )
+    made.add_argument("--fail-on-data-loss", choices=["true", "false"], default="true")
+
+
+def add_stream(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--checkpoint", required=True, metavar="DIR", help="where a restart goes on from")
+    made.add_argument(
+        "--trigger",
+        default=AVAILABLE_NOW,
+        metavar="WHEN",
+        help=f"{AVAILABLE_NOW} (default), or an interval: '10 seconds'",
+    )
+    made.add_argument(
+        "--max-messages", type=int, default=0, metavar="N", help="at most so many a batch (not available-now)"
+    )
+    made.add_argument(
+        "--max-bytes", type=int, default=0, metavar="N", help="at most so many a batch (not available-now)"
+    )
+
+
+def service_options(arguments: argparse.Namespace) -> dict[str, str]:
+    given = {"service.url": arguments.service_url, "admin.url": arguments.admin_url}
+    for name, option in AUTH_OPTIONS.items():
+        given[option] = getattr(arguments, name)
+    if given["pulsar.client.authParams"]:
+        given["pulsar.client.authPluginClassName"] = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+    return {name: value for name, value in given.items() if value}
+
+
+def source_options(arguments: argparse.Namespace) -> dict[str, str]:
+    given = service_options(arguments)
+    given |= {"startingOffsets": arguments.starting, "failOnDataLoss": arguments.fail_on_data_loss}
+    for name, value in (("topic", arguments.topic), ("topics", arguments.topics), ("topicsPattern", arguments.pattern)):
+        if value:
+            given[name] = value
+    if arguments.subscription:
+        given["predefinedSubscription"] = arguments.subscription
+    return given
+
+
+def check_stream(arguments: argparse.Namespace) -> None:
+    """Raises JobFailed for limits and intervals that no query takes."""
+    if arguments.trigger == AVAILABLE_NOW:
+        if arguments.max_messages or arguments.max_bytes:
+            # Spark 4.1 plans an available-now run with one question: a limit would end it
+            raise JobFailed("--max-messages and --max-bytes need --trigger with an interval")
+    elif not INTERVAL.fullmatch(arguments.trigger):
+        raise JobFailed(f"--trigger {arguments.trigger}: expected {AVAILABLE_NOW}, or an interval as '10 seconds'")

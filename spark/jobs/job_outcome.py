@@ -1,0 +1,42 @@
+"""How a job ends: what it counted, which checks failed, and the sentence that says what stopped it."""
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+class JobFailed(Exception):
+    """The sentence that a person reads; the job ends with exit code 1."""
+
+
+@dataclass
+class JobOutcome:
+    """What the job prints at its end. `problems`: one sentence a check that failed."""
+
+    job: str
+    read: int = 0
+    written: int = 0
+    skipped: int = 0
+    parked: int = 0
+    seconds: float = 0.0
+    details: dict[str, Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def finish(outcome: JobOutcome, began: float, how: str) -> int:
+    """Prints what was done; returns the exit code."""
+    outcome.seconds = round(time.monotonic() - began, 3)
+    if how == "json":
+        print(json.dumps(asdict(outcome), default=str), flush=True)
+    else:
+        print(
+            f"{outcome.job}: read {outcome.read:,}, wrote {outcome.written:,}, skipped {outcome.skipped:,}, "
+            f"parked {outcome.parked:,} in {outcome.seconds:.1f} s"
+        )
+        for name, value in outcome.details.items():
+            print(f"  {name}: {value}")
+    for problem in outcome.problems:
+        print(f"check failed: {problem}", file=sys.stderr)
+    return 1 if outcome.problems else 0

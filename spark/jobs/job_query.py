@@ -1,0 +1,94 @@
+"""The streaming query of a job: how it is started, watched to its end, checked and acknowledged."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from magnetar.spark.jobs.folder_lock import hold
+from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, service_options, source_options
+from magnetar.spark.jobs.job_outcome import JobOutcome
+from magnetar.spark.jobs.progress import QueryProgress, Teller
+from magnetar.spark.jobs.published_connector import connector_options
+from magnetar.spark.source.checkpoint import Checkpoint, acknowledge
+from magnetar.spark.source.options import LATEST, Options, address_of, read_options
+from magnetar.spark.source.planner import Planner
+from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound
+
+INTERRUPTED = "interrupted; the same command goes on from here"
+
+
+def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> DataFrame:
+    given = source_options(arguments) | more
+    if arguments.trigger != AVAILABLE_NOW:
+        if arguments.max_messages:
+            given["maxOffsetsPerTrigger"] = str(arguments.max_messages)
+        if arguments.max_bytes:
+            given["maxBytesPerTrigger"] = str(arguments.max_bytes)
+    if arguments.source == "connector":
+        given = connector_options(given)
+    hold(Checkpoint(arguments.checkpoint).folder)
+    return made.readStream.format("pulsar").options(**given).load()
+
+
+def trigger(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"availableNow": True} if arguments.trigger == AVAILABLE_NOW else {"processingTime": arguments.trigger}
+
+
+def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
+    """What an available-now run has to reach: the last message of each partition at its start."""
+    if arguments.trigger != AVAILABLE_NOW:
+        return {}
+    planner = Planner(read_options(source_options(arguments), streaming=True))
+    try:
+        return {name: planner.last(name) for name in planner.partitions()}
+    finally:
+        planner.close()
+
+
+def check_reached(arguments: argparse.Namespace, ends: Mapping[str, Bound], outcome: JobOutcome) -> None:
+    """The checkpoint lies at the ends, or behind them."""
+    if ends:
+        committed = Checkpoint(arguments.checkpoint).committed()
+        if not committed and arguments.starting == LATEST:
+            return  # nothing came since the query was begun
+        for name, end in ends.items():
+            if committed.get(name, BEFORE_ALL)[:2] < end[:2]:
+                outcome.problems.append(f"{name} was read up to {committed.get(name)} instead of {end}")
+
+
+def acknowledge_committed(arguments: argparse.Namespace) -> None:
+    """The last batch of an available-now run, which no later batch acknowledges."""
+    if arguments.subscription and arguments.source == "python" and arguments.trigger == AVAILABLE_NOW:
+        address = address_of(Options(service_options(arguments)))
+        acknowledge(address, arguments.subscription, Checkpoint(arguments.checkpoint).committed())
+
+
+def run_query(
+    frame: DataFrame,
+    batch: Callable[[DataFrame, int], None],
+    arguments: argparse.Namespace,
+    ends: Mapping[str, Bound],
+    outcome: JobOutcome,
+) -> None:
+    """A job's streaming query, to its end or Ctrl-C, a problem unless the run was to be endless; its last batch is
+    acknowledged. Raises the query's error."""
+    Checkpoint(arguments.checkpoint).sweep()
+    query = (
+        frame.writeStream.foreachBatch(batch)
+        .option("checkpointLocation", arguments.checkpoint)
+        .trigger(**trigger(arguments))
+        .start()
+    )
+    progress = QueryProgress(Teller(arguments.progress, outcome.job))
+    try:
+        progress.watch(query)
+        check_reached(arguments, ends, outcome)
+    except KeyboardInterrupt:
+        query.stop()
+        if arguments.trigger == AVAILABLE_NOW:
+            outcome.problems.append(INTERRUPTED)
+    finally:
+        outcome.read += progress.read
+    acknowledge_committed(arguments)

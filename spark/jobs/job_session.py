@@ -1,0 +1,86 @@
+"""The Spark session of a job, from the checks before Java starts to the end of Java."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from magnetar.spark.jobs.error_sentences import in_job_options, told
+from magnetar.spark.jobs.folder_lock import let_go
+from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, check_stream, service_options, source_options
+from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.jobs.older_pyspark import complete
+from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics
+from magnetar.spark.jobs.progress import Teller
+from magnetar.spark.jobs.published_connector import check_versions, end_java
+from magnetar.spark.source.checkpoint import Checkpoint
+
+AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+"""Without it Spark 4.1 runs one batch with sources of Python's: after a kill only the one that was under way."""
+CONNECTOR_SETTING = "spark.magnetar.connector"
+"""Of a session in which a job reads through the connector."""
+
+
+def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSession:
+    """The running session of spark-submit, or one of its own; what is wrong with the options, the service or the topics
+    is said before Java starts. `needs`: see `check_versions`. Raises what `precheck` raises."""
+    source = getattr(arguments, "source", "python")
+    check_versions(source, pyspark.__version__, needs)
+    if hasattr(arguments, "trigger"):
+        check_stream(arguments)
+    check_service(service_options(arguments), tell=arguments.progress == "text")
+    if hasattr(arguments, "pattern"):
+        given = source_options(arguments)
+        check_topics(given, endless=arguments.trigger != AVAILABLE_NOW)
+        check_checkpoint(given, Checkpoint(arguments.checkpoint))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"magnetar-{job}")
+    if SparkSession.getActiveSession() is None and "SPARK_ENV_LOADED" not in os.environ:
+        builder = builder.master(arguments.master)
+        builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+        builder = builder.config("spark.log.level", "FATAL").config("spark.driver.memory", "1g")
+        # streaming queries do not adapt their shuffles: Spark's 200 tasks take far longer than a small batch
+        builder = builder.config("spark.sql.shuffle.partitions", str(os.cpu_count() or 1))
+    builder = builder.config("spark.sql.session.timeZone", "UTC").config(AVAILABLE_NOW_SETTING, "true")
+    for pair in arguments.spark_conf:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise JobFailed(f"--spark-conf {pair}: expected KEY=VALUE")
+        builder = builder.config(name, value)
+    teller = Teller(arguments.progress, job)
+    teller.state("starting", "starting Spark, which takes some seconds …")
+    made = builder.getOrCreate()
+    teller.state("running", f"Spark {made.version} runs")
+    complete()
+    made.conf.set(CONNECTOR_SETTING, str(source == "connector").lower())
+    if source == "python":
+        from magnetar.spark.source import PulsarDataSource
+
+        made.dataSource.register(PulsarDataSource)
+    return made
+
+
+def leave(code: int) -> int:
+    """At the end of a job; see `end_java`."""
+    running = SparkSession.getActiveSession() if "SPARK_ENV_LOADED" in os.environ else None
+    if running is not None and running.conf.get(CONNECTOR_SETTING, "") == "true":
+        end_java(running, code)
+    return code
+
+
+def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
+    """Runs a job's body; faults become one sentence."""
+    try:
+        code = leave(run(argv))
+    except Exception as error:
+        said = str(error) if isinstance(error, (JobFailed, ValueError, OSError)) else told(error)
+        if said is None:
+            raise
+        print(f"magnetar spark {job}: {in_job_options(said)}", file=sys.stderr)
+        return 1
+    finally:
+        let_go()
+    return code

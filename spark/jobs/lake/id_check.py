@@ -1,0 +1,136 @@
+"""What the ids of a table's rows say: messages that are there twice, and messages that are not there.
+
+Entry ids are gap-free inside a ledger and begin at 0, a batch has the indexes 0 to its size less one. What is missing
+between two rows may still have a reason, such as a chunk of a large message or a marker; the broker is asked for it.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812, Spark's custom
+
+from magnetar.spark.source.client.partition_reader import PartitionReader
+from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.columns.metadata_columns import MESSAGE_ID, TOPIC
+from magnetar.spark.source.decoding.entry_block import CorruptEntry
+from magnetar.spark.source.decoding.row_decoder import DecodedRows, RowDecoder
+from magnetar.spark.source.planner import partition_of
+from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, Range
+from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.ids import signed64
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+PARSED = "topic string, ledger long, entry long, index int, size int"
+HOLES_MAX = 100
+"""So many are looked into; a table with more is wrong anyway, or its topic is a strange one."""
+ANSWER_SECONDS = 5.0
+ALL = Range(BEFORE_ALL, Bound(2**62, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Entries `first` to `last` of a ledger, of whose messages a table has `rows`."""
+
+    topic: str
+    ledger: int
+    first: int
+    last: int
+    rows: int = 0
+
+    def __str__(self) -> str:
+        entries = f"{self.first}" if self.first == self.last else f"{self.first}…{self.last}"
+        return f"{self.topic} {self.ledger}:{entries}"
+
+
+@dataclass(slots=True)
+class TableIds:
+    """`begins`: each topic partition's first message."""
+
+    rows: int = 0
+    twice: int = 0
+    holes: list[Hole] = field(default_factory=list)
+    begins: dict[str, Bound] = field(default_factory=dict)
+
+
+def look_at(rows: DataFrame, *, cut: bool) -> TableIds:
+    """Of rows with TOPIC and MESSAGE_ID. `cut`: their first entry may have been begun in its middle."""
+    parsed = rows.select(TOPIC, MESSAGE_ID).mapInArrow(_parse, PARSED)
+    by_entry = parsed.groupBy("topic", "ledger", "entry").agg(
+        F.count("*").alias("rows"),
+        F.countDistinct("index").alias("different"),
+        F.min("index").alias("index"),
+        F.max("size").alias("size"),
+    )
+    order = Window.partitionBy("topic").orderBy("ledger", "entry")
+    before = F.lag(F.struct("ledger", "entry")).over(order)
+    next_entry = F.when(before["ledger"] == F.col("ledger"), before["entry"] + 1).otherwise(0)
+    found = by_entry.withColumn("begins", before.isNull())
+    found = found.withColumn("expected", F.when(before.isNull(), F.col("entry")).otherwise(next_entry)).persist()
+    try:
+        sums = found.agg(F.sum("rows"), F.sum(F.col("rows") - F.col("different"))).first()
+        assert sums is not None
+        ids = TableIds(sums[0] or 0, sums[1] or 0)
+        for row in found.where("begins").collect():
+            ids.begins[row.topic] = Bound(row.ledger, row.entry, row["index"])
+        half = f"different < size and not ({str(cut).lower()} and begins)"
+        for row in found.where(f"entry > expected or {half}").limit(HOLES_MAX).collect():
+            if row.entry > row.expected:
+                ids.holes.append(Hole(row.topic, row.ledger, row.expected, row.entry - 1))
+            if row.different < row.size:
+                ids.holes.append(Hole(row.topic, row.ledger, row.entry, row.entry, row.different))
+        return ids
+    finally:
+        found.unpersist()
+
+
+def _parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`size` 0, `index` 0: not batched."""
+    for batch in batches:
+        parsed = [pb.MessageIdData.FromString(each) for each in batch.column(1).to_pylist()]
+        yield pa.RecordBatch.from_arrays(
+            [
+                batch.column(0),
+                pa.array([signed64(each.ledgerId) for each in parsed], pa.int64()),
+                pa.array([signed64(each.entryId) for each in parsed], pa.int64()),
+                pa.array([max(each.batch_index, 0) for each in parsed], pa.int32()),
+                pa.array([each.batch_size for each in parsed], pa.int32()),
+            ],
+            names=["topic", "ledger", "entry", "index", "size"],
+        )
+
+
+def lacking(client: PulsarClient, holes: Sequence[Hole]) -> list[Hole]:
+    """Those for which the topic still has messages that the table lacks."""
+    return [hole for hole in holes if _topic_has_more(client, hole)]
+
+
+def _topic_has_more(client: PulsarClient, hole: Hole) -> bool:
+    reader = PartitionReader(client, hole.topic, Bound(hole.ledger, hole.first - 1))
+    decoder, rows = RowDecoder(hole.topic, partition_of(hole.topic), ALL), DecodedRows()
+    try:
+        while True:
+            entries = reader.read(time.monotonic() + ANSWER_SECONDS)
+            for entry in entries:
+                if entry[:2] > (hole.ledger, hole.last):
+                    return False
+                decoder.decode(entry, rows)
+                if len(rows) > hole.rows:
+                    return True
+            if not entries:
+                return False
+    except (CorruptEntry, TopicNotFound):
+        return False
+    finally:
+        reader.close()
+
+
+def began_before(begins: Mapping[str, Bound], committed: Mapping[str, Bound]) -> list[str]:
+    """Partitions whose first new message had been committed before, a sentence each."""
+    return [
+        f"{topic} {begin} was read before and is in the table twice"
+        for topic, begin in begins.items()
+        if begin <= committed.get(topic, BEFORE_ALL)
+    ]

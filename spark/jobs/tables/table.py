@@ -1,0 +1,46 @@
+"""Tables that take a micro-batch once: what all of them can do, and how one is opened.
+
+The classes of Delta and Iceberg need packages that are only there with the extra `lake`, so each is imported when a
+table of its kind is opened.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from magnetar.spark.jobs.tables.table_rules import local_folder
+
+TIMESTAMPS_SETTING = "spark.sql.parquet.outputTimestampType"
+"""Spark's default is INT96, which other readers take for nanoseconds without a time zone."""
+
+
+class Table(Protocol):
+    def schema(self, spark: SparkSession) -> StructType | None:
+        """Its columns; None when there is no table yet."""
+
+    def write(self, rows: DataFrame, app: str, number: int) -> int | None:
+        """Batch `number` of the query `app`, once; returns the rows written, None when they were written before."""
+
+    def files(self) -> list[str]:
+        """The Parquet files that make up the table now."""
+
+    def compact(self, spark: SparkSession) -> int:
+        """Merges small files; returns how many are gone."""
+
+
+def open_table(spark: SparkSession, kind: str, path: str, name: str, *, by: str, staging: Path) -> Table:
+    """`by`: the column to partition by, or empty. `staging`: a folder that executors can write to, too."""
+    spark.conf.set(TIMESTAMPS_SETTING, "TIMESTAMP_MICROS")
+    if kind == "delta":
+        from magnetar.spark.jobs.tables.delta import DeltaTable
+
+        return DeltaTable(path, by=by, staging=staging)
+    if kind == "iceberg":
+        from magnetar.spark.jobs.tables.iceberg import IcebergTable
+
+        return IcebergTable(local_folder(path), name, by=by, staging=staging)
+    from magnetar.spark.jobs.tables.parquet import ParquetTable
+
+    return ParquetTable(local_folder(path), by=by)

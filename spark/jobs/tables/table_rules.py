@@ -1,0 +1,55 @@
+"""Which folders, columns and partitions a table takes."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql.types import StructType
+
+from magnetar.spark.jobs.job_outcome import JobFailed
+
+
+def is_local(path: str) -> bool:
+    """A path or a `file:` URL; a colon may be in a path."""
+    return "://" not in path or path.startswith("file:")
+
+
+def local_folder(path: str) -> Path:
+    """Raises JobFailed for what cannot be renamed in one step."""
+    parts = urlsplit(path)
+    if parts.scheme not in ("", "file"):
+        raise JobFailed(f"--path {path}: only delta can be elsewhere than in a local or mounted folder")
+    return Path(unquote(parts.path) if parts.scheme else path).absolute()
+
+
+def check_columns(table: StructType | None, rows: StructType, *, evolve: bool) -> None:
+    """Raises JobFailed, which names the columns, when the rows do not fit. Columns that the rows lack become null."""
+    if table is None:
+        return
+    known = {field.name: _kind(field.dataType.simpleString()) for field in table.fields}
+    added = [field.name for field in rows.fields if field.name not in known]
+    if added and not evolve:
+        raise JobFailed(
+            f"the table has no column {', '.join(added)}, the topic has: --schema evolve takes new columns in, "
+            f"--columns {','.join(name for name in rows.names if not name.startswith('__') and name in known)} "
+            "leaves them out"
+        )
+    for field in rows.fields:
+        kind = _kind(field.dataType.simpleString())
+        if known.get(field.name, kind) != kind:
+            raise JobFailed(
+                f"column {field.name} is {known[field.name]} in the table and {kind} in the topic: "
+                "a table's types stay; use another table"
+            )
+
+
+def _kind(text: str) -> str:
+    """Iceberg has no integers of less than 32 bits."""
+    return re.sub(r"\b(tinyint|smallint)\b", "int", text)
+
+
+def check_partitioning(where: object, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise JobFailed(
+            f"{where} is partitioned by {found or 'nothing'}, --partition-by asks for {wanted or 'nothing'}"
+        )

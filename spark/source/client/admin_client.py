@@ -1,0 +1,73 @@
+"""The few REST calls that the source makes, with nothing but the standard library."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from magnetar.spark.source.client.broker_connection import ClientLogin
+from pulsar_proto.names import TopicName
+
+RETRY_SECONDS = 0.5
+NOT_FOUND = 404
+PASSING = (0, 502, 503, 504)
+
+
+class AdminError(Exception):
+    """The admin interface refused or failed. `status`: HTTP code, 0 when it did not answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class AdminClient:
+    def __init__(self, admin_url: str, login: ClientLogin) -> None:
+        """Raises ValueError for anything but http:// and https:// URLs."""
+        if urlsplit(admin_url).scheme not in ("http", "https"):
+            raise ValueError(f"admin.url '{admin_url}': expected http://host:port or https://host:port")
+        self._url = admin_url.rstrip("/")
+        self._login = login
+
+    def internal_stats(self, topic: str) -> dict[str, Any]:
+        """Of one partition or plain topic. Asked again while the server restarts, as long as an operation may take.
+        Raises AdminError (404: it does not exist)."""
+        deadline = time.monotonic() + self._login.timeout_seconds
+        while True:
+            try:
+                answer: dict[str, Any] = self.call("GET", f"{topic_path(topic)}/internalStats?metadata=false")
+                return answer
+            except AdminError as error:
+                if error.status not in PASSING or time.monotonic() + RETRY_SECONDS > deadline:
+                    raise
+                time.sleep(RETRY_SECONDS)
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """`path` below /admin/v2/. Returns the parsed answer, None for an empty one. Raises AdminError."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self._url}/admin/v2/{path}", data, method=method)
+        request.add_header("Accept", "application/json")
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        token = self._login.token_text()
+        if token is not None:
+            request.add_header("Authorization", f"Bearer {token}")
+        context = self._login.tls_context() if self._url.startswith("https") else None
+        try:
+            with urllib.request.urlopen(request, timeout=self._login.timeout_seconds, context=context) as answer:
+                content = answer.read()
+        except urllib.error.HTTPError as error:
+            reason = error.read(1000).decode("utf-8", "replace")
+            raise AdminError(error.code, f"{method} {path}: HTTP {error.code} {reason}") from error
+        except (OSError, HTTPException) as error:
+            raise AdminError(0, f"{self._url} does not answer: {error}") from error
+        return json.loads(content) if content else None
+
+
+def topic_path(topic: str) -> str:
+    """`persistent/tenant/namespace/encoded-name`."""
+    name = TopicName.parse(topic)
+    return f"{name.domain}/{name.tenant}/{name.namespace_name}/{quote(name.local_name, safe='')}"

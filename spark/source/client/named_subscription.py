@@ -1,0 +1,92 @@
+"""The named subscription of a streaming query: it keeps what is unread, and is acknowledged when a batch is committed.
+
+One durable Exclusive consumer a partition that asks for no messages. Cumulative acknowledgements make the backlog fall
+to zero, which the published connector's commits by SEEK never do (facts 2.2).
+"""
+
+import time
+
+from magnetar.spark.source.client.broker_connection import BrokerConnection, Disconnected
+from magnetar.spark.source.client.partition_reader import last_message_id
+from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.ranges.bounds import WHOLE_ENTRY, Bound, wire_id
+from pulsar_proto.errors import ConsumerBusy
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+CONSUMER_ID = 1
+BUSY_SECONDS = 10.0
+"""How long a predecessor that was killed may take to be noticed by the broker."""
+
+
+class NamedSubscription:
+    def __init__(self, client: PulsarClient, name: str) -> None:
+        self._client = client
+        self.name = name
+        self._connections: dict[str, BrokerConnection] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def mark_delete(self, topic: str, *, latest: bool = False) -> Bound:
+        """Subscribes if need be (a new subscription begins at earliest or latest); up to where it is acknowledged."""
+        return self._client.persist(lambda: last_message_id(self._consumer(topic, latest), CONSUMER_ID)[1])
+
+    def acknowledge(self, topic: str, upto: Bound) -> None:
+        """All messages up to and with `upto`, durably. Raises ConsumerBusy when another query has the subscription."""
+        if upto.is_before_all:
+            return
+        message_id = wire_id(upto if upto.batch_index == WHOLE_ENTRY else Bound(upto.ledger, upto.entry - 1))
+        ack = pb.CommandAck(consumer_id=CONSUMER_ID, ack_type=pb.CommandAck.Cumulative, message_id=[message_id])
+
+        def send() -> None:
+            connection = self._consumer(topic, latest=False)
+            try:
+                answer = connection.request(pb.BaseCommand(type=pb.BaseCommand.ACK, ack=ack), "ack").ackResponse
+            except Disconnected:
+                self.forget(topic)
+                raise
+            if answer.HasField("error"):
+                raise RuntimeError(f"{topic}: acknowledging {upto} on {self.name} failed: {answer.message}")
+
+        self._client.persist(send)
+
+    def forget(self, topic: str) -> None:
+        if topic in self._connections:
+            self._connections.pop(topic).close()
+
+    def _consumer(self, topic: str, latest: bool) -> BrokerConnection:
+        known = self._connections.get(topic)
+        if known is not None and known.is_alive():
+            return known
+        self.forget(topic)
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                made = self._connections[topic] = self._subscribe(topic, latest)
+                return made
+            except ConsumerBusy as error:
+                if time.monotonic() > deadline:
+                    raise ConsumerBusy(f"subscription {self.name} of {topic} is in use: {error.message}") from error
+                time.sleep(0.2)
+
+    def _subscribe(self, topic: str, latest: bool) -> BrokerConnection:
+        connection = self._client.own_connection(topic)
+        place = pb.CommandSubscribe.Latest if latest else pb.CommandSubscribe.Earliest
+        subscribe = pb.CommandSubscribe(
+            topic=topic,
+            subscription=self.name,
+            subType=pb.CommandSubscribe.Exclusive,
+            consumer_id=CONSUMER_ID,
+            consumer_name="spark",
+            durable=True,
+            initialPosition=place,
+            force_topic_creation=False,
+        )
+        try:
+            connection.request(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=subscribe), "subscribe")
+        except BaseException:
+            connection.close()
+            raise
+        return connection

@@ -1,0 +1,252 @@
+"""A producer of one topic partition: batches out, receipts in, and everything again after a reconnect.
+
+It numbers messages as its caller says. After (re)connecting the broker tells the last number that it has stored for the
+producer's name, and what lies up to there is not sent again (facts 4.2): with deduplication a message is stored once.
+"""
+
+import base64
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from magnetar.spark.source.client.broker_connection import BrokerConnection, Disconnected
+from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.decoding.compression import compress
+from pulsar_proto.errors import ProducerBusy, TopicTerminated, error_of_code
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import build_batch, build_payload
+from pulsar_proto.wire.commands import send_frame
+
+PRODUCER_ID = 1
+PENDING_MAX = 500
+"""Batches without a receipt: then the producer waits."""
+PENDING_BYTES_MAX = 64 * 1024 * 1024
+"""Likewise; one message may be larger."""
+BATCH_BYTES = 128 * 1024
+BUSY_SECONDS = 20.0
+"""How long a killed task's connection may take to be noticed by the broker."""
+
+
+class SendFailed(Exception):
+    """The broker refused a message, or did not confirm it in time."""
+
+
+class OutgoingMessage(NamedTuple):
+    """One row. `event_time`: milliseconds, 0 for none; `value` None: a tombstone."""
+
+    topic: str
+    key: bytes | None
+    event_time: int
+    properties: tuple[tuple[str, str], ...]
+    value: bytes | None
+    ordering_key: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    compression: int = 0
+    batch_messages: int = 1000
+    send_timeout_seconds: float = 30.0
+
+
+class PartitionProducer:
+    """Connects when constructed. Not for use by several threads."""
+
+    def __init__(
+        self, client: PulsarClient, topic: str, name: str, schema: pb.Schema | None, settings: ProducerSettings
+    ) -> None:
+        """`name` empty: the broker names it, and nothing is deduplicated."""
+        self.topic = topic
+        self._client = client
+        self._name = name
+        self._schema = schema
+        self._settings = settings
+        self._connection: BrokerConnection | None = None
+        self._schema_version = b""
+        self.name = name
+        self._pending: deque[tuple[int, int, bytes]] = deque()
+        self._pending_bytes = 0
+        self._batch: list[tuple[int, OutgoingMessage]] = []
+        self._batch_bytes = 0
+        self.last_sequence_id = -1
+        """The highest that the broker had stored for the producer's name when it was connected last."""
+        self.skipped = 0
+        """Messages that the broker had already."""
+        self._client.persist(self._connect)
+
+    def close(self) -> None:
+        """Without waiting for receipts: `flush` first."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def send(self, message: OutgoingMessage, sequence_id: int) -> None:
+        """Numbers must rise. Raises SendFailed, also for an earlier message."""
+        if self._name and sequence_id <= self.last_sequence_id:
+            self.skipped += 1
+            return
+        size = 64 + len(message.value or b"") + len(message.key or b"")
+        for name, value in message.properties:
+            size += len(name) + len(value)
+        if self._batch and self._batch_bytes + size > BATCH_BYTES:
+            self._send_batch()
+        self._batch.append((sequence_id, message))
+        self._batch_bytes += size
+        if len(self._batch) >= self._settings.batch_messages:
+            self._send_batch()
+
+    def flush(self) -> None:
+        """Returns when all is stored. Raises SendFailed."""
+        self._send_batch()
+        self._await_receipts(0)
+
+    def _send_batch(self) -> None:
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        if not batch:
+            return
+        payload, command = self._encode(batch)
+        assert self._connection is not None
+        size_max = self._connection.max_message_size
+        if len(payload) > size_max:
+            raise SendFailed(f"{self.topic}: a message of {len(payload)} bytes exceeds the broker's {size_max}")
+        frame = send_frame(command, payload)
+        self._pending.append((command.sequence_id, batch[-1][0], frame))
+        self._pending_bytes += len(frame)
+        try:
+            self._connection.send(frame)
+        except Disconnected:
+            self._reconnect()
+        self._await_receipts(PENDING_MAX)
+
+    def _encode(self, batch: list[tuple[int, OutgoingMessage]]) -> tuple[bytes, pb.CommandSend]:
+        first, last = batch[0][0], batch[-1][0]
+        metadata = pb.MessageMetadata(producer_name=self.name, sequence_id=first, publish_time=int(time.time() * 1000))
+        command = pb.CommandSend(producer_id=PRODUCER_ID, sequence_id=first)
+        if self._schema_version:
+            metadata.schema_version = self._schema_version
+        if len(batch) == 1 and self._settings.batch_messages == 1:
+            message = batch[0][1]
+            _describe(metadata, message)
+            body = message.value or b""
+        else:
+            metadata.num_messages_in_batch = command.num_messages = len(batch)
+            if last != first:
+                metadata.highest_sequence_id = command.highest_sequence_id = last
+            singles = []
+            for sequence_id, message in batch:
+                single = pb.SingleMessageMetadata(payload_size=0, sequence_id=sequence_id)
+                _describe(single, message)
+                singles.append((single, message.value or b""))
+            body = build_batch(singles)
+        if self._settings.compression and body:
+            metadata.compression = pb.CompressionType.ValueType(self._settings.compression)
+            metadata.uncompressed_size = len(body)
+            body = compress(body, self._settings.compression)
+        return build_payload(metadata, body), command
+
+    def _await_receipts(self, at_most: int) -> None:
+        """Until no more than so many batches are without one, nor many bytes."""
+        deadline = time.monotonic() + self._settings.send_timeout_seconds
+        while len(self._pending) > at_most or self._pending_bytes > PENDING_BYTES_MAX:
+            before = len(self._pending)
+            try:
+                self._receive(deadline)
+            except Disconnected:
+                self._reconnect()
+            if len(self._pending) < before:
+                deadline = time.monotonic() + self._settings.send_timeout_seconds
+            elif time.monotonic() > deadline:
+                seconds = self._settings.send_timeout_seconds
+                raise SendFailed(f"{self.topic}: {before} batches are not confirmed within {seconds:g} s")
+
+    def _receive(self, deadline: float) -> None:
+        assert self._connection is not None
+        frames = self._connection.frames(deadline)
+        while frames:
+            command = self._connection.housekeeping(frames.popleft()[0])
+            if command is None:
+                continue
+            if command.type == pb.BaseCommand.SEND_RECEIPT:
+                self._receipt(command.send_receipt.sequence_id)
+            elif command.type == pb.BaseCommand.SEND_ERROR:
+                error = command.send_error
+                raise SendFailed(f"{self.topic}: {error_of_code(error.error, error.message)}")
+            elif command.type == pb.BaseCommand.CLOSE_PRODUCER:
+                raise Disconnected(f"the broker closed the producer of {self.topic}")
+
+    def _receipt(self, sequence_id: int) -> None:
+        """Receipts come in order; one that is older belongs to a connection before."""
+        if self._pending and self._pending[0][0] == sequence_id:
+            self._settled()
+
+    def _settled(self) -> None:
+        self._pending_bytes -= len(self._pending.popleft()[2])
+
+    def _reconnect(self) -> None:
+        self.close()
+        try:
+            self._client.persist(self._connect)
+        except Exception as error:
+            raise SendFailed(f"{self.topic}: {error}") from error
+
+    def _connect(self) -> None:
+        self.close()  # one that broke while the last attempt sent again
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            connection = self._client.own_connection(self.topic)
+            try:
+                self._create(connection)
+                break
+            except ProducerBusy:
+                connection.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+            except BaseException:
+                connection.close()
+                raise
+        self._connection = connection
+        if self._name:
+            while self._pending and self._pending[0][1] <= self.last_sequence_id:
+                self._settled()
+        for _, _, frame in self._pending:
+            connection.send(frame)
+
+    def _create(self, connection: BrokerConnection) -> None:
+        create = pb.CommandProducer(topic=self.topic, producer_id=PRODUCER_ID, producer_access_mode=pb.Shared)
+        if self._name:
+            create.producer_name = self._name
+            create.user_provided_producer_name = True
+        if self._schema is not None:
+            create.schema.CopyFrom(self._schema)
+        try:
+            answer = connection.request(pb.BaseCommand(type=pb.BaseCommand.PRODUCER, producer=create), "producer")
+        except TopicTerminated as error:
+            raise SendFailed(f"{self.topic} is terminated: {error.message}") from error
+        success = answer.producer_success
+        self._schema_version = success.schema_version
+        self.last_sequence_id = success.last_sequence_id
+        self.name = success.producer_name
+
+
+def _describe(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, message: OutgoingMessage) -> None:
+    if message.key is not None:
+        _set_key(metadata, message.key)
+    if message.ordering_key:
+        metadata.ordering_key = message.ordering_key
+    if message.event_time:
+        metadata.event_time = message.event_time
+    for name, value in message.properties:
+        metadata.properties.add(key=name, value=value)
+    if message.value is None:
+        metadata.null_value = True
+
+
+def _set_key(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, key: bytes) -> None:
+    """A key that is text goes as text, so that clients without binary keys read it; others as base64."""
+    try:
+        metadata.partition_key = key.decode()
+    except UnicodeDecodeError:
+        metadata.partition_key = base64.b64encode(key).decode()
+        metadata.partition_key_b64_encoded = True

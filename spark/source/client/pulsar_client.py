@@ -1,0 +1,174 @@
+"""What driver and executors ask a broker: partitions, owners, schemas, topics of a namespace. Source: facts 2, 3."""
+
+import re
+import time
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from magnetar.spark.source.client.broker_connection import BrokerConnection, ClientLogin, Disconnected
+from pulsar_proto.errors import ServiceNotReady, TooManyRequests, TopicNotFound, error_of_code
+from pulsar_proto.names import NamespaceName, TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+T = TypeVar("T")
+
+REDIRECTS_MAX = 20
+RETRY_FIRST_SECONDS = 0.1
+RETRY_LONGEST_SECONDS = 2.0
+PASSING_ERRORS = (Disconnected, ServiceNotReady, TooManyRequests)
+
+
+def topic_pattern(pattern: str) -> Callable[[TopicName], bool]:
+    """See `PulsarClient.topics_matching`."""
+    expression, namespace = re.compile(pattern), namespace_of_pattern(pattern)
+
+    def matches(name: TopicName) -> bool:
+        texts = [name.full, name.full.partition("://")[2], *([] if "/" in pattern else [name.local_name])]
+        return name.namespace == namespace and any(expression.fullmatch(text) for text in texts)
+
+    return matches
+
+
+class PulsarClient:
+    """One connection to the service URL and one to each owner. Everything is tried again until `login.timeout_seconds`
+    have passed: a broker that restarts is not an error yet."""
+
+    def __init__(self, service_url: str, login: ClientLogin) -> None:
+        self._urls = service_urls(service_url)
+        self.login = login
+        self._connections: dict[tuple[str, str | None], BrokerConnection] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def persist(self, attempt: Callable[[], T], seconds: float | None = None) -> T:
+        """Runs `attempt` again after errors that pass, for `seconds`. Raises the last error."""
+        deadline = time.monotonic() + (self.login.timeout_seconds if seconds is None else seconds)
+        pause = RETRY_FIRST_SECONDS
+        while True:
+            try:
+                return attempt()
+            except PASSING_ERRORS as error:
+                if time.monotonic() + pause > deadline:
+                    raise
+                if isinstance(error, Disconnected):
+                    self.close()
+                time.sleep(pause)
+                pause = min(2 * pause, RETRY_LONGEST_SECONDS)
+
+    def service(self) -> BrokerConnection:
+        """A connection to any of the service URL's hosts."""
+        error: Disconnected | None = None
+        for url in self._urls:
+            try:
+                return self._connection(url, None)
+            except Disconnected as failed:
+                error = failed
+        assert error is not None
+        raise error
+
+    def _connection(self, url: str, proxy_to: str | None) -> BrokerConnection:
+        key = (url, proxy_to)
+        known = self._connections.get(key)
+        if known is not None and known.is_alive():
+            return known
+        if known is not None:
+            known.close()
+        made = self._connections[key] = BrokerConnection(url, self.login, proxy_to)
+        return made
+
+    def owner(self, topic: str) -> BrokerConnection:
+        """The shared connection to the broker that owns the topic."""
+        return self._connection(*self._owner_url(topic))
+
+    def own_connection(self, topic: str) -> BrokerConnection:
+        """A connection of the caller's own to the topic's owner; the caller closes it."""
+        url, proxy_to = self._owner_url(topic)
+        return BrokerConnection(url, self.login, proxy_to)
+
+    def _owner_url(self, topic: str) -> tuple[str, str | None]:
+        connection = self.service()
+        authoritative = False
+        for _ in range(REDIRECTS_MAX):
+            lookup = pb.CommandLookupTopic(topic=topic, authoritative=authoritative)
+            answer = connection.request(_command("LOOKUP", lookupTopic=lookup), "lookupTopic").lookupTopicResponse
+            if answer.response == pb.CommandLookupTopicResponse.Failed:
+                raise error_of_code(answer.error, answer.message or f"lookup of {topic} failed")
+            tls = connection.url.startswith("pulsar+ssl")
+            owner = answer.brokerServiceUrlTls if tls else answer.brokerServiceUrl
+            if not owner:
+                raise Disconnected(f"the owner of {topic} offers no {'TLS' if tls else 'plain'} address")
+            if answer.response == pb.CommandLookupTopicResponse.Connect:
+                return (connection.url, _host(owner)) if answer.proxy_through_service_url else (owner, None)
+            authoritative = answer.authoritative
+            connection = self._connection(owner, None)
+        raise Disconnected(f"lookup of {topic} was redirected {REDIRECTS_MAX} times")
+
+    def partition_count(self, topic: str, *, create: bool = False) -> int:
+        """0: not partitioned. Raises TopicNotFound for a missing topic unless `create`."""
+        request = pb.CommandPartitionedTopicMetadata(topic=topic, metadata_auto_creation_enabled=create)
+        answer = self.service().request(
+            _command("PARTITIONED_METADATA", partitionMetadata=request), "partitionMetadata"
+        )
+        found = answer.partitionMetadataResponse
+        if found.response == pb.CommandPartitionedTopicMetadataResponse.Failed:
+            raise error_of_code(found.error, found.message or f"Topic {topic} not found")
+        return found.partitions
+
+    def partitions(self, topic: str, *, create: bool = False) -> list[str]:
+        """The full names to read from or write to: the partitions, or the topic itself."""
+        name = TopicName.parse(topic)
+        count = self.partition_count(name.full, create=create)
+        return [name.partition(index).full for index in range(count)] if count else [name.full]
+
+    def topics_matching(self, pattern: str) -> list[str]:
+        """Base topics whose full name, or name without domain, matches all of `pattern`; system topics never do. One
+        without "/" is of the default namespace, where it may match the local name."""
+        matches = topic_pattern(pattern)
+        namespace = namespace_of_pattern(pattern)
+        request = pb.CommandGetTopicsOfNamespace(namespace=namespace, mode=pb.CommandGetTopicsOfNamespace.PERSISTENT)
+        command = _command("GET_TOPICS_OF_NAMESPACE", getTopicsOfNamespace=request)
+        answer = self.service().request(command, "getTopicsOfNamespace").getTopicsOfNamespaceResponse
+        names = {TopicName.parse(topic).base for topic in answer.topics}
+        return sorted(name.full for name in names if not name.local_name.startswith("__") and matches(name))
+
+    def schema(self, topic: str, version: bytes | None = None) -> pb.Schema | None:
+        """The topic's newest schema or the given version; None where it has none."""
+        request = pb.CommandGetSchema(topic=TopicName.parse(topic).base.full)
+        if version is not None:
+            request.schema_version = version
+        answer = self.service().request(_command("GET_SCHEMA", getSchema=request), "getSchema").getSchemaResponse
+        if answer.HasField("error_code"):
+            error = error_of_code(answer.error_code, answer.error_message)
+            if isinstance(error, TopicNotFound):
+                return None
+            raise error
+        return answer.schema
+
+
+def _command(kind: str, **body: object) -> pb.BaseCommand:
+    return pb.BaseCommand(type=pb.BaseCommand.Type.Value(kind), **body)  # type: ignore[arg-type]
+
+
+def service_urls(service_url: str) -> list[str]:
+    """`pulsar://a:6650,b:6650` names two hosts."""
+    scheme, separator, hosts = service_url.partition("://")
+    if not separator or not hosts:
+        raise ValueError(f"service.url '{service_url}': expected pulsar://host:port or pulsar+ssl://host:port")
+    return [f"{scheme}://{host.strip().rstrip('/')}" for host in hosts.split(",")]
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc
+
+
+def namespace_of_pattern(pattern: str) -> str:
+    """`tenant/namespace` of `persistent://tenant/namespace/…`; a bare pattern is one of public/default."""
+    rest = pattern.partition("://")[2] or pattern
+    parts = rest.split("/", 2)
+    if len(parts) < 3:
+        return "public/default"
+    return str(NamespaceName.parse(f"{parts[0]}/{parts[1]}"))

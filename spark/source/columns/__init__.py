@@ -1,0 +1,7 @@
+"""What Spark sees, in both directions.
+
+Reading: a topic's schema becomes Spark types and message values become Arrow columns (`value_columns`), with the
+metadata columns beside them (`batch_builder`). Writing: a query's columns become messages (`message_builder`,
+`value_encoders`). This room may use `decoding` and `client`, and is used by the data source and by jobs that name its
+columns.
+"""

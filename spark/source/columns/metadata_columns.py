@@ -1,0 +1,22 @@
+"""The columns beside a message's value: their names and types are those of the published connector."""
+
+from collections.abc import Mapping
+
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, TimestampType
+
+KEY, TOPIC, MESSAGE_ID = "__key", "__topic", "__messageId"
+PUBLISH_TIME, EVENT_TIME, PROPERTIES = "__publishTime", "__eventTime", "__messageProperties"
+VALUE, SCHEMA_VERSION, ORDERING_KEY = "__value", "__schemaVersion", "__orderingKey"
+"""With the option rawColumns: the bytes as they are stored, for copies."""
+
+METADATA_TYPES: Mapping[str, DataType] = {
+    KEY: BinaryType(),
+    TOPIC: StringType(),
+    MESSAGE_ID: BinaryType(),
+    PUBLISH_TIME: TimestampType(),
+    EVENT_TIME: TimestampType(),
+    PROPERTIES: MapType(StringType(), StringType()),
+}
+METADATA_FIELDS = [StructField(name, kind) for name, kind in METADATA_TYPES.items()]
+RAW_FIELDS = [StructField(name, BinaryType()) for name in (VALUE, SCHEMA_VERSION, ORDERING_KEY)]
+NOT_VALUES = frozenset(field.name for field in (*METADATA_FIELDS, *RAW_FIELDS))

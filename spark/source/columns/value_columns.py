@@ -1,0 +1,264 @@
+"""A topic's schema as value columns: which there are, and how the bytes of many messages fill them.
+
+Records give a column a field, everything else one column `value`, KEY_VALUE the columns `key` and `value` (facts 4; the
+published connector has no KEY_VALUE). What does not fit the schema is a bad value: `mode` says what then happens, as
+Spark's JSON source has it.
+"""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import fastavro
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import BinaryType, DataType, StructField, StructType
+
+from magnetar.spark.source.client.pulsar_client import PASSING_ERRORS
+from magnetar.spark.source.columns.arrow_types import arrow_type
+from magnetar.spark.source.columns.avro_types import UnsupportedSchema, record_field, with_nulls
+from magnetar.spark.source.columns.primitives import NO_SCHEMA, PRIMITIVES
+from magnetar.spark.source.decoding.row_columns import RowColumns
+from pulsar_proto.errors import AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault, PulsarError
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+VersionLookup = Callable[[bytes], pb.Schema | None]
+"""A message's schema version to the schema that it was written with."""
+
+
+Versions = Sequence[bytes] | None
+
+
+NOT_THE_VERSIONS_FAULT = (*PASSING_ERRORS, AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault)
+"""When a version is looked up; other refusals make its values bad: anybody can send a version that never was."""
+
+
+class BadValueMode(StrEnum):
+    PERMISSIVE = "PERMISSIVE"
+    """A bad value becomes nulls, and its bytes stand in the corrupt column if there is one."""
+    FAILFAST = "FAILFAST"
+    """A bad value fails the query."""
+
+
+class BadValue(Exception):
+    """A message's value does not fit its topic's schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadValues:
+    """What to do with them. `corrupt_column`: name of a binary column for their bytes, or empty."""
+
+    mode: BadValueMode = BadValueMode.PERMISSIVE
+    corrupt_column: str = ""
+
+
+class ValueCodec(Protocol):
+    """Decodes the bytes of one column. `versions`: one schema version a value; None: none has one."""
+
+    type: DataType
+
+    def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
+        """(column, numbers of the bad rows)."""
+
+
+class PrimitiveCodec:
+    def __init__(self, kind: int) -> None:
+        self.type, self._decode = PRIMITIVES[kind]
+
+    def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
+        return self._decode(values)
+
+
+class RecordCodec:
+    """JSON or AVRO."""
+
+    def __init__(self, schema: pb.Schema, lookup: VersionLookup) -> None:
+        field = record_field(schema.schema_data)
+        self._is_json = schema.type == pb.Schema.Json
+        if not isinstance(field.type, StructType):
+            raise UnsupportedSchema(f"a schema of {field.type.simpleString()} at its root")
+        self.type: DataType = with_nulls(field.type) if self._is_json else field.type
+        self._arrow = arrow_type(self.type)
+        self._convert = field.from_json if self._is_json else field.from_avro
+        self._newest = None if self._is_json else fastavro.parse_schema(orjson.loads(schema.schema_data))
+        self._lookup = lookup
+        self._writers: dict[bytes, Any] = {}
+        self._definitions: dict[bytes, bytes | None] = {}
+        """By schema version; None: the topic's newest, empty: the broker refuses to tell, so the value is bad."""
+
+    def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
+        bad: list[int] = []
+        records: list[dict[str, Any] | None] = []
+        if versions and not self._is_json:
+            for version in set(versions):
+                self._find_writer(version)
+        for row, value in enumerate(values.to_pylist()):
+            record = None
+            if value is not None:
+                try:
+                    record = self._record(value, versions[row] if versions else b"")
+                except Exception:  # whatever a decoder says of bytes that are not its own
+                    bad.append(row)
+            records.append(record)
+        try:
+            return pa.array(records, self._arrow), bad
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return self._one_by_one(records, bad)
+
+    def _record(self, value: bytes, version: bytes) -> dict[str, Any]:
+        if self._is_json:
+            record = orjson.loads(value)
+        else:
+            record = fastavro.schemaless_reader(io.BytesIO(value), self._writer(version), self._newest)
+        if not isinstance(record, dict):
+            raise ValueError("not a record")
+        return record if self._convert is None else self._convert(record)
+
+    def _find_writer(self, version: bytes) -> None:
+        """Raises what passes: a broker that does not answer makes no value bad."""
+        if version and version not in self._definitions:
+            try:
+                schema = self._lookup(version)
+            except PulsarError as error:
+                if isinstance(error, NOT_THE_VERSIONS_FAULT):
+                    raise
+                self._definitions[version] = b""
+            else:
+                self._definitions[version] = None if schema is None else schema.schema_data
+
+    def _writer(self, version: bytes) -> Any:
+        if version not in self._writers:
+            definition = self._definitions.get(version)
+            parsed = self._newest if definition is None else fastavro.parse_schema(orjson.loads(definition))
+            self._writers[version] = parsed
+        return self._writers[version]
+
+    def _one_by_one(self, records: list[dict[str, Any] | None], bad: list[int]) -> tuple[pa.Array, list[int]]:
+        for row, record in enumerate(records):
+            if record is not None:
+                try:
+                    pa.array([record], self._arrow)
+                except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                    records[row] = None
+                    bad.append(row)
+        return pa.array(records, self._arrow), sorted(bad)
+
+
+class ValueColumns:
+    """The value columns of one topic."""
+
+    def __init__(self, schema: pb.Schema | None, lookup: VersionLookup, bad: BadValues | None = None) -> None:
+        """Raises UnsupportedSchema."""
+        self._bad = bad or BadValues()
+        kind = NO_SCHEMA if schema is None else schema.type
+        self._pair: tuple[ValueCodec, ValueCodec, bool] | None = None
+        if schema is not None and kind == pb.Schema.KeyValue:
+            self._pair = _key_value(schema, lookup)
+            key, value, _ = self._pair
+            self.fields = [StructField("key", key.type, True), StructField("value", value.type, True)]
+        else:
+            self._codec = _codec(schema, lookup)
+            self.fields = _fields_of(self._codec.type)
+        if self._bad.corrupt_column:
+            self.fields.append(StructField(self._bad.corrupt_column, BinaryType(), True))
+
+    def columns(self, rows: RowColumns) -> Mapping[str, pa.Array]:
+        """By name. Raises BadValue in mode FAILFAST."""
+        versions: Versions = None
+        if rows.versions is not None:
+            versions = rows.versions.to_pylist()
+        if self._pair is not None:
+            columns, bad = self._key_value_columns(rows, versions)
+        else:
+            column, bad = self._codec.decode(rows.values, versions)
+            if isinstance(self._codec.type, StructType):
+                columns = dict(zip(self._codec.type.fieldNames(), column.flatten(), strict=True))
+            else:
+                columns = {"value": column}
+        if bad and self._bad.mode is BadValueMode.FAILFAST:
+            value = rows.values[bad[0]].as_py() or b""
+            raise BadValue(f"{len(bad)} values do not fit the topic's schema, the first begins {value[:60]!r}")
+        if self._bad.corrupt_column:
+            is_bad = np.zeros(len(rows), np.bool_)
+            is_bad[bad] = True
+            columns[self._bad.corrupt_column] = pc.if_else(pa.array(is_bad), rows.values, pa.scalar(None, pa.binary()))
+        return columns
+
+    def _key_value_columns(self, rows: RowColumns, versions: Versions) -> tuple[dict[str, pa.Array], list[int]]:
+        assert self._pair is not None
+        key_codec, value_codec, inline = self._pair
+        bad: list[int] = []
+        key_bytes, value_bytes = rows.keys, rows.values
+        if inline:
+            pairs: list[tuple[bytes | None, bytes | None]] = []
+            for row, value in enumerate(rows.values.to_pylist()):
+                try:
+                    pairs.append((None, None) if value is None else split_pair(value))
+                except ValueError:
+                    pairs.append((None, None))
+                    bad.append(row)
+            key_bytes, value_bytes = (pa.array(part, pa.binary()) for part in zip(*pairs, strict=True))
+        key_column, bad_keys = key_codec.decode(key_bytes, versions)
+        value_column, bad_values = value_codec.decode(value_bytes, versions)
+        return {"key": key_column, "value": value_column}, sorted({*bad, *bad_keys, *bad_values})
+
+
+def _fields_of(kind: DataType) -> list[StructField]:
+    """Every field may be null: of a bad value, of a tombstone."""
+    if isinstance(kind, StructType):
+        return [StructField(field.name, field.dataType, True) for field in kind.fields]
+    return [StructField("value", kind, True)]
+
+
+def _codec(schema: pb.Schema | None, lookup: VersionLookup) -> ValueCodec:
+    kind = NO_SCHEMA if schema is None else schema.type
+    if schema is not None and kind in (pb.Schema.Json, pb.Schema.Avro):
+        return RecordCodec(schema, lookup)
+    return PrimitiveCodec(kind if kind in PRIMITIVES else NO_SCHEMA)  # protobuf and others: their bytes
+
+
+def _key_value(schema: pb.Schema, lookup: VersionLookup) -> tuple[ValueCodec, ValueCodec, bool]:
+    """Source: Java's KeyValueSchemaInfo: two definitions with their lengths, the rest in properties."""
+    properties = {pair.key: pair.value for pair in schema.properties}
+    key_data, value_data = split_pair(schema.schema_data)
+    codecs = []
+    for part, data in (("key", key_data), ("value", value_data)):
+        name = properties.get(f"{part}.schema.type", "BYTES")
+        each = pb.Schema(name=part, schema_data=data or b"", type=schema_type(name))
+        codecs.append(_codec(each, lambda version, part=part: _part_of(lookup(version), part)))  # type: ignore[misc]
+    inline = properties.get("kv.encoding.type", "INLINE") == "INLINE"
+    return codecs[0], codecs[1], inline
+
+
+def _part_of(schema: pb.Schema | None, part: str) -> pb.Schema | None:
+    if schema is None:
+        return None
+    data = split_pair(schema.schema_data)[part == "value"]
+    return pb.Schema(name=part, schema_data=data or b"", type=pb.Schema.Avro)
+
+
+def schema_type(name: str) -> "pb.Schema.Type.ValueType":
+    """From Java's SchemaType name; unknown ones are bytes."""
+    wanted = name.replace("_", "").lower()
+    found = next((number for text, number in pb.Schema.Type.items() if text.lower() == wanted), NO_SCHEMA)
+    return pb.Schema.Type.ValueType(found)
+
+
+def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
+    """`i32 size | key | i32 size | value`; size -1: null. Raises ValueError."""
+    parts: list[bytes | None] = []
+    at = 0
+    for _ in range(2):
+        if at + 4 > len(data):
+            raise ValueError("a key-value pair is cut off")
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        at += 4
+        if size > len(data) - at:
+            raise ValueError("a key-value pair is cut off")
+        parts.append(data[at : at + size] if size >= 0 else None)
+        at += max(size, 0)
+    return parts[0], parts[1]

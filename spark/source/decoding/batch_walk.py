@@ -1,0 +1,124 @@
+"""Where the messages of batches begin and end, without looking at more of their metadata than its size fields.
+
+What is skipped here is read, and held against these places, by whoever scans the metadata afterwards.
+"""
+
+from struct import Struct
+from struct import error as struct_error
+from typing import Any
+
+import numpy as np
+
+from magnetar.spark.source.decoding.wire_scan import Ints
+
+_size_at = Struct(">I").unpack_from
+_PAYLOAD_SIZE_TAG = 3 << 3
+_PROPERTIES_TAG, _KEY_TAG = 1 << 3 | 2, 2 << 3 | 2
+_RUN_MIN = 8
+"""Messages left in a batch for which it is worth looking whether all are equally long."""
+
+
+class Unusual(Exception):
+    """What only the plain way can read, or find damaged."""
+
+
+class BatchPlaces:
+    """Walks batches that stand in `data`, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._octets = np.frombuffer(data, np.uint8)
+        self._runs: list[tuple[Any, Any, Any]] = []
+        self._heads: list[int] = []
+        self._values: list[int] = []
+        self._ends: list[int] = []
+
+    def columns(self) -> tuple[Ints, Ints, Ints]:
+        """Of all messages: where the metadata begins, the value begins, the value ends."""
+        self._close_run()
+        heads, values, ends = zip(*self._runs, strict=True) if self._runs else ((), (), ())
+        if not heads:
+            empty = np.zeros(0, np.int64)
+            return empty, empty, empty
+        return np.concatenate(heads), np.concatenate(values), np.concatenate(ends)
+
+    def _close_run(self) -> None:
+        if self._heads:
+            self._runs.append(tuple(np.array(each, np.int64) for each in (self._heads, self._values, self._ends)))  # type: ignore[arg-type]
+            self._heads, self._values, self._ends = [], [], []
+
+    def walk(self, start: int, stop: int, count: int) -> None:
+        """A batch of `count` messages between two places. Raises Unusual."""
+        if count <= 0 or count * 5 > stop - start:
+            raise Unusual(f"{count} messages in {stop - start} bytes")
+        try:
+            end = self._walk(start, count)
+        except (IndexError, struct_error) as error:
+            raise Unusual(str(error)) from error
+        if end != stop:
+            raise Unusual("the messages of a batch do not end where it does")
+
+    def _walk(self, at: int, count: int) -> int:
+        data = self._data
+        add_head, add_value, add_end = self._heads.append, self._values.append, self._ends.append
+        before, before_size = b"", 0
+        left = count
+        while left:
+            (head_size,) = _size_at(data, at)
+            head = at + 4
+            value = head + head_size
+            tag_at = head
+            while data[tag_at] != _PAYLOAD_SIZE_TAG:
+                tag_at = self._behind_text(tag_at)
+            size = data[tag_at + 1]
+            last = tag_at + 2
+            if size > 127:
+                size &= 127
+                shift = 7
+                while data[last] > 127 and shift < 28:
+                    size |= (data[last] & 127) << shift
+                    last += 1
+                    shift += 7
+                size |= data[last] << shift
+                last += 1
+            end = value + size
+            if left >= _RUN_MIN and tag_at == head:
+                begin = data[at:last]
+                if end - at == before_size and begin == before:
+                    run = self._equal(at, begin, before_size, left)
+                    if run > 1:
+                        self._close_run()
+                        add_head, add_value, add_end = self._heads.append, self._values.append, self._ends.append
+                        places = np.arange(at, at + run * before_size, before_size)
+                        self._runs.append((places + 4, places + (value - at), places + before_size))
+                        at += run * before_size
+                        left -= run
+                        continue
+                before, before_size = begin, end - at
+            add_head(head)
+            add_value(value)
+            add_end(end)
+            at = end
+            left -= 1
+        return at
+
+    def _behind_text(self, at: int) -> int:
+        """Properties and a key come before the payload's size in what clients write."""
+        data = self._data
+        if data[at] not in (_PROPERTIES_TAG, _KEY_TAG):
+            raise Unusual("metadata in another order")
+        size = data[at + 1]
+        if size < 128:
+            return at + 2 + size
+        if data[at + 2] > 127:
+            raise Unusual("long properties")
+        return at + 3 + (size & 127 | data[at + 2] << 7)
+
+    def _equal(self, at: int, begin: bytes, step: int, most: int) -> int:
+        """How many messages from here on begin with the same bytes, `step` bytes apart."""
+        most = min(most, (len(self._data) - at) // step)
+        if most < 2:
+            return 1
+        rows = np.ndarray((most, len(begin)), np.uint8, self._data, at, (step, 1))
+        same = (rows == np.frombuffer(begin, np.uint8)).all(axis=1)
+        return most if same.all() else int(same.argmin())

@@ -1,0 +1,203 @@
+"""What a broker sent, as columns: the entries of many MESSAGE frames that lie in one buffer.
+
+Each checksum is verified here. Entries that are not like most (encrypted, chunked, markers, damaged, without checksum)
+are marked odd: they are read one by one, the plain way (`cut`).
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as struct_error
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from magnetar.spark.source.decoding.wire_scan import PADDING, Bools, Buffer, Ints, Scan, scan
+from pulsar_proto.checksum import crc32c_of
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import (
+    MAGIC_CRC32C,
+    parse_metadata,
+    skip_broker_entry_metadata,
+    skip_checksum,
+    verify_checksum,
+)
+from pulsar_proto.records.payload import body as body_of
+
+Entry = tuple[int, int, pb.MessageMetadata, bytes]
+"""(ledger, entry, metadata, body as it is stored: compressed, perhaps a batch)."""
+
+_COMMAND_MESSAGE = pb.BaseCommand.DESCRIPTOR.fields_by_name["message"].number
+_COMMAND_TYPE = pb.BaseCommand.DESCRIPTOR.fields_by_name["type"].number
+_MESSAGE_ID = pb.CommandMessage.DESCRIPTOR.fields_by_name["message_id"].number
+_LEDGER, _ENTRY = 1, 2
+_NUMBERS = {name: field.number for name, field in pb.MessageMetadata.DESCRIPTOR.fields_by_name.items()}
+_WANTED = frozenset(
+    _NUMBERS[name]
+    for name in (
+        "publish_time", "partition_key", "compression", "uncompressed_size", "num_messages_in_batch", "event_time",
+        "schema_version", "partition_key_b64_encoded", "marker_type", "null_value", "num_chunks_from_msg",
+        "null_partition_key", "encryption_param", "ordering_key",
+    )
+)  # fmt: skip
+_PROPERTIES, _COUNT = _NUMBERS["properties"], _NUMBERS["num_messages_in_batch"]
+_ENCRYPTION = _NUMBERS["encryption_param"]
+_NUMBERS_THAT_MAKE_ODD = (
+    (_NUMBERS["marker_type"], -(2**63)),
+    (_NUMBERS["num_chunks_from_msg"], 1),
+    (_COUNT, 2**31 - 1),
+)
+"""(field, the largest number that is not odd)."""
+
+_magic_crc_size = Struct(">HII").unpack_from
+_parse_metadata = pb.MessageMetadata.FromString
+
+
+class CorruptEntry(Exception):
+    """An entry's bytes disagree with their checksum or do not decode; the text names it."""
+
+
+@dataclass(slots=True)
+class EntryBlock:
+    """Entries in the order in which they came. All columns have one item an entry."""
+
+    buffer: Buffer
+    ledgers: Ints
+    entries: Ints
+    starts: Ints
+    """Where the payload begins, with its checksum."""
+    bodies: Ints
+    """Where the body begins, behind the metadata."""
+    stops: Ints
+    metadata: Scan
+    odd: Bools
+    """Those of which nothing in `bodies` and `metadata` is to be believed."""
+
+    def __len__(self) -> int:
+        return len(self.ledgers)
+
+    def message_count(self) -> int:
+        """As the broker counts permits: at least one an entry."""
+        counts = self.metadata.number(_COUNT)
+        total = len(self) if counts is None else int(np.maximum(counts[~self.odd], 1).sum()) + int(self.odd.sum())
+        for index in np.flatnonzero(self.odd).tolist():
+            try:
+                total += max(1, cut(self.payload(index))[0].num_messages_in_batch) - 1
+            except MalformedFrame:
+                continue
+        return total
+
+    def payload(self, index: int) -> bytes:
+        return self.buffer.data[self.starts[index] : self.stops[index]]
+
+    def place(self, index: int) -> tuple[int, int]:
+        return int(self.ledgers[index]), int(self.entries[index])
+
+    def entry(self, index: int, topic: str) -> Entry:
+        """The plain way. Raises CorruptEntry."""
+        ledger, entry = self.place(index)
+        try:
+            return (ledger, entry, *cut(self.payload(index)))
+        except MalformedFrame as error:
+            raise CorruptEntry(f"{topic}: entry {ledger}:{entry} is damaged: {error}") from error
+
+    def without_known(self, after: tuple[int, int]) -> "EntryBlock":
+        """Only what lies behind `after` and ascends."""
+        kept = []
+        for index, place in enumerate(zip(self.ledgers.tolist(), self.entries.tolist(), strict=True)):
+            if place > after:
+                after = place
+                kept.append(index)
+        return self.pick(np.array(kept, np.int64))
+
+    def is_behind(self, after: tuple[int, int]) -> bool:
+        """Whether all entries lie behind `after` and ascend."""
+        steps = np.diff(self.ledgers)
+        ascends = ((steps > 0) | ((steps == 0) & (np.diff(self.entries) > 0))).all()
+        return bool(ascends) and self.place(0) > after
+
+    def pick(self, indexes: Ints) -> "EntryBlock":
+        return EntryBlock(
+            self.buffer,
+            self.ledgers[indexes],
+            self.entries[indexes],
+            self.starts[indexes],
+            self.bodies[indexes],
+            self.stops[indexes],
+            self.metadata.pick(indexes),
+            self.odd[indexes],
+        )
+
+
+def block_of(buffer: Buffer, frames: Ints) -> tuple[EntryBlock | None, list[bytes]]:
+    """(the entries of all MESSAGE frames that begin at `frames`, the commands of all other frames).
+
+    `frames`: places of whole frames, whose sizes are known to make sense.
+    """
+    commands = frames + 8
+    payloads = commands + buffer.sizes_at(frames + 4)
+    stops = frames + 4 + buffer.sizes_at(frames)
+    found = scan(buffer, commands, payloads, (_COMMAND_TYPE, _COMMAND_MESSAGE))
+    types = found.number(_COMMAND_TYPE)
+    message = found.places.get(_COMMAND_MESSAGE)
+    if types is None or message is None:
+        is_message = np.zeros(len(frames), np.bool_)
+        return None, _commands(buffer, commands, payloads, is_message)
+    is_message = (types == pb.BaseCommand.MESSAGE) & message[2] & (payloads < stops) & ~found.odd
+    others = [] if is_message.all() else _commands(buffer, commands, payloads, is_message)
+    if not is_message.any():
+        return None, others
+    ids = scan(buffer, message[0][is_message], message[1][is_message], (_MESSAGE_ID,))
+    if ids.odd.any() or _MESSAGE_ID not in ids.places:
+        raise MalformedFrame("a MESSAGE does not decode")
+    parts = scan(buffer, *ids.places[_MESSAGE_ID][:2], (_LEDGER, _ENTRY))
+    if parts.odd.any():
+        raise MalformedFrame("a MESSAGE's id does not decode")
+    nothing = np.zeros(len(parts.odd), np.int64)
+    ledgers, entries = parts.numbers.get(_LEDGER, nothing), parts.numbers.get(_ENTRY, nothing)
+    return _entries(buffer, ledgers, entries, payloads[is_message], stops[is_message]), others
+
+
+def _commands(buffer: Buffer, starts: Ints, stops: Ints, is_message: Bools) -> list[bytes]:
+    return [buffer.data[starts[index] : stops[index]] for index in np.flatnonzero(~is_message).tolist()]
+
+
+def _entries(buffer: Buffer, ledgers: Ints, entries: Ints, starts: Ints, stops: Ints) -> EntryBlock:
+    heads = buffer.sizes_at(starts)
+    bodies = starts + 10 + buffer.sizes_at(starts + 6)
+    odd = (heads >> 16 != MAGIC_CRC32C) | (bodies > stops) | (starts + 10 > stops)
+    bodies = np.where(odd, starts, bodies)  # nothing is scanned where there is nothing sure
+    data, stored = buffer.data, buffer.sizes_at(starts + 2)
+    checked = [data[start:stop] for start, stop in zip((starts + 6).tolist(), stops.tolist(), strict=True)]
+    odd |= np.fromiter(map(crc32c_of, checked), np.int64, len(checked)) != stored
+    metadata = scan(buffer, np.minimum(starts + 10, bodies), bodies, _WANTED, _PROPERTIES)
+    odd |= metadata.odd
+    for field, most in _NUMBERS_THAT_MAKE_ODD:
+        if field in metadata.numbers:
+            odd |= metadata.has[field] & (metadata.numbers[field] > most)
+    if _ENCRYPTION in metadata.places:
+        odd |= metadata.places[_ENCRYPTION][2]
+    return EntryBlock(buffer, ledgers, entries, starts, bodies, stops, metadata, odd)
+
+
+def cut(payload: bytes) -> tuple[pb.MessageMetadata, bytes]:
+    """Metadata and body of a MESSAGE's payload, checked. Raises MalformedFrame."""
+    try:
+        magic, crc, size = _magic_crc_size(payload)
+        if magic == MAGIC_CRC32C:
+            if crc32c_of(payload[6:]) != crc:
+                raise MalformedFrame("its checksum is wrong")
+            end = 10 + size
+            metadata = _parse_metadata(payload[10:end])
+            if end <= len(payload):
+                return metadata, payload[end:]
+    except (struct_error, DecodeError):
+        pass
+    start = skip_broker_entry_metadata(payload)
+    if not verify_checksum(payload[start:]):
+        raise MalformedFrame("its checksum is wrong")
+    return parse_metadata(payload, skip_checksum(payload)), body_of(payload)
+
+
+def padded(data: bytes) -> Buffer:
+    return Buffer(data + bytes(PADDING))

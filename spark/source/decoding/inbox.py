@@ -1,0 +1,95 @@
+"""What came from a broker and was not looked at yet: frames are cut out by the thousand, as places in one buffer.
+
+For connections that read messages; answers to requests go through `pulsar_proto.framing`.
+"""
+
+from struct import Struct
+
+import numpy as np
+
+from magnetar.spark.source.decoding.wire_scan import PADDING, Buffer, Ints
+from pulsar_proto.wire.framing import frame_size
+
+BLOCK_BYTES = 4 << 20
+"""As much is gathered before it is decoded, if it comes without a pause."""
+ROOM_BYTES = 1 << 20
+"""Beyond a block, for the end of the last read."""
+_FIRST_BYTES = 1 << 16
+_GROWTH = 4
+_RUN_MIN = 8
+
+_sizes_at = Struct(">II").unpack_from
+
+
+class Inbox:
+    """Its memory grows with what has come, not with what a peer announces."""
+
+    def __init__(self, limit: int, begin: bytes = b"") -> None:
+        """`limit`: bytes of the longest frame, its first size word not counted. `begin`: what has come already."""
+        self._limit = limit
+        self._buffer = bytearray(max(_FIRST_BYTES, len(begin)) + PADDING)
+        self._buffer[: len(begin)] = begin
+        self._filled = len(begin)
+
+    def room(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        free = len(self._buffer) - PADDING - self._filled
+        if free < ROOM_BYTES // 4 and self._filled < max(BLOCK_BYTES, self._limit):
+            wanted = min(max(self._filled, _FIRST_BYTES) * _GROWTH, max(BLOCK_BYTES, self._limit) + ROOM_BYTES)
+            self._buffer += bytes(max(0, wanted + PADDING - len(self._buffer)))
+        return memoryview(self._buffer)[self._filled : len(self._buffer) - PADDING]
+
+    def received(self, count: int) -> None:
+        self._filled += count
+
+    @property
+    def is_full(self) -> bool:
+        return self._filled >= BLOCK_BYTES
+
+    def has_frame(self) -> bool:
+        """Whether a whole frame is here. Raises MalformedFrame."""
+        size = frame_size(bytes(self._buffer[: min(16, self._filled)]), self._limit)
+        return 8 <= size <= self._filled
+
+    def take(self) -> tuple[Buffer, Ints]:
+        """(a copy of what came, where its whole frames begin). What is left is kept; a frame whose sizes make no sense
+        stays at its begin."""
+        buffer = Buffer(bytes(memoryview(self._buffer)[: self._filled + PADDING]))
+        frames, end = whole_frames(buffer, self._filled, self._limit)
+        self._buffer[: self._filled - end] = buffer.data[end : self._filled]
+        self._filled -= end
+        return buffer, frames
+
+
+def whole_frames(buffer: Buffer, end: int, limit: int) -> tuple[Ints, int]:
+    """(where frames begin, where the last of them ends). Stops before one that is cut off or makes no sense."""
+    data = buffer.data
+    runs: list[Ints] = []
+    places: list[int] = []
+    at, retry, before = 0, 0, (-1, -1)
+    while at + 8 <= end:
+        sizes = _sizes_at(data, at)
+        total, command = sizes
+        if at + 4 + total > end or command + 4 > total or total > limit:
+            break
+        if sizes == before and at >= retry:
+            run = _equal(buffer, at, sizes, end)
+            if run >= _RUN_MIN:
+                runs += [np.array(places, np.int64), np.arange(at, at + run * (total + 4), total + 4)]
+                places = []
+                at += run * (total + 4)
+                continue
+            retry = at + 16 * run * (total + 4)  # frames of all lengths: do not look too often
+        before = sizes
+        places.append(at)
+        at += total + 4
+    runs.append(np.array(places, np.int64))
+    return np.concatenate(runs), at
+
+
+def _equal(buffer: Buffer, at: int, sizes: tuple[int, int], end: int) -> int:
+    """How many frames from here on have the same sizes."""
+    step = sizes[0] + 4
+    rows = np.ndarray(((end - at) // step, 2), ">u4", buffer.data, at, (step, 4))
+    same = (rows == np.array(sizes)).all(axis=1)
+    return len(same) if same.all() else int(same.argmin())

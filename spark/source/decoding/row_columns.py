@@ -1,0 +1,109 @@
+"""DecodedRows as Arrow columns, before the topic's schema is applied: what both ways of decoding entries end in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from magnetar.spark.source.decoding.row_decoder import DecodedRows
+from magnetar.spark.source.decoding.wire_scan import Ints
+
+TIME = pa.timestamp("us", tz="UTC")
+EVENT_TIME_MAX = (2**63 - 1) // 1000
+"""Milliseconds: Spark's timestamps are microseconds in 64 bits."""
+MAP = pa.map_(pa.string(), pa.string())
+
+
+@dataclass(slots=True)
+class RowColumns:
+    """All columns are equally long. None for `versions` and `ordering_keys`: no row has any; `ids`: nobody asked."""
+
+    values: pa.BinaryArray
+    keys: pa.BinaryArray
+    publish_times: pa.Array
+    event_times: pa.Array
+    properties: pa.MapArray
+    """An empty map for a message without properties, as the published connector has it."""
+    ids: pa.BinaryArray | None
+    versions: pa.BinaryArray | None
+    """Empty for a message without one."""
+    ordering_keys: pa.BinaryArray | None
+    size: int
+    """Bytes of the values."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def columns_of(rows: DecodedRows) -> RowColumns:
+    """What was collected row by row."""
+    published = _numbers(rows.publish_times)
+    event_times = _numbers([0 if time is None else time for time in rows.event_times])
+    properties = (
+        pa.array([list(pairs or ()) for pairs in rows.properties], MAP) if rows.has_properties else no_maps(len(rows))
+    )
+    return RowColumns(
+        pa.array(rows.values, pa.binary()),
+        pa.array(rows.keys, pa.binary()),
+        times(published),
+        moments(event_times),
+        properties,
+        pa.array(rows.ids, pa.binary()) if len(rows.ids) == len(rows) else None,
+        pa.array(rows.schema_versions, pa.binary()) if any(rows.schema_versions) else None,
+        pa.array(map(rows.ordering_keys.get, range(len(rows))), pa.binary()) if rows.ordering_keys else None,
+        rows.size,
+    )
+
+
+def _numbers(milliseconds: list[int]) -> Ints:
+    return np.array(milliseconds, np.uint64).view(np.int64)
+
+
+def times(milliseconds: Ints) -> pa.Array:
+    """Milliseconds since the epoch as Spark's instants. What lies beyond its last one becomes that."""
+    micros = milliseconds.view(np.uint64).clip(max=np.uint64(EVENT_TIME_MAX)).view(np.int64) * 1000
+    return pa.array(micros).view(TIME)
+
+
+def moments(milliseconds: Ints) -> pa.Array:
+    """Event times. Null for 0, and where microseconds do not hold a time: whoever sends it must not stop everybody's
+    queries."""
+    held = (milliseconds > 0) & (milliseconds <= EVENT_TIME_MAX)
+    return pa.array(np.where(held, milliseconds, 0) * 1000, mask=~held).view(TIME)
+
+
+def no_maps(count: int) -> pa.MapArray:
+    nothing = pa.array([], pa.string())
+    return pa.MapArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), nothing, nothing)
+
+
+def joined(pieces: Sequence[RowColumns]) -> RowColumns:
+    """One after the other; at least one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    ids = None if pieces[0].ids is None else pa.concat_arrays([piece.ids for piece in pieces])
+    return RowColumns(
+        pa.concat_arrays([piece.values for piece in pieces]),
+        pa.concat_arrays([piece.keys for piece in pieces]),
+        pa.concat_arrays([piece.publish_times for piece in pieces]),
+        pa.concat_arrays([piece.event_times for piece in pieces]),
+        pa.concat_arrays([piece.properties for piece in pieces]),
+        ids,
+        _rare([piece.versions for piece in pieces], pieces, b""),
+        _rare([piece.ordering_keys for piece in pieces], pieces, None),
+        sum(piece.size for piece in pieces),
+    )
+
+
+def _rare(
+    columns: Sequence[pa.BinaryArray | None], pieces: Sequence[RowColumns], nothing: bytes | None
+) -> pa.BinaryArray | None:
+    if all(column is None for column in columns):
+        return None
+    return pa.concat_arrays(
+        [
+            pa.array([nothing] * len(piece), pa.binary()) if column is None else column
+            for column, piece in zip(columns, pieces, strict=True)
+        ]
+    )

@@ -1,0 +1,109 @@
+"""Finds out from the ids that come whether messages are missing: pure rules, fed by the reader.
+
+Entry ids are gap-free inside a ledger and begin at 0 in the next one; which ledgers there were cannot be seen from ids.
+So a reader that starts behind a known entry asks for that entry again: it comes while its ledger exists.
+"""
+
+from collections.abc import Sequence
+
+from magnetar.spark.source.ranges.bounds import WHOLE_ENTRY, Bound, Range
+
+
+class DataLoss(Exception):
+    """Messages that should be there are gone; the text says between which ids, and what can be done."""
+
+
+ADVICE = (
+    "The messages were deleted before they were read (retention, TTL, a skipped backlog, or a deleted topic). "
+    "Option predefinedSubscription keeps what is unread; failOnDataLoss=false goes on without what is gone."
+)
+
+
+class Continuity:
+    """Watches the entries of one range in order. `missing` collects one sentence a gap."""
+
+    __slots__ = ("_last", "_name", "_protected", "_sparse", "_wanted", "missing")
+
+    def __init__(self, name: str, wanted: Range, *, protected: bool, sparse: bool) -> None:
+        """`protected`: a subscription keeps what is unread, so that a ledger that is gone held nothing unread.
+        `sparse`: gaps are to be expected (a compacted view)."""
+        self._name = name
+        self._wanted = wanted
+        self._protected = protected
+        self._sparse = sparse
+        self._last: Bound | None = None
+        self.missing: list[str] = []
+
+    @property
+    def probe(self) -> Bound | None:
+        """The entry to ask for first although it is already read; None at a ledger's begin or the topic's."""
+        after = self._wanted.after
+        return Bound(after.ledger, after.entry) if after.ledger >= 0 and after.entry >= 0 else None
+
+    @property
+    def is_sparse(self) -> bool:
+        return self._sparse
+
+    def entry(self, ledger: int, entry: int) -> None:
+        """An entry has come."""
+        last = self._last
+        self._last = Bound(ledger, entry)
+        if self._sparse:
+            return
+        if last is None:
+            self._first(ledger, entry)
+        elif ledger == last.ledger and entry != last.entry + 1:
+            self._report(f"after {last.ledger}:{last.entry} came {ledger}:{entry}")
+        elif ledger != last.ledger and entry != 0:
+            self._report(f"ledger {ledger} begins with entry {entry}")
+
+    def run(self, ledgers: Sequence[int], entries: Sequence[int]) -> None:
+        """Many entries have come. Those that follow each other in one ledger need no look."""
+        count = len(ledgers)
+        if not count:
+            return
+        self.entry(ledgers[0], entries[0])
+        if ledgers[0] == ledgers[-1] and entries[-1] - entries[0] == count - 1:  # they ascend
+            self._last = Bound(ledgers[-1], entries[-1])
+            return
+        for ledger, entry in zip(ledgers[1:], entries[1:], strict=True):
+            self.entry(ledger, entry)
+
+    def _first(self, ledger: int, entry: int) -> None:
+        after = self._wanted.after
+        if after.is_before_all or (ledger, entry) == (after.ledger, after.entry):
+            return
+        if ledger == after.ledger:
+            if entry != after.entry + 1 or self.probe is not None:
+                self._report(f"after {after} came {ledger}:{entry}")
+        elif not self._protected or entry != 0:
+            self._report(f"ledger {after.ledger} is gone: after {after} came {ledger}:{entry}")
+
+    def absent(self) -> None:
+        """The topic is not there."""
+        self._report(f"it does not exist any more, {self._wanted.upto} was to be read")
+
+    def finished(self, reached: bool) -> None:
+        """The range ends. `reached`: its last entry, or one behind it, has come."""
+        upto = self._wanted.upto
+        if self._sparse:
+            return
+        if not reached:
+            seen = "nothing" if self._last is None else f"{self._last.ledger}:{self._last.entry}"
+            self._report(f"{upto} never came, the last was {seen}")
+        elif self._last is not None and Bound(self._last.ledger, self._last.entry) > Bound(upto.ledger, upto.entry):
+            self._report(f"{upto} is gone: {self._last.ledger}:{self._last.entry} came instead")
+
+    def _report(self, what: str) -> None:
+        self.missing.append(f"{self._name}: {what}.")
+
+    def check(self) -> None:
+        """Raises DataLoss when anything is missing."""
+        if self.missing:
+            raise DataLoss(f"{' '.join(self.missing)} {ADVICE}")
+
+
+def takes(wanted: Range, ledger: int, entry: int, batch_index: int) -> bool:
+    """Whether a range has the message. `batch_index` -1: not batched."""
+    index = batch_index if batch_index >= 0 else WHOLE_ENTRY
+    return wanted.after < (ledger, entry, index) <= wanted.upto
