@@ -28,8 +28,8 @@ class ReaderSettings:
 
 
 class PartitionReader:
-    """Subscribes when it is first read. Its methods raise the errors of `PulsarClient`, and MalformedFrame when a broker
-    sends what does not decode."""
+    """Subscribes when it is first read. Its methods raise the errors of `PulsarClient`, and MalformedFrame when what a
+    broker sends does not decode."""
 
     def __init__(self, client: PulsarClient, topic: str, after: Bound, settings: ReaderSettings | None = None) -> None:
         """`after`: the first entry that comes is the one behind it (BEFORE_ALL: the topic's first)."""
