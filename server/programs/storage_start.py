@@ -25,7 +25,7 @@ from magnetar.server.config.broker_config import ServerConfig
 from magnetar.server.network.ports import Urls
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_config import BookieConfig
-from magnetar.storage.bookie.bookie_opening import Recovered
+from magnetar.storage.bookie.bookie_opening import RecoveredStorage
 from magnetar.storage.bookie.cookie import BookieDirectories
 from magnetar.storage.ledger.ledger_listing import list_ledgers
 
@@ -94,7 +94,7 @@ def _instance_id(stored: StoredMetadata, config: BookieConfig, accepted_generati
     return str(uuid.uuid4())
 
 
-def _judge_unwitnessed(stored: StoredMetadata, recovered: Recovered, accepted_generation: int) -> StoredMetadata:
+def _judge_unwitnessed(stored: StoredMetadata, recovered: RecoveredStorage, accepted_generation: int) -> StoredMetadata:
     """What the ids of ledgers tell of metadata that has no witness yet. It may be older than the bookie's data all the
     same, when it forgot no ledger but only other records. Raises StoreMismatchError."""
     end, held = ledger_ids_end(stored.tree), max(recovered.states.ids(), default=-1)
@@ -115,7 +115,7 @@ def _judge_unwitnessed(stored: StoredMetadata, recovered: Recovered, accepted_ge
     raise StoreMismatchError(stored.path, f"{reason}. {advice(stored)}")
 
 
-async def _keep_what_is_unknown(store: EmbeddedStore, recovered: Recovered) -> None:
+async def _keep_what_is_unknown(store: EmbeddedStore, recovered: RecoveredStorage) -> None:
     """After the operator accepted metadata that may have forgotten ledgers: the collector must not delete them, and
     their ids must not be given out again. Raises MetadataError."""
     held = recovered.states.ids()
@@ -129,7 +129,7 @@ async def _keep_what_is_unknown(store: EmbeddedStore, recovered: Recovered) -> N
     )
 
 
-async def _keep_what_may_be_lost(store: EmbeddedStore, stored: StoredMetadata, recovered: Recovered) -> None:
+async def _keep_what_may_be_lost(store: EmbeddedStore, stored: StoredMetadata, recovered: RecoveredStorage) -> None:
     """At the one start that adopts metadata without witness: a ledger that it does not list was deleted and not
     collected yet, or was forgotten when the log of the metadata lost its end. Nothing tells which, so the collector
     must not delete it. Raises MetadataError."""

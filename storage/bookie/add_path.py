@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.checkpoint import Checkpointer
-from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.disks import BookieMode
 from magnetar.storage.bookie.journal import Committed, Journal
 from magnetar.storage.bookie.journal_format import JournalPosition, explicit_lac_record, fence_record, ledger_key_record
 from magnetar.storage.bookie.ledger_state import (
     EXPLICIT_LAC_BYTES_MAX,
     EXPLICIT_LAC_BYTES_MIN,
     MASTER_KEY_SIZE_MAX,
-    LedgerState,
+    BookieLedgerState,
     LedgerStates,
     explicit_lac_of,
 )
@@ -44,7 +44,7 @@ DELETED_FENCED_MAX = 100_000
 _IDS = struct.Struct(">qq")
 
 
-class Waiting(NamedTuple):
+class WaitingAdds(NamedTuple):
     """A group of adds that found no room."""
 
     deadline: float
@@ -73,13 +73,13 @@ class AddPath:
         self._throttle_seconds = config.db_storage_max_throttle_time_ms / 1000
         self._journals: Sequence[Journal] = ()
         self._checkpointer: Checkpointer
-        self.mode = Mode.WRITABLE
+        self.mode = BookieMode.WRITABLE
         self.takes_high_priority = False
         """While read-only: recovery adds are taken still."""
         self.positions: list[JournalPosition] = []
         """Of each journal, behind its last durable batch, as far as the loop knows."""
         self.pending_bytes = 0
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingAdds] = deque()
         self.waiting_bytes = 0
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._fences: dict[int, asyncio.Future[None]] = {}
@@ -105,7 +105,7 @@ class AddPath:
         """See `BookieChannel.add_entries`."""
         state = self._states.get(ledger_id)
         rc: BookieRc | None = None
-        if state is None or state.fenced or state.master_key != master_key or self.mode is not Mode.WRITABLE:
+        if state is None or state.fenced or state.master_key != master_key or self.mode is not BookieMode.WRITABLE:
             rc = self._refusal(ledger_id, state, master_key, flags)
         lengths = list(map(len, entries))
         if rc is None and not _well_formed(ledger_id, entry_ids, entries, lengths):
@@ -124,10 +124,12 @@ class AddPath:
         self.rejected_groups += 1
         self._loop.call_soon(done, entry_ids, int(rc))
 
-    def _refusal(self, ledger_id: int, state: LedgerState | None, master_key: bytes, flags: int) -> BookieRc | None:
+    def _refusal(
+        self, ledger_id: int, state: BookieLedgerState | None, master_key: bytes, flags: int
+    ) -> BookieRc | None:
         """In Apache's order: read-only, deleted, key, fenced (facts 1.4)."""
-        if self.mode is not Mode.WRITABLE:
-            if self.mode is not Mode.READ_ONLY:
+        if self.mode is not BookieMode.WRITABLE:
+            if self.mode is not BookieMode.READ_ONLY:
                 return BookieRc.EIO
             if not (flags & AddFlags.HIGH_PRIORITY and self.takes_high_priority):
                 return BookieRc.EREADONLY
@@ -151,7 +153,7 @@ class AddPath:
     def _store(
         self,
         ledger_id: int,
-        state: LedgerState | None,
+        state: BookieLedgerState | None,
         master_key: bytes,
         entry_ids: Sequence[int],
         entries: list[bytes],
@@ -224,7 +226,9 @@ class AddPath:
             self._reject(done, entry_ids, BookieRc.ETOOMANYREQUESTS)
             return
         deadline = self._loop.time() + self._throttle_seconds
-        self._waiting.append(Waiting(deadline, size, ledger_id, master_key, entry_ids, entries, lengths, flags, done))
+        self._waiting.append(
+            WaitingAdds(deadline, size, ledger_id, master_key, entry_ids, entries, lengths, flags, done)
+        )
         self.waiting_bytes += size
         if self._deadline_timer is None:
             self._deadline_timer = self._loop.call_at(deadline, self._deadline_over)
@@ -278,7 +282,7 @@ class AddPath:
             future = self._begin_fence(state)
         await asyncio.shield(future)
 
-    def _begin_fence(self, state: LedgerState) -> asyncio.Future[None]:
+    def _begin_fence(self, state: BookieLedgerState) -> asyncio.Future[None]:
         future = self._loop.create_future()
         ledger_id = state.ledger_id
 
@@ -302,7 +306,7 @@ class AddPath:
         """See `WireBookie`. One that says less than the durable one is answered without being written."""
         if not EXPLICIT_LAC_BYTES_MIN <= len(packet) <= EXPLICIT_LAC_BYTES_MAX:
             raise BookieError(BookieRc.EBADREQ, f"an explicit LAC of {len(packet)} bytes")
-        if self.mode is Mode.READ_ONLY:
+        if self.mode is BookieMode.READ_ONLY:
             raise BookieError(BookieRc.EREADONLY)
         if ledger_id in self._deleted_fenced and ledger_id not in self._states:
             raise BookieError(BookieRc.EFENCED, f"ledger {ledger_id} was deleted")
@@ -322,7 +326,7 @@ class AddPath:
         if (rc := await durable) != BookieRc.EOK:
             raise BookieError(BookieRc(rc), f"the explicit LAC of ledger {ledger_id} is not durable")
 
-    def _state_for_record(self, ledger_id: int, master_key: bytes) -> LedgerState:
+    def _state_for_record(self, ledger_id: int, master_key: bytes) -> BookieLedgerState:
         """The ledger's state, made when it was never seen. Raises BookieError EUA, EBADREQ, EIO."""
         state = self._states.get(ledger_id)
         known = state.master_key if state is not None else None
@@ -330,7 +334,7 @@ class AddPath:
             raise BookieError(BookieRc.EUA, f"wrong master key for ledger {ledger_id}")
         if ledger_id < 0 or len(master_key) > MASTER_KEY_SIZE_MAX:
             raise BookieError(BookieRc.EBADREQ, f"ledger {ledger_id}, key of {len(master_key)} bytes")
-        if self.mode in (Mode.FAILED, Mode.CLOSED):
+        if self.mode in (BookieMode.FAILED, BookieMode.CLOSED):
             raise BookieError(BookieRc.EIO, f"bookie is {self.mode.value}")
         if state is None:
             return self._states.create(ledger_id, master_key)
@@ -339,7 +343,7 @@ class AddPath:
             self._checkpointer.touch()
         return state
 
-    def _write_record(self, state: LedgerState, record: bytes, done: AddDone) -> None:
+    def _write_record(self, state: BookieLedgerState, record: bytes, done: AddDone) -> None:
         """`done((), rc)` when the record is durable, or cannot be."""
         assert state.master_key is not None, state.ledger_id
         controls = (record,) if state.key_durable else (ledger_key_record(state.ledger_id, state.master_key), record)

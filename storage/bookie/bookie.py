@@ -12,12 +12,12 @@ from functools import partial
 
 from magnetar.storage.bookie.add_path import AddDone, AddPath
 from magnetar.storage.bookie.bookie_config import BookieConfig
-from magnetar.storage.bookie.bookie_opening import Opened, Recovered, read_storage
-from magnetar.storage.bookie.bookie_stats import BookieStats
+from magnetar.storage.bookie.bookie_opening import OpenedStorage, RecoveredStorage, read_storage
+from magnetar.storage.bookie.bookie_stats import BookieStats, collect_stats
 from magnetar.storage.bookie.checkpoint import Checkpointer, Flusher, FlushState
-from magnetar.storage.bookie.disks import DiskRules, Mode, Usage, may_change
+from magnetar.storage.bookie.disks import BookieMode, DiskRules, DiskUsage, may_change
 from magnetar.storage.bookie.durable_file import DurableFile, OpenFile
-from magnetar.storage.bookie.garbage import GarbageCollector
+from magnetar.storage.bookie.garbage_collector import GarbageCollector
 from magnetar.storage.bookie.journal import Committed, Journal
 from magnetar.storage.bookie.maintenance import Maintenance
 from magnetar.storage.bookie.old_journals import OldJournals
@@ -36,7 +36,7 @@ class Bookie:
     def __init__(
         self,
         config: BookieConfig,
-        opened: Opened,
+        opened: OpenedStorage,
         flush_executor: ThreadPoolExecutor,
         open_file: OpenFile,
     ) -> None:
@@ -46,7 +46,7 @@ class Bookie:
         self._flush_executor = flush_executor
         self._read_executor = ThreadPoolExecutor(config.num_read_worker_threads, "bookie-read")
         self._mode_reason = ""
-        self._listeners: list[Callable[[Mode], None]] = []
+        self._listeners: list[Callable[[BookieMode], None]] = []
         self._deletion_listeners: list[Callable[[set[int]], None]] = []
         self._read_ahead = ReadAheadCache(config.read_ahead_cache_bytes)
         self._adds = AddPath(config, opened.states, opened.cache, self._read_ahead)
@@ -104,7 +104,7 @@ class Bookie:
         )
 
     @staticmethod
-    async def read(config: BookieConfig, *, bookie_id: str, instance_id: str) -> Recovered:
+    async def read(config: BookieConfig, *, bookie_id: str, instance_id: str) -> RecoveredStorage:
         """Locks the folders, reads and judges what they hold, and replays the journal; changes nothing on disk. The
         caller hands the result to `start`, or releases it.
 
@@ -116,7 +116,7 @@ class Bookie:
     async def start(
         cls,
         config: BookieConfig,
-        recovered: Recovered,
+        recovered: RecoveredStorage,
         *,
         list_ledgers: Callable[[], Awaitable[set[int]]],
         open_file: OpenFile = DurableFile,
@@ -132,7 +132,7 @@ class Bookie:
         executor = ThreadPoolExecutor(1, "bookie-flush")
         try:
             try:
-                opened = await loop.run_in_executor(executor, Opened, config, recovered, open_file)
+                opened = await loop.run_in_executor(executor, OpenedStorage, config, recovered, open_file)
             except BaseException:
                 recovered.release()
                 raise
@@ -175,7 +175,7 @@ class Bookie:
         if kept := self.kept_ledgers():
             log.warning("%d ledgers are kept, listed or not, the first are %s", len(kept), sorted(kept)[:20])
         if config.force_read_only_bookie:
-            self._change_mode(Mode.READ_ONLY, "forceReadOnlyBookie=true")
+            self._change_mode(BookieMode.READ_ONLY, "forceReadOnlyBookie=true")
         await self._renew_mark()
         await self._maintenance.check_disks()
         self._maintenance_task = self._loop.create_task(self._maintenance.run())
@@ -185,7 +185,7 @@ class Bookie:
             self._checkpointer.touch()
 
     async def _renew_mark(self) -> None:
-        """See `Opened.mark_is_due` and `Flusher.renew_mark`. Raises OSError, IndexFailure."""
+        """See `OpenedStorage.mark_is_due` and `Flusher.renew_mark`. Raises OSError, IndexFailure."""
         try:
             if self._opened.mark_is_due:
                 await self._checkpointer.checkpoint()
@@ -247,33 +247,33 @@ class Bookie:
         self._deletion_listeners.append(callback)
 
     def _check_open(self) -> None:
-        if self.mode is Mode.CLOSED:
+        if self.mode is BookieMode.CLOSED:
             raise BookieError(BookieRc.EIO, "the bookie is closed")
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> BookieMode:
         return self._adds.mode
 
     @property
     def is_writable(self) -> bool:
-        return self._adds.mode is Mode.WRITABLE
+        return self._adds.mode is BookieMode.WRITABLE
 
     @property
     def takes_high_priority_writes(self) -> bool:
         """Whether recovery adds are taken, now or if it turned read-only."""
-        return self.is_writable or (self.mode is Mode.READ_ONLY and self._adds.takes_high_priority)
+        return self.is_writable or (self.mode is BookieMode.READ_ONLY and self._adds.takes_high_priority)
 
     @property
     def fault(self) -> str | None:
         """Why no write is taken until a restart."""
-        return f"the bookie failed: {self._mode_reason}" if self.mode is Mode.FAILED else None
+        return f"the bookie failed: {self._mode_reason}" if self.mode is BookieMode.FAILED else None
 
     @property
     def hindrance(self) -> str | None:
         """Why no write is taken now: the fault, or a disk without room."""
         return None if self.is_writable else f"the bookie is {self.mode.value}: {self._mode_reason}"
 
-    def on_mode_change(self, callback: Callable[[Mode], None]) -> Callable[[], None]:
+    def on_mode_change(self, callback: Callable[[BookieMode], None]) -> Callable[[], None]:
         """`callback(mode)` on the loop at each change; returns what ends it."""
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
@@ -300,7 +300,7 @@ class Bookie:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        self._change_mode(Mode.CLOSED, "it is being closed")
+        self._change_mode(BookieMode.CLOSED, "it is being closed")
         self._adds.close()
         self._maintenance_task.cancel()
         await asyncio.gather(self._maintenance_task, return_exceptions=True)
@@ -318,28 +318,16 @@ class Bookie:
         self._flush_executor.shutdown(wait=False)
 
     def stats(self) -> BookieStats:
-        adds, journals, opened, usage = self._adds, self._journals, self._opened, self._maintenance.usage
-        return BookieStats(
-            mode=self.mode.value,
-            ledgers=len(opened.states),
-            added_entries=adds.added_entries,
-            added_bytes=adds.added_bytes,
-            rejected_groups=adds.rejected_groups,
-            journal_batches=sum(journal.batches for journal in journals),
-            journal_bytes=sum(journal.bytes_written for journal in journals),
-            journal_busy_seconds=sum(journal.busy_seconds for journal in journals),
-            journal_queue_bytes=adds.pending_bytes,
-            write_cache_bytes=opened.cache.size,
-            waiting_adds_bytes=adds.waiting_bytes,
-            checkpoints=self._checkpointer.completed,
-            entry_logs=len(opened.logs.ids()),
-            entry_log_bytes_written=opened.writer.bytes_written,
-            read_cache_hits=self._reads.cache_hits,
-            read_cache_misses=self._reads.cache_misses,
-            read_ahead_cache_bytes=self._read_ahead.size,
-            reclaimed_bytes=self._collector.reclaimed_bytes,
-            compacted_bytes=self._collector.compacted_bytes,
-            disk_used_share=usage.used_share if usage is not None else None,
+        """What the bookie reports of itself at this moment."""
+        return collect_stats(
+            self._adds,
+            self._reads,
+            self._journals,
+            self._opened,
+            self._checkpointer,
+            self._collector,
+            self._read_ahead,
+            self._maintenance.usage,
         )
 
     def _flushed(self) -> None:
@@ -348,10 +336,10 @@ class Bookie:
     def _storage_failed(self, error: Exception, fatal: bool) -> None:
         """A write of the journal or of a checkpoint failed."""
         if fatal:
-            self._change_mode(Mode.FAILED, f"writing failed: {error}")
+            self._change_mode(BookieMode.FAILED, f"writing failed: {error}")
         else:
             self._allow_spares(False)
-            self._change_mode(Mode.READ_ONLY, f"no room: {error}")
+            self._change_mode(BookieMode.READ_ONLY, f"no room: {error}")
 
     def _allow_spares(self, has_room: bool) -> None:
         """Journals that are kept to be written over make no full disk worse."""
@@ -359,17 +347,17 @@ class Bookie:
             if old.allow_spares(has_room):
                 self._loop.run_in_executor(self._flush_executor, old.release)
 
-    def room_seen(self, usage: Usage) -> None:
+    def room_seen(self, usage: DiskUsage) -> None:
         """Turns read-only on a full disk and back when there is room, after a failed checkpoint caught up."""
         self._adds.takes_high_priority = self._rules.takes_high_priority(usage)
         self._allow_spares(self._rules.may_keep_spares(usage))
-        if self.mode is Mode.WRITABLE and self._rules.is_full(usage):
-            self._change_mode(Mode.READ_ONLY, f"the disk is {usage.used_share:.1%} full")
-        elif self.mode is Mode.READ_ONLY and self._rules.is_usable_again(usage):
+        if self.mode is BookieMode.WRITABLE and self._rules.is_full(usage):
+            self._change_mode(BookieMode.READ_ONLY, f"the disk is {usage.used_share:.1%} full")
+        elif self.mode is BookieMode.READ_ONLY and self._rules.is_usable_again(usage):
             if self._checkpointer.state is FlushState.RETRYING:
                 self._checkpointer.retry()
             elif self._checkpointer.state is FlushState.IDLE:
-                self._change_mode(Mode.WRITABLE, f"{usage.free_bytes >> 20} MB are free")
+                self._change_mode(BookieMode.WRITABLE, f"{usage.free_bytes >> 20} MB are free")
 
     def ledger_ids(self) -> set[int]:
         return self._opened.states.ids()
@@ -385,11 +373,17 @@ class Bookie:
         for callback in self._deletion_listeners:
             callback(ledger_ids)
 
-    def _change_mode(self, mode: Mode, why: str) -> None:
+    def _change_mode(self, mode: BookieMode, why: str) -> None:
         before = self.mode
         if not may_change(before, mode):
             return
-        level = logging.ERROR if mode is Mode.FAILED else logging.WARNING if mode is Mode.READ_ONLY else logging.INFO
+        level = (
+            logging.ERROR
+            if mode is BookieMode.FAILED
+            else logging.WARNING
+            if mode is BookieMode.READ_ONLY
+            else logging.INFO
+        )
         log.log(level, "bookie is %s, was %s: %s", mode.value, before.value, why)
         self._adds.mode = mode
         self._mode_reason = why

@@ -1,7 +1,7 @@
 """Opens a bookie's folders and brings its state back to where the last acknowledged add left it. Blocks.
 
-In two steps, because a start that is refused must leave every file as it was: `Recovered` reads and judges all of them,
-`Opened` is the first to write.
+In two steps, because a start that is refused must leave every file as it was: `RecoveredStorage` reads and judges all
+of them, `OpenedStorage` is the first to write.
 """
 
 import logging
@@ -14,14 +14,14 @@ from magnetar.storage.bookie.bookie_errors import DirectoryMismatch, IndexDamage
 from magnetar.storage.bookie.cookie import BookieDirectories
 from magnetar.storage.bookie.durable_file import OpenFile
 from magnetar.storage.bookie.entry_index import EntryIndex
-from magnetar.storage.bookie.entry_log import EntryLogs
+from magnetar.storage.bookie.entry_log_reader import EntryLogReader
 from magnetar.storage.bookie.entry_log_writer import EntryLogWriter
-from magnetar.storage.bookie.entry_reader import EntryReader
+from magnetar.storage.bookie.entry_logs import EntryLogs
 from magnetar.storage.bookie.index_manifest import check_manifest, check_records
 from magnetar.storage.bookie.journal_format import EXPLICIT_LAC, FENCE, LEDGER_KEY, ControlRecord, JournalPosition
 from magnetar.storage.bookie.journal_replay import FIRST_POSITION, JournalReplay, give_up, journal_path, list_journals
+from magnetar.storage.bookie.last_mark import LastMark, LastMarkFile
 from magnetar.storage.bookie.ledger_state import LedgerStates
-from magnetar.storage.bookie.mark import Mark, MarkFile
 from magnetar.storage.bookie.write_cache import WriteCache
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _IDS = struct.Struct(">qq")
 
 
-class Recovered:
+class RecoveredStorage:
     """What the folders of a bookie hold, read and judged; nothing on disk was changed."""
 
     def __init__(self, config: BookieConfig, directories: BookieDirectories) -> None:
@@ -37,7 +37,7 @@ class Recovered:
         self.directories = directories
         self.cache = WriteCache(config.write_cache_half_bytes)
         self.states = LedgerStates()
-        self.marks = MarkFile(directories.mark)
+        self.marks = LastMarkFile(directories.mark)
         self.logs = EntryLogs(directories.ledgers, config.open_entry_logs)
         self.journal_ends: list[JournalPosition] = []
         self.mark_is_due = False
@@ -109,7 +109,7 @@ class Recovered:
                 applier.skipped,
             )
 
-    def _load_mark(self, skip_damaged: bool) -> Mark | None:
+    def _load_mark(self, skip_damaged: bool) -> LastMark | None:
         """None as well for a damaged one that is to be skipped: then all that is left of the journals is replayed."""
         try:
             return self.marks.load()
@@ -131,10 +131,10 @@ class Recovered:
             index.close()
 
 
-class Opened:
+class OpenedStorage:
     """The parts of an open bookie that live on its folders."""
 
-    def __init__(self, config: BookieConfig, recovered: Recovered, open_file: OpenFile) -> None:
+    def __init__(self, config: BookieConfig, recovered: RecoveredStorage, open_file: OpenFile) -> None:
         """The first change on disk. Raises IndexDamaged, OSError; the folders stay claimed then."""
         self.directories = recovered.directories
         self.directories.make_own()
@@ -146,7 +146,7 @@ class Opened:
         self.journal_ends = recovered.journal_ends
         self.mark_is_due = recovered.mark_is_due
         self.index = EntryIndex(self.directories.index)
-        self.reader = EntryReader(self.index, self.logs)
+        self.reader = EntryLogReader(self.index, self.logs)
         self.writer = EntryLogWriter(
             self.logs, log_size_limit=config.log_size_limit, block_bytes=config.entry_block_bytes, open_file=open_file
         )
@@ -213,13 +213,13 @@ class ReplayApplier:
             self._states.changed.add(control.ledger_id)
 
 
-def read_storage(config: BookieConfig, bookie_id: str, instance_id: str) -> Recovered:
+def read_storage(config: BookieConfig, bookie_id: str, instance_id: str) -> RecoveredStorage:
     """Claims the folders, reads what is in them and replays the journal. Raises BookieStartError, OSError; nothing on
     disk was changed then, and the folders are free again."""
     directories = BookieDirectories(config, bookie_id, instance_id)
     directories.claim()
     try:
-        return Recovered(config, directories)
+        return RecoveredStorage(config, directories)
     except BaseException:
         directories.release()
         raise

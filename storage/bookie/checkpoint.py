@@ -14,10 +14,10 @@ from enum import Enum
 
 from magnetar.storage.bookie.bookie_errors import IndexDamaged, IndexFailure, is_no_room
 from magnetar.storage.bookie.entry_index import EntryIndex
+from magnetar.storage.bookie.entry_log_reader import EntryLogReader
 from magnetar.storage.bookie.entry_log_writer import EntryLogWriter, PlacedBlock
-from magnetar.storage.bookie.entry_reader import EntryReader
+from magnetar.storage.bookie.last_mark import LastMark, LastMarkFile, Positions
 from magnetar.storage.bookie.ledger_state import LedgerStates
-from magnetar.storage.bookie.mark import Mark, MarkFile, Positions
 from magnetar.storage.bookie.old_journals import OldJournals
 from magnetar.storage.bookie.write_cache import CacheHalf, WriteCache
 
@@ -46,8 +46,8 @@ class Flusher:
         self,
         writer: EntryLogWriter,
         index: EntryIndex,
-        reader: EntryReader,
-        marks: MarkFile,
+        reader: EntryLogReader,
+        marks: LastMarkFile,
         old_journals: Sequence[OldJournals],
     ) -> None:
         self._writer = writer
@@ -100,7 +100,7 @@ class Flusher:
         self._save_mark(mark.positions)
 
     def _save_mark(self, positions: Positions) -> None:
-        self._marks.save(Mark(positions, self._index.sequence, self._index.manifest(), self._writer.next_log_id))
+        self._marks.save(LastMark(positions, self._index.sequence, self._index.manifest(), self._writer.next_log_id))
 
     @staticmethod
     def release(half: CacheHalf) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from magnetar.storage.bookie.bookie_config import BookieConfig
 
 
-class Mode(Enum):
+class BookieMode(Enum):
     """WRITABLE <-> READ_ONLY; both -> FAILED (a sync failed: only a restart helps); all -> CLOSED."""
 
     WRITABLE = "writable"
@@ -18,25 +18,25 @@ class Mode(Enum):
 
 
 _NEXT = {
-    Mode.WRITABLE: frozenset({Mode.READ_ONLY, Mode.FAILED, Mode.CLOSED}),
-    Mode.READ_ONLY: frozenset({Mode.WRITABLE, Mode.FAILED, Mode.CLOSED}),
-    Mode.FAILED: frozenset({Mode.CLOSED}),
-    Mode.CLOSED: frozenset(),
+    BookieMode.WRITABLE: frozenset({BookieMode.READ_ONLY, BookieMode.FAILED, BookieMode.CLOSED}),
+    BookieMode.READ_ONLY: frozenset({BookieMode.WRITABLE, BookieMode.FAILED, BookieMode.CLOSED}),
+    BookieMode.FAILED: frozenset({BookieMode.CLOSED}),
+    BookieMode.CLOSED: frozenset(),
 }
 
 
-def may_change(before: Mode, after: Mode) -> bool:
+def may_change(before: BookieMode, after: BookieMode) -> bool:
     return after in _NEXT[before]
 
 
-class Usage(NamedTuple):
+class DiskUsage(NamedTuple):
     """Of the fullest folder's disk: the smallest number of free bytes, the largest used share."""
 
     free_bytes: int
     used_share: float
 
 
-def measure(directories: Sequence[str]) -> Usage:
+def measure(directories: Sequence[str]) -> DiskUsage:
     """Room as an unprivileged user has it. Raises OSError."""
     free, share = 1 << 63, 0.0
     for directory in directories:
@@ -45,7 +45,7 @@ def measure(directories: Sequence[str]) -> Usage:
         used = (status.f_blocks - status.f_bfree) * status.f_frsize
         free = min(free, available)
         share = max(share, used / (used + available) if used + available else 1.0)
-    return Usage(free, share)
+    return DiskUsage(free, share)
 
 
 _SPARES_ARE_ONE_IN = 8
@@ -64,22 +64,22 @@ class DiskRules:
         self._room_of_spares = _SPARES_ARE_ONE_IN * config.journal_file_bytes
         self._min_free_high_priority = config.min_usable_size_for_high_priority_writes
 
-    def is_full(self, usage: Usage) -> bool:
+    def is_full(self, usage: DiskUsage) -> bool:
         return usage.used_share > self._threshold
 
-    def is_usable_again(self, usage: Usage) -> bool:
+    def is_usable_again(self, usage: DiskUsage) -> bool:
         """Asked while read-only. The low-water mark keeps the mode from swinging."""
         if self._forced:
             return False
         return usage.used_share <= self._low_water and usage.free_bytes >= self._min_free
 
-    def takes_high_priority(self, usage: Usage) -> bool:
+    def takes_high_priority(self, usage: DiskUsage) -> bool:
         """Recovery adds go on for a while on a disk that is full by its threshold."""
         return usage.free_bytes >= self._min_free_high_priority
 
-    def may_keep_spares(self, usage: Usage) -> bool:
+    def may_keep_spares(self, usage: DiskUsage) -> bool:
         """Whether journals that no replay reads may stay to be written over."""
         return usage.used_share <= self._low_water and usage.free_bytes >= self._room_of_spares
 
-    def may_compact(self, usage: Usage) -> bool:
+    def may_compact(self, usage: DiskUsage) -> bool:
         return usage.used_share <= self._warn

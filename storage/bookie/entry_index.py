@@ -32,8 +32,8 @@ from rocksdict import (
 from magnetar.storage.bookie.bookie_errors import IndexDamaged, IndexFailure
 from magnetar.storage.bookie.entry_log_writer import PlacedBlock
 from magnetar.storage.bookie.index_manifest import Manifest, read_manifest
-from magnetar.storage.bookie.index_runs import IdsOf, Run, overlay
-from magnetar.storage.bookie.ledger_state import LedgerState
+from magnetar.storage.bookie.index_runs import IdsOf, IndexRun, overlay
+from magnetar.storage.bookie.ledger_state import BookieLedgerState
 
 log = logging.getLogger(__name__)
 
@@ -100,25 +100,25 @@ class EntryIndex:
         except ValueError as error:
             raise IndexFailure(f"{self._path}: {error}") from None
 
-    def ledger_states(self) -> Iterator[LedgerState]:
+    def ledger_states(self) -> Iterator[BookieLedgerState]:
         """Every ledger's state. Raises IndexDamaged."""
         try:
             for key, value in self._scan(b"l", b"m"):
-                yield LedgerState.decode(_LEDGER_KEY.unpack(key)[1], value)
+                yield BookieLedgerState.decode(_LEDGER_KEY.unpack(key)[1], value)
         except (IndexFailure, ValueError, struct.error) as error:
             raise IndexDamaged(f"the index {self._path} is damaged: {error}") from None
 
-    def runs(self) -> Iterator[tuple[int, Run]]:
+    def runs(self) -> Iterator[tuple[int, IndexRun]]:
         """Every run with its ledger, ascending."""
         for key, value in self._scan(b"e", b"f"):
             _, ledger_id, first = _RUN_KEY.unpack(key)
-            yield ledger_id, Run(first - _ID_OFFSET, *_RUN_VALUE.unpack(value))
+            yield ledger_id, IndexRun(first - _ID_OFFSET, *_RUN_VALUE.unpack(value))
 
-    def lookup(self, ledger_id: int, entry_id: int, max_bytes: int) -> list[Run]:
+    def lookup(self, ledger_id: int, entry_id: int, max_bytes: int) -> list[IndexRun]:
         """The run that contains `entry_id` or else the first one behind it, then those that follow while their blocks
         sum up to at most `max_bytes`; empty when there is none."""
         with self._lock:
-            found: list[Run] = []
+            found: list[IndexRun] = []
             for run in self._runs_from(ledger_id, entry_id):
                 max_bytes -= run.length
                 if found and max_bytes < 0:
@@ -126,19 +126,19 @@ class EntryIndex:
                 found.append(run)
             return found
 
-    def overlapping(self, ledger_id: int, first: int, last: int) -> list[Run]:
+    def overlapping(self, ledger_id: int, first: int, last: int) -> list[IndexRun]:
         """All runs that share ids of an interval, ascending."""
         with self._lock:
             return list(takewhile(lambda run: run.first <= last, self._runs_from(ledger_id, first)))
 
-    def last_run(self, ledger_id: int) -> Run | None:
+    def last_run(self, ledger_id: int) -> IndexRun | None:
         """The run with the ledger's highest entry id."""
         with self._lock:
             cursor = self._cursor()
             cursor.seek_for_prev(_run_key(ledger_id, _MAX_ENTRY_ID))
             return self._run_at(cursor, ledger_id)
 
-    def _runs_from(self, ledger_id: int, entry_id: int) -> Iterator[Run]:
+    def _runs_from(self, ledger_id: int, entry_id: int) -> Iterator[IndexRun]:
         cursor = self._cursor()
         cursor.seek_for_prev(_run_key(ledger_id, entry_id))
         run = self._run_at(cursor, ledger_id)
@@ -168,7 +168,7 @@ class EntryIndex:
             batch.put(_LEDGER_KEY.pack(b"l", ledger_id), record)
         self._write(batch, sync=True)
 
-    def _overlay(self, batch: Any, ledger_id: int, new: Run, ids: Any, ids_of: IdsOf) -> None:
+    def _overlay(self, batch: Any, ledger_id: int, new: IndexRun, ids: Any, ids_of: IdsOf) -> None:
         """What was written before must be visible: blocks of one batch may meet the same older run."""
         existing = self.overlapping(ledger_id, new.first, new.last)
         for run in existing:
@@ -176,17 +176,17 @@ class EntryIndex:
         for run in overlay(existing, new, ids, ids_of):
             batch.put(_run_key(ledger_id, run.first), _run_value(run))
 
-    def points_to(self, ledger_id: int, block: Run) -> bool:
+    def points_to(self, ledger_id: int, block: IndexRun) -> bool:
         """True when some of the block's entries are the ones that count."""
         return any(run.is_of(block) for run in self.overlapping(ledger_id, block.first, block.last))
 
-    def move_blocks(self, moves: Iterable[tuple[int, Run, Run]]) -> None:
+    def move_blocks(self, moves: Iterable[tuple[int, IndexRun, IndexRun]]) -> None:
         """(ledger, block, its copy): the runs of the blocks are those of the copies from now on, durably."""
         batch = WriteBatch(raw_mode=True)
         for ledger_id, old, new in moves:
             for run in self.overlapping(ledger_id, old.first, old.last):
                 if run.is_of(old):
-                    moved = Run(run.first, run.last, new.log_id, new.offset, new.length, run.dense)
+                    moved = IndexRun(run.first, run.last, new.log_id, new.offset, new.length, run.dense)
                     batch.put(_run_key(ledger_id, run.first), _run_value(moved))
         self._write(batch, sync=True)
 
@@ -232,7 +232,7 @@ class EntryIndex:
             raise IndexFailure(str(error)) from None
         return False
 
-    def _run_at(self, cursor: Any, ledger_id: int) -> Run | None:
+    def _run_at(self, cursor: Any, ledger_id: int) -> IndexRun | None:
         """The cursor's run when it is one of this ledger."""
         if not self._valid(cursor):
             return None
@@ -242,14 +242,14 @@ class EntryIndex:
         kind, found_ledger, first = _RUN_KEY.unpack(key)
         if kind != b"e" or found_ledger != ledger_id:
             return None
-        return Run(first - _ID_OFFSET, *_RUN_VALUE.unpack(cursor.value()))
+        return IndexRun(first - _ID_OFFSET, *_RUN_VALUE.unpack(cursor.value()))
 
 
 def _run_key(ledger_id: int, entry_id: int) -> bytes:
     return _RUN_KEY.pack(b"e", ledger_id, entry_id + _ID_OFFSET)
 
 
-def _run_value(run: Run) -> bytes:
+def _run_value(run: IndexRun) -> bytes:
     return _RUN_VALUE.pack(run.last, run.log_id, run.offset, run.length, run.dense)
 
 

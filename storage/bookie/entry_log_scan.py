@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from magnetar.storage.bookie.bookie_errors import EntryLogDamaged
-from magnetar.storage.bookie.entry_log import EntryLogs
 from magnetar.storage.bookie.entry_log_format import (
     BLOCK_HEADER_SIZE,
     BLOCK_MAGIC,
@@ -21,6 +20,7 @@ from magnetar.storage.bookie.entry_log_format import (
     parse_file_header,
     parse_footer,
 )
+from magnetar.storage.bookie.entry_logs import EntryLogs
 
 _SEARCH_BYTES = 4 << 20
 

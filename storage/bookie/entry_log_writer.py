@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Sequence
 
 from magnetar.storage.bookie.durable_file import DurableFile, OpenFile, sync_directory
-from magnetar.storage.bookie.entry_log import EntryLogs
 from magnetar.storage.bookie.entry_log_format import (
     FILE_HEADER_SIZE,
     Block,
@@ -17,14 +16,15 @@ from magnetar.storage.bookie.entry_log_format import (
     file_header,
     plan_blocks,
 )
-from magnetar.storage.bookie.index_runs import Run
+from magnetar.storage.bookie.entry_logs import EntryLogs
+from magnetar.storage.bookie.index_runs import IndexRun
 
 _WRITE_BYTES = 1 << 20
 """Writes are about this large: the loop gets the interpreter lock between two of them."""
 _SYNC_BYTES = 4 << 20
 """Bytes between two syncs: a large flush at once would hold up the journal's own sync on the same disk."""
 
-PlacedBlock = tuple[Run, Sequence[int]]
+PlacedBlock = tuple[IndexRun, Sequence[int]]
 """(where the block is, its entry ids)"""
 
 
@@ -69,18 +69,18 @@ class EntryLogWriter:
             placed.append((self._place(ledger_id, block_ids, buffers), block_ids))
         return placed
 
-    def copy(self, block: Block) -> Run:
+    def copy(self, block: Block) -> IndexRun:
         """A block of another log as it is, generation and all. Raises OSError."""
         return self._place(block.header.ledger_id, block.ids, block.buffers())
 
-    def _place(self, ledger_id: int, ids: Sequence[int], buffers: list[bytes]) -> Run:
+    def _place(self, ledger_id: int, ids: Sequence[int], buffers: list[bytes]) -> IndexRun:
         if self._file is None or self._offset >= self._log_size_limit:
             self.close_log()
             self._begin_log()
         assert self.log_id is not None
         length = sum(map(len, buffers))
         dense = ids[-1] - ids[0] == len(ids) - 1
-        run = Run(ids[0], ids[-1], self.log_id, self._offset, length, dense)
+        run = IndexRun(ids[0], ids[-1], self.log_id, self._offset, length, dense)
         self.unindexed.add(self.log_id)
         self._buffers.extend(buffers)
         self._offset += length

@@ -12,23 +12,23 @@ from typing import NamedTuple
 from magnetar.storage.bookie.bookie_errors import BookieStartError, IndexFailure
 from magnetar.storage.bookie.cookie import FILE_NAME, parse_cookie
 from magnetar.storage.bookie.entry_index import EntryIndex
-from magnetar.storage.bookie.index_runs import Run
-from magnetar.storage.bookie.inspection import (
-    Fault,
+from magnetar.storage.bookie.file_inspection import (
+    FileFault,
     SeenBatch,
     entry_log_files,
     journal_files,
     read_entry_log,
     read_journals,
 )
+from magnetar.storage.bookie.index_runs import IndexRun
 from magnetar.storage.bookie.journal_replay import journal_path
-from magnetar.storage.bookie.mark import MarkFile
+from magnetar.storage.bookie.last_mark import LastMarkFile
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """(files done, of how many)."""
 
 
-class Lost(NamedTuple):
+class LostEntries(NamedTuple):
     """Entries that the index promises and that cannot be read."""
 
     ledger_id: int
@@ -36,13 +36,13 @@ class Lost(NamedTuple):
     last: int
 
 
-class Finding(NamedTuple):
-    fault: Fault
-    lost: tuple[Lost, ...] = ()
+class FileFinding(NamedTuple):
+    fault: FileFault
+    lost: tuple[LostEntries, ...] = ()
 
 
 @dataclass(slots=True)
-class Seen:
+class CheckSummary:
     """What was looked at."""
 
     journals: int = 0
@@ -51,19 +51,24 @@ class Seen:
     blocks: int = 0
     ledgers: int = 0
     runs: int = 0
-    unfinished: list[Fault] = field(default_factory=list)
+    unfinished: list[FileFault] = field(default_factory=list)
 
 
 def check_files(
-    journals: tuple[str, ...], ledgers: tuple[str, ...], seen: Seen, progress: Progress = lambda done, total: None
-) -> Iterator[Finding]:
+    journals: tuple[str, ...],
+    ledgers: tuple[str, ...],
+    seen: CheckSummary,
+    progress: OnProgress = lambda done, total: None,
+) -> Iterator[FileFinding]:
     """Damage, one finding each; `seen` is filled on the way. Raises OSError.
 
     Beside a running bookie, an entry log that compaction deletes meanwhile is no finding.
     """
     folders = [folder for folder in (*journals, *ledgers) if os.path.isdir(folder)]
     yield from (
-        Finding(Fault(folder, 0, 0, "no such folder")) for folder in (*journals, *ledgers) if folder not in folders
+        FileFinding(FileFault(folder, 0, 0, "no such folder"))
+        for folder in (*journals, *ledgers)
+        if folder not in folders
     )
     yield from _check_cookies(folders)
     by_folder = journal_files([folder for folder in journals if folder in folders])
@@ -72,25 +77,27 @@ def check_files(
     yield from _check_journals(by_folder, seen, progress, total)
     if ledgers and ledgers[0] in folders:
         yield from _check_mark(ledgers[0], journals)
-        runs: dict[int, list[tuple[int, Run]]] = {}
+        runs: dict[int, list[tuple[int, IndexRun]]] = {}
         yield from _read_index(os.path.join(ledgers[0], "index"), runs, seen)
         yield from _check_entry_logs(logs, runs, seen, progress, total)
         yield from _check_missing_logs(logs, runs, ledgers[0])
 
 
-def _check_cookies(folders: list[str]) -> Iterator[Finding]:
+def _check_cookies(folders: list[str]) -> Iterator[FileFinding]:
     for folder in dict.fromkeys(folders):
         path = os.path.join(folder, FILE_NAME)
         try:
             with open(path, "rb") as file:
                 parse_cookie(file.read())
         except FileNotFoundError:
-            yield Finding(Fault(path, 0, 0, "there is no cookie"))
+            yield FileFinding(FileFault(path, 0, 0, "there is no cookie"))
         except ValueError as error:
-            yield Finding(Fault(path, 0, 0, f"the cookie cannot be read: {error}"))
+            yield FileFinding(FileFault(path, 0, 0, f"the cookie cannot be read: {error}"))
 
 
-def _check_journals(by_folder: list[list[str]], seen: Seen, progress: Progress, total: int) -> Iterator[Finding]:
+def _check_journals(
+    by_folder: list[list[str]], seen: CheckSummary, progress: OnProgress, total: int
+) -> Iterator[FileFinding]:
     for files in by_folder:
         seen.journals += len(files)
         last = ""
@@ -103,15 +110,15 @@ def _check_journals(by_folder: list[list[str]], seen: Seen, progress: Progress, 
             elif found.unfinished:
                 seen.unfinished.append(found)
             else:
-                yield Finding(found)
+                yield FileFinding(found)
 
 
-def _check_mark(first_ledgers: str, journals: tuple[str, ...]) -> Iterator[Finding]:
+def _check_mark(first_ledgers: str, journals: tuple[str, ...]) -> Iterator[FileFinding]:
     path = os.path.join(first_ledgers, "lastMark")
     try:
-        mark = MarkFile(path).load()
+        mark = LastMarkFile(path).load()
     except BookieStartError as error:
-        yield Finding(Fault(path, 0, 0, str(error)))
+        yield FileFinding(FileFault(path, 0, 0, str(error)))
         return
     if mark is None or len(mark.positions) != len(journals):
         return
@@ -119,12 +126,12 @@ def _check_mark(first_ledgers: str, journals: tuple[str, ...]) -> Iterator[Findi
         file = journal_path(folder, position.journal_id)
         size = os.path.getsize(file) if os.path.exists(file) else -1
         if size < 0 and position.offset:
-            yield Finding(Fault(file, 0, 0, f"the mark {path} names this journal, and it is missing"))
+            yield FileFinding(FileFault(file, 0, 0, f"the mark {path} names this journal, and it is missing"))
         elif 0 <= size < position.offset:
-            yield Finding(Fault(file, size, position.offset, f"it ends before the mark {path}"))
+            yield FileFinding(FileFault(file, size, position.offset, f"it ends before the mark {path}"))
 
 
-def _read_index(path: str, runs: dict[int, list[tuple[int, Run]]], seen: Seen) -> Iterator[Finding]:
+def _read_index(path: str, runs: dict[int, list[tuple[int, IndexRun]]], seen: CheckSummary) -> Iterator[FileFinding]:
     """Fills `runs`: by log id, (ledger, run)."""
     if not os.path.isdir(path):
         return
@@ -138,28 +145,32 @@ def _read_index(path: str, runs: dict[int, list[tuple[int, Run]]], seen: Seen) -
         finally:
             index.close()
     except (BookieStartError, IndexFailure) as error:
-        yield Finding(Fault(path, 0, 0, f"the index cannot be read to its end: {error}"))
+        yield FileFinding(FileFault(path, 0, 0, f"the index cannot be read to its end: {error}"))
 
 
 def _check_entry_logs(
-    logs: dict[int, str], runs: dict[int, list[tuple[int, Run]]], seen: Seen, progress: Progress, total: int
-) -> Iterator[Finding]:
+    logs: dict[int, str],
+    runs: dict[int, list[tuple[int, IndexRun]]],
+    seen: CheckSummary,
+    progress: OnProgress,
+    total: int,
+) -> Iterator[FileFinding]:
     for number, (log_id, path) in enumerate(logs.items(), start=total - len(logs) + 1):
         progress(number, total)
         seen.entry_logs += 1
         promised = sorted(runs.get(log_id, ()), key=lambda item: item[1].offset)
         blocks: dict[int, tuple[int, int, int]] = {}
-        faults: list[Fault] = []
+        faults: list[FileFault] = []
         try:
             for found in read_entry_log(path):
-                if isinstance(found, Fault):
+                if isinstance(found, FileFault):
                     faults.append(found)
                 else:
                     seen.blocks += 1
                     blocks[found.offset] = (found.block.header.ledger_id, found.block.ids[0], found.block.ids[-1])
         except FileNotFoundError:
             continue  # compacted since it was listed
-        lost: dict[Fault, list[Lost]] = {fault: [] for fault in faults}
+        lost: dict[FileFault, list[LostEntries]] = {fault: [] for fault in faults}
         for ledger_id, run in promised:
             block = blocks.get(run.offset)
             if block is not None and block[0] == ledger_id and block[1] <= run.first and run.last <= block[2]:
@@ -169,19 +180,19 @@ def _check_entry_logs(
                 (one for one in faults if one.offset < end and run.offset < max(one.end, one.offset + 1)), None
             )
             if fault is None:
-                fault = Fault(path, run.offset, end, "the index names another block than stands here")
-            lost.setdefault(fault, []).append(Lost(ledger_id, run.first, run.last))
+                fault = FileFault(path, run.offset, end, "the index names another block than stands here")
+            lost.setdefault(fault, []).append(LostEntries(ledger_id, run.first, run.last))
         for fault, entries in lost.items():
             if fault.unfinished and not entries:
                 seen.unfinished.append(fault)
             else:
-                yield Finding(fault, tuple(entries))
+                yield FileFinding(fault, tuple(entries))
 
 
 def _check_missing_logs(
-    logs: dict[int, str], runs: dict[int, list[tuple[int, Run]]], first_ledgers: str
-) -> Iterator[Finding]:
+    logs: dict[int, str], runs: dict[int, list[tuple[int, IndexRun]]], first_ledgers: str
+) -> Iterator[FileFinding]:
     for log_id in sorted(runs.keys() - logs.keys()):
         path = os.path.join(first_ledgers, f"{log_id:08x}.log")
-        lost = tuple(Lost(ledger_id, run.first, run.last) for ledger_id, run in runs[log_id])
-        yield Finding(Fault(path, 0, 0, "the index names this entry log, and it is missing"), lost)
+        lost = tuple(LostEntries(ledger_id, run.first, run.last) for ledger_id, run in runs[log_id])
+        yield FileFinding(FileFault(path, 0, 0, "the index names this entry log, and it is missing"), lost)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 
-class Run(NamedTuple):
+class IndexRun(NamedTuple):
     """Entry ids `first` to `last` (inclusive) are in the block of `length` bytes at `offset` of log `log_id`."""
 
     first: int
@@ -22,19 +22,19 @@ class Run(NamedTuple):
     dense: bool
     """The block holds every id of the interval."""
 
-    def is_of(self, block: "Run") -> bool:
+    def is_of(self, block: "IndexRun") -> bool:
         return self.offset == block.offset and self.log_id == block.log_id
 
-    def part(self, first: int, last: int, count: int) -> "Run":
+    def part(self, first: int, last: int, count: int) -> "IndexRun":
         """The run of the same block over a narrower interval that holds `count` of its ids."""
-        return Run(first, last, self.log_id, self.offset, self.length, last - first + 1 == count)
+        return IndexRun(first, last, self.log_id, self.offset, self.length, last - first + 1 == count)
 
 
-IdsOf = Callable[[Run], Sequence[int]]
+IdsOf = Callable[[IndexRun], Sequence[int]]
 """The ids that the block of a run with gaps holds, ascending."""
 
 
-def overlay(existing: Sequence[Run], new: Run, new_ids: Sequence[int], ids_of: IdsOf) -> list[Run]:
+def overlay(existing: Sequence[IndexRun], new: IndexRun, new_ids: Sequence[int], ids_of: IdsOf) -> list[IndexRun]:
     """The runs that replace `existing` when a block with `new_ids` comes on top; for an id in both the new one counts.
 
     `existing` are all runs of the ledger that share ids of the interval `new.first` to `new.last`, ascending. Ascending
@@ -42,10 +42,10 @@ def overlay(existing: Sequence[Run], new: Run, new_ids: Sequence[int], ids_of: I
     """
     if not existing:
         return [new]
-    pieces: list[Run] = []
+    pieces: list[IndexRun] = []
     for run in existing:
         pieces.extend(_cut(run, new_ids, ids_of))
-    result: list[Run] = []
+    result: list[IndexRun] = []
     start = 0
     for piece in pieces:
         end = bisect_left(new_ids, piece.first, start)
@@ -58,12 +58,12 @@ def overlay(existing: Sequence[Run], new: Run, new_ids: Sequence[int], ids_of: I
     return result
 
 
-def _cut(run: Run, new_ids: Sequence[int], ids_of: IdsOf) -> list[Run]:
+def _cut(run: IndexRun, new_ids: Sequence[int], ids_of: IdsOf) -> list[IndexRun]:
     """What is left of a run: one piece for each stretch of its ids between two new ones."""
     inside = new_ids[bisect_left(new_ids, run.first) : bisect_right(new_ids, run.last)]
     ids = range(run.first, run.last + 1) if run.dense else ids_of(run)
     low, high = bisect_left(ids, run.first), bisect_right(ids, run.last)
-    pieces: list[Run] = []
+    pieces: list[IndexRun] = []
     for new_id in inside:
         end = bisect_left(ids, new_id, low, high)
         if end > low:

@@ -39,7 +39,7 @@ from magnetar.storage.bookie.old_journals import OldJournals
 
 log = logging.getLogger(__name__)
 
-Group = tuple[list[bytes], list[int], int, Sequence[bytes], Any]
+JournalGroup = tuple[list[bytes], list[int], int, Sequence[bytes], Any]
 """(entries, their lengths, the sum of these, control records, what the submitter wants back)"""
 
 
@@ -48,7 +48,9 @@ class Committed:
 
     __slots__ = ("error", "fatal", "groups", "position")
 
-    def __init__(self, groups: list[Group], position: JournalPosition, error: OSError | None, fatal: bool) -> None:
+    def __init__(
+        self, groups: list[JournalGroup], position: JournalPosition, error: OSError | None, fatal: bool
+    ) -> None:
         self.groups = groups
         self.position = position
         """Everything submitted up to and including these groups stands before it, when `error` is None."""
@@ -95,7 +97,7 @@ class Journal:
             self._salt = salt
         self.start_position = start
         self._position = start
-        self._queue: SimpleQueue[Group | None] = SimpleQueue()
+        self._queue: SimpleQueue[JournalGroup | None] = SimpleQueue()
         self._closing = False
         self._dead: OSError | None = None
         self.batches = 0
@@ -107,7 +109,7 @@ class Journal:
         self._thread = threading.Thread(target=self._run, name="bookie-journal", daemon=True)
         self._thread.start()
 
-    def submit(self, group: Group) -> None:
+    def submit(self, group: JournalGroup) -> None:
         self._queue.put(group)
 
     def close(self) -> None:
@@ -132,10 +134,10 @@ class Journal:
             if groups:
                 self._commit(groups)
 
-    def _take(self) -> list[Group]:
+    def _take(self) -> list[JournalGroup]:
         """Waits for a group, then takes what else is there, up to the bound of a batch."""
         group = self._queue.get()
-        groups: list[Group] = []
+        groups: list[JournalGroup] = []
         size = 0
         while group is not None:
             groups.append(group)
@@ -149,7 +151,7 @@ class Journal:
         self._closing = True
         return groups
 
-    def _commit(self, groups: list[Group]) -> None:
+    def _commit(self, groups: list[JournalGroup]) -> None:
         started = time.perf_counter()
         try:
             if self._dead is None:
@@ -164,7 +166,7 @@ class Journal:
             self._notify(Committed(groups, self._position, self._dead, self._dead is not None))
         self.busy_seconds += time.perf_counter() - started
 
-    def _write(self, groups: list[Group]) -> None:
+    def _write(self, groups: list[JournalGroup]) -> None:
         if self._position.offset >= self._max_file_bytes:
             self._continue_in_next_file()
         if len(groups) == 1:

@@ -26,7 +26,7 @@ EXPLICIT_LAC_BYTES_MAX = 255
 _LAC_PACKET = struct.Struct(">qq")
 
 
-class LedgerState:
+class BookieLedgerState:
     __slots__ = ("explicit_lac", "fence_durable", "fenced", "kept", "key_durable", "ledger_id", "limbo", "master_key")
 
     def __init__(
@@ -68,7 +68,7 @@ class LedgerState:
         return _RECORD.pack(flags, len(key)) + key + (self.explicit_lac or b"")
 
     @classmethod
-    def decode(cls, ledger_id: int, data: bytes) -> "LedgerState":
+    def decode(cls, ledger_id: int, data: bytes) -> "BookieLedgerState":
         """Raises ValueError."""
         end = _RECORD.size + data[1] if len(data) >= _RECORD.size else _RECORD.size
         if len(data) != end and not EXPLICIT_LAC_BYTES_MIN <= len(data) - end <= EXPLICIT_LAC_BYTES_MAX:
@@ -91,33 +91,33 @@ class LedgerStates:
     """All ledgers of this bookie. `changed` collects those whose state the next checkpoint must write."""
 
     def __init__(self) -> None:
-        self._states: dict[int, LedgerState] = {}
+        self._states: dict[int, BookieLedgerState] = {}
         self._keys: dict[bytes, bytes] = {}
         self.changed: set[int] = set()
 
-    def get(self, ledger_id: int) -> LedgerState | None:
+    def get(self, ledger_id: int) -> BookieLedgerState | None:
         return self._states.get(ledger_id)
 
-    def load(self, state: LedgerState) -> None:
+    def load(self, state: BookieLedgerState) -> None:
         """A state as the index holds it. Most ledgers have the same key: one copy serves all."""
         if state.master_key is not None:
             state.master_key = self._keys.setdefault(state.master_key, state.master_key)
         self._states[state.ledger_id] = state
 
-    def create(self, ledger_id: int, master_key: bytes | None) -> LedgerState:
-        state = LedgerState(ledger_id, master_key)
+    def create(self, ledger_id: int, master_key: bytes | None) -> BookieLedgerState:
+        state = BookieLedgerState(ledger_id, master_key)
         self.load(state)
         self.changed.add(ledger_id)
         return state
 
-    def learn_key(self, state: LedgerState, master_key: bytes) -> None:
+    def learn_key(self, state: BookieLedgerState, master_key: bytes) -> None:
         """A client brought the key that was unknown. It becomes durable with the ledger's next record or checkpoint."""
         assert state.master_key is None, state.ledger_id
         state.master_key = self._keys.setdefault(master_key, master_key)
         state.key_durable = False
         self.changed.add(state.ledger_id)
 
-    def put_into_limbo(self, ledger_id: int) -> LedgerState:
+    def put_into_limbo(self, ledger_id: int) -> BookieLedgerState:
         """The ledger, made without a key when it is not known."""
         state = self._states.get(ledger_id) or self.create(ledger_id, None)
         if not state.limbo:
@@ -125,7 +125,7 @@ class LedgerStates:
             self.changed.add(ledger_id)
         return state
 
-    def remove(self, ledger_id: int) -> LedgerState | None:
+    def remove(self, ledger_id: int) -> BookieLedgerState | None:
         self.changed.discard(ledger_id)
         return self._states.pop(ledger_id, None)
 

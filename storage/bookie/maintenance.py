@@ -9,9 +9,9 @@ from typing import Protocol, TypeVar
 
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, IndexFailure
-from magnetar.storage.bookie.disks import DiskRules, Mode, Usage, measure
+from magnetar.storage.bookie.disks import BookieMode, DiskRules, DiskUsage, measure
 from magnetar.storage.bookie.entry_log_format import FILE_HEADER_SIZE
-from magnetar.storage.bookie.garbage import GarbageCollector, LogUsage, logs_to_compact
+from magnetar.storage.bookie.garbage_collector import GarbageCollector, LogUsage, logs_to_compact
 
 log = logging.getLogger(__name__)
 
@@ -20,13 +20,13 @@ _PROBE_SECONDS = 1.0
 """A read-only bookie looks this often whether there is room again."""
 
 
-class Owner(Protocol):
+class MaintainedBookie(Protocol):
     """What maintenance asks of the bookie."""
 
     @property
-    def mode(self) -> Mode: ...
+    def mode(self) -> BookieMode: ...
 
-    def room_seen(self, usage: Usage) -> None:
+    def room_seen(self, usage: DiskUsage) -> None:
         """Called with every measurement."""
 
     def ledger_ids(self) -> set[int]:
@@ -45,7 +45,7 @@ class Maintenance:
     def __init__(
         self,
         config: BookieConfig,
-        owner: Owner,
+        owner: MaintainedBookie,
         executor: Executor,
         collector: GarbageCollector,
         directories: Sequence[str],
@@ -65,16 +65,16 @@ class Maintenance:
         self._minor_at = self._major_at = time.monotonic()
         self._mode_changed = asyncio.Event()
         self._collecting = asyncio.Lock()
-        self.usage: Usage | None = None
+        self.usage: DiskUsage | None = None
 
     def mode_changed(self) -> None:
         self._mode_changed.set()
 
     async def run(self) -> None:
         next_collection = time.monotonic() + self._gc_interval
-        while self._owner.mode is not Mode.CLOSED:
+        while self._owner.mode is not BookieMode.CLOSED:
             interval = self._disk_interval
-            if self._owner.mode is Mode.READ_ONLY:
+            if self._owner.mode is BookieMode.READ_ONLY:
                 interval = min(interval, _PROBE_SECONDS)
             try:
                 async with asyncio.timeout(min(interval, self._gc_interval)):
@@ -92,7 +92,7 @@ class Maintenance:
             self.usage = await self._on_thread(measure, self._directories)
         except OSError as error:
             log.warning("disk check failed: %s", error)
-            self.usage = Usage(0, 1.0)
+            self.usage = DiskUsage(0, 1.0)
         self._owner.room_seen(self.usage)
 
     async def _collect_quietly(self) -> None:
@@ -109,7 +109,7 @@ class Maintenance:
         whatever `list_ledgers` raises, OSError, IndexFailure.
         """
         async with self._collecting:
-            if self._owner.mode is Mode.FAILED:
+            if self._owner.mode is BookieMode.FAILED:
                 return
             local = self._owner.ledger_ids()
             doomed = local - await self._list_ledgers() - self._owner.kept_ledgers() if local else set()
@@ -146,7 +146,7 @@ class Maintenance:
         offset: int | None = FILE_HEADER_SIZE
         try:
             while offset is not None:
-                if self._owner.mode is not Mode.WRITABLE:
+                if self._owner.mode is not BookieMode.WRITABLE:
                     return
                 before, copied = offset, self._collector.compacted_bytes
                 offset = await self._on_thread(self._collector.compact_step, usage.log_id, offset)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, IndexFailure
-from magnetar.storage.bookie.entry_reader import EntryReader
+from magnetar.storage.bookie.entry_log_reader import EntryLogReader
 from magnetar.storage.bookie.index_runs import ranges_of, union_of
 from magnetar.storage.bookie.ledger_state import LedgerStates
 from magnetar.storage.bookie.read_ahead import ReadAheadCache, within_bytes
@@ -36,7 +36,7 @@ class ReadPath:
         states: LedgerStates,
         cache: WriteCache,
         read_ahead: ReadAheadCache,
-        reader: EntryReader,
+        reader: EntryLogReader,
         flushes: Callable[[], int],
     ) -> None:
         """`flushes` counts the checkpoints: what was read from a log before one ended may be outdated after it."""

@@ -20,11 +20,11 @@ from magnetar.storage.bookie.eager_start import run_eagerly
 from magnetar.storage.bookie.wire_calls import WireBookie, WireCalls
 from magnetar.storage.bookie.wire_limits import Budget, Lane, Paused, WireLimits
 from magnetar.storage.bookie.wire_session import (
-    AddGroup,
     FenceRead,
     ReadRun,
+    WireAdds,
     WireSession,
-    Work,
+    WireWork,
     add_answers,
     fence_answer,
     read_answers,
@@ -43,7 +43,7 @@ _BATCH_HEAD_BYTES = 36
 """What Java counts before the first entry of a batch (24 + 8 + 4), and 4 more for each entry."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class WirePeer(asyncio.BufferedProtocol):
     def __init__(
         self,
         bookie: WireBookie,
@@ -51,7 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         budget: Budget,
         limits: WireLimits,
         scratch: bytearray,
-        on_end: Callable[["Connection"], None],
+        on_end: Callable[["WirePeer"], None],
     ) -> None:
         self._bookie = bookie
         self._calls = calls
@@ -126,8 +126,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- adds --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, work: Work) -> None:
-        if type(work) is AddGroup:
+    def _begin(self, work: WireWork) -> None:
+        if type(work) is WireAdds:
             work.sink = self._adds_done
             size = work.measure()
             self._inflight += size
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
             self._others.waiting.append(cast(FenceRead | pb.Request, work))
             self._pump(self._others)
 
-    def _adds_done(self, group: AddGroup, rc: int) -> None:
+    def _adds_done(self, group: WireAdds, rc: int) -> None:
         """The bookie decided about a group: called on the loop, never from inside add_entries."""
         self._inflight -= group.size
         if rc == BookieRc.EOK:

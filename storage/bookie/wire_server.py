@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from magnetar.storage.bookie.wire_calls import WireBookie, WireCalls
 from magnetar.storage.bookie.wire_limits import Budget, WireLimits
-from magnetar.storage.bookie.wire_peer import Connection
+from magnetar.storage.bookie.wire_peer import WirePeer
 from pulsar_proto.wire.read_buffer import READ_BYTES
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class BookieWireServer:
         self._has_room = has_room
         self._budget = Budget(self._limits.inflight_bytes_max)
         self._scratch = bytearray(READ_BYTES)
-        self._connections: set[Connection] = set()
+        self._connections: set[WirePeer] = set()
         self._server: asyncio.Server | None = None
         self._all_gone = asyncio.Event()
         self._all_gone.set()
@@ -68,7 +68,7 @@ class BookieWireServer:
         return self._calls.lacs.watching
 
     @property
-    def connections(self) -> frozenset[Connection]:
+    def connections(self) -> frozenset[WirePeer]:
         return frozenset(self._connections)
 
     def ledgers_deleted(self, ledger_ids: Iterable[int]) -> None:
@@ -110,13 +110,13 @@ class BookieWireServer:
         self._all_gone.clear()
         return connection
 
-    def _ended(self, connection: Connection) -> None:
+    def _ended(self, connection: WirePeer) -> None:
         self._connections.discard(connection)
         if not self._connections:
             self._all_gone.set()
 
 
-class _Accepted(Connection):
+class _Accepted(WirePeer):
     """A connection that may be one too many."""
 
     refused = False

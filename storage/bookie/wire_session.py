@@ -1,7 +1,7 @@
 """What a peer of the bookie's port asks for: bytes of one read in, works out. No I/O, no clock.
 
 Protocol detection (bookkeeper.md 1.1, 12.3): a connection may speak v3 until its first v2 packet, from then on only v2.
-All adds of one read that go to one ledger with one key and flags become one `AddGroup`, unless another request stands
+All adds of one read that go to one ledger with one key and flags become one `WireAdds`, unless another request stands
 between them; plain reads of consecutive entries become one `ReadRun`. What can be answered without the bookie is
 answered here: wrong versions (the answer echoes the request's, 12.1), AUTH without a provider, START_TLS without TLS,
 operations that nobody serves, entries too short to be stored.
@@ -36,10 +36,10 @@ _IDS = Struct(">qq")
 _LAC = Struct(">q")
 _LAC_OFFSET = 16
 
-AddSink = Callable[["AddGroup", int], None]
+AddSink = Callable[["WireAdds", int], None]
 
 
-class AddGroup:
+class WireAdds:
     """Adds of one ledger, on their way to the bookie and back; its `done` callback, once its connection has set `sink`.
 
     `echoes` is None in v2; in v3 each request's txnId and ids, which need not be those of its body.
@@ -105,7 +105,7 @@ class FenceRead(NamedTuple):
     """None in v2."""
 
 
-Work = AddGroup | ReadRun | FenceRead | v2.BatchReadRequest | pb.Request | bytes
+WireWork = WireAdds | ReadRun | FenceRead | v2.BatchReadRequest | pb.Request | bytes
 """`pb.Request`: a long poll, WRITE_LAC, READ_LAC, GET_BOOKIE_INFO, FORCE_LEDGER or GET_LIST_OF_ENTRIES. bytes: an
 answer."""
 
@@ -122,11 +122,11 @@ class WireSession:
 
     def __init__(self) -> None:
         self._v2_only = False
-        self._works: list[Work] = []
-        self._groups: dict[int, AddGroup] = {}
+        self._works: list[WireWork] = []
+        self._groups: dict[int, WireAdds] = {}
         self.fault: str | None = None
 
-    def take(self, data: bytes) -> tuple[list[Work], int]:
+    def take(self, data: bytes) -> tuple[list[WireWork], int]:
         """Works in order, and where the first unfinished packet begins. After a `fault` the rest is worthless."""
         start = 0
         try:
@@ -143,7 +143,7 @@ class WireSession:
         last_head = len(data) - _V2_ADD_HEAD.size
         end = len(data)
         start = 0
-        group: AddGroup | None = None  # of the v3 add before
+        group: WireAdds | None = None  # of the v3 add before
         open_word, open_ledger, open_key = -1, 0, b""  # of the v2 add before, and where its like go
         add_id = list[int]().append
         add_entry = list[bytes]().append
@@ -172,7 +172,7 @@ class WireSession:
             start = stop
         return start
 
-    def _group(self, ledger_id: int, key: bytes, flags: int, version: int, *, with_echoes: bool = False) -> AddGroup:
+    def _group(self, ledger_id: int, key: bytes, flags: int, version: int, *, with_echoes: bool = False) -> WireAdds:
         """The open group for such an add, or a new one."""
         group = self._groups.get(ledger_id)
         if (
@@ -182,7 +182,7 @@ class WireSession:
             or group.version != version
             or (group.echoes is not None) != with_echoes
         ):
-            group = AddGroup(ledger_id, key, flags, version, with_echoes=with_echoes)
+            group = WireAdds(ledger_id, key, flags, version, with_echoes=with_echoes)
             self._groups[ledger_id] = group
             self._works.append(group)
             if not with_echoes:
@@ -254,8 +254,8 @@ class WireSession:
         self._store_v3(echo, add.masterKey, v3.add_flags(request), add.body)
 
     def _store_v3(
-        self, echo: v3.Echo, key: bytes, flags: int, body: bytes, group: AddGroup | None = None
-    ) -> AddGroup | None:
+        self, echo: v3.Echo, key: bytes, flags: int, body: bytes, group: WireAdds | None = None
+    ) -> WireAdds | None:
         """The entry's own ids count; the request's are only echoed (facts 1.4). `group`: the one before, likely its."""
         if len(body) < ENTRY_BYTES_MIN:
             self._works.append(v3.add_responses(BookieRc.EBADREQ, (echo,)))
@@ -303,7 +303,7 @@ class WireSession:
             return
         self._order(works, ReadRun(ledger_id, entry_id, version, txn_id))
 
-    def _order(self, works: list[Work], work: Work) -> None:
+    def _order(self, works: list[WireWork], work: WireWork) -> None:
         """Adds behind this request do not overtake it."""
         works.append(work)
         self._groups.clear()
@@ -316,7 +316,7 @@ _ADD_ANSWER_SIZE = 24
 _ID = Struct(">q").pack
 
 
-def add_answers(group: AddGroup, rc: int) -> bytes:
+def add_answers(group: WireAdds, rc: int) -> bytes:
     """The joined answers to all adds of the group."""
     if group.echoes is not None:
         return v3.add_responses(rc, group.echoes)

@@ -1,9 +1,11 @@
-"""The auditor, one in a cluster: notices lost bookies and marks the ledgers that lack copies; checks all periodically.
+"""The cluster's auditor: it notices lost bookies and marks their ledgers as under-replicated, and it periodically has
+all ledgers checked.
 
-It marks and never heals; two auditors at once, for the moment of a lost session, mark the same twice, which does no
-harm. Audits run one after the other; the long checks of all ledgers run beside them. The decisions are in
-`lost_bookies`, `rules` and `placement_check`. Source: Auditor, AuditorBookieCheckTask, AuditorCheckAllLedgersTask and
-AuditorPlacementPolicyCheckTask of BookKeeper 4.17 (facts 7).
+The auditor marks and never heals; that is the replication workers' part. A cluster has one auditor, or two for the
+moment in which one has lost its session and does not know it yet; both mark the same ledgers then, which does no harm.
+Audits run one after the other, and the long checks of all ledgers run beside them. `lost_bookie_rules`, `repair_rules`
+and `placement_check_rules` decide. Source: Auditor, AuditorBookieCheckTask, AuditorCheckAllLedgersTask and
+AuditorPlacementPolicyCheckTask of BookKeeper 4.17.
 """
 
 import asyncio
@@ -12,18 +14,16 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from magnetar.metadata import paths
-from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import Event, EventType
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
-from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.ledger.rack_placement_rules import racks_in_record
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
-from magnetar.storage.repair.change_signal import Changes
-from magnetar.storage.repair.checker import LedgerChecker
+from magnetar.storage.repair.change_signal import ChangeSignal
+from magnetar.storage.repair.ledger_checker import LedgerChecker
 from magnetar.storage.repair.ledger_index import ledgers_by_bookie, visit_ledgers
-from magnetar.storage.repair.lost_bookies import LostBookies
+from magnetar.storage.repair.lost_bookie_rules import LostBookies
 from magnetar.storage.repair.placement_check_rules import badly_placed
-from magnetar.storage.repair.repair_rules import delay_to_check
+from magnetar.storage.repair.repair_rules import PASSING_FAILURES, delay_to_check
 from magnetar.storage.repair.underreplication import Underreplication
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records import underreplication_record as records
@@ -34,13 +34,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETRY_SECONDS = 5.0
-"""After an audit or a check that failed."""
-
-Failure = (LedgerError, MetadataError, MalformedRecord, OSError)
+"""How long the auditor waits before it repeats an audit or a check that failed."""
 
 
 class Auditor:
-    """`run` audits until it is cancelled."""
+    """The auditor of this process; made anew each time that its vote comes to lead."""
 
     def __init__(
         self,
@@ -54,15 +52,16 @@ class Auditor:
         self._book = book
         self._config = config
         self._now_ms = now_ms
-        self._changes = Changes()
+        self._changes = ChangeSignal()
         self._delay_written = False
         self._loop = asyncio.get_running_loop()
         self.audits = 0
-        """Audits that ended."""
+        """How many audits have ended."""
         self.checks = 0
-        """Checks of all ledgers that ended."""
+        """How many checks of all ledgers have ended."""
 
     async def run(self) -> None:
+        """Audits and checks until it is cancelled."""
         cancels = [
             self._cluster.registry.on_change(self._changes.note),
             self._cluster.store.watch(records.LOST_BOOKIE_RECOVERY_DELAY, self._delay_changed),
@@ -90,7 +89,8 @@ class Auditor:
             self._changes.note()
 
     async def _audit_on_loss(self) -> None:
-        """Looks at once: bookies may have been lost while there was no auditor."""
+        """Audits whenever `LostBookies` says that an audit is due. The first one is due at once: bookies may have been
+        lost while the cluster had no auditor."""
         delay = await self._retried(
             lambda: self._book.prepare_recovery_delay(self._config.lost_bookie_recovery_delay), "the recovery delay"
         )
@@ -122,10 +122,14 @@ class Auditor:
             await self._changes.after(seen, max(0.0, min(times) - now()) if times else None)
 
     async def audit(self) -> int:
-        """Marks the ledgers of all bookies that records name and that are not registered. How many were marked."""
+        """Marks the ledgers of all bookies that ledgers' records name and that are not registered. Returns how many
+        ledgers it marked.
+
+        Waits while auto-recovery is switched off. Raises MetadataError, LedgerError, MalformedRecord.
+        """
         await self._await_enabled()
         of_bookie = await ledgers_by_bookie(self._cluster.store, self._cluster.driver, at_once=self._at_once)
-        # Looked at last: a bookie that came back while the ledgers were read is not lost.
+        # The registered bookies are read last: one that came back while the ledgers were read is not lost.
         registered = (await self._cluster.registry.refresh()).all
         missing: dict[int, list[str]] = {}
         for bookie in sorted(of_bookie.keys() - registered):
@@ -148,7 +152,11 @@ class Auditor:
         await asyncio.gather(*(work() for _ in range(min(self._at_once, len(left)))))
 
     async def check_all_ledgers(self) -> int:
-        """Reads of each ledger on each of its bookies, and marks those that lack copies. How many were marked."""
+        """Has a sample of every ledger's entries read from each of its bookies, and marks the ledgers that lack copies.
+        Returns how many ledgers it marked.
+
+        Waits while auto-recovery is switched off. Raises MetadataError, LedgerError, MalformedRecord.
+        """
         await self._await_enabled()
         checker = LedgerChecker(self._cluster, percentage=self._config.auditor_ledger_verification_percentage)
         marked = 0
@@ -169,7 +177,8 @@ class Auditor:
         return marked
 
     async def check_placement(self) -> int:
-        """Counts closed ledgers that are not spread over racks, and logs them. It moves nothing."""
+        """Counts and logs the closed ledgers that are not spread over enough racks; nothing is moved. Raises
+        MetadataError, LedgerError, MalformedRecord."""
         record = await self._cluster.store.get(paths.BOOKIE_RACKS)
         try:
             racks = racks_in_record(record.value) if record is not None else {}
@@ -189,7 +198,8 @@ class Auditor:
         return found
 
     async def _repeat(self, time_path: str, interval: int, check: Callable[[], Awaitable[int]]) -> None:
-        """Runs a check when it is due by its record, which outlives auditors."""
+        """Runs a check every `interval` seconds (0: never), counted from the time in its record at `time_path`: the
+        record outlives this auditor, so a new one does not begin from the start."""
         if not interval:
             return
         while True:
@@ -201,6 +211,7 @@ class Auditor:
             await self._retried(check, "a check of all ledgers")
 
     async def _await_enabled(self) -> None:
+        """Returns when auto-recovery is switched on."""
         told = False
         while True:
             seen = self._changes.count
@@ -212,10 +223,11 @@ class Auditor:
             await self._changes.after(seen)
 
     async def _retried(self, do: Callable[[], Awaitable[T]], what: str) -> T:
+        """Calls `do` until it succeeds, and returns its result. `what` names it in the log."""
         while True:
             try:
                 return await do()
-            except Failure as error:
+            except PASSING_FAILURES as error:
                 log.warning("%s failed, trying again: %s: %s", what, type(error).__name__, error)
                 await asyncio.sleep(RETRY_SECONDS)
 

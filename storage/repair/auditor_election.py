@@ -1,4 +1,4 @@
-"""Takes part in the election of the cluster's auditor, and is the auditor while it leads; rules are in `election`."""
+"""Votes in the election of the cluster's auditor, and runs the auditor while the own vote leads (`election_rules`)."""
 
 import asyncio
 import contextlib
@@ -7,16 +7,17 @@ from collections.abc import Awaitable, Callable
 
 from magnetar.metadata.errors import NoNodeError
 from magnetar.metadata.store import MetadataStore
-from magnetar.storage.repair.change_signal import Changes
-from magnetar.storage.repair.election_rules import Standing, leader_of, place_in_line
-from magnetar.storage.repair.undo import created_or_undone
+from magnetar.storage.repair.change_signal import ChangeSignal
+from magnetar.storage.repair.election_rules import VoteStanding, leader_of, place_in_line
+from magnetar.storage.repair.ephemeral_creation import created_or_undone
 from pulsar_proto.records import underreplication_record as records
 
 log = logging.getLogger(__name__)
 
 
 async def current_auditor(store: MetadataStore) -> str | None:
-    """The bookie id of the auditor, None when nobody is. Raises MetadataError, MalformedRecord."""
+    """Returns the bookie id of the cluster's auditor, or None when there is none. Raises MetadataError,
+    MalformedRecord."""
     try:
         leader = leader_of(await store.children(records.ELECTION))
     except NoNodeError:
@@ -26,8 +27,8 @@ async def current_auditor(store: MetadataStore) -> str | None:
 
 
 class AuditorElection:
-    """`run` votes until it is cancelled and runs `lead()` while its vote is the first; `lead` is cancelled when the
-    vote goes away. Raises MetadataError, and what `lead` raises."""
+    """One voter. `lead()` is the auditor's work: it is started when the vote becomes the first, and cancelled when the
+    vote goes away."""
 
     def __init__(self, store: MetadataStore, bookie_id: str, lead: Callable[[], Awaitable[None]]) -> None:
         self._store = store
@@ -37,10 +38,12 @@ class AuditorElection:
         self._session_is_over = False
 
     def session_ended(self) -> None:
-        """The vote went away with the session."""
+        """Told by `AutoRecovery` that the ZooKeeper session expired: the vote went with it and need not be deleted."""
         self._session_is_over = True
 
     async def run(self) -> None:
+        """Takes part in the election until it is cancelled, then deletes its vote. Raises MetadataError, and what
+        `lead` raises."""
         try:
             while True:
                 await self._stand()
@@ -50,7 +53,7 @@ class AuditorElection:
                     await self._store.delete(f"{records.ELECTION}/{self._vote}")
 
     async def _stand(self) -> None:
-        """From one look at the line to the next."""
+        """Votes if there is no vote yet, looks where it stands, and does what follows until that changes."""
         if self._vote is None:
             create = self._store.create(
                 records.VOTE_PREFIX,
@@ -62,24 +65,25 @@ class AuditorElection:
             created = await created_or_undone(create, self._store.delete)
             self._vote = created.path.rpartition("/")[2]
         place = place_in_line(await self._store.children(records.ELECTION), self._vote)
-        if place.standing is Standing.GONE:
+        if place.standing is VoteStanding.GONE:
             log.warning("the vote %s of %s is gone, voting again", self._vote, self._bookie_id)
             self._vote = None
             return
-        changes = Changes()
+        changes = ChangeSignal()
         path = f"{records.ELECTION}/{place.watch}"
         cancel = self._store.watch(path, changes.note)
         try:
             if await self._store.exists(path) is None:
                 return
-            if place.standing is Standing.WAITING:
+            if place.standing is VoteStanding.WAITING:
                 await changes.after(0)
             else:
                 await self._be_auditor(path, changes)
         finally:
             cancel()
 
-    async def _be_auditor(self, path: str, changes: Changes) -> None:
+    async def _be_auditor(self, path: str, changes: ChangeSignal) -> None:
+        """Runs `lead` until it ends or the vote at `path` is gone. `changes` is the signal of a watch on that path."""
         await self._store.put(records.ELECTION, records.vote_value(self._bookie_id))
         log.info("bookie %s is the auditor now (%s)", self._bookie_id, self._vote)
         leading = asyncio.ensure_future(self._lead())

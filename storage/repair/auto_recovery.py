@@ -1,8 +1,8 @@
-"""Auto-recovery of one process: it stands for auditor and heals ledgers, until it is stopped.
+"""Auto-recovery in one process: it takes part in the auditor's election and heals ledgers, until it is stopped.
 
-When the ZooKeeper session is lost, votes and locks are gone with it: everything stops where it is (each step may be
-left and done again) and begins anew in the next session. Apache's daemon ends its process instead. Source:
-AutoRecoveryMain of BookKeeper 4.17.
+When the ZooKeeper session expires, its vote and its locks go with it. Both parts are cancelled where they are, which is
+safe because each of their steps can be left and done again, and begin anew in the next session. Apache's daemon ends
+its process instead. Source: AutoRecoveryMain of BookKeeper 4.17.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.repair.auditor import Auditor
 from magnetar.storage.repair.auditor_election import AuditorElection
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.replication_worker import ReplicationWorker
 from magnetar.storage.repair.underreplication import Underreplication
-from magnetar.storage.repair.worker import ReplicationWorker
 from pulsar_proto.errors import MalformedRecord
 
 log = logging.getLogger(__name__)
 
 RESTART_SECONDS = 1.0
-"""Pause after a part failed, for a metadata store that does not answer."""
+"""How long a part that failed waits before it begins again, so that it does not storm a store that is down."""
 
 
 def wall_clock_ms() -> int:
@@ -34,8 +34,8 @@ def wall_clock_ms() -> int:
 
 
 class AutoRecovery:
-    """`start` once, `stop` once. The cluster (and its store) stays the caller's; inside a bookie it is the bookie's
-    own session."""
+    """The election and the replication worker of one process. The cluster and its metadata store belong to the caller;
+    inside a bookie they are of the bookie's own ZooKeeper session."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class AutoRecovery:
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        """`bookie_id` stands in the vote and the locks."""
+        """`bookie_id` is the name that stands in the vote and in the locks."""
         self._cluster = cluster
         self._config = config
         self._bookie_id = bookie_id
@@ -56,17 +56,18 @@ class AutoRecovery:
         self._election: AuditorElection | None = None
         self.worker: ReplicationWorker | None = None
         self.auditor: Auditor | None = None
-        """While this process is the cluster's auditor."""
+        """Not None while this process is the cluster's auditor."""
 
     async def start(self) -> None:
-        """Raises MetadataError, MalformedRecord (a layout of the records that is not known)."""
+        """Starts both parts. Call it once. Raises MetadataError, and MalformedRecord when the under-replication records
+        have a layout that is not known."""
         await self._book.prepare()
         if isinstance(self._cluster.store, ZooKeeperStore):
             self._cancel_session = self._cluster.store.on_session(self._on_session)
         self._begin()
 
     async def stop(self) -> None:
-        """Gives its vote and locks back. Idempotent."""
+        """Ends both parts, which give their vote and their locks back. Idempotent."""
         if self._cancel_session is not None:
             self._cancel_session()
         tasks, self._tasks = self._tasks, []
@@ -94,6 +95,8 @@ class AutoRecovery:
     async def _keep_up(
         self, part: Callable[[], Coroutine[Any, Any, None]], name: str, former: list[asyncio.Task[None]]
     ) -> None:
+        """Runs a part again and again, whatever it fails with. `former`: the parts of the session before, which must
+        have ended first."""
         await _end(former)
         while True:
             try:
@@ -121,6 +124,7 @@ class AutoRecovery:
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancels the tasks and returns when they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -5,26 +5,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoRecoveryConfig:
-    """Validated when it is made; raises ValueError that names the field. An interval of 0 turns its check off."""
+    """The settings, checked when they are made: a bad one raises a ValueError that names the field. An interval of 0
+    turns its check off."""
 
     lost_bookie_recovery_delay: int = 0
     """lostBookieRecoveryDelay, s: how long a single lost bookie may take to come back. Only the first auditor of a
     cluster writes it; from then on the cluster's record counts."""
     auditor_periodic_bookie_check_interval: int = 86_400
-    """auditorPeriodicBookieCheckInterval, s."""
+    """auditorPeriodicBookieCheckInterval, s: how often the auditor looks for lost bookies' ledgers without a reason."""
     auditor_periodic_check_interval: int = 604_800
-    """auditorPeriodicCheckInterval, s: reads of every ledger on every bookie."""
+    """auditorPeriodicCheckInterval, s: how often a sample of every ledger is read from each of its bookies."""
     auditor_periodic_placement_policy_check_interval: int = 0
-    """auditorPeriodicPlacementPolicyCheckInterval, s."""
+    """auditorPeriodicPlacementPolicyCheckInterval, s: how often ledgers that are not spread over racks are counted."""
     auditor_ledger_verification_percentage: int = 0
     """auditorLedgerVerificationPercentage: how many entries of a fragment are read besides its first and last."""
     auditor_max_number_of_concurrent_open_ledger_operations: int = 64
-    """auditorMaxNumberOfConcurrentOpenLedgerOperations: ledgers that are looked at at once. Apache 500."""
+    """auditorMaxNumberOfConcurrentOpenLedgerOperations: how many ledgers the auditor looks at at once. Apache 500."""
     min_num_racks_per_write_quorum: int = 2
-    """minNumRacksPerWriteQuorum: what the placement check expects."""
+    """minNumRacksPerWriteQuorum: over how many racks the placement check expects each write set to be spread."""
 
     ledgers_at_once: int = 4
-    """Ledgers that one worker heals at the same time (Apache's worker: 1)."""
+    """How many ledgers one worker heals at the same time (Apache's worker: 1)."""
     open_ledger_rereplication_grace_period: int = 30_000
     """openLedgerRereplicationGracePeriod, ms: how long the writer of an open ledger may take to replace a lost bookie.
     After that the ledger is recovered, which ends its writer."""

@@ -1,25 +1,30 @@
-"""Waiting for "something changed" without losing a change that comes between the look and the wait."""
+"""Waits for "something changed", without losing a change that comes between a look and the wait that follows it."""
 
 import asyncio
 from contextlib import suppress
 
 
-class Changes:
-    """Take `count`, look, and if there was nothing to do: `after(count)`. On one loop."""
+class ChangeSignal:
+    """Counts changes, and wakes those who wait for one. All calls come from one event loop.
+
+    Whoever waits reads `count` first, then looks for work, and if there is none awaits `after(count)`: a change that
+    came during the look has raised the count, so that `after` returns at once.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        """How many changes were noted."""
         self._waiters: set[asyncio.Future[None]] = set()
 
     def note(self, *_: object) -> None:
-        """Something changed; also a callback of whatever tells so."""
+        """Notes that something changed. It takes any arguments, so that it can be the callback of any watch."""
         self.count += 1
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     async def after(self, count: int, seconds: float | None = None) -> None:
-        """Returns when something changed since `count`, or after so many seconds."""
+        """Returns when something has changed since `count` was read, or after `seconds` if they are given."""
         if self.count != count:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

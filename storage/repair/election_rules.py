@@ -1,7 +1,7 @@
-"""Who is the auditor: the bookie whose vote has the lowest number. Rules only, no I/O.
+"""Who is the cluster's auditor: the bookie whose vote has the lowest number. No I/O.
 
-Votes are ephemeral sequential records; each voter watches the one before its own, so that an end wakes one. Source:
-ZkLedgerAuditorManager of BookKeeper 4.17 (facts 7).
+Votes are ephemeral sequential records. Each voter watches only the vote before its own, so that the end of one vote
+wakes one voter and not all of them. Source: ZkLedgerAuditorManager of BookKeeper 4.17.
 """
 
 from collections.abc import Sequence
@@ -11,32 +11,33 @@ from typing import NamedTuple
 VOTE = "V_"
 
 
-class Standing(Enum):
+class VoteStanding(Enum):
     LEADER = "leader"
     WAITING = "waiting"
     GONE = "gone"
-    """The own vote is not among them: vote again."""
+    """The voter's own vote is not there any more, so it has to vote again."""
 
 
-class Place(NamedTuple):
-    standing: Standing
+class PlaceInLine(NamedTuple):
+    standing: VoteStanding
     watch: str | None = None
-    """The vote to watch: the own one, or for who waits the one before it."""
+    """The name of the vote to watch: the leader watches its own, a waiting voter the one before its own."""
 
 
-def place_in_line(votes: Sequence[str], mine: str) -> Place:
-    """`votes` are names of records as found, in any order; others than votes are passed over."""
+def place_in_line(votes: Sequence[str], mine: str) -> PlaceInLine:
+    """Returns where the vote `mine` stands. `votes`: the names of all records below the election's, in any order; names
+    that are no votes are passed over."""
     line = sorted((vote for vote in votes if is_vote(vote)), key=number_of)
     if mine not in line:
-        return Place(Standing.GONE)
+        return PlaceInLine(VoteStanding.GONE)
     position = line.index(mine)
     if position == 0:
-        return Place(Standing.LEADER, mine)
-    return Place(Standing.WAITING, line[position - 1])
+        return PlaceInLine(VoteStanding.LEADER, mine)
+    return PlaceInLine(VoteStanding.WAITING, line[position - 1])
 
 
 def leader_of(votes: Sequence[str]) -> str | None:
-    """The vote that counts, None without any."""
+    """Returns the name of the vote that leads, or None when there is no vote."""
     return min((vote for vote in votes if is_vote(vote)), key=number_of, default=None)
 
 

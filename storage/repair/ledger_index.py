@@ -1,4 +1,4 @@
-"""Looks at the records of all ledgers, some at a time: which bookies they name, and whatever else a check asks.
+"""Walks over the records of all ledgers, some at a time, for checks and for the list of each bookie's ledgers.
 
 Source: BookieLedgerIndexer of BookKeeper 4.17.
 """
@@ -17,12 +17,12 @@ from pulsar_proto.records.ledger_record import LedgerMetadata
 log = logging.getLogger(__name__)
 
 Visit = Callable[[LedgerMetadata], Awaitable[None]]
-Progress = Callable[[int, int], None]
-"""(done, of how many)."""
+OnProgress = Callable[[int, int], None]
+"""Called with (how many are done, how many there are)."""
 
 
 def no_progress(done: int, total: int) -> None:
-    """For those who do not show any."""
+    """The callback of callers that show no progress."""
 
 
 async def visit_ledgers(
@@ -31,12 +31,13 @@ async def visit_ledgers(
     visit: Visit,
     *,
     at_once: int,
-    progress: Progress = no_progress,
+    progress: OnProgress = no_progress,
 ) -> int:
-    """Calls `visit` with every ledger's record, `at_once` at a time; returns how many there were.
+    """Calls `visit` with every ledger's record, for at most `at_once` ledgers at the same time; returns how many
+    ledgers there were.
 
-    A ledger that is deleted meanwhile is passed over, as is a record that does not decode, which is logged. Raises
-    MetadataError, LedgerError and what `visit` raises, after the visits that are under way were cancelled.
+    A ledger that is deleted meanwhile is passed over. So is one whose record does not decode, which is logged. Raises
+    MetadataError, LedgerError and whatever `visit` raises, after it has cancelled the other visits.
     """
     ids = sorted(await list_ledgers(store), reverse=True)
     total = len(ids)
@@ -66,14 +67,14 @@ async def visit_ledgers(
 
 
 def bookies_of(metadata: LedgerMetadata) -> set[str]:
-    """Every bookie that the record names."""
+    """Returns every bookie that the ledger's record names in any fragment."""
     return {bookie for _, members in metadata.ensembles for bookie in members}
 
 
 async def ledgers_by_bookie(
-    store: MetadataStore, driver: LedgerMetadataDriver, *, at_once: int, progress: Progress = no_progress
+    store: MetadataStore, driver: LedgerMetadataDriver, *, at_once: int, progress: OnProgress = no_progress
 ) -> dict[str, set[int]]:
-    """The ledgers of each bookie that any ledger's record names. Raises MetadataError, LedgerError."""
+    """Returns the ledger ids of each bookie that any ledger's record names. Raises MetadataError, LedgerError."""
     found: dict[str, set[int]] = {}
 
     async def visit(metadata: LedgerMetadata) -> None:

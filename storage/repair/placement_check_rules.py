@@ -1,6 +1,6 @@
-"""Whether ensembles are spread over racks as asked. Rules only, no I/O.
+"""Whether the ensembles of a ledger are spread over as many racks as the configuration asks for. No I/O.
 
-Source: RackawareEnsemblePlacementPolicy.isEnsembleAdheringToPlacementPolicy of BookKeeper 4.17 (facts 7).
+Source: RackawareEnsemblePlacementPolicy.isEnsembleAdheringToPlacementPolicy of BookKeeper 4.17.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,8 @@ from pulsar_proto.records.ledger_record import LedgerMetadata
 
 
 def is_spread(members: Sequence[str], write_quorum: int, racks: Mapping[str, str], racks_min: int) -> bool:
-    """Every write set of the ensemble has bookies of enough racks."""
+    """Returns whether every write set of the ensemble has bookies in `racks_min` racks, or each in another rack when
+    the write quorum is smaller than that. `racks`: rack by bookie; a bookie without one counts as in DEFAULT_RACK."""
     wanted = min(racks_min, write_quorum)
     size = len(members)
     return all(
@@ -20,7 +21,7 @@ def is_spread(members: Sequence[str], write_quorum: int, racks: Mapping[str, str
 
 
 def badly_placed(metadata: LedgerMetadata, racks: Mapping[str, str], racks_min: int) -> list[int]:
-    """First entries of the fragments that are not spread."""
+    """Returns the first entry id of each fragment that is not spread over enough racks."""
     return [
         first
         for first, members in metadata.ensembles

@@ -1,6 +1,6 @@
 """What auto-recovery decides about ledgers and time. No I/O, no clock.
 
-Source: LedgerChecker, LedgerFragment, ReplicationWorker and Auditor of BookKeeper 4.17 (facts 7).
+Source: LedgerChecker, LedgerFragment, ReplicationWorker and Auditor of BookKeeper 4.17.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -8,85 +8,97 @@ from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
-from magnetar.storage.ledger.ledger_errors import MetadataVersion
+from magnetar.metadata.errors import MetadataError
+from magnetar.storage.ledger.ledger_errors import LedgerError, MetadataVersion
 from magnetar.storage.ledger.quorum_rules import holds, write_set
+from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
+PASSING_FAILURES = (LedgerError, MetadataError, MalformedRecord, OSError)
+"""What audits and healings fail with through bookies, ZooKeeper or a damaged record: it is logged and tried again."""
 
-class Part(NamedTuple):
-    """A run of entries with one ensemble. `last` < `first`: it has none, as far as one can tell."""
+
+class LedgerFragment(NamedTuple):
+    """The entries of a ledger that one ensemble holds. `last` is less than `first` in a fragment that has no entry, as
+    far as one can tell."""
 
     first: int
     last: int
     members: tuple[str, ...]
     is_closed: bool
-    """No writer adds to it any more, and all its entries are confirmed."""
+    """True when no writer adds to it any more and all its entries are confirmed: only then it may be copied."""
 
 
-class Damaged(NamedTuple):
-    """A part, and the members (by index) whose copies are missing."""
+class DamagedFragment(NamedTuple):
+    """A fragment that lacks copies."""
 
-    part: Part
+    fragment: LedgerFragment
     missing: Mapping[int, str]
+    """The bookies without their copies, by their index in the ensemble."""
 
 
-def parts_of(metadata: LedgerMetadata, last_add_confirmed: int) -> list[Part]:
-    """A ledger's parts. One is closed when the ledger is, or when a later one follows and the LAC has reached its end
-    (a writer whose change of the ensemble was not the last word may still be resending)."""
+def fragments_of(metadata: LedgerMetadata, last_add_confirmed: int) -> list[LedgerFragment]:
+    """Returns a ledger's fragments in order.
+
+    A fragment is closed when the ledger is. In an open ledger it is closed when another fragment follows and the LAC
+    has reached its last entry: before that, the writer that changed the ensemble may still be sending entries to it.
+    """
     starts = [first for first, _ in metadata.ensembles]
-    parts: list[Part] = []
+    fragments: list[LedgerFragment] = []
     for number, (first, members) in enumerate(metadata.ensembles):
         is_last = number == len(starts) - 1
         if metadata.is_closed:
             last = metadata.last_entry_id if is_last else min(starts[number + 1] - 1, metadata.last_entry_id)
-            parts.append(Part(first, last, members, True))
+            fragments.append(LedgerFragment(first, last, members, True))
         elif is_last:
-            parts.append(Part(first, last_add_confirmed, members, False))
+            fragments.append(LedgerFragment(first, last_add_confirmed, members, False))
         else:
             last = starts[number + 1] - 1
-            parts.append(Part(first, min(last, last_add_confirmed), members, last_add_confirmed >= last))
-    return parts
+            fragments.append(LedgerFragment(first, min(last, last_add_confirmed), members, last_add_confirmed >= last))
+    return fragments
 
 
-def stored_range(part: Part, index: int, write_quorum: int) -> tuple[int, int] | None:
-    """(first, last) entry of the part that the member at `index` must have; None when it has none of it."""
-    size = len(part.members)
-    window = range(part.first, min(part.last, part.first + size - 1) + 1)
+def stored_range(fragment: LedgerFragment, index: int, write_quorum: int) -> tuple[int, int] | None:
+    """Returns the first and the last entry of the fragment that the member at `index` must have, or None when the
+    striping gives it no entry of the fragment."""
+    size = len(fragment.members)
+    window = range(fragment.first, min(fragment.last, fragment.first + size - 1) + 1)
     first = next((entry for entry in window if holds(index, entry, size, write_quorum)), None)
     if first is None:
         return None
-    back = range(part.last, max(part.first, part.last - size + 1) - 1, -1)
+    back = range(fragment.last, max(fragment.first, fragment.last - size + 1) - 1, -1)
     return first, next(entry for entry in back if holds(index, entry, size, write_quorum))
 
 
-def entries_to_verify(part: Part, index: int, write_quorum: int, percentage: int) -> list[int]:
-    """Entries to read from a member to believe that it has its copies: the first, the last, and a share of the others,
-    evenly spread."""
-    stored = stored_range(part, index, write_quorum)
+def entries_to_verify(fragment: LedgerFragment, index: int, write_quorum: int, percentage: int) -> list[int]:
+    """Returns the entries to read from a member before it is believed to have its copies: its first, its last, and
+    `percentage` of its entries, evenly spread."""
+    stored = stored_range(fragment, index, write_quorum)
     if stored is None:
         return []
     first, last = stored
     entries = {first, last}
     if percentage:
         step = 100 / percentage
-        held = [entry for entry in range(first, last + 1) if holds(index, entry, len(part.members), write_quorum)]
+        held = [entry for entry in range(first, last + 1) if holds(index, entry, len(fragment.members), write_quorum)]
         entries.update(held[int(number * step)] for number in range(len(held) * percentage // 100))
     return sorted(entries)
 
 
-def holders_of(part: Part, entry_id: int, indices: Collection[int], write_quorum: int) -> list[int]:
-    """Those of the indices that must have the entry."""
-    return [index for index in write_set(entry_id, len(part.members), write_quorum) if index in indices]
+def holders_of(fragment: LedgerFragment, entry_id: int, indices: Collection[int], write_quorum: int) -> list[int]:
+    """Returns those of the members at `indices` whose bookies must hold the entry."""
+    return [index for index in write_set(entry_id, len(fragment.members), write_quorum) if index in indices]
 
 
 def targets_of(
-    damaged: Damaged, placed: Sequence[str], writable: Collection[str], *, without: Collection[str] = ()
+    damaged: DamagedFragment, placed: Sequence[str], writable: Collection[str], *, without: Collection[str] = ()
 ) -> dict[int, str]:
-    """Who gets the copies of each missing member, as far as there are bookies.
+    """Chooses a bookie that gets the copies of each missing member: index in the ensemble -> bookie. Members for which
+    there is no bookie are left out.
 
-    `placed`: the ensemble as the placement policy would have it, with spare bookies for the missing members where there
-    are any. A missing member without a spare one gets its copies again itself if it takes writes: it may have lost only
-    some entries. Nobody of `without` gets any.
+    `placed` is the ensemble as the placement policy would have it: at the index of a missing member stands the bookie
+    that replaces it, or the member itself when no other one is left. In that case the member gets its copies again if
+    it is `writable`, since it may have lost only some entries. Bookies of `without` are never chosen.
     """
     targets = {}
     for index, bookie in damaged.missing.items():
@@ -100,14 +112,15 @@ def targets_of(
 def with_replaced(
     metadata: LedgerMetadata, first: int, changes: Mapping[int, tuple[str, str]]
 ) -> LedgerMetadata | None:
-    """The record after the part that begins at `first` was copied; `changes` are index -> (old member, new member).
+    """Returns the ledger's record after the fragment that begins at `first` was copied, or None when the record names
+    the new members already. `changes`: index in the ensemble -> (old member, new member).
 
-    None when nothing needs to be written (any more). Raises MetadataVersion when the part is gone or somebody else put
-    another bookie there, or the new one elsewhere: the copies are in vain then.
+    Raises MetadataVersion when somebody else changed the fragment meanwhile: it is gone, another bookie took the place
+    of the old member, or the new one has another place in the ensemble. The copies were in vain then.
     """
     position = next((n for n, (start, _) in enumerate(metadata.ensembles) if start == first), None)
     if position is None:
-        raise MetadataVersion(f"ledger {metadata.ledger_id}: its part at entry {first} is gone")
+        raise MetadataVersion(f"ledger {metadata.ledger_id}: its fragment at entry {first} is gone")
     members = list(metadata.ensembles[position][1])
     for index, (old, new) in changes.items():
         if members[index] == new:
@@ -124,27 +137,33 @@ def with_replaced(
     return replace(metadata, ensembles=tuple(ensembles), ctoken=0)
 
 
-class Next(Enum):
+class NextStep(Enum):
     """What becomes of a ledger that a worker has locked and healed as far as it could."""
 
     DONE = "done"
     AWAIT_WRITER = "await writer"
-    """Its end is open: the writer has a while to replace the lost bookie itself."""
+    """The writer of the open ledger gets some time to replace the lost bookie by itself."""
     RETRY = "retry"
+    """Copies are still missing: the ledger is left alone for a while, then a worker tries again."""
 
 
-def parts_naming(parts: Sequence[Part], bookies: Collection[str]) -> list[Damaged]:
-    """The parts with members that are to be replaced, whether they have their copies or not."""
-    named = [Damaged(part, {i: one for i, one in enumerate(part.members) if one in bookies}) for part in parts]
+def fragments_naming(fragments: Sequence[LedgerFragment], bookies: Collection[str]) -> list[DamagedFragment]:
+    """Returns the fragments that name any of the bookies, as if these had lost their copies: an operator wants them
+    replaced, whether they have them or not."""
+    named = [
+        DamagedFragment(fragment, {i: one for i, one in enumerate(fragment.members) if one in bookies})
+        for fragment in fragments
+    ]
     return [one for one in named if one.missing]
 
 
-def next_step(metadata: LedgerMetadata, damaged: Sequence[Damaged], registered: Collection[str]) -> Next:
-    """`damaged`: what is still missing; `registered`: bookies that are there, writable or not."""
+def next_step(metadata: LedgerMetadata, damaged: Sequence[DamagedFragment], registered: Collection[str]) -> NextStep:
+    """Says what becomes of a ledger after a look at it. `damaged`: the fragments that still lack copies; `registered`:
+    the bookies that are up, writable or not."""
     open_end = not metadata.is_closed and not registered_all(metadata.last_ensemble[1], registered)
-    if open_end or any(not one.part.is_closed for one in damaged):
-        return Next.AWAIT_WRITER
-    return Next.RETRY if damaged else Next.DONE
+    if open_end or any(not one.fragment.is_closed for one in damaged):
+        return NextStep.AWAIT_WRITER
+    return NextStep.RETRY if damaged else NextStep.DONE
 
 
 def registered_all(members: Collection[str], registered: Collection[str]) -> bool:
@@ -152,29 +171,32 @@ def registered_all(members: Collection[str], registered: Collection[str]) -> boo
 
 
 def pause_after_failures(failures: int, first_ms: int, longest_ms: int) -> float:
-    """Seconds for which a ledger is left alone after so many failures in a row: doubling, up to the longest."""
+    """Returns for how many seconds a ledger is left alone after it failed `failures` times in a row: `first_ms` after
+    the first failure, twice as long after each further one, at most `longest_ms`."""
     doublings = min(failures - 1, 30)
     return min(first_ms << doublings, longest_ms) / 1000
 
 
 def delay_to_check(interval: int, last_ms: int | None, now_ms: int) -> float:
-    """Seconds until a periodic check is due that last ended at `last_ms` (None: never), whoever was auditor then."""
+    """Returns the seconds until a periodic check is due that last ended at `last_ms` (None when it never ran), in this
+    auditor or in an earlier one. A time in the future, which a wrong clock wrote, makes the check due at once."""
     if last_ms is None or last_ms > now_ms:
         return 0.0
     return max(0.0, interval - (now_ms - last_ms) / 1000)
 
 
-class Pacer:
-    """Keeps an average rate: `spend` says how long to wait after so many bytes."""
+class CopyPacer:
+    """Keeps the copying at an average rate of bytes."""
 
     __slots__ = ("_free_at", "_rate")
 
     def __init__(self, bytes_per_second: int) -> None:
-        """-1: no limit."""
+        """A rate of -1 means that there is no limit."""
         self._rate = bytes_per_second
         self._free_at = 0.0
 
     def spend(self, size: int, now: float) -> float:
+        """Returns how many seconds to wait after `size` bytes were copied. `now`: seconds of any steady clock."""
         if self._rate <= 0:
             return 0.0
         self._free_at = max(self._free_at, now) + size / self._rate

@@ -1,8 +1,9 @@
-"""Copies what is missing of a ledger to other bookies and writes these into its record.
+"""Copies what is missing of a ledger to other bookies, and writes these bookies into the ledger's record.
 
-Entries are copied as they were read, byte for byte (Apache's worker packs them again with its own LAC). Nothing is
-written to the record before every target has every entry; the write is compare-and-set on the fragment's members.
-Source: LedgerFragmentReplicator of BookKeeper 4.17 (facts 7).
+Entries are copied byte for byte as they were read; Apache's worker packs them again with its own LAC. The record is
+written only when every target has stored every entry of the fragment durably, and by compare-and-set on the fragment's
+members: a worker that stops in between leaves copies that nobody names, and the next worker copies again. Source:
+LedgerFragmentReplicator of BookKeeper 4.17.
 """
 
 import asyncio
@@ -16,21 +17,28 @@ from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerError, No
 from magnetar.storage.ledger.metadata_driver import Versioned
 from magnetar.storage.ledger.quorum_rules import held_ids
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
-from magnetar.storage.repair.checker import OpenedLedger
-from magnetar.storage.repair.repair_rules import Damaged, Pacer, Part, holders_of, targets_of, with_replaced
+from magnetar.storage.repair.ledger_checker import OpenedLedger
+from magnetar.storage.repair.repair_rules import (
+    CopyPacer,
+    DamagedFragment,
+    LedgerFragment,
+    holders_of,
+    targets_of,
+    with_replaced,
+)
 from pulsar_proto.wire.bookie_wire import AddFlags
 
 log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 1 << 20
-"""Of entries that are held at once for one fragment; a single larger entry goes alone."""
+"""How many bytes of entries are held at once for one fragment; a single larger entry goes alone."""
 
 _RECOVERY_ADD = int(AddFlags.RECOVERY_ADD)
 
 
 @dataclass(slots=True)
 class Copied:
-    """What was done, for the log and for tools."""
+    """How much was copied, for the log and for tools."""
 
     entries: int = 0
     bytes: int = 0
@@ -38,30 +46,34 @@ class Copied:
 
 
 class Replicator:
+    """Copies fragments of ledgers, at most at the configured rate."""
+
     def __init__(self, cluster: BookKeeperCluster, config: AutoRecoveryConfig) -> None:
         self._cluster = cluster
         self._config = config
-        self._pacer = Pacer(config.replication_rate_by_bytes)
+        self._pacer = CopyPacer(config.replication_rate_by_bytes)
 
-    async def heal(self, opened: OpenedLedger, damaged: Sequence[Damaged], *, without: Collection[str] = ()) -> Copied:
-        """Heals the closed parts, each as far as it can; no copy goes to the bookies `without`.
+    async def heal(
+        self, opened: OpenedLedger, damaged: Sequence[DamagedFragment], *, without: Collection[str] = ()
+    ) -> Copied:
+        """Heals those of the damaged fragments that are closed. No copy goes to the bookies of `without`.
 
-        Raises the first LedgerError, after the other parts were tried.
+        A fragment that fails does not keep the others from being tried; the first LedgerError is raised in the end.
         """
         copied = Copied()
         failure: LedgerError | None = None
         ledger = opened.ledger
         for one in damaged:
-            if not one.part.is_closed:
+            if not one.fragment.is_closed:
                 continue
             try:
-                ledger = await self._heal_part(opened, ledger, one, without, copied)
+                ledger = await self._heal_fragment(opened, ledger, one, without, copied)
             except LedgerError as error:
                 log.warning(
                     "ledger %d: entries %d to %d are not healed: %s: %s",
                     opened.metadata.ledger_id,
-                    one.part.first,
-                    one.part.last,
+                    one.fragment.first,
+                    one.fragment.last,
                     type(error).__name__,
                     error,
                 )
@@ -70,27 +82,35 @@ class Replicator:
             raise failure
         return copied
 
-    async def _heal_part(
-        self, opened: OpenedLedger, ledger: Versioned, damaged: Damaged, without: Collection[str], copied: Copied
+    async def _heal_fragment(
+        self,
+        opened: OpenedLedger,
+        ledger: Versioned,
+        damaged: DamagedFragment,
+        without: Collection[str],
+        copied: Copied,
     ) -> Versioned:
-        """The ledger's record afterwards."""
-        part, ledger_id = damaged.part, opened.metadata.ledger_id
+        """Heals one fragment and returns the ledger's record as it is afterwards.
+
+        Raises LedgerError; NotEnoughBookies also when it could replace only some of the missing bookies.
+        """
+        fragment, ledger_id = damaged.fragment, opened.metadata.ledger_id
         targets = self._choose_targets(damaged, opened.metadata.write_quorum, without)
         if not targets:
             names = ", ".join(sorted(damaged.missing.values()))
             raise NotEnoughBookies(f"ledger {ledger_id}: no writable bookie is left to replace {names}")
         before = copied.entries
-        await self._copy(opened, part, targets, copied)
+        await self._copy(opened, fragment, targets, copied)
         changes = {index: (damaged.missing[index], bookie) for index, bookie in targets.items()}
         ledger = await self._cluster.driver.update(
-            ledger, lambda metadata: with_replaced(metadata, part.first, changes)
+            ledger, lambda metadata: with_replaced(metadata, fragment.first, changes)
         )
         copied.fragments += 1
         log.info(
             "ledger %d: entries %d to %d: %s (%d copies)",
             ledger_id,
-            part.first,
-            part.last,
+            fragment.first,
+            fragment.last,
             ", ".join(f"{old} → {new}" if old != new else f"{old} healed" for old, new in changes.values()),
             copied.entries - before,
         )
@@ -100,25 +120,27 @@ class Replicator:
             )
         return ledger
 
-    def _choose_targets(self, damaged: Damaged, write_quorum: int, without: Collection[str]) -> dict[int, str]:
-        members = damaged.part.members
+    def _choose_targets(self, damaged: DamagedFragment, write_quorum: int, without: Collection[str]) -> dict[int, str]:
+        members = damaged.fragment.members
         try:
             placed = self._cluster.placement.replace(members, damaged.missing, write_quorum, without)
         except NotEnoughBookies:
             placed = members
         return targets_of(damaged, placed, self._cluster.registry.writable(), without=without)
 
-    async def _copy(self, opened: OpenedLedger, part: Part, targets: Mapping[int, str], copied: Copied) -> None:
+    async def _copy(
+        self, opened: OpenedLedger, fragment: LedgerFragment, targets: Mapping[int, str], copied: Copied
+    ) -> None:
         metadata = opened.metadata
-        position = part.first
-        while position <= part.last:
-            last = min(part.last, position + self._config.rereplication_entry_batch_size - 1)
+        position = fragment.first
+        while position <= fragment.last:
+            last = min(fragment.last, position + self._config.rereplication_entry_batch_size - 1)
             if metadata.ensemble_size == metadata.write_quorum:
                 run = await opened.reader.read(metadata, position, last, BATCH_BYTES_MAX)
                 entries = dict(enumerate(run, start=position))
                 position += len(run)
             else:
-                entries, position = await self._read_striped(opened, part, targets, position, last)
+                entries, position = await self._read_striped(opened, fragment, targets, position, last)
             await self._add(opened, targets, entries)
             copied.entries += len(entries)
             size = sum(map(len, entries.values()))
@@ -128,11 +150,16 @@ class Replicator:
                 await asyncio.sleep(pause)
 
     async def _read_striped(
-        self, opened: OpenedLedger, part: Part, targets: Mapping[int, str], first: int, last: int
+        self, opened: OpenedLedger, fragment: LedgerFragment, targets: Mapping[int, str], first: int, last: int
     ) -> tuple[dict[int, bytes], int]:
-        """(entries that a target must have, where to go on): single reads, some at once, up to the limit of bytes."""
+        """Reads those entries from `first` to `last` that any target must have. Returns them by entry id, and the entry
+        to go on with, which is not behind `last` when BATCH_BYTES_MAX was reached.
+
+        In a striped ledger neighbouring entries are on different bookies, so single reads, some at once, take the place
+        of one read of a run.
+        """
         metadata = opened.metadata
-        wanted = [e for e in range(first, last + 1) if holders_of(part, e, targets, metadata.write_quorum)]
+        wanted = [e for e in range(first, last + 1) if holders_of(fragment, e, targets, metadata.write_quorum)]
         step = self._cluster.config.striped_reads_max
         entries: dict[int, bytes] = {}
         size = 0
@@ -146,7 +173,7 @@ class Replicator:
         return entries, last + 1
 
     async def _add(self, opened: OpenedLedger, targets: Mapping[int, str], entries: Mapping[int, bytes]) -> None:
-        """Returns when every target has its share durably."""
+        """Sends each target those of the entries that it must have; returns when all of them are durable there."""
         if not entries:
             return
         metadata = opened.metadata

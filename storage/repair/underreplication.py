@@ -1,7 +1,8 @@
-"""The cluster's book of under-replicated ledgers: marks, locks, switches and times, shared with Apache's auto-recovery.
+"""The cluster's records of under-replicated ledgers: marks, locks, switches and times of checks. Apache's auto-recovery
+reads and writes the same records.
 
-Records and paths: `pulsar_proto.underreplication_record`. Source: ZkLedgerUnderreplicationManager of BookKeeper 4.17
-(facts 7). Methods raise MetadataError, and MalformedRecord for a record that does not decode.
+`pulsar_proto.records.underreplication_record` has their paths and bytes. All methods raise MetadataError, and
+MalformedRecord for a record that does not decode. Source: ZkLedgerUnderreplicationManager of BookKeeper 4.17.
 """
 
 import contextlib
@@ -11,34 +12,37 @@ from typing import NamedTuple
 
 from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
 from magnetar.metadata.store import CancelWatch, MetadataStore, WatchCallback, delete_empty_parents
-from magnetar.storage.repair.undo import created_or_undone
+from magnetar.storage.repair.ephemeral_creation import created_or_undone
 from pulsar_proto.records import underreplication_record as records
 from pulsar_proto.records.underreplication_record import Mark
 
 ATTEMPTS_MAX = 100
-"""Compare-and-set rounds lost in a row on one mark."""
+"""So often `mark` tries its compare-and-set on one mark; if others were faster each time, it raises MetadataError."""
 
 
 class ReplicationDisabled(Exception):
     """Auto-recovery is switched off in this cluster (`magnetar bk autorecovery --enable` switches it on)."""
 
 
-class Locked(NamedTuple):
-    """A ledger that we heal. The mark goes away only in the version that it had when it was locked."""
+class LockedLedger(NamedTuple):
+    """A marked ledger that this process has locked in order to heal it."""
 
     ledger_id: int
     mark_version: int
+    """The version that the mark had when the ledger was locked: only in this version it may be deleted."""
 
 
 class Underreplication:
-    """`now_ms` dates marks and checks: milliseconds since the epoch."""
+    """The records below `/ledgers/underreplication` of one metadata store."""
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
+        """`now_ms()`: milliseconds since the epoch, by which marks and checks are dated."""
         self._store = store
         self._now_ms = now_ms
 
     async def prepare(self) -> None:
-        """Makes the records that must exist. Raises MalformedRecord when the layout is not known."""
+        """Makes the records that must exist before any other call. Raises MalformedRecord when the layout record names
+        a layout that is not known."""
         for path, value in (
             (records.ROOT, b""),
             (records.LAYOUT, records.LAYOUT_VALUE),
@@ -53,14 +57,15 @@ class Underreplication:
             records.check_layout(layout.value)
 
     def watch(self, callback: WatchCallback) -> CancelWatch:
-        """Calls back for every change of marks, locks, switches and votes."""
+        """Calls `callback` at every change of marks, locks, switches and votes, until the returned function is
+        called."""
         return self._store.watch(records.ROOT, callback, recursive=True)
 
     # Marks
 
     async def mark(self, ledger_id: int, replicas: Iterable[str]) -> None:
-        """The ledger lacks copies on these bookies. A mark that is there grows; a worker that heals it at this moment
-        then leaves it."""
+        """Marks a ledger: it lacks its copies on the bookies `replicas`. If there is a mark, the bookies are added to
+        it; that changes its version, so that a worker that heals the ledger at this moment leaves the mark behind."""
         path = records.mark_path(ledger_id)
         replicas = tuple(replicas)
         for _ in range(ATTEMPTS_MAX):
@@ -82,7 +87,8 @@ class Underreplication:
         return None if record is None else Mark.parse(record.value)
 
     async def marked(self, rng: Random | None = None) -> AsyncIterator[int]:
-        """All ledgers with a mark, while they are found: in order of their ids, or with `rng` in any."""
+        """Yields the marked ledgers as they are found: in the order of their ids, or in a random order with `rng`, so
+        that the workers of a cluster do not all try the same ledger first."""
         pending = [records.LEDGERS]
         while pending:
             path = pending.pop()
@@ -99,7 +105,8 @@ class Underreplication:
                     yield ledger_id
 
     async def forget(self, ledger_id: int, mark_version: int | None = None) -> None:
-        """Takes a mark away, with the parents that this leaves empty. One that has changed since stays."""
+        """Deletes a ledger's mark, and the parents that this leaves empty. A mark whose version is not `mark_version`
+        (None: any version) stays."""
         path = records.mark_path(ledger_id)
         try:
             await self._store.delete(path, mark_version)
@@ -109,16 +116,16 @@ class Underreplication:
 
     # Locks
 
-    async def lock_any(self, holder: str, rng: Random) -> Locked | None:
-        """Locks one of the marked ledgers, whichever is free; None when there is none."""
+    async def lock_any(self, holder: str, rng: Random) -> LockedLedger | None:
+        """Locks one of the marked ledgers that nobody has locked, or returns None when there is none."""
         held = set(await self.locks())
         async for ledger_id in self.marked(rng):
             if ledger_id not in held and (locked := await self.lock(ledger_id, holder)) is not None:
                 return locked
         return None
 
-    async def lock(self, ledger_id: int, holder: str) -> Locked | None:
-        """None when somebody else heals it, or it needs no healing any more."""
+    async def lock(self, ledger_id: int, holder: str) -> LockedLedger | None:
+        """Locks a ledger, or returns None when somebody else has locked it or it has no mark any more."""
         stat = await self._store.exists(records.mark_path(ledger_id))
         if stat is None:
             return None
@@ -129,14 +136,14 @@ class Underreplication:
             await created_or_undone(create, self._store.delete)
         except NodeExistsError:
             return None
-        return Locked(ledger_id, stat.version)
+        return LockedLedger(ledger_id, stat.version)
 
-    async def release(self, locked: Locked) -> None:
+    async def release(self, locked: LockedLedger) -> None:
         with contextlib.suppress(NoNodeError):
             await self._store.delete(records.lock_path(locked.ledger_id))
 
     async def locks(self) -> list[int]:
-        """The ledgers that are being healed, or wait for it under a lock."""
+        """Returns the ids of all locked ledgers: those that are being healed, and those that wait under a lock."""
         names = await self._children(records.LOCKS)
         return [ledger_id for name in names if (ledger_id := records.ledger_id_of_name(name)) is not None]
 
@@ -150,7 +157,7 @@ class Underreplication:
         return await self._store.exists(records.DISABLE) is None
 
     async def enable(self) -> bool:
-        """False: it was enabled."""
+        """Switches auto-recovery on in the whole cluster; returns False when it was on already."""
         try:
             await self._store.delete(records.DISABLE)
         except NoNodeError:
@@ -158,7 +165,7 @@ class Underreplication:
         return True
 
     async def disable(self) -> bool:
-        """False: it was disabled."""
+        """Switches auto-recovery off in the whole cluster; returns False when it was off already."""
         try:
             await self._store.create(records.DISABLE, make_parents=True)
         except NodeExistsError:
@@ -166,12 +173,13 @@ class Underreplication:
         return True
 
     async def recovery_delay(self) -> int | None:
-        """lostBookieRecoveryDelay in seconds; None when no auditor has set it yet."""
+        """Returns the cluster's lostBookieRecoveryDelay in seconds, or None when no auditor has written it yet."""
         record = await self._store.get(records.LOST_BOOKIE_RECOVERY_DELAY)
         return None if record is None else records.delay_of(record.value)
 
     async def set_recovery_delay(self, seconds: int) -> None:
-        """Setting the value that it has asks the auditor for an audit at once."""
+        """Writes the cluster's lostBookieRecoveryDelay. Writing the value that it has already asks the auditor for an
+        audit at once."""
         value = records.delay_value(seconds)
         try:
             await self._store.create(records.LOST_BOOKIE_RECOVERY_DELAY, value, make_parents=True)
@@ -179,7 +187,7 @@ class Underreplication:
             await self._store.put(records.LOST_BOOKIE_RECOVERY_DELAY, value)
 
     async def prepare_recovery_delay(self, seconds: int) -> int:
-        """What it is, after it was set to `seconds` if nobody has before."""
+        """Writes the cluster's lostBookieRecoveryDelay unless it was written before; returns what it is then."""
         with contextlib.suppress(NodeExistsError):
             await self._store.create(
                 records.LOST_BOOKIE_RECOVERY_DELAY, records.delay_value(seconds), make_parents=True
@@ -188,17 +196,19 @@ class Underreplication:
         return seconds if known is None else known
 
     async def trigger_audit(self) -> None:
-        """Asks the auditor to look for lost bookies' ledgers now. Raises ReplicationDisabled."""
+        """Asks the auditor to audit now. Raises ReplicationDisabled when auto-recovery is switched off."""
         if not await self.is_enabled():
             raise ReplicationDisabled("auto-recovery is disabled in this cluster: nothing would be audited")
         await self.set_recovery_delay(await self.recovery_delay() or 0)
 
     async def check_time(self, path: str) -> int | None:
-        """When the check with that record last ended, milliseconds since the epoch."""
+        """Returns when the check whose record is at `path` last ended, in milliseconds since the epoch, or None when it
+        never did."""
         record = await self._store.get(path)
         return None if record is None else records.check_time(record.value)
 
     async def set_check_time(self, path: str) -> None:
+        """Writes that the check whose record is at `path` has just ended."""
         value = records.check_time_value(self._now_ms())
         try:
             await self._store.create(path, value, make_parents=True)

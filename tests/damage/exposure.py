@@ -4,8 +4,8 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from magnetar.storage.bookie.inspection import SeenBatch, SeenBlock, journal_files, read_entry_log, read_journals
-from magnetar.storage.bookie.mark import MarkFile
+from magnetar.storage.bookie.file_inspection import SeenBatch, SeenBlock, journal_files, read_entry_log, read_journals
+from magnetar.storage.bookie.last_mark import LastMarkFile
 from tests.damage.scenery import Position
 
 _IDS = struct.Struct(">qq")
@@ -18,7 +18,7 @@ def exposed(folder: Path, ranges: Ranges) -> set[Position]:
     found: set[Position] = set()
     for file, (first, end) in ranges.items():
         if file.suffix == ".journal":
-            mark = MarkFile(str(folder / "ledgers" / "lastMark")).load()
+            mark = LastMarkFile(str(folder / "ledgers" / "lastMark")).load()
             journal_id = int(file.stem, 16)
             for seen in read_journals([str(file)]):
                 if not isinstance(seen, SeenBatch) or seen.offset >= end:

@@ -9,7 +9,7 @@ import pytest
 from compat_tests.harness import Server, ServerFailedError
 from magnetar.storage.bookie.journal_format import BATCH_HEADER_SIZE
 from magnetar.storage.bookie.journal_replay import journal_path
-from magnetar.storage.bookie.mark import MarkFile
+from magnetar.storage.bookie.last_mark import LastMarkFile
 from tests.damage.cases import Trial, all_cases
 from tests.damage.kinds import kinds_of
 from tests.damage.scenery import SETTINGS, Scene, make_scenes
@@ -42,7 +42,7 @@ def test_a_sample_of_the_matrix_loses_nothing_silently(scenes: dict[str, Scene],
 
 def behind_the_mark(scene: Scene) -> tuple[Path, int]:
     """In the first batch that replay reads; more than one journal stands behind it."""
-    mark = MarkFile(str(scene.folder / "ledgers" / "lastMark")).load()
+    mark = LastMarkFile(str(scene.folder / "ledgers" / "lastMark")).load()
     assert mark is not None
     (position,) = mark.positions
     return Path(journal_path(str(scene.folder / "journal"), position.journal_id)), position.offset + BATCH_HEADER_SIZE

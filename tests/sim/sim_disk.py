@@ -7,7 +7,7 @@ from contextlib import suppress
 from random import Random
 
 from magnetar.storage.bookie.durable_file import DurableFile
-from magnetar.storage.bookie.journal import Group, Journal
+from magnetar.storage.bookie.journal import Journal, JournalGroup
 from tests.sim.virtual_loop import DISK_SECONDS_MAX
 
 SECTOR_BYTES = 512
@@ -142,7 +142,7 @@ class SimJournal(Journal):
     disk: SimDisk
     _turn_is_due = False
 
-    def submit(self, group: Group) -> None:
+    def submit(self, group: JournalGroup) -> None:
         super().submit(group)
         if not self._turn_is_due:
             self._turn_is_due = True

@@ -10,9 +10,9 @@ from typing import Any
 from magnetar.server.programs.bk.verb_output import Progress, readable
 from magnetar.server.programs.bk.verb_running import Tool, ToolError
 from magnetar.storage.bookie.entry_index import EntryIndex
-from magnetar.storage.bookie.file_check import Seen, check_files
-from magnetar.storage.bookie.inspection import (
-    Fault,
+from magnetar.storage.bookie.file_check import CheckSummary, check_files
+from magnetar.storage.bookie.file_inspection import (
+    FileFault,
     SeenBatch,
     entry_log_files,
     journal_files,
@@ -45,7 +45,7 @@ def _ledgers(tool: Tool, arguments: Namespace) -> tuple[str, ...]:
     return _folders(arguments.ledgers, tool.process.ledger_directories, "ledger-dir")
 
 
-def _show_fault(tool: Tool, fault: Fault, **more: Any) -> None:
+def _show_fault(tool: Tool, fault: FileFault, **more: Any) -> None:
     kind = "unfinished" if fault.unfinished else "damage"
     where = f"{fault.file} offset {fault.offset}" + (f" to {fault.end}" if fault.end > fault.offset else "")
     tool.out.result(
@@ -61,7 +61,7 @@ async def journal(tool: Tool, arguments: Namespace) -> int:
         if arguments.file is not None:
             files = [file for file in files if file == journal_path(folder, arguments.file)]
         for found in read_journals(files):
-            if isinstance(found, Fault):
+            if isinstance(found, FileFault):
                 damaged |= not found.unfinished
                 _show_fault(tool, found)
             else:
@@ -113,7 +113,7 @@ async def entrylog(tool: Tool, arguments: Namespace) -> int:
     damaged = False
     for path in logs.values():
         for found in read_entry_log(path):
-            if isinstance(found, Fault):
+            if isinstance(found, FileFault):
                 damaged |= not found.unfinished
                 _show_fault(tool, found)
                 continue
@@ -183,7 +183,7 @@ async def index(tool: Tool, arguments: Namespace) -> int:
 async def check(tool: Tool, arguments: Namespace) -> int:
     journals, ledgers = _journals(tool, arguments), _ledgers(tool, arguments)
     progress = Progress("files checked")
-    seen = Seen()
+    seen = CheckSummary()
     damaged = 0
     for fault, lost in check_files(journals, ledgers, seen, progress.update):
         damaged += 1

@@ -15,7 +15,7 @@ from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry, NoSu
 from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
 from magnetar.storage.ledger.ledger_listing import list_ledgers
 from magnetar.storage.ledger.replica_reader import ReplicaReader
-from magnetar.storage.repair.checker import OLDEST_DIGEST
+from magnetar.storage.repair.ledger_checker import OLDEST_DIGEST
 from magnetar.storage.repair.ledger_index import bookies_of, visit_ledgers
 from pulsar_proto.records.entry_digest import EntryCodec, entry_ids, entry_lac, entry_length, master_key
 from pulsar_proto.records.ledger_record import LedgerMetadata, ledger_path

@@ -11,7 +11,13 @@ from magnetar.server.programs.bk.verb_output import Progress
 from magnetar.server.programs.bk.verb_running import Tool, ToolError
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.repair.auditor_election import current_auditor
-from magnetar.storage.repair.operations import BookieIsUp, Recovered, decommission, ledgers_naming, recover_bookies
+from magnetar.storage.repair.operator_repair import (
+    BookieIsUp,
+    RecoveryOutcome,
+    decommission,
+    ledgers_naming,
+    recover_bookies,
+)
 from pulsar_proto.records import underreplication_record as records
 
 AT_ONCE = 64
@@ -26,7 +32,7 @@ async def recover(tool: Tool, arguments: Namespace) -> int:
         return 0
     if not ledgers:
         tool.out.result({"ledgers": 0}, f"no ledger names {', '.join(sorted(bookies))}")
-        return await _end_recovery(tool, arguments, Recovered())
+        return await _end_recovery(tool, arguments, RecoveryOutcome())
     config = tool.recovery_config
     if arguments.replication_rate is not None:
         config = replace(config, replication_rate_by_bytes=arguments.replication_rate)
@@ -96,7 +102,7 @@ def _show_ledgers(
     tool.out.text(f"{len(ledgers)} ledgers {what} {'' if arguments.dry_run else ', '.join(sorted(bookies))}".rstrip())
 
 
-async def _end_recovery(tool: Tool, arguments: Namespace, outcome: Recovered) -> int:
+async def _end_recovery(tool: Tool, arguments: Namespace, outcome: RecoveryOutcome) -> int:
     if arguments.delete_cookie:
         if outcome.failed or outcome.skipped_open or arguments.ledger is not None:
             tool.out.text("the cookies stay: ledgers still name these bookies")

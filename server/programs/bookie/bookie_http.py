@@ -24,7 +24,7 @@ from magnetar.server.web.http_connection import HttpServer
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.responses import send
 from magnetar.storage.bookie.bookie import Bookie
-from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.disks import BookieMode
 from magnetar.storage.bookie.wire_server import BookieWireServer
 
 log = logging.getLogger(__name__)
@@ -119,9 +119,9 @@ class BookieHttp:
         mode = self._running.bookie.mode
         return answer(
             {
-                "running": mode in (Mode.WRITABLE, Mode.READ_ONLY),
-                "readOnly": mode is Mode.READ_ONLY,
-                "shuttingDown": mode is Mode.CLOSED,
+                "running": mode in (BookieMode.WRITABLE, BookieMode.READ_ONLY),
+                "readOnly": mode is BookieMode.READ_ONLY,
+                "shuttingDown": mode is BookieMode.CLOSED,
                 "availableForHighPriorityWrites": self._running.bookie.takes_high_priority_writes,
             }
         )
@@ -130,7 +130,7 @@ class BookieHttp:
         """Serves, and the cluster's records say so. A read-only bookie is ready, as Apache's is; the reason why one is
         not is in the answer."""
         bookie = self._running.bookie
-        if bookie.mode not in (Mode.WRITABLE, Mode.READ_ONLY):
+        if bookie.mode not in (BookieMode.WRITABLE, BookieMode.READ_ONLY):
             return web.Response(status=503, text=bookie.hindrance)
         if self._running.registered_as is None:
             return web.Response(status=503, text="the bookie is not registered in ZooKeeper")

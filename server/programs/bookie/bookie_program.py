@@ -39,7 +39,7 @@ from magnetar.server.programs.bookie.registration_rules import Wanted
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import BookieStartError, Skippable
-from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.disks import BookieMode
 from magnetar.storage.bookie.wire_calls import DiskSpace
 from magnetar.storage.bookie.wire_limits import WireLimits
 from magnetar.storage.bookie.wire_server import BookieWireServer
@@ -281,12 +281,12 @@ class BookieApp:
     def _wanted(self) -> Wanted:
         return Wanted.WRITABLE if self.bookie.is_writable else Wanted.READ_ONLY
 
-    def _mode_changed(self, mode: Mode) -> None:
-        if mode is Mode.FAILED:
+    def _mode_changed(self, mode: BookieMode) -> None:
+        if mode is BookieMode.FAILED:
             self._fail("a write of the journal or of an entry log failed, see the log; a restart replays the journal")
-        elif mode is Mode.READ_ONLY and not self._read_only_mode_enabled:
+        elif mode is BookieMode.READ_ONLY and not self._read_only_mode_enabled:
             self._fail("it cannot take writes, and readOnlyModeEnabled=false")
-        elif mode is not Mode.CLOSED and self._registration is not None:
+        elif mode is not BookieMode.CLOSED and self._registration is not None:
             self._registration.want(self._wanted())
 
     def _fail(self, reason: str) -> None:

@@ -7,7 +7,7 @@ from magnetar.metadata.zookeeper.service_uri import ServiceUri, layout_fault
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import DirectoryMismatch
 from magnetar.storage.bookie.cookie import BookieDirectories, Cookie, parse_cookie
-from magnetar.storage.bookie.cookie_check import check_cookies
+from magnetar.storage.bookie.cookie_rules import check_cookies
 
 
 class ClusterError(Exception):

@@ -12,12 +12,12 @@ import pytest
 from magnetar.metadata.embedded import witness
 from magnetar.metadata.embedded.record_file import RecordFile
 from magnetar.storage.bookie import durable_file
-from magnetar.storage.bookie.disks import Usage
+from magnetar.storage.bookie.disks import DiskUsage
 from tests.server.web.web_scene import Web, running
 
 STATUS, READY, HEALTH = "/status.html", "/admin/v2/brokers/ready", "/admin/v2/brokers/health"
 TENANT = "/admin/v2/tenants/{}"
-ROOM, NO_ROOM = Usage(1 << 40, 0.1), Usage(0, 1.0)
+ROOM, NO_ROOM = DiskUsage(1 << 40, 0.1), DiskUsage(0, 1.0)
 
 
 def fail(*_: object) -> None:

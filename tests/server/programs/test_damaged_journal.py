@@ -6,7 +6,7 @@ import pulsar
 import pytest
 
 from compat_tests.harness import Server, ServerFailedError
-from magnetar.storage.bookie.inspection import SeenBatch, read_journals
+from magnetar.storage.bookie.file_inspection import SeenBatch, read_journals
 from tests.server.official_client import client_of
 from tests.storage.bookie.helpers import flip_byte
 

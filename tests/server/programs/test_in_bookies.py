@@ -14,7 +14,7 @@ from magnetar.server.commands.main import main
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.repair.auditor_election import current_auditor
 from magnetar.storage.repair.auto_recovery import wall_clock_ms
-from magnetar.storage.repair.checker import LedgerChecker
+from magnetar.storage.repair.ledger_checker import LedgerChecker
 from magnetar.storage.repair.ledger_index import bookies_of
 from magnetar.storage.repair.underreplication import Underreplication
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running

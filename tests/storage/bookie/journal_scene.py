@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
-from magnetar.storage.bookie.journal import Committed, Group, Journal
+from magnetar.storage.bookie.journal import Committed, Journal, JournalGroup
 from magnetar.storage.bookie.journal_format import JournalPosition
 from magnetar.storage.bookie.journal_replay import JournalReplay
 from magnetar.storage.bookie.old_journals import OldJournals
@@ -15,7 +15,7 @@ from tests.storage.bookie.helpers import entries_of
 FRESH = JournalPosition(1, 0, 1)
 
 
-def group(first: int, count: int, size: int = 20, tag: object = None) -> Group:
+def group(first: int, count: int, size: int = 20, tag: object = None) -> JournalGroup:
     entries = entries_of(1, range(first, first + count), size)
     lengths = list(map(len, entries))
     return entries, lengths, sum(lengths), (), tag
@@ -45,7 +45,7 @@ class Opened:
     def next(self) -> Committed:
         return self.results.get(timeout=60)
 
-    def commit(self, *groups: Group) -> Committed:
+    def commit(self, *groups: JournalGroup) -> Committed:
         for one in groups:
             self.journal.submit(one)
         return self.next()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.storage.bookie.entry_reader import EntryReader
+from magnetar.storage.bookie.entry_log_reader import EntryLogReader
 from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import KEY, add, entries_of, read_all, running, start_add
@@ -141,14 +141,14 @@ class HeldReads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = threading.Event()
         self.order: list[int] = []
-        real = EntryReader.read
+        real = EntryLogReader.read
 
-        def read(reader: EntryReader, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
+        def read(reader: EntryLogReader, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
             assert self.go.wait(60)
             self.order.append(first_entry_id)
             return real(reader, ledger_id, first_entry_id, span_bytes)
 
-        monkeypatch.setattr(EntryReader, "read", read)
+        monkeypatch.setattr(EntryLogReader, "read", read)
 
 
 async def test_reads_beyond_the_limit_wait_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from magnetar.storage.bookie.bookie_errors import IndexDamaged, MarkDamaged
-from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.disks import BookieMode
 from magnetar.storage.bookie.index_manifest import Manifest
 from magnetar.storage.bookie.journal_format import JournalPosition
 from magnetar.storage.bookie.journal_replay import list_journals
+from magnetar.storage.bookie.last_mark import LastMark, LastMarkFile
 from magnetar.storage.bookie.ledger_state import EXPLICIT_LAC_BYTES_MAX
-from magnetar.storage.bookie.mark import Mark, MarkFile
 from pulsar_proto.checksum import crc32c
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
 from tests.storage.bookie.helpers import (
@@ -31,26 +31,26 @@ from tests.storage.bookie.helpers import (
 from tests.storage.bookie.wire_support import until
 
 
-def mark(journal_id: int, offset: int) -> Mark:
-    return Mark((JournalPosition(journal_id, offset, 10),), 5, Manifest(3, 277, 0x01020304), 6)
+def mark(journal_id: int, offset: int) -> LastMark:
+    return LastMark((JournalPosition(journal_id, offset, 10),), 5, Manifest(3, 277, 0x01020304), 6)
 
 
 def test_the_mark_reads_back_and_never_moves_back(tmp_path: Path) -> None:
     path = str(tmp_path / "lastMark")
-    assert MarkFile(path).load() is None
-    file = MarkFile(path)
+    assert LastMarkFile(path).load() is None
+    file = LastMarkFile(path)
     file.save(mark(2, 100))
-    assert MarkFile(path).load() == mark(2, 100)
+    assert LastMarkFile(path).load() == mark(2, 100)
     for older in (mark(1, 900), mark(2, 99)):
         with pytest.raises(AssertionError):
             file.save(older)
-    assert MarkFile(path).load() == mark(2, 100)
+    assert LastMarkFile(path).load() == mark(2, 100)
     assert os.listdir(tmp_path) == ["lastMark"]
 
 
 def test_the_marks_bytes(tmp_path: Path) -> None:
     path = tmp_path / "lastMark"
-    MarkFile(str(path)).save(mark(2, 100))
+    LastMarkFile(str(path)).save(mark(2, 100))
     head = "4d474d4b 00000003 00000001 0000000000000002 0000000000000064 000000000000000a 0000000000000005"
     manifest = "0000000000000003 0000000000000115 01020304 00000006"
     assert path.read_bytes()[:-4] == bytes.fromhex(head + manifest)
@@ -63,7 +63,7 @@ def test_marks_of_earlier_versions_are_read(tmp_path: Path, version: str) -> Non
     path = tmp_path / "lastMark"
     data = bytes.fromhex(f"4d474d4b {version} 0000000000000002 0000000000000064 000000000000000a 0000000000000005")
     path.write_bytes(data + crc32c(data).to_bytes(4))
-    assert MarkFile(str(path)).load() == mark(2, 100)._replace(manifest=None, next_log_id=0)
+    assert LastMarkFile(str(path)).load() == mark(2, 100)._replace(manifest=None, next_log_id=0)
 
 
 async def test_an_older_index_in_the_place_of_the_newer_one_is_refused(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ async def test_an_older_index_in_the_place_of_the_newer_one_is_refused(tmp_path:
 
 def test_a_damaged_mark_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lastMark"
-    MarkFile(str(path)).save(mark(2, 100))
+    LastMarkFile(str(path)).save(mark(2, 100))
     flip_byte(path, 20)
     with pytest.raises(MarkDamaged, match="lastMark"):
-        MarkFile(str(path)).load()
+        LastMarkFile(str(path)).load()
 
 
 async def test_a_checkpoint_empties_the_cache_and_bounds_the_replay(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_a_checkpoint_without_room_keeps_the_entries_and_is_tried_again(tm
         faults.write_error = NO_SPACE
         with pytest.raises(OSError, match="No space"):
             await bookie.checkpoint()
-        assert bookie.mode is Mode.READ_ONLY
+        assert bookie.mode is BookieMode.READ_ONLY
         assert await read_all(bookie, 1, 0, 49) == entries_of(1, range(50))
         faults.write_error = None
         await writable(bookie)
@@ -189,7 +189,7 @@ async def test_after_a_failed_sync_of_a_log_the_journal_still_has_everything(tmp
     faults.sync_error = IO_ERROR
     with pytest.raises(OSError, match="Input/output"):
         await bookie.checkpoint()
-    assert bookie.mode is Mode.FAILED
+    assert bookie.mode is BookieMode.FAILED
     assert await add(bookie, 1, range(50, 51)) == 101
     assert await read_all(bookie, 1, 0, 49) == entries_of(1, range(50))
     await bookie.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.storage.bookie.bookie_errors import IndexDamaged, JournalDamaged
-from magnetar.storage.bookie.inspection import SeenBlock, read_entry_log
+from magnetar.storage.bookie.file_inspection import SeenBlock, read_entry_log
 from pulsar_proto.wire.bookie_wire import BookieError, BookieRc
 from tests.storage.bookie.helpers import add, entries_of, files_of, flip_byte, open_bookie, read_all, running
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.storage.bookie.bookie_config import BookieConfig
-from magnetar.storage.bookie.disks import DiskRules, Mode, Usage, may_change, measure
+from magnetar.storage.bookie.disks import BookieMode, DiskRules, DiskUsage, may_change, measure
 
 MB = 1 << 20
 
@@ -33,16 +33,16 @@ def rules() -> DiskRules:
     ],
 )
 def test_between_the_marks_neither_full_nor_usable_again(share: float, free: int, full: bool, usable: bool) -> None:
-    usage = Usage(free, share)
+    usage = DiskUsage(free, share)
     assert rules().is_full(usage) is full
     assert rules().is_usable_again(usage) is usable
 
 
 def test_recovery_and_compaction_have_their_own_limits() -> None:
-    assert rules().takes_high_priority(Usage(65 * MB, 0.99))
-    assert not rules().takes_high_priority(Usage(63 * MB, 0.99))
-    assert rules().may_compact(Usage(0, 0.85))
-    assert not rules().may_compact(Usage(0, 0.86))
+    assert rules().takes_high_priority(DiskUsage(65 * MB, 0.99))
+    assert not rules().takes_high_priority(DiskUsage(63 * MB, 0.99))
+    assert rules().may_compact(DiskUsage(0, 0.85))
+    assert not rules().may_compact(DiskUsage(0, 0.86))
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_recovery_and_compaction_have_their_own_limits() -> None:
     [(0.9, 1024 * MB, True), (0.91, 1024 * MB, False), (0.9, 1023 * MB, False)],
 )
 def test_journals_are_kept_to_be_written_over_while_eight_more_have_room(share: float, free: int, kept: bool) -> None:
-    assert rules().may_keep_spares(Usage(free, share)) is kept
+    assert rules().may_keep_spares(DiskUsage(free, share)) is kept
 
 
 def test_a_failed_bookie_only_closes() -> None:
-    assert [mode for mode in Mode if may_change(Mode.FAILED, mode)] == [Mode.CLOSED]
-    assert [mode for mode in Mode if may_change(Mode.CLOSED, mode)] == []
-    assert may_change(Mode.READ_ONLY, Mode.WRITABLE)
+    assert [mode for mode in BookieMode if may_change(BookieMode.FAILED, mode)] == [BookieMode.CLOSED]
+    assert [mode for mode in BookieMode if may_change(BookieMode.CLOSED, mode)] == []
+    assert may_change(BookieMode.READ_ONLY, BookieMode.WRITABLE)
 
 
 def test_measuring_reads_the_fullest_disk(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, IndexDamaged, IndexFailure
 from magnetar.storage.bookie.entry_index import EntryIndex
-from magnetar.storage.bookie.entry_log import EntryLogs
+from magnetar.storage.bookie.entry_log_reader import EntryLogReader
 from magnetar.storage.bookie.entry_log_writer import EntryLogWriter
-from magnetar.storage.bookie.entry_reader import EntryReader
-from magnetar.storage.bookie.index_runs import Run
-from magnetar.storage.bookie.ledger_state import LedgerState
+from magnetar.storage.bookie.entry_logs import EntryLogs
+from magnetar.storage.bookie.index_runs import IndexRun
+from magnetar.storage.bookie.ledger_state import BookieLedgerState
 from tests.storage.bookie.helpers import entry_of, flip_byte
 
 
@@ -28,7 +28,7 @@ class Store:
         self.index = EntryIndex(str(folder / "index"))
         self.logs = EntryLogs([str(folder / "logs")], 8)
         self.writer = EntryLogWriter(self.logs, log_size_limit=50_000, block_bytes=block)
-        self.reader = EntryReader(self.index, self.logs)
+        self.reader = EntryLogReader(self.index, self.logs)
         self.flushes = 0
 
     def flush(self, ledger_id: int, ids: Sequence[int], size: int = 60) -> None:
@@ -60,9 +60,9 @@ def test_a_lookup_looks_at_one_run_more_than_it_finds_and_not_at_all_of_the_ledg
 ) -> None:
     for number in range(20):
         store.flush(1, [2 * number])
-    runs_from, seen = store.index._runs_from, list[Run]()
+    runs_from, seen = store.index._runs_from, list[IndexRun]()
 
-    def watched(ledger_id: int, entry_id: int) -> Iterator[Run]:
+    def watched(ledger_id: int, entry_id: int) -> Iterator[IndexRun]:
         for run in runs_from(ledger_id, entry_id):
             seen.append(run)
             yield run
@@ -142,7 +142,9 @@ def test_each_id_reads_as_it_was_last_written(
 def test_deleted_ledgers_are_gone(store: Store) -> None:
     for ledger in (5, 6, 7):
         store.flush(ledger, range(10))
-    store.index.apply([], [(6, LedgerState(6, b"k").encode()), (7, LedgerState(7, b"k").encode())], store.reader.ids_of)
+    store.index.apply(
+        [], [(6, BookieLedgerState(6, b"k").encode()), (7, BookieLedgerState(7, b"k").encode())], store.reader.ids_of
+    )
     store.index.delete_ledgers([6])
     assert [store.version(ledger, 3) for ledger in (5, 6, 7)] == [1, None, 3]
     assert [state.ledger_id for state in store.index.ledger_states()] == [7]
@@ -152,7 +154,7 @@ def test_a_moved_block_is_read_from_its_new_place(store: Store) -> None:
     store.flush(1, range(10))
     store.flush(1, [4])
     old = store.index.overlapping(1, 0, 3)[0]
-    block = Run(0, 9, old.log_id, old.offset, old.length, False)
+    block = IndexRun(0, 9, old.log_id, old.offset, old.length, False)
     assert store.index.points_to(1, block)
     store.writer.close_log()
     copy = store.writer.copy(store.logs.read_block(old.log_id, old.offset, old.length))

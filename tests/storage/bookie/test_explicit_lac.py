@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.index_runs import ranges_of, union_of
 from magnetar.storage.bookie.lac_table import LacTable
-from magnetar.storage.bookie.ledger_state import EXPLICIT_LAC_BYTES_MAX, LedgerState
+from magnetar.storage.bookie.ledger_state import EXPLICIT_LAC_BYTES_MAX, BookieLedgerState
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec
 from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.faults import Faults
@@ -140,13 +140,13 @@ def test_a_union_holds_each_id_once(parts: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize("lac", [None, 0, 1 << 62])
 def test_a_state_keeps_its_explicit_lac(lac: int | None) -> None:
-    state = LedgerState(5, KEY, fenced=True)
+    state = BookieLedgerState(5, KEY, fenced=True)
     if lac is not None:
         assert state.raise_explicit_lac(packet(lac))
-    again = LedgerState.decode(5, state.encode())
+    again = BookieLedgerState.decode(5, state.encode())
     assert (again.master_key, again.fenced, again.explicit_lac) == (KEY, True, None if lac is None else packet(lac))
     with pytest.raises(ValueError):
-        LedgerState.decode(5, state.encode()[:3])
+        BookieLedgerState.decode(5, state.encode()[:3])
 
 
 def test_whoever_waits_for_a_ledgers_lac_hears_of_its_end() -> None:

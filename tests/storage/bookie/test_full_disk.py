@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar.storage.bookie.bookie import Bookie
-from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.disks import BookieMode
 from pulsar_proto.wire.bookie_wire import AddFlags, BookieRc
 from tests.storage.bookie.helpers import add, entries_of, read_all, running, start_add, writable
 from tests.storage.bookie.small_disk import SmallDisk, small_disk
@@ -40,7 +40,7 @@ async def add_until_refused(bookie: Bookie) -> tuple[int, BookieRc]:
 
 
 async def test_a_full_journal_disk_refuses_adds_serves_reads_and_recovers(disk: SmallDisk) -> None:
-    modes: list[Mode] = []
+    modes: list[BookieMode] = []
     async with running(disk.folder, **SETTINGS) as bookie:
         bookie.on_mode_change(modes.append)
         disk.fill(leave_bytes=2 << 20)
@@ -49,11 +49,11 @@ async def test_a_full_journal_disk_refuses_adds_serves_reads_and_recovers(disk: 
         assert count > 100
         assert await add(bookie, 1, range(count, count + 1)) == BookieRc.EREADONLY
         assert await add(bookie, 1, range(count, count + 1), flags=AddFlags.HIGH_PRIORITY) == BookieRc.EREADONLY
-        assert modes == [Mode.READ_ONLY]
+        assert modes == [BookieMode.READ_ONLY]
         assert await read_all(bookie, 1, 0, count - 1) == entries_of(1, range(count), 5000)
         disk.empty()
         await writable(bookie)
-        assert modes == [Mode.READ_ONLY, Mode.WRITABLE]
+        assert modes == [BookieMode.READ_ONLY, BookieMode.WRITABLE]
         assert await add(bookie, 1, range(count, count + 10), size=5000) == BookieRc.EOK
     async with running(disk.folder, **SETTINGS) as bookie:
         assert await read_all(bookie, 1, 0, count + 9) == entries_of(1, range(count + 10), 5000)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.storage.bookie.index_runs import Run, overlay
+from magnetar.storage.bookie.index_runs import IndexRun, overlay
 
 BLOCKS = st.lists(st.sets(st.integers(0, 40), min_size=1, max_size=12), min_size=1, max_size=12)
 
@@ -16,13 +16,13 @@ class Twin:
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
         self.blocks: dict[int, list[int]] = {}
-        self.runs: list[Run] = []
+        self.runs: list[IndexRun] = []
 
     def write(self, ids: Sequence[int]) -> None:
         block = len(self.blocks)
         self.blocks[block] = list(ids)
         self.places.update(dict.fromkeys(ids, block))
-        new = Run(ids[0], ids[-1], 1, block, 10, ids[-1] - ids[0] == len(ids) - 1)
+        new = IndexRun(ids[0], ids[-1], 1, block, 10, ids[-1] - ids[0] == len(ids) - 1)
         existing = [run for run in self.runs if run.first <= new.last and new.first <= run.last]
         kept = [run for run in self.runs if run not in existing]
         merged = overlay(existing, new, ids, lambda run: self.blocks[run.offset])
@@ -59,12 +59,12 @@ def test_runs_never_overlap_and_know_whether_they_have_gaps(blocks: list[set[int
 
 
 def test_a_repeated_id_splits_the_older_run() -> None:
-    old = Run(0, 99, 1, 0, 5000, True)
-    new = Run(50, 50, 2, 32, 100, True)
-    expected = [Run(0, 49, 1, 0, 5000, True), new, Run(51, 99, 1, 0, 5000, True)]
+    old = IndexRun(0, 99, 1, 0, 5000, True)
+    new = IndexRun(50, 50, 2, 32, 100, True)
+    expected = [IndexRun(0, 49, 1, 0, 5000, True), new, IndexRun(51, 99, 1, 0, 5000, True)]
     assert overlay([old], new, [50], lambda run: []) == expected
 
 
 def test_a_run_behind_the_last_one_needs_nothing() -> None:
-    new = Run(100, 120, 1, 5000, 800, True)
+    new = IndexRun(100, 120, 1, 5000, 800, True)
     assert overlay([], new, range(100, 121), lambda run: []) == [new]

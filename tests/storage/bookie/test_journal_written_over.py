@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.storage.bookie.bookie_errors import JournalDamaged
-from magnetar.storage.bookie.inspection import SeenBatch, read_journals
+from magnetar.storage.bookie.file_inspection import SeenBatch, read_journals
 from magnetar.storage.bookie.journal_format import (
     FILE_HEADER_SIZE,
     PAGE_SIZE,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from magnetar.storage.bookie.ledger_state import LedgerState, LedgerStates
+from magnetar.storage.bookie.ledger_state import BookieLedgerState, LedgerStates
 
 
 def test_a_state_reads_back_as_it_was_written() -> None:
-    fenced = LedgerState(7, b"key", fenced=True)
+    fenced = BookieLedgerState(7, b"key", fenced=True)
     assert fenced.encode() == b"\x01\x03key"
-    again = LedgerState.decode(7, fenced.encode())
+    again = BookieLedgerState.decode(7, fenced.encode())
     assert (again.ledger_id, again.master_key, again.fenced, again.fence_durable, again.key_durable) == (
         7,
         b"key",
@@ -16,7 +16,7 @@ def test_a_state_reads_back_as_it_was_written() -> None:
         True,
         True,
     )
-    assert not LedgerState.decode(7, b"\x00\x00").fenced
+    assert not BookieLedgerState.decode(7, b"\x00\x00").fenced
 
 
 def test_limbo_and_an_unknown_key_are_kept() -> None:
@@ -26,7 +26,7 @@ def test_limbo_and_an_unknown_key_are_kept() -> None:
         states.put_into_limbo(ledger_id)
     records = dict(states.take_changed())
     assert records == {1: b"\x03\x03key", 2: b"\x07\x00"}
-    known, unknown = (LedgerState.decode(ledger_id, data) for ledger_id, data in records.items())
+    known, unknown = (BookieLedgerState.decode(ledger_id, data) for ledger_id, data in records.items())
     assert (known.master_key, known.limbo, known.fenced) == (b"key", True, True)
     assert (unknown.master_key, unknown.limbo, unknown.fenced) == (None, True, True)
     states.learn_key(unknown, b"other")
@@ -40,19 +40,19 @@ def test_a_kept_ledger_is_kept_over_a_restart() -> None:
     states.keep([2])
     records = dict(states.take_changed())
     assert records == {1: b"\x00\x03key", 2: b"\x08\x03key"}
-    assert [LedgerState.decode(ledger_id, data).kept for ledger_id, data in records.items()] == [False, True]
+    assert [BookieLedgerState.decode(ledger_id, data).kept for ledger_id, data in records.items()] == [False, True]
     assert states.kept_ids() == {2}
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x03ke", b"\x00\x01key"])
 def test_a_state_of_the_wrong_length_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
-        LedgerState.decode(7, data)
+        BookieLedgerState.decode(7, data)
 
 
 def test_changes_are_handed_out_once() -> None:
     states = LedgerStates()
-    states.load(LedgerState(1, b"key"))
+    states.load(BookieLedgerState(1, b"key"))
     states.create(3, b"key")
     states.create(2, b"key")
     assert [ledger_id for ledger_id, _ in states.take_changed()] == [2, 3]

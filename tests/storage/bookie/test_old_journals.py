@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.storage.bookie.disks import Usage
+from magnetar.storage.bookie.disks import DiskUsage
 from magnetar.storage.bookie.durable_file import DurableFile
 from magnetar.storage.bookie.journal_format import FILE_HEADER_SIZE, JournalPosition, file_header, parse_file_header
 from magnetar.storage.bookie.journal_replay import journal_path, list_journals
@@ -207,7 +207,7 @@ async def test_a_bookie_writes_over_its_journals_until_the_disk_is_short(tmp_pat
             if number % 10 == 9:
                 await bookie.checkpoint()
         assert 1 <= len(spares_of(journal)) <= SPARES_MAX
-        bookie.room_seen(Usage(free_bytes=100_000, used_share=0.5))
+        bookie.room_seen(DiskUsage(free_bytes=100_000, used_share=0.5))
         await bookie.checkpoint()
         assert spares_of(journal) == []
     async with running(tmp_path, journal_max_size_mb=0.05, journal_reuse_files=False) as bookie:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from magnetar.storage.bookie.bookie_errors import BookieStartError, DirectoryMismatch, JournalMissing
-from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.disks import BookieMode
 from magnetar.storage.bookie.index_manifest import Manifest
 from magnetar.storage.bookie.journal_format import JournalPosition
-from magnetar.storage.bookie.mark import Mark, MarkFile
+from magnetar.storage.bookie.last_mark import LastMark, LastMarkFile
 from pulsar_proto.wire.bookie_wire import BookieRc, ReadFlags
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import KEY, add, entries_of, files_of, open_bookie, read_all, running
@@ -73,7 +73,7 @@ async def test_a_checkpoint_moves_every_mark_and_drops_what_stands_before(tmp_pa
         first_ids = {path.parent.name: path.name for path in reversed(files_of(tmp_path, ".journal"))}
         assert len(first_ids) == JOURNALS
         assert all(name > "0000000000000002" for name in first_ids.values())
-    mark = MarkFile(str(tmp_path / "one" / "lastMark")).load()
+    mark = LastMarkFile(str(tmp_path / "one" / "lastMark")).load()
     assert mark is not None
     assert [position.journal_id > 2 for position in mark.positions] == [True] * JOURNALS
 
@@ -103,7 +103,7 @@ async def test_one_journals_failed_sync_ends_all_writes(tmp_path: Path) -> None:
     faults.sync_error = errno.EIO
     assert await add(bookie, 0, range(5)) == BookieRc.EOK
     assert await add(bookie, 1, range(5)) == BookieRc.EIO
-    assert bookie.mode is Mode.FAILED
+    assert bookie.mode is BookieMode.FAILED
     assert await add(bookie, 0, range(5, 6)) == BookieRc.EIO
     assert await read_all(bookie, 0, 0, 4) == entries_of(0, range(5))
     faults.sync_error = None
@@ -112,21 +112,21 @@ async def test_one_journals_failed_sync_ends_all_writes(tmp_path: Path) -> None:
 
 def test_a_mark_of_several_journals_reads_back_and_damage_is_named(tmp_path: Path) -> None:
     path = tmp_path / "lastMark"
-    mark = Mark((JournalPosition(1, 64, 1), JournalPosition(7, 1 << 40, 12)), 99, Manifest(3, 4, 5), 6)
-    MarkFile(str(path)).save(mark)
-    assert MarkFile(str(path)).load() == mark
+    mark = LastMark((JournalPosition(1, 64, 1), JournalPosition(7, 1 << 40, 12)), 99, Manifest(3, 4, 5), 6)
+    LastMarkFile(str(path)).save(mark)
+    assert LastMarkFile(str(path)).load() == mark
     data = path.read_bytes()
     for damaged in (data[:-1], b"", data[:20] + b"x" + data[21:]):
         path.write_bytes(damaged)
         with pytest.raises(BookieStartError, match="lastMark is damaged"):
-            MarkFile(str(path)).load()
+            LastMarkFile(str(path)).load()
 
 
 async def test_entry_logs_are_spread_over_the_ledger_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = {"one": 2, "two": 1}
-    monkeypatch.setattr("magnetar.storage.bookie.entry_log._free_bytes", lambda directory: room[Path(directory).name])
+    monkeypatch.setattr("magnetar.storage.bookie.entry_logs._free_bytes", lambda directory: room[Path(directory).name])
     async with running(tmp_path, **several(tmp_path)) as bookie:
         await add(bookie, 1, range(3))
         await bookie.checkpoint()

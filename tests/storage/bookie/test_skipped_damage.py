@@ -11,8 +11,8 @@ import pytest
 
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_errors import Skippable
-from magnetar.storage.bookie.inspection import SeenBatch, read_journals
-from magnetar.storage.bookie.mark import MarkFile
+from magnetar.storage.bookie.file_inspection import SeenBatch, read_journals
+from magnetar.storage.bookie.last_mark import LastMarkFile
 from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.helpers import (
     KEY,
@@ -53,7 +53,7 @@ class Killed:
         return self.folder / "ledgers" / "lastMark"
 
     def offset_of_mark(self) -> int:
-        mark = MarkFile(str(self.mark)).load()
+        mark = LastMarkFile(str(self.mark)).load()
         assert mark is not None
         return mark.positions[0].offset
 

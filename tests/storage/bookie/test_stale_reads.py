@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar.storage.bookie.bookie import Bookie
-from magnetar.storage.bookie.entry_reader import EntryReader
+from magnetar.storage.bookie.entry_log_reader import EntryLogReader
 from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.bookie.helpers import entry_of, running, start_add
 
@@ -49,9 +49,9 @@ async def test_a_read_that_was_under_way_leaves_nothing_stale(
 ) -> None:
     """The disk was read before the entries came again, the answer is taken after."""
     was_read, go_on = threading.Event(), threading.Event()
-    real = EntryReader.read
+    real = EntryLogReader.read
 
-    def read(reader: EntryReader, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
+    def read(reader: EntryLogReader, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
         found = real(reader, ledger_id, first_entry_id, span_bytes)
         was_read.set()
         assert go_on.wait(60)
@@ -61,7 +61,7 @@ async def test_a_read_that_was_under_way_leaves_nothing_stale(
         await put(bookie, 1, range(ENTRIES), 1)
         await bookie.checkpoint()
         with monkeypatch.context() as patched:
-            patched.setattr(EntryReader, "read", read)
+            patched.setattr(EntryLogReader, "read", read)
             reading = asyncio.ensure_future(bookie.read_entries(1, 0, ENTRIES, 1 << 20))
             assert await asyncio.to_thread(was_read.wait, 60)
             await put(bookie, 1, range(3, 5), 2)

@@ -7,14 +7,14 @@ import pytest
 
 from magnetar.storage.bookie import wire_limits
 from magnetar.storage.bookie.wire_limits import WireLimits
-from magnetar.storage.bookie.wire_peer import Connection
+from magnetar.storage.bookie.wire_peer import WirePeer
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, AddFlags, BookieRc, ReadFlags
 from tests.storage.bookie.helpers import KEY, entries_of, entry_of
 from tests.storage.bookie.wire_support import OTHER, Served, adds, until
 
 
-async def connections(served: Served, count: int) -> list[Connection]:
+async def connections(served: Served, count: int) -> list[WirePeer]:
     await until(lambda: served.server.connection_count == count)
     return list(served.server.connections)
 

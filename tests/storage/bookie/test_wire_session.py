@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.storage.bookie.wire_session import AddGroup, FenceRead, ReadRun, WireSession, add_answers
+from magnetar.storage.bookie.wire_session import FenceRead, ReadRun, WireAdds, WireSession, add_answers
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire import bookie_wire_v3 as v3
@@ -31,7 +31,7 @@ def v3_add(txn_id: int, ledger_id: int, entry_id: int, *, key: bytes = KEY, flag
 
 def shape(work: object) -> object:
     """A work in a form that compares."""
-    if isinstance(work, AddGroup):
+    if isinstance(work, WireAdds):
         return ("add", work.ledger_id, list(work.entry_ids), work.flags)
     if isinstance(work, ReadRun):
         return ("read", work.ledger_id, work.first_entry_id, work.count)
@@ -82,7 +82,7 @@ def test_consecutive_plain_reads_are_one_run_and_the_last_entry_is_alone() -> No
 def test_groups_of_consecutive_ids_go_as_a_range() -> None:
     def ids(*entry_ids: int) -> object:
         (group,), _ = session().take(b"".join(v2_add(1, entry_id) for entry_id in entry_ids))
-        assert isinstance(group, AddGroup)
+        assert isinstance(group, WireAdds)
         return group.ids()
 
     assert ids(4, 5, 6) == range(4, 7)
@@ -101,12 +101,12 @@ def test_a_key_after_a_read_that_does_not_fence_is_ignored() -> None:
 def test_answers_echo_the_version_of_the_request() -> None:
     """12.1: version 1 is served, version 3 is refused, each under its own number; 0 is a bare opcode."""
     (group,), _ = session().take(v2_add(1, 0, version=1))
-    assert isinstance(group, AddGroup)
+    assert isinstance(group, WireAdds)
     assert add_answers(group, 0) == v2.add_response(0, 1, 0, version=1)
     assert shapes(v2_add(1, 0, version=3)) == [v2.add_response(BookieRc.EBADVERSION, 1, 0, version=3)]
     bare = pack(">II", 4 + 20 + len(entry_of(1, 0)), 1) + KEY + entry_of(1, 0)
     (group,), _ = session().take(bare)
-    assert isinstance(group, AddGroup)
+    assert isinstance(group, WireAdds)
     assert add_answers(group, 0) == pack(">IIiqq", 24, 1, 0, 1, 0)
     read = bytearray(v2.read_request(1, 0))
     read[4] = 3
@@ -132,7 +132,7 @@ def test_v2_adds_alone_switch_the_connection_to_v2() -> None:
 def test_v3_adds_store_under_the_ids_of_the_body_and_echo_those_of_the_request() -> None:
     frame = v3.add_request(9, 5, 3, KEY, entry_of(7, 0))
     (group,), _ = session().take(frame)
-    assert isinstance(group, AddGroup)
+    assert isinstance(group, WireAdds)
     assert (group.ledger_id, group.entry_ids) == (7, [0])
     assert add_answers(group, 0) == v3.add_responses(0, [v3.echo_of(9, 5, 3)])
 
@@ -222,7 +222,7 @@ def asked(stream: bytes, sizes: list[int]) -> list[str]:
         works, stop = peer.take(kept)
         kept, start, turn = kept[stop:], start + size, turn + 1
         for work in works:
-            if isinstance(work, AddGroup):
+            if isinstance(work, WireAdds):
                 pairs = zip(work.entry_ids, work.entries, strict=True)
                 found += [("add", work.ledger_id, entry_id, entry, work.flags) for entry_id, entry in pairs]
             elif isinstance(work, ReadRun):
@@ -239,4 +239,4 @@ def test_any_bytes_are_works_or_a_fault(data: bytes) -> None:
     works, stop = peer.take(data)
     assert 0 <= stop <= len(data)
     assert peer.fault is None or isinstance(peer.fault, str)
-    assert all(len(work.entries) == len(work.entry_ids) for work in works if isinstance(work, AddGroup))
+    assert all(len(work.entries) == len(work.entry_ids) for work in works if isinstance(work, WireAdds))

@@ -14,7 +14,7 @@ from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.ledger.quorum_rules import write_set
 from magnetar.storage.repair.auto_recovery import AutoRecovery
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
-from magnetar.storage.repair.repair_rules import parts_of
+from magnetar.storage.repair.repair_rules import fragments_of
 from magnetar.storage.repair.underreplication import Underreplication
 from pulsar_proto.records.entry_digest import DigestError, EntryCodec
 from pulsar_proto.records.ledger_record import LedgerMetadata
@@ -107,15 +107,15 @@ class RepairScene:
         ]
         assert metadata.digest_type is not None
         codec = EntryCodec(ledger_id, metadata.digest_type, metadata.password or b"")
-        for part in parts_of(metadata, metadata.last_entry_id):
-            for entry_id in range(part.first, part.last + 1):
+        for fragment in fragments_of(metadata, metadata.last_entry_id):
+            for entry_id in range(fragment.first, fragment.last + 1):
                 copies = self.fakes.copies(ledger_id, entry_id)
                 for index in write_set(entry_id, metadata.ensemble_size, metadata.write_quorum):
-                    entry = copies.get(part.members[index])
+                    entry = copies.get(fragment.members[index])
                     try:
                         codec.verify(entry or b"", entry_id)
                     except DigestError:
-                        found.append(f"entry {entry_id} on {part.members[index]}")
+                        found.append(f"entry {entry_id} on {fragment.members[index]}")
         return found
 
     async def healed(self, *ledger_ids: int) -> None:

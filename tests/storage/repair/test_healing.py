@@ -8,9 +8,9 @@ import pytest
 
 from magnetar.metadata import paths
 from magnetar.storage.ledger.ledger_errors import LedgerFenced
-from magnetar.storage.repair.checker import LedgerChecker
-from magnetar.storage.repair.repair_rules import Next
-from magnetar.storage.repair.worker import ReplicationWorker
+from magnetar.storage.repair.ledger_checker import LedgerChecker
+from magnetar.storage.repair.repair_rules import NextStep
+from magnetar.storage.repair.replication_worker import ReplicationWorker
 from pulsar_proto.records.ledger_record import LedgerState
 from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.repair.repair_scene import RepairScene, append, until_true
@@ -220,7 +220,7 @@ def test_a_mark_that_grows_while_its_ledger_is_healed_stays_for_the_next_look(mo
         looks = 0
         heal = ReplicationWorker._heal
 
-        async def marked_meanwhile(worker: ReplicationWorker, ledger_id: int) -> Next:
+        async def marked_meanwhile(worker: ReplicationWorker, ledger_id: int) -> NextStep:
             nonlocal looks
             looks += 1
             step = await heal(worker, ledger_id)

@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.storage.repair.auditor_election import current_auditor
-from magnetar.storage.repair.underreplication import Locked, ReplicationDisabled, Underreplication
+from magnetar.storage.repair.underreplication import LockedLedger, ReplicationDisabled, Underreplication
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records import underreplication_record as records
 from pulsar_proto.records.underreplication_record import Mark
@@ -55,7 +55,7 @@ async def test_one_worker_at_a_time_holds_a_ledger(store: MemoryStore, book: Und
     other = Underreplication(store.session(), now_ms=lambda: NOW)
     await book.mark(3, ["b1"])
     locked = await book.lock(3, "w1")
-    assert locked == Locked(3, 0)
+    assert locked == LockedLedger(3, 0)
     assert await other.lock(3, "w2") is None
     assert await other.lock_any("w2", Random(1)) is None
     assert await other.lock_holder(3) == "w1"

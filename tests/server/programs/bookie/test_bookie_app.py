@@ -16,7 +16,7 @@ from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.process.running import StartError
 from magnetar.server.programs.bookie.bookie_program import BookieApp, BookieOptions
 from magnetar.server.programs.bookie.cluster_records import ClusterError
-from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.disks import BookieMode
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.records.ledger_record import ledger_path
 from pulsar_proto.wire.bookie_wire import BookieRc
@@ -156,7 +156,7 @@ async def test_a_stop_without_zookeeper_is_quick_and_flushes(cluster: Cluster, s
         began = asyncio.get_running_loop().time()
         await app.stop()
         assert asyncio.get_running_loop().time() - began < 10, "no call waits for its time-out"
-        assert app.bookie.mode is Mode.CLOSED
+        assert app.bookie.mode is BookieMode.CLOSED
         assert app.bookie.stats().write_cache_bytes == 0
     await proxy.close()
 
@@ -328,7 +328,7 @@ async def test_a_full_disk_turns_the_bookie_read_only_and_room_turns_it_back(dis
         assert await add(app.bookie, 1, range(5)) == BookieRc.EOK
         disk.fill(leave_bytes=3 << 20)
         await cluster.until_listed([], ["b1"])
-        assert app.bookie.mode is Mode.READ_ONLY
+        assert app.bookie.mode is BookieMode.READ_ONLY
         assert await add(app.bookie, 1, range(5, 6)) == BookieRc.EREADONLY
         disk.empty()
         await cluster.until_listed(["b1"], [])

@@ -1,27 +1,27 @@
-"""When to audit because bookies are lost. No I/O, no clock: times are seconds of any steady clock, handed in.
+"""When the auditor looks for ledgers of lost bookies. No I/O, no clock: times are seconds of any steady clock.
 
-A bookie is lost when it was registered and is not any more. Its ledgers are audited at once when no recovery delay is
-set or more than one bookie is lost, else after the delay, unless it comes back. Source: Auditor.submitAuditTask and
-submitLostBookieRecoveryDelayChangedEvent of BookKeeper 4.17 (facts 7).
+A bookie is lost when it was registered and is not any more. The audit is due at once when no recovery delay is set or
+when more than one bookie is lost, else after the delay, unless the bookie comes back before. Source:
+Auditor.submitAuditTask and submitLostBookieRecoveryDelayChangedEvent of BookKeeper 4.17.
 """
 
 from collections.abc import Collection, Iterable
 
 
 class LostBookies:
-    """`due` is when to audit next, None when nothing asks for it; `lost` are the bookies that ask."""
+    """Keeps which bookies are lost (`lost`), and when the next audit is due (`due`; None when nothing asks for one)."""
 
     __slots__ = ("_delay", "_known", "due", "lost")
 
     def __init__(self, known: Iterable[str], delay: float) -> None:
-        """`known`: all bookies that should be there; `delay`: lostBookieRecoveryDelay, seconds."""
+        """`known`: the bookies that should be registered. `delay`: lostBookieRecoveryDelay in seconds."""
         self._known = set(known)
         self._delay = delay
         self.lost: set[str] = set()
         self.due: float | None = None
 
     def look(self, registered: Collection[str], now: float) -> None:
-        """These bookies are registered now, writable or read-only."""
+        """Takes in which bookies are registered now, writable or read-only."""
         back = self.lost.intersection(registered)
         self.lost -= back
         if back and not self.lost:
@@ -38,7 +38,8 @@ class LostBookies:
             self.due = now + self._delay
 
     def delay_written(self, delay: float, now: float) -> None:
-        """Somebody wrote the recovery delay. Writing the value that it has asks for an audit at once."""
+        """Takes in that an operator wrote the recovery delay into its record. Writing the same value again, as the verb
+        `triggeraudit` does, asks for an audit at once."""
         if delay in (0, self._delay):
             self.due = now
         elif self.due is not None:
@@ -46,11 +47,12 @@ class LostBookies:
         self._delay = delay
 
     def ask(self, now: float) -> None:
-        """The periodic check. A lost bookie's delay goes on: this check would cut it short."""
+        """Asks for the periodic audit now. It is put off when the delay of a lost bookie is running: the audit would
+        mark that bookie's ledgers, and so cut the delay short."""
         if self.due is None:
             self.due = now
 
     def audited(self) -> None:
-        """The audit that was due has begun; it looks at all bookies."""
+        """Forgets the lost bookies and the due time: an audit has begun, and it looks at all bookies."""
         self.lost.clear()
         self.due = None

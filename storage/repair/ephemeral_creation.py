@@ -1,4 +1,7 @@
-"""Ephemeral records that a cancelled task must not leave behind: the session may live on without it."""
+"""Creates ephemeral records (locks, votes) so that a cancelled task leaves none behind.
+
+An ephemeral record goes with its ZooKeeper session, but the session may outlive the task that created the record.
+"""
 
 import asyncio
 import logging
@@ -12,11 +15,15 @@ from magnetar.metadata.store import Created
 log = logging.getLogger(__name__)
 
 _undoing: set[asyncio.Task[None]] = set()
-"""Tasks that nobody awaits need somebody who holds them."""
+"""asyncio keeps only weak references to tasks, and nobody awaits these."""
 
 
 async def created_or_undone(create: Coroutine[Any, Any, Created], undo: Callable[[str], Awaitable[None]]) -> Created:
-    """Awaits a creation. When the caller is cancelled meanwhile, the record that still comes goes to `undo`."""
+    """Awaits a creation and returns what it created.
+
+    When the caller is cancelled meanwhile, the request may be on its way already. The record that it still makes is
+    handed to `undo` by its path.
+    """
     creating = asyncio.ensure_future(create)
     try:
         return await asyncio.shield(creating)
@@ -26,6 +33,7 @@ async def created_or_undone(create: Coroutine[Any, Any, Created], undo: Callable
 
 
 def _came_late(undo: Callable[[str], Awaitable[None]], creating: "asyncio.Task[Created]") -> None:
+    """Called when the creation of a cancelled caller ended: undoes it if it made a record."""
     if creating.cancelled() or creating.exception() is not None:
         return
     task = asyncio.ensure_future(_undo(undo, creating.result().path))

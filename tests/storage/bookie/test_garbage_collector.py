@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_errors import EntryLogDamaged
-from magnetar.storage.bookie.garbage import LogUsage, logs_to_compact
+from magnetar.storage.bookie.garbage_collector import LogUsage, logs_to_compact
 from tests.storage.bookie.helpers import (
     Ledgers,
     add,

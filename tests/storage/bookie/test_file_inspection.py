@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.storage.bookie.file_check import Finding, Lost, Seen, check_files
-from magnetar.storage.bookie.inspection import (
-    Fault,
+from magnetar.storage.bookie.file_check import CheckSummary, FileFinding, LostEntries, check_files
+from magnetar.storage.bookie.file_inspection import (
+    FileFault,
     SeenBatch,
     SeenBlock,
     entry_log_files,
@@ -48,8 +48,8 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "bookie"
 
 
-def checked(folder: Path) -> tuple[list[Finding], Seen]:
-    seen = Seen()
+def checked(folder: Path) -> tuple[list[FileFinding], CheckSummary]:
+    seen = CheckSummary()
     return list(check_files((str(folder / "journal"),), (str(folder / "ledgers"),), seen)), seen
 
 
@@ -125,9 +125,9 @@ def test_a_missing_entry_log_is_named_with_all_that_was_in_it(folder: Path) -> N
     log = files_of(folder, ".log")[0]
     log.unlink()
     (finding,) = checked(folder)[0]
-    assert finding.fault == Fault(str(log), 0, 0, "the index names this entry log, and it is missing")
+    assert finding.fault == FileFault(str(log), 0, 0, "the index names this entry log, and it is missing")
     assert {lost.ledger_id for lost in finding.lost} == set(LEDGERS)
-    assert Lost(5, 0, finding.lost[0].last).first == 0
+    assert LostEntries(5, 0, finding.lost[0].last).first == 0
 
 
 def test_missing_cookies_marks_and_journals_are_named(folder: Path) -> None:
@@ -147,5 +147,5 @@ def test_a_missing_journal_is_named(folder: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    findings = list(check_files((str(tmp_path / "no"),), (), Seen()))
+    findings = list(check_files((str(tmp_path / "no"),), (), CheckSummary()))
     assert [finding.fault.what for finding in findings] == ["no such folder"]

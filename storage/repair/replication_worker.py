@@ -1,9 +1,15 @@
-"""The replication worker: takes marked ledgers, one lock each, and heals them until they lack nothing.
+"""The replication worker: locks ledgers that are marked as under-replicated, and heals them.
 
-The way of a ledger: marked → locked by one worker of the cluster → healed → looked at again → the mark deleted in the
-version that was locked, the lock released. What cannot be healed keeps its lock for a while, so that no worker storms
-it: a failed ledger longer each time, one whose end is open for the grace period, after which it is recovered (that
-fences its writer). Source: ReplicationWorker of BookKeeper 4.17 (facts 7).
+    marked ──► locked by one worker of the cluster ──► copied ──► checked again ──► mark deleted, lock released
+                      │                                               │
+                      │ its end is open, and a bookie of it is lost   │ something is missing still
+                      ▼                                               ▼
+       lock kept for the grace period, then the          lock kept for a pause that doubles with each
+       ledger is recovered, which ends its writer        failure, then released: any worker may try again
+
+The mark is deleted only in the version that it had when the ledger was locked: an auditor that marked the ledger again
+meanwhile is heard. A lock that is kept although nothing is done keeps all workers from storming the ledger. Source:
+ReplicationWorker of BookKeeper 4.17.
 """
 
 import asyncio
@@ -12,27 +18,24 @@ from contextlib import suppress
 
 from magnetar.metadata.errors import MetadataError
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
-from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchLedger
+from magnetar.storage.ledger.ledger_errors import NoSuchLedger
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
-from magnetar.storage.repair.change_signal import Changes
-from magnetar.storage.repair.checker import LedgerChecker
-from magnetar.storage.repair.repair_rules import Next, next_step, pause_after_failures
+from magnetar.storage.repair.change_signal import ChangeSignal
+from magnetar.storage.repair.ledger_checker import LedgerChecker
+from magnetar.storage.repair.repair_rules import PASSING_FAILURES, NextStep, next_step, pause_after_failures
 from magnetar.storage.repair.replicator import Replicator
-from magnetar.storage.repair.underreplication import Locked, Underreplication
-from pulsar_proto.errors import MalformedRecord
+from magnetar.storage.repair.underreplication import LockedLedger, Underreplication
 
 log = logging.getLogger(__name__)
 
 HELD_MAX = 1_000
-"""Ledgers that one worker keeps locked without healing them now; beyond, it takes no further ones."""
+"""How many ledgers one worker keeps locked without working on them; at the limit it takes no further ones."""
 FAILURES_REMEMBERED_MAX = 10_000
-"""Ledgers whose failures are counted; beyond, their pauses begin anew."""
-
-Failure = (LedgerError, MetadataError, MalformedRecord, OSError)
+"""For how many ledgers a worker remembers the failures; at the limit it forgets all, and their pauses begin anew."""
 
 
 class ReplicationWorker:
-    """`run` works until it is cancelled. `holder` stands in the locks."""
+    """Heals up to `ledgers_at_once` ledgers at the same time. `holder` is the name that stands in the locks."""
 
     def __init__(
         self, cluster: BookKeeperCluster, book: Underreplication, config: AutoRecoveryConfig, *, holder: str
@@ -43,19 +46,21 @@ class ReplicationWorker:
         self._holder = holder
         self._checker = LedgerChecker(cluster, percentage=config.auditor_ledger_verification_percentage)
         self._replicator = Replicator(cluster, config)
-        self._changes = Changes()
+        self._changes = ChangeSignal()
         self._failures: dict[int, int] = {}
         self._held: set[asyncio.Task[None]] = set()
-        self._locked: dict[int, Locked] = {}
+        self._locked: dict[int, LockedLedger] = {}
         self._session_is_over = False
         self.healed = 0
-        """Ledgers whose marks were taken away."""
+        """How many ledgers were healed and their marks deleted."""
 
     def session_ended(self) -> None:
-        """All locks went away with the session: none is released any more, it may be another worker's by now."""
+        """Told by `AutoRecovery` that the ZooKeeper session expired. All locks went with it, so none is released any
+        more: a lock of the same name may be another worker's by now."""
         self._session_is_over = True
 
     async def run(self) -> None:
+        """Works until it is cancelled, then releases its locks."""
         cancels = [self._book.watch(self._changes.note), self._cluster.registry.on_change(self._changes.note)]
         workers = [asyncio.create_task(self._work()) for _ in range(self._config.ledgers_at_once)]
         try:
@@ -75,7 +80,7 @@ class ReplicationWorker:
             seen = self._changes.count
             try:
                 locked = await self._next()
-            except Failure as error:
+            except PASSING_FAILURES as error:
                 log.warning("looking for under-replicated ledgers: %s: %s", type(error).__name__, error)
                 await asyncio.sleep(pause)
                 continue
@@ -84,29 +89,32 @@ class ReplicationWorker:
             else:
                 await self._take(locked)
 
-    async def _next(self) -> Locked | None:
+    async def _next(self) -> LockedLedger | None:
         if len(self._held) >= HELD_MAX or not await self._book.is_enabled():
             return None
         return await self._book.lock_any(self._holder, self._cluster.rng)
 
-    async def _take(self, locked: Locked) -> None:
-        """Heals once; what is not done then goes on beside, under the lock. Cancelled, it leaves the lock to `run`."""
+    async def _take(self, locked: LockedLedger) -> None:
+        """Tries once to heal a ledger. If it is not healed then, a task of its own keeps the lock and tries again, so
+        that this worker can go on with another ledger. When it is cancelled, `run` releases the lock."""
         self._locked[locked.ledger_id] = locked
         step = await self._try(locked)
-        if step is Next.DONE:
+        if step is NextStep.DONE:
             await self._release(locked)
             return
         task = asyncio.create_task(self._hold(locked, step))
         self._held.add(task)
         task.add_done_callback(self._held.discard)
 
-    async def _try(self, locked: Locked, *, recover: bool = False) -> Next:
+    async def _try(self, locked: LockedLedger, *, recover: bool = False) -> NextStep:
+        """Heals a ledger and deletes its mark if nothing is missing any more; every failure is logged and counts as
+        RETRY. `recover`: a ledger whose writer did not replace a lost bookie is recovered first."""
         ledger_id = locked.ledger_id
         try:
             if recover:
                 await self._recover_if_open(ledger_id)
             step = await self._heal(ledger_id)
-            if step is Next.DONE:
+            if step is NextStep.DONE:
                 await self._book.forget(ledger_id, locked.mark_version)
                 self._failures.pop(ledger_id, None)
                 self.healed += 1
@@ -115,32 +123,36 @@ class ReplicationWorker:
             log.info("ledger %d was deleted: it needs no copies", ledger_id)
             with suppress(MetadataError):
                 await self._book.forget(ledger_id)
-            return Next.DONE
-        except Failure as error:
+            return NextStep.DONE
+        except PASSING_FAILURES as error:
             log.warning("ledger %d is not healed yet: %s: %s", ledger_id, type(error).__name__, error)
         except Exception:
             log.exception("ledger %d is not healed", ledger_id)
-        return Next.RETRY
+        return NextStep.RETRY
 
-    async def _heal(self, ledger_id: int) -> Next:
+    async def _heal(self, ledger_id: int) -> NextStep:
+        """Copies what is missing of the closed fragments, and says from a second look what becomes of the ledger."""
         opened = await self._checker.open(ledger_id)
         damaged = await self._checker.check(opened)
-        if any(one.part.is_closed for one in damaged):
+        if any(one.fragment.is_closed for one in damaged):
             await self._replicator.heal(opened, damaged)
             opened = await self._checker.open(ledger_id)
             damaged = await self._checker.check(opened)
         return next_step(opened.metadata, damaged, self._cluster.registry.bookies.all)
 
-    async def _hold(self, locked: Locked, step: Next) -> None:
-        """The lock is kept until the ledger is healed, or has waited long enough for the next worker's try."""
-        if step is Next.AWAIT_WRITER:
+    async def _hold(self, locked: LockedLedger, step: NextStep) -> None:
+        """Keeps the lock of a ledger that could not be healed at once. After the grace period for a writer it tries
+        once more, with recovery. If that fails too, it keeps the lock for a pause, and leaves the rest to whichever
+        worker locks the ledger next."""
+        if step is NextStep.AWAIT_WRITER:
             await asyncio.sleep(self._config.open_ledger_rereplication_grace_period / 1000)
             step = await self._try(locked, recover=True)
-        if step is not Next.DONE:
+        if step is not NextStep.DONE:
             await asyncio.sleep(self._pause(locked.ledger_id))
         await self._release(locked)
 
     def _pause(self, ledger_id: int) -> float:
+        """Counts one more failure of the ledger and returns for how many seconds it is left alone."""
         if len(self._failures) >= FAILURES_REMEMBERED_MAX:
             self._failures.clear()
         failures = self._failures[ledger_id] = self._failures.get(ledger_id, 0) + 1
@@ -150,24 +162,27 @@ class ReplicationWorker:
         return pause
 
     async def _recover_if_open(self, ledger_id: int) -> None:
-        """Closes a ledger whose end still lacks a bookie. Raises LedgerError."""
+        """Recovers (fences and closes) an open ledger whose writer has still not replaced a lost bookie. Raises
+        LedgerError."""
         metadata = (await self._cluster.driver.read(ledger_id)).metadata
         if metadata.is_closed or not await self._book.is_enabled():
             return
         opened = await self._checker.open(ledger_id)
         damaged = await self._checker.check(opened)
-        if next_step(opened.metadata, damaged, self._cluster.registry.bookies.all) is Next.AWAIT_WRITER:
+        if next_step(opened.metadata, damaged, self._cluster.registry.bookies.all) is NextStep.AWAIT_WRITER:
             log.info("ledger %d: its writer did not replace a lost bookie in time: recovering it", ledger_id)
             await self._cluster.bookkeeper.open_ledger(ledger_id, password=metadata.password or b"")
 
-    async def _release(self, locked: Locked) -> None:
-        """Tries until it is done: a lock that stays would keep all workers from the ledger while the session lives."""
+    async def _release(self, locked: LockedLedger) -> None:
+        """Releases a lock, trying until it succeeds: a lock that stayed would keep all workers from the ledger for as
+        long as the session lives."""
         while True:
             if await self._released(locked):
                 return
             await asyncio.sleep(self._config.rw_rereplicate_backoff_ms / 1000)
 
-    async def _released(self, locked: Locked) -> bool:
+    async def _released(self, locked: LockedLedger) -> bool:
+        """Tries once to release a lock; True when it is not ours any more."""
         if locked.ledger_id not in self._locked or self._session_is_over:
             return True
         try:

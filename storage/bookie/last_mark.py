@@ -34,7 +34,7 @@ Positions = tuple[JournalPosition, ...]
 """One for each journal, in the order of the configuration."""
 
 
-class Mark(NamedTuple):
+class LastMark(NamedTuple):
     positions: Positions
     index_sequence: int
     manifest: Manifest | None = None
@@ -42,14 +42,14 @@ class Mark(NamedTuple):
     next_log_id: int = 0
 
 
-class MarkFile:
+class LastMarkFile:
     """Replaced as a whole. `last` is what was loaded or saved last."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.last: Mark | None = None
+        self.last: LastMark | None = None
 
-    def load(self) -> Mark | None:
+    def load(self) -> LastMark | None:
         """None when there is no file. Raises MarkDamaged."""
         try:
             with open(self._path, "rb") as file:
@@ -64,7 +64,7 @@ class MarkFile:
             raise MarkDamaged(f"{self._path} is not a mark that this program knows") from None
         return self.last
 
-    def save(self, mark: Mark) -> None:
+    def save(self, mark: LastMark) -> None:
         """Durably. Raises OSError; AssertionError for a mark that would move back."""
         if mark == self.last:
             return
@@ -76,14 +76,14 @@ class MarkFile:
         self.last = mark
 
 
-def _format(mark: Mark) -> bytes:
+def _format(mark: LastMark) -> bytes:
     assert mark.manifest is not None
     head = _HEAD.pack(_MAGIC, _WITH_REST) + _COUNT.pack(len(mark.positions))
     positions = b"".join([_POSITION.pack(*each) for each in mark.positions])
     return head + positions + _SEQUENCE.pack(mark.index_sequence) + _REST.pack(*mark.manifest, mark.next_log_id)
 
 
-def _parse(data: bytes) -> Mark:
+def _parse(data: bytes) -> LastMark:
     """Raises ValueError, struct.error."""
     magic, version = _HEAD.unpack_from(data)
     if magic != _MAGIC or version not in (_ONE_JOURNAL, _SEVERAL_JOURNALS, _WITH_REST):
@@ -98,6 +98,6 @@ def _parse(data: bytes) -> Mark:
     positions = tuple(JournalPosition(*each) for each in _POSITION.iter_unpack(data[start:end]))
     (sequence,) = _SEQUENCE.unpack_from(data, end)
     if not rest:
-        return Mark(positions, sequence)
+        return LastMark(positions, sequence)
     *manifest, next_log_id = _REST.unpack_from(data, end + _SEQUENCE.size)
-    return Mark(positions, sequence, Manifest(*manifest), next_log_id)
+    return LastMark(positions, sequence, Manifest(*manifest), next_log_id)

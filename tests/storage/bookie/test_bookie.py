@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.storage.bookie.disks import Mode
+from magnetar.storage.bookie.disks import BookieMode
 from magnetar.storage.ledger.bookie_channel import BookieChannel
 from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.faults import IO_ERROR, NO_SPACE, Faults
@@ -228,7 +228,7 @@ async def test_a_fenced_and_deleted_ledger_refuses_late_writers(tmp_path: Path) 
 
 async def test_a_failed_sync_fails_all_adds_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     faults = Faults()
-    modes: list[Mode] = []
+    modes: list[BookieMode] = []
     bookie = await open_bookie(tmp_path, open_file=faults.open)
     bookie.on_mode_change(modes.append)
     await add(bookie, 1, range(5))
@@ -237,7 +237,7 @@ async def test_a_failed_sync_fails_all_adds_and_says_so(tmp_path: Path, caplog: 
         assert await add(bookie, 1, range(5, 10)) == BookieRc.EIO
     faults.sync_error = None
     assert await add(bookie, 1, range(10, 15)) == BookieRc.EIO
-    assert (bookie.mode, modes, bookie.is_writable) == (Mode.FAILED, [Mode.FAILED], False)
+    assert (bookie.mode, modes, bookie.is_writable) == (BookieMode.FAILED, [BookieMode.FAILED], False)
     assert os.strerror(IO_ERROR) in (bookie.fault or "")
     assert await read_all(bookie, 1, 0, 4) == entries_of(1, range(5))
     assert "failed" in caplog.text

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from magnetar.storage.bookie.bookie_errors import EntryLogDamaged
 from magnetar.storage.bookie.entry_index import EntryIndex
-from magnetar.storage.bookie.entry_log import EntryLogs
 from magnetar.storage.bookie.entry_log_format import FILE_HEADER_SIZE, Block
 from magnetar.storage.bookie.entry_log_scan import LogLayout, blocks_between, layout_of
 from magnetar.storage.bookie.entry_log_writer import EntryLogWriter
-from magnetar.storage.bookie.index_runs import Run
+from magnetar.storage.bookie.entry_logs import EntryLogs
+from magnetar.storage.bookie.index_runs import IndexRun
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +96,13 @@ class GarbageCollector:
 
     def _copy_live(self, log_id: int, blocks: list[tuple[int, Block]]) -> None:
         """Copy, sync, index: in this order an interruption leaves both copies readable."""
-        moves: list[tuple[int, Run, Run]] = []
+        moves: list[tuple[int, IndexRun, IndexRun]] = []
         try:
             for offset, block in blocks:
                 ledger_id, total = block.header.ledger_id, block.header.total
                 if not self._is_live(ledger_id):
                     continue
-                old = Run(block.ids[0], block.ids[-1], log_id, offset, total, False)
+                old = IndexRun(block.ids[0], block.ids[-1], log_id, offset, total, False)
                 if self._index.points_to(ledger_id, old):
                     moves.append((ledger_id, old, self._writer.copy(block)))
                     self.compacted_bytes += total

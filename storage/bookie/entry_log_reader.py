@@ -4,12 +4,12 @@ from contextlib import suppress
 
 from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, EntryLogGone
 from magnetar.storage.bookie.entry_index import EntryIndex
-from magnetar.storage.bookie.entry_log import EntryLogs
 from magnetar.storage.bookie.entry_log_format import Block
-from magnetar.storage.bookie.index_runs import Run, ranges_of
+from magnetar.storage.bookie.entry_logs import EntryLogs
+from magnetar.storage.bookie.index_runs import IndexRun, ranges_of
 
 
-class EntryReader:
+class EntryLogReader:
     def __init__(self, index: EntryIndex, logs: EntryLogs) -> None:
         self._index = index
         self._logs = logs
@@ -34,7 +34,7 @@ class EntryReader:
         run = self._index.last_run(ledger_id)
         return run.last if run is not None else None
 
-    def ids_of(self, run: Run) -> list[int]:
+    def ids_of(self, run: IndexRun) -> list[int]:
         """The ids that a run's block holds; all of its interval when the block cannot be read any more, so that the
         damage stays in sight of later reads."""
         try:
@@ -82,7 +82,7 @@ class EntryReader:
                 break
         return entries
 
-    def _slice(self, block: Block, run: Run, ledger_id: int, entry_id: int) -> list[bytes]:
+    def _slice(self, block: Block, run: IndexRun, ledger_id: int, entry_id: int) -> list[bytes]:
         """Consecutive entries of the run from `entry_id` on. The block must be what the index took it for."""
         ids = block.ids
         if block.header.ledger_id != ledger_id or run.last not in ids:
@@ -100,7 +100,7 @@ class EntryReader:
         return block.entries(start, end)
 
 
-def _adjacent(runs: list[Run]) -> list[Run]:
+def _adjacent(runs: list[IndexRun]) -> list[IndexRun]:
     """The runs that one read covers and that continue one another's ids."""
     for index in range(1, len(runs)):
         before, run = runs[index - 1], runs[index]

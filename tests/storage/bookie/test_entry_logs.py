@@ -9,11 +9,11 @@ import pytest
 
 from magnetar.storage.bookie import entry_log_scan
 from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, EntryLogGone
-from magnetar.storage.bookie.entry_log import EntryLogs
 from magnetar.storage.bookie.entry_log_format import FILE_HEADER_SIZE, Block, encode_footer
 from magnetar.storage.bookie.entry_log_scan import LogLayout, blocks_between, layout_of
 from magnetar.storage.bookie.entry_log_writer import EntryLogWriter
-from magnetar.storage.bookie.index_runs import Run
+from magnetar.storage.bookie.entry_logs import EntryLogs
+from magnetar.storage.bookie.index_runs import IndexRun
 from tests.storage.bookie.faults import NO_SPACE, Faults
 from tests.storage.bookie.helpers import entries_of, files_of, flip_byte
 
@@ -25,10 +25,10 @@ class Store:
         self.logs = EntryLogs([str(folder)], open_limit)
         self.writer = EntryLogWriter(self.logs, log_size_limit=limit, block_bytes=block, open_file=self.faults.open)
 
-    def append(self, ledger_id: int, ids: Sequence[int], size: int = 100) -> list[Run]:
+    def append(self, ledger_id: int, ids: Sequence[int], size: int = 100) -> list[IndexRun]:
         return [run for run, _ in self.writer.append(1, ledger_id, ids, entries_of(ledger_id, ids, size))]
 
-    def read(self, run: Run) -> list[bytes]:
+    def read(self, run: IndexRun) -> list[bytes]:
         block = self.logs.read_block(run.log_id, run.offset, run.length)
         return block.entries(0, block.header.entry_count)
 
@@ -259,5 +259,5 @@ def test_a_copied_block_is_the_same_in_its_new_place(tmp_path: Path) -> None:
     store.writer.close_log()
     copy = store.writer.copy(store.logs.read_block(run.log_id, run.offset, run.length))
     store.writer.finish()
-    assert copy == Run(3, 9, 2, FILE_HEADER_SIZE, run.length, False)
+    assert copy == IndexRun(3, 9, 2, FILE_HEADER_SIZE, run.length, False)
     assert store.logs.read(2, copy.offset, copy.length) == store.logs.read(1, run.offset, run.length)

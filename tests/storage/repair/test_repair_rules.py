@@ -1,4 +1,4 @@
-"""What auto-recovery decides about ledgers: parts, copies, targets, records, pauses."""
+"""What auto-recovery decides about ledgers: fragments, copies, targets, records, pauses."""
 
 from random import Random
 
@@ -12,15 +12,15 @@ from magnetar.storage.ledger.placement_rules import AnyBookies
 from magnetar.storage.ledger.quorum_rules import holds
 from magnetar.storage.repair.placement_check_rules import badly_placed, is_spread
 from magnetar.storage.repair.repair_rules import (
-    Damaged,
-    Next,
-    Pacer,
-    Part,
+    CopyPacer,
+    DamagedFragment,
+    LedgerFragment,
+    NextStep,
     delay_to_check,
     entries_to_verify,
+    fragments_of,
     holders_of,
     next_step,
-    parts_of,
     pause_after_failures,
     stored_range,
     targets_of,
@@ -48,20 +48,26 @@ def ledger(
 ABC, ABD = ("a", "b", "c"), ("a", "b", "d")
 
 
-def test_a_closed_ledger_has_closed_parts() -> None:
-    assert parts_of(ledger((0, ABC), (5, ABD), last=9), 9) == [Part(0, 4, ABC, True), Part(5, 9, ABD, True)]
+def test_a_closed_ledger_has_closed_fragments() -> None:
+    assert fragments_of(ledger((0, ABC), (5, ABD), last=9), 9) == [
+        LedgerFragment(0, 4, ABC, True),
+        LedgerFragment(5, 9, ABD, True),
+    ]
 
 
-def test_a_last_part_without_entries_is_closed_too() -> None:
-    assert parts_of(ledger((0, ABC), (5, ABD), last=4), 4) == [Part(0, 4, ABC, True), Part(5, 4, ABD, True)]
-    assert parts_of(ledger((0, ABC), last=-1), -1) == [Part(0, -1, ABC, True)]
+def test_a_last_fragment_without_entries_is_closed_too() -> None:
+    assert fragments_of(ledger((0, ABC), (5, ABD), last=4), 4) == [
+        LedgerFragment(0, 4, ABC, True),
+        LedgerFragment(5, 4, ABD, True),
+    ]
+    assert fragments_of(ledger((0, ABC), last=-1), -1) == [LedgerFragment(0, -1, ABC, True)]
 
 
 def test_of_an_open_ledger_only_confirmed_parts_are_closed() -> None:
     metadata = ledger((0, ABC), (5, ABD))
-    assert parts_of(metadata, 4) == [Part(0, 4, ABC, True), Part(5, 4, ABD, False)]
-    assert parts_of(metadata, 3) == [Part(0, 3, ABC, False), Part(5, 3, ABD, False)]
-    assert parts_of(metadata, 8) == [Part(0, 4, ABC, True), Part(5, 8, ABD, False)]
+    assert fragments_of(metadata, 4) == [LedgerFragment(0, 4, ABC, True), LedgerFragment(5, 4, ABD, False)]
+    assert fragments_of(metadata, 3) == [LedgerFragment(0, 3, ABC, False), LedgerFragment(5, 3, ABD, False)]
+    assert fragments_of(metadata, 8) == [LedgerFragment(0, 4, ABC, True), LedgerFragment(5, 8, ABD, False)]
 
 
 SHAPES = st.integers(1, 5).flatmap(lambda size: st.tuples(st.just(size), st.integers(1, size)))
@@ -72,17 +78,17 @@ def test_what_a_member_must_have_is_what_its_write_sets_say(
     shape: tuple[int, int], first: int, count: int, percentage: int
 ) -> None:
     size, write_quorum = shape
-    part = Part(first, first + count - 1, tuple(f"b{n}" for n in range(size)), True)
+    fragment = LedgerFragment(first, first + count - 1, tuple(f"b{n}" for n in range(size)), True)
     for index in range(size):
         held = [e for e in range(first, first + count) if holds(index, e, size, write_quorum)]
-        stored = stored_range(part, index, write_quorum)
+        stored = stored_range(fragment, index, write_quorum)
         assert stored == ((held[0], held[-1]) if held else None)
-        verified = entries_to_verify(part, index, write_quorum, percentage)
+        verified = entries_to_verify(fragment, index, write_quorum, percentage)
         assert set(verified) <= set(held)
         assert {held[0], held[-1]} <= set(verified) if held else not verified
         assert len(verified) >= len(held) * percentage // 100
         for entry in held:
-            assert index in holders_of(part, entry, range(size), write_quorum)
+            assert index in holders_of(fragment, entry, range(size), write_quorum)
 
 
 MEMBERS = ("b0", "b1", "b2")
@@ -97,7 +103,7 @@ MEMBERS = ("b0", "b1", "b2")
 def test_targets_are_bookies_that_take_writes_and_keep_the_members_different(
     indices: set[int], writable: set[str], without: set[str], seed: int
 ) -> None:
-    damaged = Damaged(Part(0, 9, MEMBERS, True), {index: MEMBERS[index] for index in indices})
+    damaged = DamagedFragment(LedgerFragment(0, 9, MEMBERS, True), {index: MEMBERS[index] for index in indices})
     try:
         placed = AnyBookies(lambda: sorted(writable), Random(seed)).replace(MEMBERS, damaged.missing, 2, without)
     except NotEnoughBookies:
@@ -142,17 +148,17 @@ def test_another_change_of_the_part_makes_the_copies_vain(
 
 def test_a_healed_ledger_is_done_and_a_failed_one_is_tried_again() -> None:
     closed = ledger((0, ABC), last=9)
-    part = Part(0, 9, ABC, True)
-    assert next_step(closed, [], {"a", "b", "c"}) is Next.DONE
-    assert next_step(closed, [Damaged(part, {0: "a"})], {"b", "c"}) is Next.RETRY
+    fragment = LedgerFragment(0, 9, ABC, True)
+    assert next_step(closed, [], {"a", "b", "c"}) is NextStep.DONE
+    assert next_step(closed, [DamagedFragment(fragment, {0: "a"})], {"b", "c"}) is NextStep.RETRY
 
 
 def test_an_open_end_without_one_of_its_bookies_waits_for_its_writer() -> None:
     metadata = ledger((0, ABC), (5, ABD))
-    assert next_step(metadata, [], {"a", "b", "d"}) is Next.DONE, "its writer goes on"
-    assert next_step(metadata, [], {"a", "b", "c"}) is Next.AWAIT_WRITER
-    unconfirmed = Damaged(Part(0, 3, ABC, False), {2: "c"})
-    assert next_step(metadata, [unconfirmed], {"a", "b", "d"}) is Next.AWAIT_WRITER
+    assert next_step(metadata, [], {"a", "b", "d"}) is NextStep.DONE, "its writer goes on"
+    assert next_step(metadata, [], {"a", "b", "c"}) is NextStep.AWAIT_WRITER
+    unconfirmed = DamagedFragment(LedgerFragment(0, 3, ABC, False), {2: "c"})
+    assert next_step(metadata, [unconfirmed], {"a", "b", "d"}) is NextStep.AWAIT_WRITER
 
 
 def test_pauses_double_up_to_the_longest() -> None:
@@ -168,13 +174,13 @@ def test_a_periodic_check_is_due_an_interval_after_the_last() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.floats(0, 5)), min_size=1), st.integers(1, 100_000))
 def test_the_pacer_never_goes_above_its_rate(steps: list[tuple[int, float]], rate: int) -> None:
-    pacer = Pacer(rate)
+    pacer = CopyPacer(rate)
     now, sent = 0.0, 0
     for size, idle in steps:
         now += idle + pacer.spend(size, now + idle)
         sent += size
         assert sent <= rate * now * 1.000001 + 1e-6
-    assert Pacer(-1).spend(1 << 30, 0.0) == 0
+    assert CopyPacer(-1).spend(1 << 30, 0.0) == 0
 
 
 RACKS = {"a": "/r1", "b": "/r1", "c": "/r2", "d": "/r2"}

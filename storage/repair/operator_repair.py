@@ -1,6 +1,7 @@
-"""What an operator asks for: copy away what some bookies hold, or retire a bookie. Auto-recovery itself goes by marks.
+"""What an operator asks for with `magnetar bk`: copy away what some bookies hold, or retire a bookie.
 
-Source: BookKeeperAdmin.recoverBookieData and decommissionBookie of BookKeeper 4.17 (facts 7).
+`recover_bookies` copies by itself, without marks; `decommission` marks the ledgers and waits for auto-recovery. Source:
+BookKeeperAdmin.recoverBookieData and decommissionBookie of BookKeeper 4.17.
 """
 
 import asyncio
@@ -11,9 +12,9 @@ from dataclasses import dataclass, field
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchLedger
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
-from magnetar.storage.repair.checker import LedgerChecker
-from magnetar.storage.repair.ledger_index import Progress, bookies_of, no_progress, visit_ledgers
-from magnetar.storage.repair.repair_rules import parts_naming
+from magnetar.storage.repair.ledger_checker import LedgerChecker
+from magnetar.storage.repair.ledger_index import OnProgress, bookies_of, no_progress, visit_ledgers
+from magnetar.storage.repair.repair_rules import fragments_naming
 from magnetar.storage.repair.replicator import Copied, Replicator
 from magnetar.storage.repair.underreplication import Underreplication
 from pulsar_proto.records.ledger_record import LedgerMetadata
@@ -21,28 +22,31 @@ from pulsar_proto.records.ledger_record import LedgerMetadata
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-"""Between two looks at the ledgers of a bookie that is retired."""
+"""The pause between two looks at the ledgers of a bookie that is being retired."""
 
 
 class BookieIsUp(Exception):
-    """The bookie is registered: stop it first."""
+    """The bookie is registered, so it runs: it has to be stopped first."""
 
 
 @dataclass(slots=True)
-class Recovered:
-    """Outcome of `recover_bookies`."""
+class RecoveryOutcome:
+    """What `recover_bookies` did."""
 
     ledgers: int = 0
-    """Ledgers that named one of the bookies."""
+    """How many ledgers named one of the bookies."""
     copied: Copied = field(default_factory=Copied)
     skipped_open: list[int] = field(default_factory=list)
+    """The ledgers that were left as they are, wholly or in part, because they are open."""
     failed: dict[int, str] = field(default_factory=dict)
+    """The ledgers that failed, and why."""
 
 
 async def ledgers_naming(
-    cluster: BookKeeperCluster, bookies: Collection[str], *, at_once: int, progress: Progress = no_progress
+    cluster: BookKeeperCluster, bookies: Collection[str], *, at_once: int, progress: OnProgress = no_progress
 ) -> dict[int, LedgerMetadata]:
-    """The records of all ledgers that name one of the bookies. Raises MetadataError, LedgerError."""
+    """Returns the records of all ledgers that name one of the bookies, by ledger id. Raises MetadataError,
+    LedgerError."""
     found: dict[int, LedgerMetadata] = {}
 
     async def visit(metadata: LedgerMetadata) -> None:
@@ -61,13 +65,14 @@ async def recover_bookies(
     *,
     skip_open: bool,
     progress: Callable[[int, int], None] = no_progress,
-) -> Recovered:
-    """Replaces the bookies in all these ledgers by others that get copies. A ledger whose end is open and names one of
-    them is recovered first, which ends its writer, unless `skip_open`.
+) -> RecoveryOutcome:
+    """Replaces the bookies in the given ledgers by others, which get copies of what the bookies should hold.
 
-    A ledger that fails is noted, and the others go on. Raises MetadataError.
+    An open ledger whose last fragment names one of the bookies is recovered first, which ends its writer; with
+    `skip_open` it is left as it is. A ledger that fails is noted in the outcome, and the others go on. `progress` is
+    called with (ledgers done, ledgers in all). Raises MetadataError.
     """
-    outcome = Recovered()
+    outcome = RecoveryOutcome()
     checker = LedgerChecker(cluster)
     replicator = Replicator(cluster, config)
     left = sorted(ledger_ids, reverse=True)
@@ -84,9 +89,9 @@ async def recover_bookies(
                 return
             await cluster.bookkeeper.open_ledger(ledger_id, password=metadata.password or b"")
         opened = await checker.open(ledger_id)
-        parts = parts_naming(opened.parts, bookies)
-        copied = await replicator.heal(opened, parts, without=bookies)
-        if any(not one.part.is_closed for one in parts):
+        fragments = fragments_naming(opened.fragments, bookies)
+        copied = await replicator.heal(opened, fragments, without=bookies)
+        if any(not one.fragment.is_closed for one in fragments):
             outcome.skipped_open.append(ledger_id)
         outcome.copied.entries += copied.entries
         outcome.copied.bytes += copied.bytes
@@ -113,13 +118,15 @@ async def decommission(
     bookie: str,
     *,
     at_once: int,
-    scanning: Progress = no_progress,
+    scanning: OnProgress = no_progress,
     progress: Callable[[int, int], None] = no_progress,
 ) -> int:
-    """Marks all ledgers of a stopped bookie and waits until auto-recovery has replaced it in all; how many there were.
+    """Marks all ledgers of a stopped bookie and waits until auto-recovery has replaced the bookie in all of them.
+    Returns how many ledgers there were.
 
-    Needs a worker that runs somewhere, Apache's or ours. `progress(done, total)` is called at each look. Raises
-    BookieIsUp, ReplicationDisabled, MetadataError, LedgerError.
+    It needs a replication worker that runs somewhere, Apache's or ours, and waits for as long as that takes.
+    `scanning(done, total)` is called while the ledgers' records are read, `progress(done, total)` at each look
+    afterwards. Raises BookieIsUp, ReplicationDisabled, MetadataError, LedgerError.
     """
     if bookie in (await cluster.registry.refresh()).all:
         raise BookieIsUp(f"bookie {bookie} is registered: stop it first, then retire it")
@@ -141,7 +148,8 @@ async def decommission(
 
 
 async def _still_named(cluster: BookKeeperCluster, book: Underreplication, ledger_id: int, bookie: str) -> bool:
-    """The record or the mark names the bookie. A mark that went away although the record does comes again."""
+    """Returns whether the ledger's record or its mark still names the bookie. A ledger whose mark is gone although its
+    record names the bookie is marked again."""
     try:
         metadata = (await cluster.driver.read(ledger_id)).metadata
     except NoSuchLedger:

@@ -1,6 +1,6 @@
-"""Finds which copies of a ledger are missing, by asking the bookies that should have them.
+"""Finds out which copies of a ledger are missing, by asking the bookies that should have them.
 
-The decisions are in `rules`. Source: LedgerChecker of BookKeeper 4.17 (facts 7).
+`repair_rules` decides which entries are asked for. Source: LedgerChecker of BookKeeper 4.17.
 """
 
 import asyncio
@@ -12,30 +12,30 @@ from magnetar.storage.ledger.last_confirmed import ask_last_entries
 from magnetar.storage.ledger.ledger_errors import BookieOverloaded, BookieTimeout, LedgerError
 from magnetar.storage.ledger.metadata_driver import Versioned
 from magnetar.storage.ledger.replica_reader import ReplicaReader
-from magnetar.storage.repair.repair_rules import Damaged, Part, entries_to_verify, parts_of
+from magnetar.storage.repair.repair_rules import DamagedFragment, LedgerFragment, entries_to_verify, fragments_of
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
 log = logging.getLogger(__name__)
 
 OLDEST_DIGEST = DigestType.CRC32
-"""Of records of BookKeeper's first versions, which name none (bookieRecoveryDigestType)."""
-
+"""The digest of ledgers whose records name none, as those of BookKeeper's first versions (bookieRecoveryDigestType)."""
 
 READS_AT_ONCE = 64
-"""Entries that are asked for and not yet there."""
-
+"""How many entries one checker asks for at the same time; further reads wait for their turn."""
 
 BUSY_TRIES = 3
 BUSY_SECONDS = 1.0
+"""A bookie that answers that it is busy, or not in time, is asked so often, with this pause in between."""
 
 
 class OpenedLedger(NamedTuple):
-    """A ledger that is looked at without recovery, with the password of its own record."""
+    """A ledger that was opened for reading without recovery, by the password that stands in its record."""
 
     ledger: Versioned
     last_add_confirmed: int
-    """Of an open ledger: what the bookies say, or the floor when too few of them answer."""
+    """A closed ledger's last entry id. For an open ledger it is the highest LAC that its bookies tell, or the entry
+    before its last fragment when too few bookies answer: what stands before a fragment is confirmed."""
     reader: ReplicaReader
     master_key: bytes
 
@@ -44,19 +44,24 @@ class OpenedLedger(NamedTuple):
         return self.ledger.metadata
 
     @property
-    def parts(self) -> list[Part]:
-        return parts_of(self.metadata, self.last_add_confirmed)
+    def fragments(self) -> list[LedgerFragment]:
+        return fragments_of(self.metadata, self.last_add_confirmed)
 
 
 class LedgerChecker:
+    """Opens ledgers without fencing them, and asks their bookies for a sample of what they should hold."""
+
     def __init__(self, cluster: BookKeeperCluster, *, percentage: int = 0) -> None:
-        """`percentage` of each fragment's entries is read besides the first and the last."""
+        """`percentage`: how many of a bookie's entries of a fragment are read besides its first and its last one."""
         self._cluster = cluster
         self._percentage = percentage
         self._limit = asyncio.Semaphore(READS_AT_ONCE)
 
     async def open(self, ledger_id: int) -> OpenedLedger:
-        """Raises NoSuchLedger, MetadataFault, MetadataDamaged."""
+        """Reads the ledger's record, and asks for the last confirmed entry when the ledger is open.
+
+        Raises NoSuchLedger, MetadataFault, MetadataDamaged.
+        """
         ledger = await self._cluster.driver.read(ledger_id)
         metadata = ledger.metadata
         password = metadata.password or b""
@@ -72,27 +77,38 @@ class LedgerChecker:
                 log.info("ledger %d: its last confirmed entry is not known, at least %d: %s", ledger_id, last, error)
         return OpenedLedger(ledger, last, reader, key)
 
-    async def check(self, opened: OpenedLedger) -> list[Damaged]:
-        """The parts that lack copies. Never raises a LedgerError: a bookie that does not answer has no copy."""
-        parts = opened.parts
+    async def check(self, opened: OpenedLedger) -> list[DamagedFragment]:
+        """Returns the fragments that lack copies, each with the bookies that should have had them.
+
+        A LedgerError is never raised: a bookie that does not answer counts as one without its copies.
+        """
+        fragments = opened.fragments
         found = await asyncio.gather(
-            *(self._is_missing(opened, part, index) for part in parts for index in range(len(part.members)))
+            *(
+                self._is_missing(opened, fragment, index)
+                for fragment in fragments
+                for index in range(len(fragment.members))
+            )
         )
         answers = iter(found)
         damaged = []
-        for part in parts:
-            missing = {index: bookie for index, bookie in enumerate(part.members) if next(answers)}
+        for fragment in fragments:
+            missing = {index: bookie for index, bookie in enumerate(fragment.members) if next(answers)}
             if missing:
-                damaged.append(Damaged(part, missing))
+                damaged.append(DamagedFragment(fragment, missing))
         return damaged
 
-    async def _is_missing(self, opened: OpenedLedger, part: Part, index: int) -> bool:
-        """A bookie that is not registered need not be asked; one that should have nothing cannot be."""
-        bookie = part.members[index]
+    async def _is_missing(self, opened: OpenedLedger, fragment: LedgerFragment, index: int) -> bool:
+        """Returns whether the member at `index` lacks its copies of a fragment.
+
+        A bookie that is not registered is missing without being asked. A member of which the fragment wants no entry
+        has nothing that could be asked for, so it counts as complete.
+        """
+        bookie = fragment.members[index]
         if bookie not in self._cluster.registry.bookies.all:
             return True
         write_quorum = opened.metadata.write_quorum
-        for entry_id in entries_to_verify(part, index, write_quorum, self._percentage):
+        for entry_id in entries_to_verify(fragment, index, write_quorum, self._percentage):
             try:
                 await self._read(opened, bookie, entry_id)
             except LedgerError as error:
@@ -101,7 +117,11 @@ class LedgerChecker:
         return False
 
     async def _read(self, opened: OpenedLedger, bookie: str, entry_id: int) -> None:
-        """A bookie that is busy is asked again: copying what it has would make it, and others, busier still."""
+        """Reads one entry from one bookie. Raises LedgerError when the bookie has no good copy or does not answer.
+
+        A bookie that is only busy is asked again. Taking it for one without copies would have them copied, which would
+        make it, and others, busier still.
+        """
         for _ in range(BUSY_TRIES - 1):
             try:
                 async with self._limit:

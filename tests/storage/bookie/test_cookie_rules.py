@@ -7,7 +7,7 @@ import pytest
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import DirectoryMismatch
 from magnetar.storage.bookie.cookie import Cookie
-from magnetar.storage.bookie.cookie_check import check_cookies
+from magnetar.storage.bookie.cookie_rules import check_cookies
 
 MINE = Cookie("b1:3181", ("/j",), ("/l1", "/l2"), "i1")
 FOLDERS = ("/j", "/l1", "/l2")

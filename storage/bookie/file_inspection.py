@@ -18,7 +18,7 @@ from magnetar.storage.bookie.journal_replay import journal_path, list_journals
 Data = mmap.mmap | bytes
 
 
-class Fault(NamedTuple):
+class FileFault(NamedTuple):
     """Bytes from `offset` to `end` are not what was written, or are missing. `unfinished`: nothing acknowledged is."""
 
     file: str
@@ -51,19 +51,19 @@ def journal_files(directories: Sequence[str]) -> list[list[str]]:
     return [[journal_path(folder, journal_id) for journal_id in list_journals(folder)] for folder in directories]
 
 
-def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | Fault]:
+def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | FileFault]:
     """All batches of one folder's journals. Raises OSError."""
     expected: int | None = None
     for number, file in enumerate(files):
         is_last = number == len(files) - 1
-        fault: Fault | None = None
+        fault: FileFault | None = None
         continued = False
         identity = _identity(file)
         if identity is None:
             expected = None  # a checkpoint needed it no more
             continue
         for found in _read_journal(file):
-            if isinstance(found, Fault):
+            if isinstance(found, FileFault):
                 if _identity(file) != identity:
                     fault, expected = None, None  # nor this one, and it is being written over
                     break
@@ -74,7 +74,7 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | Fault]:
                 fault = None
             sequence = found.header.sequence
             if expected is not None and sequence != expected:
-                yield Fault(file, found.offset, found.offset, f"batch {sequence} stands where {expected} should be")
+                yield FileFault(file, found.offset, found.offset, f"batch {sequence} stands where {expected} should be")
             expected = sequence + 1
             yield found
             continued = found.header.kind == jf.BatchKind.CONTINUED
@@ -84,7 +84,7 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | Fault]:
             # Nothing whole behind it: a write that did not end, unless the journal goes on in the next file.
             yield fault._replace(unfinished=is_last and fault.offset >= jf.FILE_HEADER_SIZE)
         elif is_last and continued:
-            yield Fault(file, os.path.getsize(file), os.path.getsize(file), "it goes on in a file that is missing")
+            yield FileFault(file, os.path.getsize(file), os.path.getsize(file), "it goes on in a file that is missing")
 
 
 def _identity(file: str) -> tuple[int, int] | None:
@@ -96,13 +96,13 @@ def _identity(file: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _read_journal(file: str) -> Iterator[SeenBatch | Fault]:
+def _read_journal(file: str) -> Iterator[SeenBatch | FileFault]:
     with _mapped(file) as data:
         size = len(data)
         try:
             jf.parse_file_header(data[: jf.FILE_HEADER_SIZE])
         except ValueError as error:
-            yield Fault(file, 0, min(size, jf.FILE_HEADER_SIZE), str(error))
+            yield FileFault(file, 0, min(size, jf.FILE_HEADER_SIZE), str(error))
         salt = jf.salt_of(data[: jf.FILE_HEADER_SIZE])
         if salt is None:
             return
@@ -114,7 +114,7 @@ def _read_journal(file: str) -> Iterator[SeenBatch | Fault]:
                 offset = _next_batch(data, offset + 1, salt)
                 rest = data[start : start + jf.padding(start)]
                 if offset < size or not rest or any(rest):
-                    yield Fault(file, start, offset, "no whole batch begins here")
+                    yield FileFault(file, start, offset, "no whole batch begins here")
                 continue
             header, body = found
             yield SeenBatch(file, offset, header, *jf.split_batch(header, body))
@@ -149,14 +149,16 @@ def entry_log_files(directories: Sequence[str]) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
-def read_entry_log(file: str) -> Iterator[SeenBlock | Fault]:
+def read_entry_log(file: str) -> Iterator[SeenBlock | FileFault]:
     """All blocks of an entry log. Raises OSError."""
     with _mapped(file) as data:
         size = len(data)
         try:
             _, salt = elf.parse_file_header(data[: elf.FILE_HEADER_SIZE])
         except ValueError as error:
-            yield Fault(file, 0, min(size, elf.FILE_HEADER_SIZE), str(error), unfinished=size <= elf.FILE_HEADER_SIZE)
+            yield FileFault(
+                file, 0, min(size, elf.FILE_HEADER_SIZE), str(error), unfinished=size <= elf.FILE_HEADER_SIZE
+            )
             salt = None
         end = _end_of_blocks(data, salt)
         offset = elf.FILE_HEADER_SIZE
@@ -168,7 +170,7 @@ def read_entry_log(file: str) -> Iterator[SeenBlock | Fault]:
                 continue
             start = offset
             offset = _next_block(data, offset + 1, end)
-            yield Fault(file, start, offset, "no whole block begins here", unfinished=offset == end == size)
+            yield FileFault(file, start, offset, "no whole block begins here", unfinished=offset == end == size)
 
 
 def _end_of_blocks(data: Data, salt: int | None) -> int:

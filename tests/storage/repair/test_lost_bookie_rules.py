@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.storage.repair.lost_bookies import LostBookies
+from magnetar.storage.repair.lost_bookie_rules import LostBookies
 
 NAMES = st.frozensets(st.sampled_from("abcd"))
 
