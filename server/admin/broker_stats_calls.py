@@ -162,7 +162,7 @@ class _Sums:
         self.backlog += topic.backlog_entries
         self.consumers += topic.consumer_count
         self.producers += len(topic.producers)
-        self.subscriptions += len(topic.all_subscriptions)
+        self.subscriptions += len(topic.subscriptions)
         self.stored_bytes += topic.stored_bytes
 
 
@@ -186,7 +186,7 @@ async def _bundle_load(loaded: list[BaseTopic]) -> Json:
 
 def _rates(topic: BaseTopic) -> tuple[float, float, float, float]:
     """In the order of RATES."""
-    outs = [each.counters_out() for each in topic.all_subscriptions.values()]
+    outs = [each.counters_out() for each in topic.subscriptions.values()]
     return (
         topic.publishing.counters.message_rate.value,
         topic.publishing.counters.byte_rate.value,

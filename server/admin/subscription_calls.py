@@ -90,7 +90,7 @@ async def refuse_partitioned(call: Call, reason: str) -> None:
 
 async def list_all(call: Call) -> Answer:
     if not topic_of(call).is_persistent:
-        return sorted((await loaded_of_any_domain(call)).all_subscriptions)
+        return sorted((await loaded_of_any_domain(call)).subscriptions)
     names: dict[str, None] = {}
     for each in await topics_of(call):
         names |= dict.fromkeys(each.subscriptions)
@@ -156,7 +156,7 @@ async def delete(call: Call) -> Answer:
 async def _delete_non_persistent(call: Call, force: bool) -> Answer:
     """It ends with its consumers, who are disconnected by force."""
     name, held = call.parts["subscription"], await loaded_of_any_domain(call)
-    subscription = held.all_subscriptions.get(name)
+    subscription = held.subscriptions.get(name)
     if subscription is None:
         raise Refusal(404, f"Subscription {name} not found for topic {held.name.full}")
     if subscription.consumers and not force:

@@ -20,7 +20,8 @@ from magnetar.server.stats.topic_metrics import subscription_metrics, topic_metr
 if TYPE_CHECKING:
     from magnetar.server.broker.broker import Broker
     from magnetar.server.security.security import Security
-    from magnetar.server.topics.base_topic import AnySubscription, BaseTopic
+    from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -78,14 +79,14 @@ def _add_topic(families: Families, topic: "BaseTopic") -> list[tuple[str, float]
     labels = {"namespace": topic.name.namespace, "topic": topic.name.full}
     counters = topic.publishing.counters
     rate_out = throughput_out = 0.0
-    for name, subscription in topic.all_subscriptions.items():
+    for name, subscription in topic.subscriptions.items():
         subscription_labels = families.labels(**labels, subscription=name)
         rate, throughput = _add_out(families, subscription, subscription_labels)
         families.add_all(subscription_labels, subscription_metrics(subscription))
         rate_out += rate
         throughput_out += throughput
     sums: list[tuple[str, float]] = [
-        ("subscriptions_count", len(topic.all_subscriptions)),
+        ("subscriptions_count", len(topic.subscriptions)),
         ("producers_count", len(topic.producers)),
         ("consumers_count", topic.consumer_count),
         ("rate_in", counters.message_rate.value),
@@ -105,7 +106,7 @@ def _add_topic(families: Families, topic: "BaseTopic") -> list[tuple[str, float]
     return sums
 
 
-def _add_out(families: Families, subscription: "AnySubscription", labels: str) -> tuple[float, float]:
+def _add_out(families: Families, subscription: "BaseSubscription", labels: str) -> tuple[float, float]:
     """What goes out. Returns its message and byte rate."""
     out = subscription.counters_out()
     families.add_all(

@@ -27,7 +27,7 @@ def persistent_topic_stats(topic: Topic) -> Json:
     subscriptions = {name: subscription_stats(each) for name, each in topic.subscriptions.items()}
     producers = list(topic.producers.values())
     backlog_size = max((each.cursor.backlog_size for each in topic.subscriptions.values()), default=0)
-    oldest_ms = topic.quota.oldest.known_ms(topic)
+    oldest_ms = topic.quota.oldest.known_ms()
     return {
         **traffic_stats(topic),
         "storageSize": topic.ledger.total_size,
@@ -50,7 +50,7 @@ def persistent_topic_stats(topic: Topic) -> Json:
         "replication": {},
         "deduplicationStatus": topic.deduplication.status,
         **({} if publishing.access.epoch is None else {"topicEpoch": publishing.access.epoch}),
-        "nonContiguousDeletedMessagesRanges": sum(e.cursor.number_of_holes for e in topic.all_subscriptions.values()),
+        "nonContiguousDeletedMessagesRanges": sum(e.cursor.number_of_holes for e in topic.subscriptions.values()),
         "nonContiguousDeletedMessagesRangesSerializedSize": 0,
         "delayedMessageIndexSizeInBytes": topic.delayed.index.size_bytes if topic.delayed.index else 0,
         "compaction": compaction_stats(topic.compaction),

@@ -6,9 +6,10 @@ Sources: TopicStats.printTopicStats; names as 4.0.7 answers them.
 from collections.abc import Iterable
 
 from magnetar.server.stats.compaction_stats import compaction_metrics
-from magnetar.server.topics.base_topic import AnySubscription, BaseTopic
+from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
+from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.topic import Topic
 
@@ -21,7 +22,7 @@ def topic_metrics(topic: BaseTopic) -> Samples:
     return _of_persistent_topic(topic) if isinstance(topic, Topic) else ()
 
 
-def subscription_metrics(subscription: AnySubscription) -> Samples:
+def subscription_metrics(subscription: BaseSubscription) -> Samples:
     """Returns what only the domain of the subscription's topic has."""
     if isinstance(subscription, NonPersistentSubscription):
         return (("pulsar_subscription_msg_drop_rate", subscription.drop_rate.value),)
@@ -31,7 +32,7 @@ def subscription_metrics(subscription: AnySubscription) -> Samples:
 
 def _of_persistent_topic(topic: Topic) -> Samples:
     quotas = topic.policies.backlog_quotas
-    oldest_ms = topic.quota.oldest.known_ms(topic)
+    oldest_ms = topic.quota.oldest.known_ms()
     compaction = () if topic.compaction is None else compaction_metrics(topic.compaction)
     return (
         *compaction,

@@ -42,7 +42,7 @@ def iso_time(time_ms: int) -> str:
 def traffic_stats(topic: BaseTopic) -> Json:
     """What came into a topic of either domain, and what went out to its subscriptions."""
     publishing = topic.publishing
-    outs = [each.counters_out() for each in topic.all_subscriptions.values()]
+    outs = [each.counters_out() for each in topic.subscriptions.values()]
     return {
         "msgRateIn": publishing.counters.message_rate.value,
         "msgThroughputIn": publishing.counters.byte_rate.value,

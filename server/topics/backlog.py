@@ -8,21 +8,17 @@ PersistentMessageExpiryMonitor, PersistentTopicsBase.internalExamineMessageAsync
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pyroaring import BitMap
 
 from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.topics.publish_times import published_at
 from magnetar.server.topics.subscriptions.messages import messages_of
+from magnetar.server.topics.subscriptions.subscription import PersistentTopic, Subscription
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.managed_ledger import ManagedLedger
-from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import EARLIEST, Position
-from pulsar_proto.records.payload import broker_entry_metadata, publish_time_of
-
-if TYPE_CHECKING:
-    from magnetar.server.topics.subscriptions.subscription import Subscription
-    from magnetar.server.topics.topic import Topic
 
 
 class StoredMessage(NamedTuple):
@@ -46,7 +42,7 @@ READ_BYTES = 5 * 1024 * 1024
 # --- what goes away ---------------------------------------------------------------------------------------------------
 
 
-async def skip(subscription: "Subscription", count: int) -> int:
+async def skip(subscription: Subscription, count: int) -> int:
     """Acknowledges the first `count` entries that are not acknowledged. Returns how many there were. Raises
     PulsarError when that cannot be stored."""
     if count <= 0:
@@ -56,17 +52,17 @@ async def skip(subscription: "Subscription", count: int) -> int:
     return await expire_upto(subscription, ledger.last_confirmed if last is None else last)
 
 
-async def clear(subscription: "Subscription") -> int:
+async def clear(subscription: Subscription) -> int:
     """Acknowledges everything. Returns how many entries that was. Raises PulsarError."""
     return await expire_upto(subscription, subscription.topic.ledger.last_confirmed)
 
 
-async def expire_upto(subscription: "Subscription", position: Position) -> int:
+async def expire_upto(subscription: Subscription, position: Position) -> int:
     """Acknowledges everything up to and including `position`. Returns how many entries that was. Raises PulsarError."""
     return await _expire(subscription, position, NOTHING)
 
 
-async def expire_older(subscription: "Subscription", seconds: float, now_ms: int) -> int:
+async def expire_older(subscription: Subscription, seconds: float, now_ms: int) -> int:
     """Acknowledges what was published more than `seconds` ago, but for messages whose delivery time is to come. Returns
     how many entries that was. Raises PulsarError."""
     topic, cursor = subscription.topic, subscription.cursor
@@ -81,7 +77,7 @@ async def expire_older(subscription: "Subscription", seconds: float, now_ms: int
     return expired
 
 
-async def _expire(subscription: "Subscription", position: Position, kept: Kept) -> int:
+async def _expire(subscription: Subscription, position: Position, kept: Kept) -> int:
     cursor = subscription.cursor
     before = cursor.backlog
     acknowledge_upto(subscription.topic.ledger, cursor, position, kept)
@@ -120,7 +116,7 @@ def _mark_delete(cursor: Cursor, position: Position) -> None:
         cursor.ack_cumulative(position.ledger_id, position.entry_id)
 
 
-async def undelivered(topic: "Topic", cursor: Cursor, upto: Position, now_ms: int) -> dict[int, BitMap]:
+async def undelivered(topic: PersistentTopic, cursor: Cursor, upto: Position, now_ms: int) -> dict[int, BitMap]:
     """The entries up to `upto` that the cursor has to come and whose delivery time is after `now_ms`. Reads what the
     topic's index of delayed messages does not know, and tells it. Raises ManagedLedgerError."""
     ledger, index = topic.ledger, topic.delayed.index
@@ -176,29 +172,17 @@ async def last_published_before(ledger: ManagedLedger, after: Position, time_ms:
     return last if last > after else None
 
 
-def published_at(payload: bytes, unknown: int = 0) -> int:
-    """Milliseconds since the epoch: by the broker's clock where it noted that, else by the producer's. What cannot be
-    understood was published at `unknown`."""
-    try:
-        noted = broker_entry_metadata(payload)
-        if noted is not None and noted.broker_timestamp:
-            return noted.broker_timestamp
-        return publish_time_of(payload)
-    except MalformedFrame:
-        return unknown
-
-
 # --- looks into the log -----------------------------------------------------------------------------------------------
 
 
-async def peek(subscription: "Subscription", number: int) -> StoredMessage | None:
+async def peek(subscription: Subscription, number: int) -> StoredMessage | None:
     """The `number`-th entry (from 1) that is not acknowledged; None where there are fewer. Raises PulsarError."""
     ledger = subscription.topic.ledger
     position = nth_unacknowledged(ledger, subscription.cursor, number)
     return None if position is None else await message_at(subscription.topic, position)
 
 
-async def examine(topic: "Topic", number: int, *, from_end: bool) -> StoredMessage | None:
+async def examine(topic: PersistentTopic, number: int, *, from_end: bool) -> StoredMessage | None:
     """The `number`-th entry (from 1) of the whole log, from its beginning or from its end; the last one on that way
     where there are fewer, None where there is none. Raises PulsarError."""
     ledger = topic.ledger
@@ -209,7 +193,7 @@ async def examine(topic: "Topic", number: int, *, from_end: bool) -> StoredMessa
     return await message_at(topic, ledger.entry_at(total - number if from_end else number - 1))
 
 
-async def message_at(topic: "Topic", position: Position) -> StoredMessage | None:
+async def message_at(topic: PersistentTopic, position: Position) -> StoredMessage | None:
     """The entry at exactly that position; None where there is none (any more). Raises PulsarError."""
     ledger = topic.ledger
     if position <= EARLIEST or ledger.is_after_last(position):
@@ -219,38 +203,3 @@ async def message_at(topic: "Topic", position: Position) -> StoredMessage | None
     if not run.entries or (run.ledger_id, run.first_entry_id) != position:
         return None
     return StoredMessage(position, run.entries[0][run.payload_offset :])
-
-
-class OldestMessage:
-    """When the oldest message that some durable subscription did not acknowledge was published; read once for each
-    message that becomes the oldest."""
-
-    __slots__ = ("_position", "_published_ms")
-
-    def __init__(self) -> None:
-        self._position: Position | None = None
-        self._published_ms = 0
-
-    async def published_ms(self, topic: "Topic") -> int | None:
-        """None: everything is acknowledged. Raises ManagedLedgerError."""
-        position = _oldest_unacknowledged(topic)
-        if position is None:
-            return None
-        if position != self._position:
-            run = await topic.ledger.read(position, 1, 1)
-            if not run.entries:
-                return None
-            self._position = position
-            self._published_ms = published_at(run.entries[0][run.payload_offset :])
-        return self._published_ms
-
-    def known_ms(self, topic: "Topic") -> int | None:
-        """The same without reading: None where it is not known."""
-        position = self._position
-        return self._published_ms if position is not None and position == _oldest_unacknowledged(topic) else None
-
-
-def _oldest_unacknowledged(topic: "Topic") -> Position | None:
-    cursors = [each.cursor for each in topic.subscriptions.values() if each.cursor.durable]
-    position = min((cursor.next_unacked(cursor.mark_delete) for cursor in cursors), default=None)
-    return None if position is None or topic.ledger.is_after_last(position) else position

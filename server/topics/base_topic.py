@@ -8,20 +8,20 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum
-from typing import Protocol
 
 from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies, of_broker
 from magnetar.server.topics.client_connection import ClientConnection
-from magnetar.server.topics.counters import ConsumerCounters, now_ms
+from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.inactivity_rules import Use
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.publishing.send_rules import SendChecks
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
+from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
-from magnetar.server.topics.subscriptions.consumer_owner import Place
+from magnetar.server.topics.subscriptions.consumer_owner import SubscriptionCursor
 from magnetar.server.topics.subscriptions.subscribe_limiter import CONSUMER_NAME_MAX, ConsumerIdentity, SubscribeLimiter
 from magnetar.server.topics.topic_schemas import TopicSchemas
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
@@ -53,34 +53,12 @@ class TopicState(Enum):
     CLOSED = "closed"
 
 
-class AnySubscription(Protocol):
-    """A subscription as its topic sees it, of either kind."""
-
-    @property
-    def consumers(self) -> list[Consumer]: ...
-
-    @property
-    def is_durable(self) -> bool: ...
-
-    @property
-    def last_active_ms(self) -> int:
-        """When it was used last."""
-
-    async def delete(self) -> None:
-        """Disconnects everybody. Raises PulsarError."""
-
-    def counters_out(self) -> ConsumerCounters:
-        """Of all consumers that are or were connected."""
-
-    def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None: ...
-
-    def roll_rates(self, elapsed_s: float) -> None: ...
-
-
 class BaseTopic(ABC):
-    """Every method is called on the loop's thread. `publishing` is set by the subclass."""
+    """Every method is called on the loop's thread. `publishing` and `subscriptions` are set by the subclass."""
 
     publishing: TopicProducers
+    subscriptions: Mapping[str, BaseSubscription]
+    """By name."""
     schemas: TopicSchemas | None = None
     """Set by the broker's service; None: schemas are neither stored nor checked."""
 
@@ -111,20 +89,16 @@ class BaseTopic(ABC):
 
     @property
     @abstractmethod
-    def all_subscriptions(self) -> Mapping[str, AnySubscription]: ...
-
-    @property
-    @abstractmethod
     def is_terminated(self) -> bool: ...
 
     @property
     def consumer_count(self) -> int:
-        return sum(len(subscription.consumers) for subscription in self.all_subscriptions.values())
+        return sum(len(subscription.consumers) for subscription in self.subscriptions.values())
 
     @property
     def consumers_with_schema(self) -> int:
         """Connected consumers but those that take any schema."""
-        subscriptions = self.all_subscriptions.values()
+        subscriptions = self.subscriptions.values()
         return sum(not consumer.takes_any_schema for each in subscriptions for consumer in each.consumers)
 
     @property
@@ -140,7 +114,7 @@ class BaseTopic(ABC):
     def use(self) -> Use:
         """What it is used for now."""
         producers = len(self.publishing.by_name) + len(self.publishing.access.waiting)
-        return Use(producers, self.consumer_count, len(self.all_subscriptions), self.backlog_entries)
+        return Use(producers, self.consumer_count, len(self.subscriptions), self.backlog_entries)
 
     # --- policies ----------------------------------------------------------------------------------------------------
 
@@ -154,7 +128,7 @@ class BaseTopic(ABC):
         """Tells the parts that keep something made of policies; the others read `policies` at each use."""
         log.info("%s: its policies changed", self)
         self.apply_send_policies()
-        for subscription in self.all_subscriptions.values():
+        for subscription in self.subscriptions.values():
             subscription.policies_changed(old, new)
 
     def apply_send_policies(self) -> None:
@@ -185,7 +159,7 @@ class BaseTopic(ABC):
 
     async def _make_initial_subscription(self, name: str) -> None:
         """PIP-124: a dead letter topic must not lose what comes before its first consumer."""
-        if not name or name in self.all_subscriptions:
+        if not name or name in self.subscriptions:
             return
         if not self.policies.allow_auto_subscription_creation:
             raise NotAllowed(
@@ -202,9 +176,40 @@ class BaseTopic(ABC):
         if self.schemas is not None and command.HasField("schema"):
             await self.schemas.admit_consumer(self, command.schema)
 
-    @abstractmethod
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
-        """Raises PulsarError."""
+        """Attaches a new consumer to the subscription that the command names; makes the subscription where it is
+        missing and may be made. Raises PulsarError."""
+        await self.admit_schema_of(command)
+        self.check_subscribe(cnx, command)
+        subscription = await self._subscription_for(command)
+        consumer = Consumer(
+            subscription,
+            cnx,
+            command,
+            partition=self.name.partition_index,
+            unacked_max=self.policies.max_unacked_messages_per_consumer,
+            connected_ms=now_ms(),
+        )
+        try:
+            await subscription.add_consumer(consumer)
+        except BaseException:
+            subscription.forget_if_left()
+            raise
+        if not cnx.is_open:
+            consumer.close()
+            raise ServiceNotReady("The connection was closed while the consumer was created")
+        return consumer
+
+    @abstractmethod
+    async def _subscription_for(self, command: pb.CommandSubscribe) -> BaseSubscription:
+        """Returns the subscription that a SUBSCRIBE names; makes it where it is missing and may be made. Raises
+        PulsarError."""
+
+    def _check_may_add_subscription(self) -> None:
+        """Raises NotAllowed when the topic has as many subscriptions as policies allow."""
+        limit = self.policies.max_subscriptions_per_topic
+        if 0 < limit <= len(self.subscriptions):
+            raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name.full}")
 
     def check_subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> None:
         """Facts 5.1, in its order; a bad name is told with the code of ProducerBusy (facts 1.5)."""
@@ -237,7 +242,9 @@ class BaseTopic(ABC):
     async def last_message_id(self) -> tuple[Position, int]:
         """(the last message, its last batch index or -1). Raises PulsarError."""
 
-    async def last_message_id_compacted(self, asked: Position | None, cursor: Place) -> tuple[Position, int, Position]:
+    async def last_message_id_compacted(
+        self, asked: Position | None, cursor: SubscriptionCursor
+    ) -> tuple[Position, int, Position]:
         """The same for a consumer that reads compacted and asked for messages from `asked` on, with the mark-delete as
         it sees it. Raises PulsarError."""
         return *await self.last_message_id(), cursor.mark_delete
@@ -261,5 +268,5 @@ class BaseTopic(ABC):
     def roll_rates(self, elapsed_s: float) -> None:
         """Rates become those of the last `elapsed_s` seconds."""
         self.publishing.roll_rates(elapsed_s)
-        for subscription in self.all_subscriptions.values():
+        for subscription in self.subscriptions.values():
             subscription.roll_rates(elapsed_s)

@@ -13,14 +13,14 @@ from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.base_topic import BaseTopic, TopicState, is_reserved
-from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.ledger_config import ledger_config
+from magnetar.server.topics.publish_times import OldestMessage
 from magnetar.server.topics.publishing.dedup_switch import DedupSwitch
 from magnetar.server.topics.publishing.quota_gate import QuotaGate
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
-from magnetar.server.topics.subscriptions.consumer import Consumer, start_asked_by
-from magnetar.server.topics.subscriptions.consumer_owner import Place
+from magnetar.server.topics.subscriptions.consumer import start_asked_by
+from magnetar.server.topics.subscriptions.consumer_owner import SubscriptionCursor
 from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
 from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
 from magnetar.server.topics.subscriptions.dispatch_throttle import PerSecond
@@ -66,7 +66,7 @@ class Topic(BaseTopic):
         """With those of the partitioned topic, where it is a partition."""
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
-        self.quota = QuotaGate(self)
+        self.quota = QuotaGate(self, OldestMessage(ledger, self.durable_cursors))
         self.compaction: TopicCompaction | None = None
         """Set by the broker's service."""
         self.delayed = DelayedDelivery(
@@ -89,10 +89,6 @@ class Topic(BaseTopic):
                 self.subscriptions[cursor_name] = Subscription(self, cursor_name, cursor)
 
     @property
-    def all_subscriptions(self) -> Mapping[str, Subscription]:
-        return self.subscriptions
-
-    @property
     def is_terminated(self) -> bool:
         return self.ledger.terminated is not None
 
@@ -102,12 +98,16 @@ class Topic(BaseTopic):
 
     @property
     def backlog_entries(self) -> int:
-        return sum(each.cursor.backlog for each in self.subscriptions.values() if each.cursor.durable)
+        return sum(cursor.backlog for cursor in self.durable_cursors())
 
     @property
     def backlog_size(self) -> int:
         """Estimated bytes behind the slowest durable subscription."""
-        return max((each.cursor.backlog_size for each in self.subscriptions.values() if each.cursor.durable), default=0)
+        return max((cursor.backlog_size for cursor in self.durable_cursors()), default=0)
+
+    def durable_cursors(self) -> list[Cursor]:
+        """Returns the cursors of all durable subscriptions."""
+        return [each.cursor for each in self.subscriptions.values() if each.cursor.durable]
 
     # --- policies ----------------------------------------------------------------------------------------------------
 
@@ -142,32 +142,7 @@ class Topic(BaseTopic):
     async def make_subscription(self, name: str) -> None:
         await self.create_subscription(name, EARLIEST)
 
-    async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
-        """Raises PulsarError."""
-        await self.admit_schema_of(command)
-        self.check_subscribe(cnx, command)
-        subscription = await self._subscription_of(command)
-        consumer = Consumer(
-            subscription,
-            cnx,
-            command,
-            partition=self.name.partition_index,
-            unacked_max=self.policies.max_unacked_messages_per_consumer,
-            connected_ms=now_ms(),
-        )
-        try:
-            await subscription.add_consumer(consumer)
-        except BaseException:
-            if not subscription.cursor.durable:
-                subscription.forget_if_left()
-            raise
-        if not cnx.is_open:
-            consumer.close()
-            raise ServiceNotReady("The connection was closed while the consumer was created")
-        return consumer
-
-    async def _subscription_of(self, command: pb.CommandSubscribe) -> Subscription:
-        """The named one, created where it is missing and may be."""
+    async def _subscription_for(self, command: pb.CommandSubscribe) -> Subscription:
         name = command.subscription
         existing = self.subscriptions.get(name)
         if existing is not None:
@@ -227,9 +202,7 @@ class Topic(BaseTopic):
                 _check_kind(existing, durable=True)
                 return existing
             self._check_open()
-            limit = self.policies.max_subscriptions_per_topic
-            if 0 < limit <= len(self.subscriptions):
-                raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name.full}")
+            self._check_may_add_subscription()
             with storage_faults_told():
                 cursor = await self.ledger.open_cursor(name, initial, properties or {})
             return self._add_subscription(name, cursor)
@@ -306,7 +279,9 @@ class Topic(BaseTopic):
             return position, -1
         return position, max(1, metadata.num_messages_in_batch) - 1
 
-    async def last_message_id_compacted(self, asked: Position | None, cursor: Place) -> tuple[Position, int, Position]:
+    async def last_message_id_compacted(
+        self, asked: Position | None, cursor: SubscriptionCursor
+    ) -> tuple[Position, int, Position]:
         found = None
         if self.compaction is not None:
             with storage_faults_told():

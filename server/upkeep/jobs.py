@@ -12,8 +12,9 @@ from typing import Protocol
 from magnetar.server.config.upkeep_settings import UpkeepSettings
 from magnetar.server.topics import backlog
 from magnetar.server.topics import inactivity_rules as inactivity
-from magnetar.server.topics.base_topic import AnySubscription, BaseTopic
+from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.publishing.backlog_quota_rules import BacklogQuotaType, Excess, entries_to_cut, excesses
+from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.topic import Topic
 from magnetar.server.upkeep.scheduler import Job
 from pulsar_proto.errors import PulsarError
@@ -91,12 +92,12 @@ def expire_subscriptions(topic: BaseTopic, now_ms: int) -> Awaitable[None] | Non
     minutes = topic.policies.subscription_expiration_time_minutes
     if minutes <= 0 or not topic.is_open:
         return None
-    unused = [each for each in topic.all_subscriptions.values() if not each.consumers and each.is_durable]
+    unused = [each for each in topic.subscriptions.values() if not each.consumers and each.is_durable]
     due = [each for each in unused if inactivity.subscription_is_due(minutes, now_ms - each.last_active_ms)]
     return _delete_subscriptions(due, minutes) if due else None
 
 
-async def _delete_subscriptions(due: Sequence[AnySubscription], minutes: int) -> None:
+async def _delete_subscriptions(due: Sequence[BaseSubscription], minutes: int) -> None:
     for subscription in due:
         if not subscription.consumers:
             log.info("%s: deleted, because nobody used it for more than %d minutes", subscription, minutes)

@@ -65,7 +65,7 @@ class Recheck:
         for topic in self._service.all_topics:
             if topic.name.namespace == namespace:
                 yield from (partial(self._judge_producer, topic, producer) for producer in topic.producers.values())
-                for subscription_name, subscription in topic.all_subscriptions.items():
+                for subscription_name, subscription in topic.subscriptions.items():
                     for consumer in subscription.consumers:
                         yield partial(self._judge_consumer, topic, subscription_name, consumer)
 

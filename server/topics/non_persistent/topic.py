@@ -13,17 +13,14 @@ from collections.abc import Callable, Mapping
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.topics.base_topic import BaseTopic, TopicState
-from magnetar.server.topics.client_connection import ClientConnection
-from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.inactivity_rules import Use
 from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
 from magnetar.server.topics.publishing.producer import PublishGroup
 from magnetar.server.topics.publishing.topic_producers import PublishLog, TopicProducers
-from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.messages import ENTRY_MESSAGES_MAX, Messages
 from magnetar.storage.managed.append_queue import AddDone, AddResult
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
-from pulsar_proto.errors import MalformedFrame, MetadataFault, NotAllowed, ServiceNotReady, SubscriptionNotFound
+from pulsar_proto.errors import MalformedFrame, MetadataFault, NotAllowed, SubscriptionNotFound
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -84,10 +81,6 @@ class NonPersistentTopic(BaseTopic):
         self.apply_send_policies()
 
     @property
-    def all_subscriptions(self) -> Mapping[str, NonPersistentSubscription]:
-        return self.subscriptions
-
-    @property
     def is_terminated(self) -> bool:
         return False
 
@@ -99,25 +92,7 @@ class NonPersistentTopic(BaseTopic):
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
-    async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
-        await self.admit_schema_of(command)
-        self.check_subscribe(cnx, command)
-        subscription = self._subscription_of(command)
-        consumer = Consumer(
-            subscription, cnx, command, partition=self.name.partition_index, unacked_max=0, connected_ms=now_ms()
-        )
-        try:
-            await subscription.add_consumer(consumer)
-        except BaseException:
-            if not subscription.consumers and not subscription.is_durable:
-                self.forget(subscription)
-            raise
-        if not cnx.is_open:
-            consumer.close()
-            raise ServiceNotReady("The connection was closed while the consumer was created")
-        return consumer
-
-    def _subscription_of(self, command: pb.CommandSubscribe) -> NonPersistentSubscription:
+    async def _subscription_for(self, command: pb.CommandSubscribe) -> NonPersistentSubscription:
         existing = self.subscriptions.get(command.subscription)
         if existing is not None:
             return existing
@@ -139,9 +114,7 @@ class NonPersistentTopic(BaseTopic):
         existing = self.subscriptions.get(name)
         if existing is not None:
             return existing
-        limit = self.policies.max_subscriptions_per_topic
-        if 0 < limit <= len(self.subscriptions):
-            raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name.full}")
+        self._check_may_add_subscription()
         made = NonPersistentSubscription(self, name, durable=durable, properties=properties or {})
         self.subscriptions[name] = made
         log.info("%s: created", made)

@@ -5,17 +5,24 @@ The size of the backlog is known at any time; the age of its oldest message is l
 Sources: PersistentTopic.checkBacklogQuotaExceeded; facts 4.1.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.policies.policy_values import BacklogAction
-from magnetar.server.topics.backlog import OldestMessage
+from magnetar.server.topics.publish_times import OldestMessage
 from magnetar.server.topics.publishing.backlog_quota_rules import Excess, excesses
 from pulsar_proto.errors import QuotaExceeded, QuotaExceededHold
 
-if TYPE_CHECKING:
-    from magnetar.server.topics.topic import Topic
-
 REFUSAL = "Cannot create producer on topic with backlog quota exceeded"
+
+
+class TopicWithBacklog(Protocol):
+    @property
+    def policies(self) -> EffectivePolicies: ...
+
+    @property
+    def backlog_size(self) -> int:
+        """Estimated bytes behind the slowest durable subscription."""
 
 
 class QuotaGate:
@@ -23,16 +30,16 @@ class QuotaGate:
 
     __slots__ = ("_topic", "excess", "oldest")
 
-    def __init__(self, topic: "Topic") -> None:
+    def __init__(self, topic: TopicWithBacklog, oldest: OldestMessage) -> None:
         self._topic = topic
-        self.oldest = OldestMessage()
+        self.oldest = oldest
         self.excess: Excess | None = None
         """The quota for the age of messages that it was over at the last look, if that stops producers."""
 
     async def oldest_age_seconds(self, time_ms: int) -> float:
         """Of the oldest message that some durable subscription did not acknowledge; 0 without one. Raises
         ManagedLedgerError."""
-        published_ms = await self.oldest.published_ms(self._topic)
+        published_ms = await self.oldest.published_ms()
         return 0.0 if published_ms is None else (time_ms - published_ms) / 1000
 
     def check(self) -> None:

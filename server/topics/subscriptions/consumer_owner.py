@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from magnetar.server.topics.subscriptions.consumer import Consumer
 
 
-class Place(Protocol):
-    """Where the subscription stands in the log."""
+class SubscriptionCursor(Protocol):
+    """Where a subscription stands in the log. A managed ledger's `Cursor` is one."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -26,23 +26,23 @@ class Place(Protocol):
     async def persisted(self) -> None: ...
 
 
-class OwnerTopic(Protocol):
+class ConsumerTopic(Protocol):
     @property
     def name(self) -> TopicName: ...
 
     async def last_message_id(self) -> tuple[Position, int]: ...
 
     async def last_message_id_compacted(
-        self, asked: Position | None, cursor: Place
+        self, asked: Position | None, cursor: SubscriptionCursor
     ) -> tuple[Position, int, Position]: ...
 
 
 class ConsumerOwner(Protocol):
     @property
-    def topic(self) -> OwnerTopic: ...
+    def topic(self) -> ConsumerTopic: ...
 
     @property
-    def cursor(self) -> Place: ...
+    def cursor(self) -> SubscriptionCursor: ...
 
     @property
     def type_name(self) -> str: ...

@@ -9,14 +9,11 @@ Ours, not Apache's. What decides is in `magnetar.server.topics.subscriptions.hol
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
 from magnetar.server.topics.subscriptions.hole_rules import LOOKS, HoleWatch
-
-if TYPE_CHECKING:
-    from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.server.topics.subscriptions.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +26,7 @@ class HoleFiller:
 
     __slots__ = ("_interval", "_subscriptions", "_timer", "_watches")
 
-    def __init__(self, subscriptions: Callable[[], Iterable["Subscription"]]) -> None:
+    def __init__(self, subscriptions: Callable[[], Iterable[Subscription]]) -> None:
         self._subscriptions = subscriptions
         self._interval = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -68,7 +65,7 @@ class HoleFiller:
                 self._fill(subscription, watch)
         self._wait()
 
-    def _fill(self, subscription: "Subscription", watch: HoleWatch) -> None:
+    def _fill(self, subscription: Subscription, watch: HoleWatch) -> None:
         dispatcher = subscription.dispatcher
         assert dispatcher is not None
         loop = asyncio.get_running_loop()

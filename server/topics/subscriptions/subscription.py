@@ -6,30 +6,33 @@ Sources: PersistentSubscription; facts 5.1, 5.4 to 5.6.
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pyroaring import BitMap
 
+from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.topics.counters import ConsumerCounters, ExpiryCounters, now_ms
+from magnetar.server.topics.counters import ExpiryCounters, now_ms
+from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription, SubscriptionTopic
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
+from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
+from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
 from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, Source
 from magnetar.server.topics.subscriptions.dispatchers import new_dispatcher
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
-from magnetar.server.topics.subscriptions.messages import bits_set
+from magnetar.server.topics.subscriptions.messages import Messages, bits_set
 from magnetar.server.topics.subscriptions.redelivery import ENTRY_ID_END
 from magnetar.server.topics.subscriptions.seek_target import SeekTarget, target_of
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
 from magnetar.storage.managed.cursor import Cursor
-from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
+from magnetar.storage.managed.entry_run import EntryRun
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from pulsar_proto.errors import ConsumerBusy, ServiceNotReady
 from pulsar_proto.ids import Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-
-if TYPE_CHECKING:
-    from magnetar.server.topics.topic import Topic
 
 log = logging.getLogger(__name__)
 
@@ -41,16 +44,51 @@ RECONNECT_SECONDS = 60.0
 """How long a cursor that lives only as long as its consumers waits for them after a seek."""
 
 
-class Subscription:
-    """Made by `Topic`. Every method is called on the loop's thread."""
+class PersistentTopic(SubscriptionTopic, Protocol):
+    """A persistent topic as its subscriptions see it."""
 
-    def __init__(self, topic: "Topic", name: str, cursor: Cursor) -> None:
-        self.topic = topic
-        self.name = name
-        self.cursor = cursor
-        self.consumers: list[Consumer] = []
-        self.sub_type: SubType.ValueType | None = None
-        """Of the consumers that are, or were last, connected."""
+    @property
+    def ledger(self) -> ManagedLedger: ...
+
+    @property
+    def delayed(self) -> DelayedDelivery: ...
+
+    @property
+    def dispatch_limits(self) -> DispatchLimits: ...
+
+    @property
+    def compaction(self) -> TopicCompaction | None: ...
+
+    @property
+    def is_terminated(self) -> bool: ...
+
+    def messages_of(self, run: EntryRun) -> Messages:
+        """Cuts and counts the entries of a run."""
+
+    async def delete_cursor(self, subscription: "Subscription") -> None:
+        """Deletes the subscription's cursor, then forgets the subscription. Raises ManagedLedgerError, and then
+        nothing has changed."""
+
+    def forget(self, subscription: "Subscription") -> None:
+        """The subscription is gone."""
+
+    async def first_published_at(self, publish_time_ms: int) -> Position:
+        """Returns where the first message stands that was published at that time or later. Raises
+        ManagedLedgerError."""
+
+    async def sought(self, position: Position, publish_time_ms: int | None) -> Position:
+        """Returns where a seek that moves the cursor to `position` leads a consumer that reads compacted. Raises
+        ManagedLedgerError."""
+
+
+class Subscription(BaseSubscription):
+    """Made by `Topic`."""
+
+    topic: PersistentTopic
+    cursor: Cursor
+
+    def __init__(self, topic: PersistentTopic, name: str, cursor: Cursor) -> None:
+        super().__init__(topic, name, cursor)
         self.dispatcher: Dispatcher | None = None
         self.messages_filled = 0
         """Delivered again because they lay in holes for too long."""
@@ -58,7 +96,6 @@ class Subscription:
         self._sought: Position | None = None
         """Where the last seek went, also where the log is trimmed."""
         self._deleting = False
-        self._counters_of_gone = ConsumerCounters()
         self.expired = ExpiryCounters()
         self._source = Source(
             str(self),
@@ -70,14 +107,6 @@ class Subscription:
             lambda: topic.dispatch_limits.of(name),
             self._compacted_view,
         )
-
-    def __str__(self) -> str:
-        return f"{self.topic.name.full} / {self.name}"
-
-    @property
-    def type_name(self) -> str:
-        """As stats name it."""
-        return "None" if self.sub_type is None else SubType.Name(self.sub_type)
 
     @property
     def active_consumer(self) -> Consumer | None:
@@ -93,8 +122,7 @@ class Subscription:
 
     @property
     def _is_fenced(self) -> bool:
-        """It is being deleted, or was: nobody is attached, and nothing changes."""
-        return self._deleting or self.topic.subscriptions.get(self.name) is not self
+        return self._deleting or super()._is_fenced
 
     @property
     def unacked_messages(self) -> int:
@@ -115,14 +143,6 @@ class Subscription:
         """Entries that it has passed over because they are not due."""
         return self.dispatcher.delayed_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
 
-    def counters_out(self) -> ConsumerCounters:
-        """Of all consumers that are or were connected."""
-        result = ConsumerCounters()
-        result.add(self._counters_of_gone)
-        for consumer in self.consumers:
-            result.add(consumer.counters)
-        return result
-
     def _compacted_view(self) -> CompactedView | None:
         topic = self.topic
         if topic.compaction is None:
@@ -130,9 +150,8 @@ class Subscription:
         return CompactedView(str(self), topic.ledger, topic.compaction, self.cursor, self._sought)
 
     def roll_rates(self, elapsed_s: float) -> None:
+        super().roll_rates(elapsed_s)
         self.expired.roll(elapsed_s)
-        for consumer in self.consumers:
-            consumer.counters.roll(elapsed_s)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
         for consumer in self.consumers:
@@ -169,24 +188,18 @@ class Subscription:
             return self.dispatcher.rival_of(consumer)
         return None
 
-    def _check_admits(self, consumer: Consumer) -> None:
-        if self._is_fenced or not self.topic.is_open:
-            raise ServiceNotReady("Subscription is fenced")
-        if not self.consumers:
-            return
+    def _difference_from(self, consumer: Consumer) -> str | None:
         if self.sub_type != consumer.sub_type:
-            raise ConsumerBusy(
+            return (
                 f"Subscription is of different type. Active subscription type of '{self.type_name}' is different than "
                 f"the connecting consumer's type '{SubType.Name(consumer.sub_type)}'."
             )
         if isinstance(self.dispatcher, KeySharedDispatcher) and self.dispatcher.policy != consumer.key_shared:
-            raise ConsumerBusy(
+            return (
                 f"Subscription is of different type. Its consumers' Key_Shared policy is {self.dispatcher.policy}, the "
                 f"connecting consumer's is {consumer.key_shared}"
             )
-        limit = self.topic.policies.max_consumers_per_subscription
-        if 0 < limit <= len(self.consumers):
-            raise ConsumerBusy("Subscription reached max consumers limit")
+        return None
 
     def _attach(self, consumer: Consumer) -> None:
         dispatcher = self._dispatcher_for(consumer)
@@ -213,35 +226,19 @@ class Subscription:
         self.dispatcher = dispatcher
         return dispatcher
 
-    def remove_consumer(self, consumer: Consumer) -> None:
-        """What it held goes to others. A cursor that lives only as long as its consumers goes with the last one.
-        Idempotent."""
-        if consumer.is_closed:
-            return
-        consumer.is_closed = True
-        self.consumers.remove(consumer)
+    def _detach(self, consumer: Consumer) -> None:
         assert self.dispatcher is not None
         self.dispatcher.remove(consumer)
-        consumer.counters.forget_rates()
-        self._counters_of_gone.add(consumer.counters)
         self.cursor.touch(now_ms())
-        log.info("%s disconnected", consumer)
-        if not self.consumers:
-            self.topic.ledger.deactivate(self.cursor)
-            if not self.cursor.durable and self._seeking is None:
-                self.topic.forget(self)
+
+    def _last_consumer_left(self) -> None:
+        self.topic.ledger.deactivate(self.cursor)
+        super()._last_consumer_left()
 
     def consumer_may_take(self, consumer: Consumer) -> None:
         """It got permits, or its connection takes bytes again."""
         if self.dispatcher is not None:
             self.dispatcher.kick()
-
-    def disconnect_all(self, but: Consumer | None = None) -> None:
-        """CLOSE_CONSUMER to everybody but one."""
-        for consumer in self.consumers.copy():
-            if consumer is not but:
-                self.remove_consumer(consumer)
-                consumer.cnx.close_consumer(consumer.consumer_id)
 
     # --- acknowledgements --------------------------------------------------------------------------------------------
 
@@ -318,12 +315,6 @@ class Subscription:
 
     # --- the whole subscription --------------------------------------------------------------------------------------
 
-    async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
-        """Deletes it. Others are disconnected by force. Raises MetadataFault, ServiceNotReady."""
-        if not force and (len(self.consumers) > 1 or self.active_consumer not in (None, consumer)):
-            raise MetadataFault("Unconnected or shared consumer attempting to unsubscribe")
-        await self.delete(but=consumer)
-
     async def delete(self, but: Consumer | None = None) -> None:
         """Disconnects everybody; `but` is not told, because it asked. Raises ServiceNotReady when it is being deleted
         or moved already; PulsarError when the cursor cannot be deleted, and then it stays."""
@@ -381,8 +372,8 @@ class Subscription:
                 asyncio.get_running_loop().call_later(RECONNECT_SECONDS, self.forget_if_left)
 
     def forget_if_left(self) -> None:
-        """A reader that seeks comes back to its cursor. If it does not, or never came, the cursor goes."""
-        if not self.consumers and self._seeking is None:
+        """A reader that seeks comes back to its cursor; one that does not, or never came, loses it."""
+        if not self.consumers and not self.cursor.durable and self._seeking is None:
             self.topic.forget(self)
 
     def close(self) -> None:

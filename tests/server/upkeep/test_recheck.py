@@ -51,7 +51,7 @@ class Scene:
         roles = ("alice", "bob", "root", "boss", None)
         producers = {str(role): Client(role) for role in roles}
         subscription = SimpleNamespace(name="s", consumers=[Client(role) for role in roles])
-        return SimpleNamespace(name=TopicName.parse(name), producers=producers, all_subscriptions={"s": subscription})
+        return SimpleNamespace(name=TopicName.parse(name), producers=producers, subscriptions={"s": subscription})
 
     async def tenant(self, name: str) -> Mapping[str, Any]:
         return {"adminRoles": ["boss"]}
@@ -73,7 +73,7 @@ class Scene:
         await asyncio.gather(*self.tasks)
 
     def consumers(self, topic: Any) -> list[Client]:
-        return list(topic.all_subscriptions["s"].consumers)
+        return list(topic.subscriptions["s"].consumers)
 
     def connected(self, topic: Any) -> tuple[set[str], set[str]]:
         """Roles of producers and of consumers."""

@@ -1,0 +1,58 @@
+"""When messages were published: any one by its payload, and the oldest that a topic still keeps for somebody."""
+
+from collections.abc import Callable, Iterable
+
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.ids import Position
+from pulsar_proto.records.payload import broker_entry_metadata, publish_time_of
+
+
+def published_at(payload: bytes, unknown: int = 0) -> int:
+    """Returns ms since the epoch: by the broker's clock where the broker noted that, else by the producer's; `unknown`
+    for a payload that does not decode."""
+    try:
+        noted = broker_entry_metadata(payload)
+        if noted is not None and noted.broker_timestamp:
+            return noted.broker_timestamp
+        return publish_time_of(payload)
+    except MalformedFrame:
+        return unknown
+
+
+class OldestMessage:
+    """The oldest message of one topic that some durable subscription has not acknowledged. When it was published is
+    read once for each message that becomes the oldest."""
+
+    __slots__ = ("_cursors", "_ledger", "_position", "_published_ms")
+
+    def __init__(self, ledger: ManagedLedger, cursors: Callable[[], Iterable[Cursor]]) -> None:
+        """`cursors()` returns those of the durable subscriptions."""
+        self._ledger = ledger
+        self._cursors = cursors
+        self._position: Position | None = None
+        self._published_ms = 0
+
+    async def published_ms(self) -> int | None:
+        """Returns when it was published, None when everything is acknowledged. Raises ManagedLedgerError."""
+        position = self._find()
+        if position is None:
+            return None
+        if position != self._position:
+            run = await self._ledger.read(position, 1, 1)
+            if not run.entries:
+                return None
+            self._position = position
+            self._published_ms = published_at(run.entries[0][run.payload_offset :])
+        return self._published_ms
+
+    def known_ms(self) -> int | None:
+        """Returns the same without reading: None also when the message has not been read yet."""
+        position = self._position
+        return self._published_ms if position is not None and position == self._find() else None
+
+    def _find(self) -> Position | None:
+        cursors = self._cursors()
+        position = min((cursor.next_unacked(cursor.mark_delete) for cursor in cursors), default=None)
+        return None if position is None or self._ledger.is_after_last(position) else position

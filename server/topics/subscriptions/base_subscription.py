@@ -1,0 +1,178 @@
+"""What the subscriptions of both domains share: their consumers, who may join them, and what they sent together."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.topics.counters import ConsumerCounters
+from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
+from magnetar.server.topics.subscriptions.consumer_owner import ConsumerTopic, SubscriptionCursor
+from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+
+class SubscriptionTopic(ConsumerTopic, Protocol):
+    """A topic of either domain as its subscriptions see it."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def settings(self) -> TopicSettings: ...
+
+    @property
+    def policies(self) -> EffectivePolicies: ...
+
+    @property
+    def subscriptions(self) -> Mapping[str, object]:
+        """The subscriptions that exist, by name. One that is not among them any more was deleted."""
+
+
+class BaseSubscription(ABC):
+    """Made by its topic. Every method is called on the loop's thread."""
+
+    def __init__(self, topic: SubscriptionTopic, name: str, cursor: SubscriptionCursor) -> None:
+        self.topic = topic
+        self.name = name
+        self.cursor = cursor
+        self.consumers: list[Consumer] = []
+        self.sub_type: SubType.ValueType | None = None
+        """The type of the consumers that are, or were last, connected."""
+        self._counters_of_gone = ConsumerCounters()
+
+    def __str__(self) -> str:
+        return f"{self.topic.name.full} / {self.name}"
+
+    @property
+    def type_name(self) -> str:
+        """The type as stats name it."""
+        return "None" if self.sub_type is None else SubType.Name(self.sub_type)
+
+    @property
+    @abstractmethod
+    def active_consumer(self) -> Consumer | None:
+        """The consumer that gets everything; None for types that share the messages among several."""
+
+    @property
+    @abstractmethod
+    def is_durable(self) -> bool:
+        """Whether the subscription stays when its last consumer leaves."""
+
+    @property
+    @abstractmethod
+    def last_active_ms(self) -> int:
+        """When a consumer came or left last, in ms since the epoch."""
+
+    @property
+    def _is_fenced(self) -> bool:
+        """Whether the subscription is deleted: nobody is attached, and nothing changes any more."""
+        return self.topic.subscriptions.get(self.name) is not self
+
+    def counters_out(self) -> ConsumerCounters:
+        """Returns the sums over all consumers that are or were connected."""
+        result = ConsumerCounters()
+        result.add(self._counters_of_gone)
+        for consumer in self.consumers:
+            result.add(consumer.counters)
+        return result
+
+    def roll_rates(self, elapsed_s: float) -> None:
+        """Makes the rates those of the last `elapsed_s` seconds."""
+        for consumer in self.consumers:
+            consumer.counters.roll(elapsed_s)
+
+    @abstractmethod
+    def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
+        """Tells the parts that keep something made of policies."""
+
+    # --- consumers ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def add_consumer(self, consumer: Consumer) -> None:
+        """Attaches a consumer. Waits while the connection of an Exclusive consumer that is connected already is probed.
+        Raises ConsumerBusy, ConsumerAssignFault, ServiceNotReady."""
+
+    def _check_admits(self, consumer: Consumer) -> None:
+        """Raises ServiceNotReady when the subscription is gone, ConsumerBusy when the consumer does not fit to those
+        that are connected, or when they are as many as policies allow."""
+        if self._is_fenced or not self.topic.is_open:
+            raise ServiceNotReady("Subscription is fenced")
+        if not self.consumers:
+            return
+        difference = self._difference_from(consumer)
+        if difference is not None:
+            raise ConsumerBusy(difference)
+        limit = self.topic.policies.max_consumers_per_subscription
+        if 0 < limit <= len(self.consumers):
+            raise ConsumerBusy("Subscription reached max consumers limit")
+
+    @abstractmethod
+    def _difference_from(self, consumer: Consumer) -> str | None:
+        """Returns why the consumer's type does not go with that of the connected ones; None when it does."""
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Detaches a consumer: what it held goes to the others. A subscription that is not durable ends with its last
+        consumer. Idempotent."""
+        if consumer.is_closed:
+            return
+        consumer.is_closed = True
+        self.consumers.remove(consumer)
+        self._detach(consumer)
+        consumer.counters.forget_rates()
+        self._counters_of_gone.add(consumer.counters)
+        log.info("%s disconnected", consumer)
+        if not self.consumers:
+            self._last_consumer_left()
+
+    @abstractmethod
+    def _detach(self, consumer: Consumer) -> None:
+        """Takes a consumer away from what sends to it, and notes the time."""
+
+    def _last_consumer_left(self) -> None:
+        self.forget_if_left()
+
+    @abstractmethod
+    def forget_if_left(self) -> None:
+        """Ends a subscription that lives only as long as its consumers, if it has none."""
+
+    def disconnect_all(self, but: Consumer | None = None) -> None:
+        """Detaches every consumer except `but`, and tells each with CLOSE_CONSUMER."""
+        for consumer in self.consumers.copy():
+            if consumer is not but:
+                self.remove_consumer(consumer)
+                consumer.cnx.close_consumer(consumer.consumer_id)
+
+    @abstractmethod
+    def consumer_may_take(self, consumer: Consumer) -> None:
+        """A consumer got permits, or its connection takes bytes again."""
+
+    # --- what clients ask for ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None: ...
+
+    @abstractmethod
+    def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None: ...
+
+    @abstractmethod
+    def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None: ...
+
+    @abstractmethod
+    async def seek(self, command: pb.CommandSeek) -> None: ...
+
+    async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
+        """Deletes the subscription because one of its consumers asks. Raises MetadataFault when it has other consumers,
+        unless `force` disconnects them; and what `delete` raises."""
+        if not force and (len(self.consumers) > 1 or self.active_consumer not in (None, consumer)):
+            raise MetadataFault("Unconnected or shared consumer attempting to unsubscribe")
+        await self.delete(but=consumer)
+
+    @abstractmethod
+    async def delete(self, but: Consumer | None = None) -> None:
+        """Disconnects everybody and deletes the subscription. `but` is not told, because it asked for that. Raises
+        PulsarError."""
