@@ -5,12 +5,12 @@ libraries show them. Sources: ServerCnx.isTopicOperationAllowed, isNamespaceOper
 """
 
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.metadata.errors import MetadataError
 from magnetar.server.protocol.handler import Handler
-from magnetar.server.protocol.pending_creation import PendingCreation
+from magnetar.server.protocol.pending_creations import PendingCreation, PendingCreations
 from magnetar.server.protocol.topic_names import topic_name
 from magnetar.server.security.authorizer import Authorizer, TenantMissingError
 from magnetar.server.security.demands import OnNamespace, OnTopic, Open
@@ -79,59 +79,57 @@ COMMANDS: dict[int, Rule] = {
 }
 
 
-def guarded(table: dict[int, Handler], authorizer: Authorizer) -> dict[int, Handler]:
-    """The table with each handler behind its rule. Raises KeyError for a command without one."""
+def guarded(table: Mapping[int, Handler], authorizer: Authorizer) -> dict[int, Handler]:
+    """Returns the table with each handler behind the rule of its command. Raises KeyError for a command without one."""
     made = {}
     for command, handler in table.items():
         rule = COMMANDS[command]
-        made[command] = handler if isinstance(rule.demand, Open) else _behind(command, rule, handler, authorizer)
+        is_open = isinstance(rule.demand, Open)
+        made[command] = handler if is_open else handler._replace(run=_Guard(command, rule, handler, authorizer).run)
     return made
 
 
-def _behind(command: int, rule: Rule, handler: Handler, authorizer: Authorizer) -> Handler:
-    def run(cnx: "Connection", body: Any) -> Coroutine[Any, Any, None]:
-        pending = _announce(cnx, command, body)
-        return _when_allowed(cnx, rule, handler, authorizer, body, pending)
+class _Guard:
+    """Stands before the handler of one command: it asks the authorizer, then runs the handler or refuses."""
 
-    return handler._replace(run=run)
+    def __init__(self, command: int, rule: Rule, handler: Handler, authorizer: Authorizer) -> None:
+        self._command = command
+        self._rule = rule
+        self._handler = handler
+        self._authorizer = authorizer
 
+    def run(self, cnx: "Connection", body: Any) -> Coroutine[Any, Any, None]:
+        if self._command == _Type.PRODUCER:
+            return self._create(cnx, body, cnx.pending_producers, body.producer_id)
+        if self._command == _Type.SUBSCRIBE:
+            return self._create(cnx, body, cnx.pending_consumers, body.consumer_id)
+        return self._when_allowed(cnx, body)
 
-def _announce(
-    cnx: "Connection", command: int, body: Any
-) -> tuple[dict[int, PendingCreation], int, PendingCreation] | None:
-    """A producer or consumer is pending while its request is judged, so that a CLOSE that follows finds it."""
-    if command == _Type.PRODUCER:
-        pending, key, what = cnx.pending_producers, body.producer_id, "Producer"
-    elif command == _Type.SUBSCRIBE:
-        pending, key, what = cnx.pending_consumers, body.consumer_id, "Consumer"
-    else:
-        return None
-    if key in pending:
-        raise ServiceNotReady(f"{what} is already present on the connection")
-    placed = pending[key] = PendingCreation()
-    return pending, key, placed
+    def _create(
+        self, cnx: "Connection", body: Any, pending: PendingCreations, attached_id: int
+    ) -> Coroutine[Any, Any, None]:
+        """A producer or consumer is pending while its request is judged, so that a CLOSE that follows finds it."""
+        creation = pending.begin(attached_id)
+        return self._create_when_allowed(cnx, body, pending, attached_id, creation)
 
+    async def _create_when_allowed(
+        self, cnx: "Connection", body: Any, pending: PendingCreations, attached_id: int, creation: PendingCreation
+    ) -> None:
+        try:
+            await _check(cnx, self._rule, self._authorizer, body)
+        finally:
+            pending.end(attached_id, creation)
+        if not creation.is_abandoned:  # else the client was told that it is closed, or is gone
+            await self._handle(cnx, body)
 
-async def _when_allowed(
-    cnx: "Connection",
-    rule: Rule,
-    handler: Handler,
-    authorizer: Authorizer,
-    body: Any,
-    pending: tuple[dict[int, PendingCreation], int, PendingCreation] | None,
-) -> None:
-    try:
-        await _check(cnx, rule, authorizer, body)
-    finally:
-        if pending is not None:
-            table, key, placed = pending
-            if table.get(key) is placed:
-                del table[key]
-    if pending is not None and pending[2].abandoned:
-        return  # the client was told that it is closed, or is gone
-    work = handler.run(cnx, body)
-    if work is not None:
-        await work
+    async def _when_allowed(self, cnx: "Connection", body: Any) -> None:
+        await _check(cnx, self._rule, self._authorizer, body)
+        await self._handle(cnx, body)
+
+    async def _handle(self, cnx: "Connection", body: Any) -> None:
+        work = self._handler.run(cnx, body)
+        if work is not None:
+            await work
 
 
 async def _check(cnx: "Connection", rule: Rule, authorizer: Authorizer, body: Any) -> None:

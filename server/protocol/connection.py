@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from magnetar.server.network.gone_transport import GONE
 from magnetar.server.protocol.foreign_protocols import describe_opening
 from magnetar.server.protocol.output import Output
-from magnetar.server.protocol.pending_creation import PendingCreation
+from magnetar.server.protocol.pending_creations import PendingCreations
 from magnetar.server.protocol.publish_window import PublishWindow
 from magnetar.server.protocol.session import (
     FIRST_VERSION_WITH_CLOSE_COMMANDS,
@@ -69,8 +69,8 @@ class Connection(asyncio.BufferedProtocol):
         self.session = Session()
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, Consumer] = {}
-        self.pending_producers: dict[int, PendingCreation] = {}
-        self.pending_consumers: dict[int, PendingCreation] = {}
+        self.pending_producers = PendingCreations("producer")
+        self.pending_consumers = PendingCreations("consumer")
         self.topic_watchers: dict[int, Watcher] = {}
         self.recently_closed = RecentlyClosed(limits.keep_alive_interval_seconds)
         self.publishes = PublishWindow(limits.max_pending_publish_requests_per_connection)
@@ -326,8 +326,8 @@ class Connection(asyncio.BufferedProtocol):
         log.log(level, "%s: connection closed: %s", self.remote_address, reason)
         self._cut_off_at = self.traffic.now() + CLOSE_DEADLINE_SECONDS
         self._output.forget()
-        for pending in (*self.pending_producers.values(), *self.pending_consumers.values()):
-            pending.abandon()
+        self.pending_producers.abandon_all()
+        self.pending_consumers.abandon_all()
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
         every: list[Producer | Consumer] = [*producers.values(), *consumers.values()]

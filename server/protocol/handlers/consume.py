@@ -4,23 +4,21 @@ Sources: ServerCnx.handleSubscribe, handleFlow, handleAck, handleRedeliverUnackn
 handleCloseConsumer.
 """
 
-import logging
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.namespaces.topic_catalog import NAMESPACE_NOT_FOUND
-from magnetar.server.protocol.pending_creation import PendingCreation
+from magnetar.server.protocol.pending_creations import PendingCreation
 from magnetar.server.protocol.topic_names import topic_name
-from pulsar_proto.errors import MalformedFrame, MetadataFault, ServiceNotReady, TopicNotFound
+from pulsar_proto.errors import MalformedFrame, MetadataFault, TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import ack_response_frame, success_frame
 
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
+    from magnetar.server.topics.base_topic import BaseTopic
     from magnetar.server.topics.subscriptions.consumer import Consumer
-
-log = logging.getLogger(__name__)
 
 I32_MAX = 2**31 - 1
 
@@ -29,49 +27,40 @@ METADATA_BYTES_MAX = 1024
 
 
 def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any, Any, None] | None:
-    """A live consumer id answers SUCCESS again, a pending one ServiceNotReady."""
+    """A consumer id that is in use is answered with SUCCESS again. Raises ServiceNotReady for an id whose consumer is
+    still being created."""
     name = topic_name(command.topic)
     if sum(len(pair.key.encode()) + len(pair.value.encode()) for pair in command.metadata) > METADATA_BYTES_MAX:
         raise MetadataFault(f"Consumer metadata is larger than {METADATA_BYTES_MAX} bytes")
-    consumer_id = command.consumer_id
-    if consumer_id in cnx.pending_consumers:
-        raise ServiceNotReady("Consumer is already present on the connection")
-    if consumer_id in cnx.consumers:
+    if command.consumer_id in cnx.consumers:
         cnx.write(success_frame(command.request_id))
         return None
-    pending = cnx.pending_consumers[consumer_id] = PendingCreation()
-    return _subscribe(cnx, command, name, pending)
+    return _subscribe(cnx, command, name, cnx.pending_consumers.begin(command.consumer_id))
 
 
 async def _subscribe(
-    cnx: "Connection", command: pb.CommandSubscribe, name: TopicName, pending: PendingCreation
+    cnx: "Connection", command: pb.CommandSubscribe, name: TopicName, creation: PendingCreation
 ) -> None:
-    service = cnx.broker.service
+    consumer = await cnx.pending_consumers.finish(
+        command.consumer_id,
+        creation,
+        _topic_to_subscribe(cnx, command, name),
+        lambda topic: topic.subscribe(cnx, command),
+        cnx.remote_address,
+    )
+    if consumer is not None:
+        cnx.consumers[command.consumer_id] = consumer
+        cnx.write(success_frame(command.request_id))
+
+
+async def _topic_to_subscribe(cnx: "Connection", command: pb.CommandSubscribe, name: TopicName) -> "BaseTopic":
+    """Raises TopicNotFound with the text that ServerCnx.handleSubscribe gives."""
     try:
-        try:
-            topic = await service.get_for_client(name, create=command.force_topic_creation)
-        except TopicNotFound as error:
-            if str(error) == NAMESPACE_NOT_FOUND:
-                raise
-            raise TopicNotFound(f"Topic {name.full} does not exist") from error
-        if pending.abandoned:
-            return
-        consumer = await topic.subscribe(cnx, command)
-    except Exception:
-        if pending.abandoned:
-            return  # the client was told that it is closed, or is gone
-        raise
-    finally:
-        if cnx.pending_consumers.get(command.consumer_id) is pending:
-            del cnx.pending_consumers[command.consumer_id]
-    if pending.abandoned:
-        log.info("%s: consumer %d was closed while it was created", cnx.remote_address, command.consumer_id)
-        consumer.close()
-        return
-    if consumer.is_closed:
-        raise ServiceNotReady("The topic closed the consumer while it was created")
-    cnx.consumers[command.consumer_id] = consumer
-    cnx.write(success_frame(command.request_id))
+        return await cnx.broker.service.get_for_client(name, create=command.force_topic_creation)
+    except TopicNotFound as error:
+        if str(error) == NAMESPACE_NOT_FOUND:
+            raise
+        raise TopicNotFound(f"Topic {name.full} does not exist") from error
 
 
 def flow(cnx: "Connection", command: pb.CommandFlow) -> None:
@@ -129,10 +118,8 @@ async def _unsubscribe(cnx: "Connection", consumer: "Consumer", command: pb.Comm
 
 
 def close_consumer(cnx: "Connection", command: pb.CommandCloseConsumer) -> None:
-    """SUCCESS always; a subscription that is under way is abandoned, and its SUBSCRIBE never answered."""
-    pending = cnx.pending_consumers.pop(command.consumer_id, None)
-    if pending is not None:
-        pending.abandon()
+    """Answers SUCCESS always. A creation that is under way is abandoned, and its SUBSCRIBE is never answered."""
+    cnx.pending_consumers.abandon(command.consumer_id)
     consumer = cnx.consumers.pop(command.consumer_id, None)
     if consumer is not None:
         consumer.close()

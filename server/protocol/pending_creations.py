@@ -1,0 +1,110 @@
+"""The producers, or the consumers, that one connection is about to get: between PRODUCER or SUBSCRIBE and its answer.
+
+A creation runs to its end in any case, so that no topic is left half changed. If the client closed the producer or
+consumer meanwhile, or left, the creation is abandoned: what comes of it is closed at once, and nobody is told.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from pulsar_proto.errors import ServiceNotReady
+
+log = logging.getLogger(__name__)
+
+
+class Attached(Protocol):
+    """A producer or a consumer of a topic."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def close(self) -> object: ...
+
+
+TopicT = TypeVar("TopicT")
+AttachedT = TypeVar("AttachedT", bound=Attached)
+
+
+class PendingCreation:
+    """One creation that is under way."""
+
+    __slots__ = ("is_abandoned", "waiting")
+
+    def __init__(self) -> None:
+        self.is_abandoned = False
+        self.waiting: asyncio.Task[object] | None = None
+        """The task of a creation that may wait for other clients without end. Abandoning the creation cancels it."""
+
+    def abandon(self) -> None:
+        self.is_abandoned = True
+        if self.waiting is not None:
+            self.waiting.cancel()
+
+
+class PendingCreations:
+    """Those of one kind on one connection, by the id that the client gave the producer or consumer."""
+
+    __slots__ = ("_by_id", "_kind")
+
+    def __init__(self, kind: str) -> None:
+        """`kind` is "producer" or "consumer", for texts."""
+        self._kind = kind
+        self._by_id: dict[int, PendingCreation] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def begin(self, attached_id: int) -> PendingCreation:
+        """Raises ServiceNotReady while another creation with this id is under way."""
+        if attached_id in self._by_id:
+            raise ServiceNotReady(f"{self._kind.capitalize()} is already present on the connection")
+        creation = self._by_id[attached_id] = PendingCreation()
+        return creation
+
+    def end(self, attached_id: int, creation: PendingCreation) -> None:
+        """Forgets the creation. It has no effect when the client has closed the id, even if it uses the id again."""
+        if self._by_id.get(attached_id) is creation:
+            del self._by_id[attached_id]
+
+    def abandon(self, attached_id: int) -> None:
+        """The client closes this id. It has no effect when no creation with this id is under way."""
+        creation = self._by_id.pop(attached_id, None)
+        if creation is not None:
+            creation.abandon()
+
+    def abandon_all(self) -> None:
+        """The connection is closed. Each creation is forgotten when it ends."""
+        for creation in self._by_id.values():
+            creation.abandon()
+
+    async def finish(
+        self,
+        attached_id: int,
+        creation: PendingCreation,
+        topic: Awaitable[TopicT],
+        attach: Callable[[TopicT], Awaitable[AttachedT]],
+        remote_address: str,
+    ) -> AttachedT | None:
+        """Awaits the topic, then `attach(topic)`, and returns the producer or consumer that comes of it. Returns None
+        when the creation was abandoned meanwhile. Raises what they raise, and ServiceNotReady when the topic has closed
+        the new producer or consumer already."""
+        try:
+            found = await topic
+            if creation.is_abandoned:
+                return None
+            attached = await attach(found)
+        except Exception:
+            if creation.is_abandoned:
+                return None
+            raise
+        finally:
+            self.end(attached_id, creation)
+        if creation.is_abandoned:
+            log.info("%s: %s %d was closed while it was created", remote_address, self._kind, attached_id)
+            attached.close()
+            return None
+        if attached.is_closed:
+            raise ServiceNotReady(f"The topic closed the {self._kind} while it was created")
+        return attached
