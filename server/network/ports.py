@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from magnetar.server.config.broker_config import BrokerConfig, ConfigError, ServerConfig
 from magnetar.server.config.honoured_keys import PORT_OFF
 from magnetar.server.config.security_settings import TlsSettings
-from magnetar.server.process.data_folder_lock import reserve_port
+from magnetar.server.network.port_reservation import reserve_port
 from magnetar.server.process.descriptors import DESCRIPTORS, Refused
 
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
-"""One server per data folder and per port: who holds what, said in one sentence before anything is touched."""
+"""One server per data folder: who holds it, said in one sentence before anything is touched."""
 
-import errno
 import fcntl
 import os
-import socket
 from pathlib import Path
 
 LOCK_FILE = "magnetar.lock"
@@ -37,53 +35,3 @@ class DataFolderLock:
 
     def release(self) -> None:
         os.close(self._fd)
-
-
-def reserve_port(host: str, port: int) -> socket.socket:
-    """A bound socket that does not listen yet: clients are refused until the server is ready.
-
-    `port` 0 picks a free one. Raises AlreadyInUseError, or OSError for an address that this machine does not have.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise OSError(f"cannot listen on {host}: {error.strerror}") from error
-    sock = socket.socket(family, kind, protocol)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind(address)
-    except OSError as error:
-        sock.close()
-        if error.errno == errno.EADDRINUSE:
-            raise port_in_use(port) from None
-        raise OSError(f"cannot listen on {host} port {port}: {error.strerror}") from error
-    return sock
-
-
-def port_in_use(port: int) -> AlreadyInUseError:
-    """The error that names the port and, where this system tells, the process that listens on it."""
-    pid = _listener_pid(port)
-    return AlreadyInUseError(f"port {port} is in use by {f'pid {pid}' if pid else 'another process'}")
-
-
-def _listener_pid(port: int) -> int | None:
-    """Linux only: the listening socket's inode from /proc/net/tcp*, then the process that has it open."""
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            rows = Path(table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for row in rows:
-            fields = row.split()
-            if int(fields[1].rpartition(":")[2], 16) == port and fields[3] == "0A":
-                inodes.add(f"socket:[{fields[9]}]")
-    if not inodes:
-        return None
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if any(os.readlink(fd) in inodes for fd in (process / "fd").iterdir()):
-                return int(process.name)
-        except OSError:
-            continue
-    return None

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import cast
 
+from magnetar.server.process.rare_warning import RareWarning
+
 log = logging.getLogger(__name__)
 
 WANTED_MAX = 1 << 20
@@ -38,8 +40,7 @@ class Descriptors:
     """Says whether a connection may have one of this process's descriptors, and warns once a minute when it may not."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._warned_at: float | None = None
+        self._warning = RareWarning(SECONDS_BETWEEN_WARNINGS, now)
         self._refused = 0
 
     @property
@@ -54,8 +55,7 @@ class Descriptors:
         if _next_free() < limit - min(RESERVE_MAX, limit // RESERVE_SHARE):
             return True
         self._refused += 1
-        if self._warned_at is None or self._now() - self._warned_at >= SECONDS_BETWEEN_WARNINGS:
-            self._warned_at = self._now()
+        if self._warning.is_due():
             log.warning(
                 "out of file descriptors: %d connections refused so far, since few of the %d that this process may "
                 "have are left for its files; raise the limit: ulimit -n, LimitNOFILE= of systemd",

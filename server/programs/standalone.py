@@ -33,8 +33,9 @@ from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
 from magnetar.server.network.listeners import Listeners, ListenerSettings
+from magnetar.server.network.port_reservation import port_in_use
 from magnetar.server.network.ports import PortChoice, Ports, Urls, reserve_ports
-from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock, port_in_use
+from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock
 from magnetar.server.process.private_files import keep_from_others
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.programs.storage_start import BOOKIE_ID, open_storage

@@ -20,6 +20,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.process.descriptors import DESCRIPTORS
+from magnetar.server.process.rare_warning import RareWarning
 from magnetar.server.web.calls import Refusal
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.responses import refused
@@ -63,7 +64,7 @@ class HttpServer(web.Server):
         self.share = share
         most = min(settings.max_http_server_connections, DESCRIPTORS.limit // DESCRIPTORS_SHARE)
         self.seats: Seats[HttpConnection] = Seats(most)
-        self._warned_s = float("-inf")
+        self._warning = RareWarning(WARNING_SECONDS)
         self._unseated = 0
 
     def __call__(self) -> "HttpConnection":
@@ -80,9 +81,7 @@ class HttpServer(web.Server):
 
     def _warn(self) -> None:
         self._unseated += 1
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._warned_s >= WARNING_SECONDS:
-            self._warned_s = now_s
+        if self._warning.is_due():
             log.warning(
                 "there are %d HTTP connections (maxHttpServerConnections): %d were closed for others or refused",
                 len(self.seats),

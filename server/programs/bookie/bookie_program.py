@@ -28,7 +28,8 @@ from magnetar.server.config.bookie_keys import BOOKIE_KEYS
 from magnetar.server.config.bookie_process_config import BookieServerConfig
 from magnetar.server.config.bookie_settings import DAMAGE_ADVICE, service_uri, storage_config
 from magnetar.server.config.broker_config import ConfigError, load_config
-from magnetar.server.process.data_folder_lock import AlreadyInUseError, port_in_use, reserve_port
+from magnetar.server.network.port_reservation import port_in_use, reserve_port
+from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.process.descriptors import DESCRIPTORS
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.programs.bookie.bookie_identity import Identity, IdentityError, bind_hosts, identity_of

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.server.process.data_folder_lock import LOCK_FILE, AlreadyInUseError, DataFolderLock, reserve_port
+from magnetar.server.network.port_reservation import reserve_port
+from magnetar.server.process.data_folder_lock import LOCK_FILE, AlreadyInUseError, DataFolderLock
 
 
 def test_second_lock_names_folder_and_pid(tmp_path: Path) -> None:

@@ -1,0 +1,24 @@
+"""Warnings about what may happen thousands of times a second: the log gets one in an interval."""
+
+import time
+from collections.abc import Callable
+
+
+class RareWarning:
+    """Says when the next warning is due."""
+
+    __slots__ = ("_interval_s", "_last_s", "_now")
+
+    def __init__(self, interval_s: float, now: Callable[[], float] = time.monotonic) -> None:
+        """`now` returns seconds of a monotonic clock."""
+        self._interval_s = interval_s
+        self._now = now
+        self._last_s = float("-inf")
+
+    def is_due(self) -> bool:
+        """Returns True when the last True is an interval ago or more, and at the first call."""
+        now_s = self._now()
+        if now_s - self._last_s < self._interval_s:
+            return False
+        self._last_s = now_s
+        return True
