@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 
-from magnetar.metadata.store import CancelWatch, Event, WatchCallback
+from magnetar.metadata.store import CancelWatch, RecordEvent, WatchCallback
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Watches:
 
         return cancel
 
-    def fire(self, events: Iterable[Event]) -> None:
+    def fire(self, events: Iterable[RecordEvent]) -> None:
         for event in events:
             self._call(self._exact, event.path, event)
             if self._recursive:
@@ -43,7 +43,7 @@ class Watches:
                     self._call(self._recursive, "/", event)
 
     @staticmethod
-    def _call(registry: dict[str, dict[object, WatchCallback]], path: str, event: Event) -> None:
+    def _call(registry: dict[str, dict[object, WatchCallback]], path: str, event: RecordEvent) -> None:
         callbacks = registry.get(path)
         if callbacks is None:
             return

@@ -52,12 +52,12 @@ class EventType(Enum):
     CHILDREN_CHANGED = "children_changed"
 
 
-class Event(NamedTuple):
+class RecordEvent(NamedTuple):
     type: EventType
     path: str
 
 
-WatchCallback = Callable[[Event], None]
+WatchCallback = Callable[[RecordEvent], None]
 CancelWatch = Callable[[], None]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from magnetar.metadata.errors import BadVersionError, EphemeralParentError, NodeExistsError, NoNodeError, NotEmptyError
-from magnetar.metadata.store import CheckOp, Created, CreateOp, DeleteOp, Event, EventType, Op, PutOp, Stat
+from magnetar.metadata.store import CheckOp, Created, CreateOp, DeleteOp, EventType, Op, PutOp, RecordEvent, Stat
 
 Result = TypeVar("Result")
 
@@ -17,7 +17,7 @@ PERSISTENT = 0
 """`Node.owner` of a record that outlives its session; a session's id is greater."""
 
 
-class Node:
+class RecordNode:
     """One record. `sequence` counts the children ever created: it numbers sequential children (ZooKeeper's stored
     cversion, PrepRequestProcessor). In a batch, `children` stays with the tree's node and only `child_count` moves."""
 
@@ -40,19 +40,19 @@ class Node:
         self.owner = owner
         self.sequence = sequence
         self.child_count = 0
-        self.children: dict[str, Node] | None = None
+        self.children: dict[str, RecordNode] | None = None
 
     def stat(self) -> Stat:
         return Stat(self.version, self.created_ms, self.modified_ms, self.owner != PERSISTENT, self.child_count)
 
-    def staged_copy(self) -> "Node":
-        copy = Node(
+    def staged_copy(self) -> "RecordNode":
+        copy = RecordNode(
             self.value, self.version, self.created_ms, self.modified_ms, owner=self.owner, sequence=self.sequence
         )
         copy.child_count = self.child_count
         return copy
 
-    def take(self, staged: "Node") -> None:
+    def take(self, staged: "RecordNode") -> None:
         """Becomes what the staged copy says; the children stay."""
         self.value = staged.value
         self.version = staged.version
@@ -63,7 +63,7 @@ class Node:
         self.child_count = staged.child_count
 
 
-Staged = dict[str, Node | None]
+Staged = dict[str, RecordNode | None]
 """Changed records by path; None is a deleted one."""
 
 
@@ -103,12 +103,12 @@ class Tree:
     __slots__ = ("ephemerals", "root", "size")
 
     def __init__(self, now_ms: int = 0) -> None:
-        self.root = Node(b"", 0, now_ms, now_ms)
+        self.root = RecordNode(b"", 0, now_ms, now_ms)
         self.size = 1
         self.ephemerals: dict[int, set[str]] = {}
 
-    def find(self, path: str) -> Node | None:
-        node: Node | None = self.root
+    def find(self, path: str) -> RecordNode | None:
+        node: RecordNode | None = self.root
         if path == "/":
             return node
         for name in path[1:].split("/"):
@@ -117,14 +117,14 @@ class Tree:
             node = node.children.get(name)
         return node
 
-    def get(self, path: str) -> Node:
+    def get(self, path: str) -> RecordNode:
         """Raises NoNodeError."""
         node = self.find(path)
         if node is None:
             raise NoNodeError(path)
         return node
 
-    def load(self, records: Iterable[tuple[str, Node]]) -> None:
+    def load(self, records: Iterable[tuple[str, RecordNode]]) -> None:
         """Fills a new tree with stored records, each parent before its children. Raises NoNodeError with the path of a
         parent that is not there."""
         parent_path, parent = "", self.root
@@ -159,7 +159,7 @@ class Tree:
             if staged[path] is None:
                 self._remove(path)
 
-    def _insert(self, path: str, node: Node) -> None:
+    def _insert(self, path: str, node: RecordNode) -> None:
         parent = self.get(parent_of(path))
         if parent.children is None:
             parent.children = {}
@@ -201,9 +201,9 @@ class Batch:
         self._owner = owner
         self._now_ms = now_ms
         self.staged: Staged = {}
-        self.events: list[Event] = []
+        self.events: list[RecordEvent] = []
 
-    def find(self, path: str) -> Node | None:
+    def find(self, path: str) -> RecordNode | None:
         try:
             return self.staged[path]
         except KeyError:
@@ -232,12 +232,12 @@ class Batch:
             path = f"{path}{parent.sequence:010d}"
         if self.find(path) is not None:
             raise NodeExistsError(path)
-        node = Node(bytes(value), 0, self._now_ms, self._now_ms, owner=self._owner if ephemeral else PERSISTENT)
+        node = RecordNode(bytes(value), 0, self._now_ms, self._now_ms, owner=self._owner if ephemeral else PERSISTENT)
         self.staged[path] = node
         parent = self._staged_copy(parent_path, parent)
         parent.child_count += 1
         parent.sequence += 1
-        self.events += Event(EventType.CREATED, path), Event(EventType.CHILDREN_CHANGED, parent_path)
+        self.events += RecordEvent(EventType.CREATED, path), RecordEvent(EventType.CHILDREN_CHANGED, parent_path)
         return Created(path, node.stat())
 
     def _create_with_parents(self, path: str, value: bytes, ephemeral: bool, sequential: bool) -> Created:
@@ -256,7 +256,7 @@ class Batch:
         node.value = bytes(value)
         node.version += 1
         node.modified_ms = self._now_ms
-        self.events.append(Event(EventType.CHANGED, path))
+        self.events.append(RecordEvent(EventType.CHANGED, path))
         return node.stat()
 
     def delete(self, path: str, expected_version: int | None = None) -> None:
@@ -269,7 +269,7 @@ class Batch:
         assert parent is not None, f"{path} has no parent"
         self.staged[path] = None
         self._staged_copy(parent_path, parent).child_count -= 1
-        self.events += Event(EventType.DELETED, path), Event(EventType.CHILDREN_CHANGED, parent_path)
+        self.events += RecordEvent(EventType.DELETED, path), RecordEvent(EventType.CHILDREN_CHANGED, parent_path)
 
     def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
         """All or none. Raises the first failing op's error."""
@@ -295,7 +295,7 @@ class Batch:
         self.events += inner.events
         return result
 
-    def merged_events(self) -> Iterator[Event]:
+    def merged_events(self) -> Iterator[RecordEvent]:
         """The events in order, without those that repeat the last one of their record."""
         last: dict[str, EventType] = {}
         for event in self.events:
@@ -303,7 +303,7 @@ class Batch:
                 last[event.path] = event.type
                 yield event
 
-    def _expect(self, path: str, version: int | None) -> Node:
+    def _expect(self, path: str, version: int | None) -> RecordNode:
         node = self.find(path)
         if node is None:
             raise NoNodeError(path)
@@ -311,7 +311,7 @@ class Batch:
             raise BadVersionError(path, version, node.version)
         return node
 
-    def _staged_copy(self, path: str, node: Node) -> Node:
+    def _staged_copy(self, path: str, node: RecordNode) -> RecordNode:
         if self.staged.get(path) is node:
             return node
         copy = node.staged_copy()

@@ -1,7 +1,7 @@
 """Errors of the client protocol: each class of `PulsarError` stands for one ServerError code.
 
-A handler raises one of them, and the connection answers with `.code` and the text. What the text must contain, where
-clients look at it, is said by the one who raises.
+A handler raises one of them, and the connection answers with `.code` and the text. Some clients look at the text of an
+error; where they do, the place that raises it says what the text must contain.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,8 @@ _CLASS_OF_CODE: dict[int, "type[PulsarError]"] = {}
 
 
 class MalformedFrame(Exception):
-    """The peer broke the framing or the encoding: close its connection, there is no answer (facts 1.3).
+    """The peer broke the framing or the encoding. There is no answer to that: its connection is closed, as
+    PulsarDecoder and BookieProtoEncoding do.
 
     `frames` are the sound (command, rest) pairs that preceded it in the same read; handle them before closing.
     """
@@ -24,7 +25,10 @@ class MalformedFrame(Exception):
 
 
 class MalformedRecord(Exception):
-    """A stored record (metadata, cursor entry) does not decode, or contradicts itself. Never repaired silently."""
+    """A stored record (in the metadata store or a cursor's ledger) does not decode, or contradicts itself.
+
+    Nobody repairs such a record silently.
+    """
 
 
 class UnknownCommand(Exception):
@@ -36,7 +40,10 @@ class UnknownCommand(Exception):
 
 
 class PulsarError(Exception):
-    """What the client is told with a ServerError code. Each subclass has a code of its own; none can repeat one."""
+    """What a client is told with a ServerError code.
+
+    Each code has exactly one subclass; a second one for the same code raises TypeError when it is defined.
+    """
 
     code: ClassVar[pb.ServerError.ValueType] = pb.UnknownError
 
@@ -52,7 +59,7 @@ class PulsarError(Exception):
 
 
 def error_of_code(code: int, message: str) -> PulsarError:
-    """The error that a peer's answer stands for; a code of a later version becomes UnknownFault."""
+    """Returns the error that a peer's answer stands for; a code of a later version becomes UnknownFault."""
     return _CLASS_OF_CODE.get(code, UnknownFault)(message)
 
 
@@ -65,7 +72,11 @@ class MetadataFault(PulsarError, code=pb.MetadataError):
 
 
 class PersistenceFault(PulsarError, code=pb.PersistenceError):
-    """Storing failed. As SEND_ERROR it closes a C++ client's whole connection: prefer CLOSE_PRODUCER (facts 1.6)."""
+    """Storing failed.
+
+    As a SEND_ERROR it makes a C++ client close its whole connection (ClientConnection::handleSendError), so a producer
+    is better told with CLOSE_PRODUCER.
+    """
 
 
 class AuthenticationFault(PulsarError, code=pb.AuthenticationError):
@@ -81,23 +92,18 @@ class ConsumerBusy(PulsarError, code=pb.ConsumerBusy):
 
 
 class ServiceNotReady(PulsarError, code=pb.ServiceNotReady):
-    """Try again: the topic is being loaded, fenced or moved. In lookup answers it closes a C++ client's connection."""
+    """The client should try again: the topic is being loaded, fenced or moved.
+
+    In the answer to a lookup it makes a C++ client close its connection.
+    """
 
 
 class QuotaExceededHold(PulsarError, code=pb.ProducerBlockedQuotaExceededError):
-    """Backlog quota reached, policy producer_request_hold."""
+    """The topic's backlog quota is reached, and its policy is producer_request_hold."""
 
 
 class QuotaExceeded(PulsarError, code=pb.ProducerBlockedQuotaExceededException):
-    """Backlog quota reached, policy producer_exception."""
-
-
-class ChecksumFault(PulsarError, code=pb.ChecksumError):
-    """The payload does not match its CRC-32C."""
-
-
-class UnsupportedVersion(PulsarError, code=pb.UnsupportedVersionError):
-    """The client's protocol version cannot do this."""
+    """The topic's backlog quota is reached, and its policy is producer_exception."""
 
 
 class TopicNotFound(PulsarError, code=pb.TopicNotFound):
@@ -121,7 +127,11 @@ class TopicTerminated(PulsarError, code=pb.TopicTerminatedError):
 
 
 class ProducerBusy(PulsarError, code=pb.ProducerBusy):
-    """The producer's name is taken, or the topic has its limit. Also what a bad subscription name gives (facts 1.5)."""
+    """The producer's name is taken, or the topic has as many producers as it may.
+
+    An empty or reserved subscription name is also answered so: BrokerServiceException.getClientErrorCode maps
+    NamingException to this code, and clients' tests expect it.
+    """
 
 
 class InvalidTopicName(PulsarError, code=pb.InvalidTopicName):
@@ -136,25 +146,16 @@ class ConsumerAssignFault(PulsarError, code=pb.ConsumerAssignError):
     """No hash range can be given to the consumer."""
 
 
-class CoordinatorNotFound(PulsarError, code=pb.TransactionCoordinatorNotFound):
-    """This broker does not run that transaction coordinator."""
-
-
-class InvalidTxnStatus(PulsarError, code=pb.InvalidTxnStatus):
-    """The transaction's state forbids the step."""
-
-
 class NotAllowed(PulsarError, code=pb.NotAllowedError):
     """The request is understood and refused."""
 
 
-class TransactionConflict(PulsarError, code=pb.TransactionConflict):
-    """Another transaction acknowledged the message."""
-
-
-class TransactionNotFound(PulsarError, code=pb.TransactionNotFound):
-    """No such transaction."""
-
-
 class ProducerFenced(PulsarError, code=pb.ProducerFenced):
     """Another producer has exclusive access."""
+
+
+# Codes that nobody here raises or catches by name. A peer's answer may carry one, and it must not change on its way
+# (`error_of_code`): so each gets a class too, named as in ServerError.
+for _name, _code in pb.ServerError.items():
+    if _code not in _CLASS_OF_CODE:
+        type(_name, (PulsarError,), {}, code=_code)

@@ -1,9 +1,6 @@
 """The identities that all layers share."""
 
-from typing import NamedTuple, NewType
-
-LedgerId = NewType("LedgerId", int)
-EntryId = NewType("EntryId", int)
+from typing import NamedTuple
 
 I64_MAX = 2**63 - 1
 NO_REQUEST_ID = 2**64 - 1

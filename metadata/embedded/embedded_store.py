@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from magnetar.metadata.embedded.record_file import RecordFile, is_passing
-from magnetar.metadata.embedded.record_rows import Change, Totals, plan_change
-from magnetar.metadata.embedded.stored_metadata import StoredMetadata, error_name, read_stored
+from magnetar.metadata.embedded.record_rows import RecordTotals, RowChange, plan_change
+from magnetar.metadata.embedded.stored_metadata import StoredMetadata, in_words, read_stored
 from magnetar.metadata.embedded.tree_store import Done, TreeStore, wall_clock_ms
 from magnetar.metadata.embedded.witness import Witness
 from magnetar.metadata.errors import StoreClosedError, StoreFileError, StoreWriteError
@@ -36,7 +36,7 @@ class EmbeddedStore(TreeStore):
     StoreClosedError until a restart, and `fault` says why."""
 
     def __init__(
-        self, file: RecordFile, thread: "_FileThread", tree: Tree, totals: Totals, clock_ms: Callable[[], int]
+        self, file: RecordFile, thread: "_FileThread", tree: Tree, totals: RecordTotals, clock_ms: Callable[[], int]
     ) -> None:
         super().__init__(file.path, tree, Watches(), SESSION, clock_ms)
         self._file = file
@@ -116,19 +116,16 @@ class EmbeddedStore(TreeStore):
         else:
             self._thread.run(lambda: self._file.write(change), lambda _, error: self._written(change, error, done))
 
-    def _written(self, change: Change, error: Exception | None, done: Done) -> None:
+    def _written(self, change: RowChange, error: Exception | None, done: Done) -> None:
+        self._judge(error)
         if error is None:
             self._totals = change.totals
             self.commits += 1
-            self._judge(None)
             done(None)
-            return
-        self._judge(error)
-        reason = f"{error} ({error_name(error)})"
-        if is_passing(error):
-            done(lambda: StoreWriteError(self._name, f"cannot be written: {reason}"))
+        elif is_passing(error):
+            done(lambda: StoreWriteError(self._name, f"cannot be written: {in_words(error)}"))
         else:
-            done(lambda: StoreClosedError(self._name, f"writing failed: {reason}"))
+            done(lambda: StoreClosedError(self._name, f"writing failed: {in_words(error)}"))
 
     def _judge(self, error: Exception | None) -> None:
         """What the outcome of a write says about the next one."""
@@ -136,15 +133,13 @@ class EmbeddedStore(TreeStore):
             if self._no_room is not None:
                 self._no_room = None
                 log.info("metadata file %s: writes work again", self._name)
-            return
-        reason = f"{error} ({error_name(error)})"
-        if is_passing(error):
+        elif is_passing(error):
             if self._no_room is None:
-                self._no_room = f"metadata file {self._name}: writes fail until there is room: {reason}"
+                self._no_room = f"metadata file {self._name}: writes fail until there is room: {in_words(error)}"
                 log.warning("%s", self._no_room)
                 self._look_for_room_later()
         elif self._broken is None:
-            self._broken = f"writing failed, no more is written until a restart: {reason}"
+            self._broken = f"writing failed, no more is written until a restart: {in_words(error)}"
             log.error("%s", self.fault)
             self.on_fault()
 

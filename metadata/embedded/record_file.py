@@ -13,7 +13,8 @@ import os
 import secrets
 import sqlite3
 
-from magnetar.metadata.embedded.record_rows import ROOT, Change, row_of
+from magnetar.metadata.embedded.file_sync import sync, sync_folder_of
+from magnetar.metadata.embedded.record_rows import ROOT, RowChange, row_of
 from magnetar.metadata.embedded.stored_metadata import (
     APPLICATION_ID,
     LAYOUT_VERSION,
@@ -25,7 +26,6 @@ from magnetar.metadata.embedded.stored_metadata import (
     opened_here,
     read_meta,
 )
-from magnetar.metadata.embedded.syncing import sync, sync_folder_of
 from magnetar.metadata.embedded.witness import IDENTITY_BYTES, Seal, Witness
 from magnetar.metadata.errors import StoreDamagedError
 
@@ -126,7 +126,7 @@ class RecordFile:
             witness.begin(seal)
             self._seal, self._witness = seal, witness
 
-    def write(self, change: Change) -> None:
+    def write(self, change: RowChange) -> None:
         """One durable commit, which the witness has seen when this returns.
 
         Raises sqlite3.Error; then nothing of it has happened (but see `is_passing`). Raises OSError for the witness;

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from magnetar.metadata.errors import NoNodeError, StoreDamagedError
-from magnetar.metadata.tree_rules import PERSISTENT, Node, Staged, Tree
+from magnetar.metadata.tree_rules import PERSISTENT, RecordNode, Staged, Tree
 
 _NUMBERS = struct.Struct(">qqqq")
 
@@ -19,39 +19,39 @@ Row = tuple[str, bytes, int, int, int, int, int]
 """The columns of `record`."""
 
 
-class Totals(NamedTuple):
+class RecordTotals(NamedTuple):
     """How many records the file holds and the sum of their checksums."""
 
     records: int
     digest: int
 
 
-ROOT = Node(b"", 0, 0, 0)
+ROOT = RecordNode(b"", 0, 0, 0)
 """The one record of a new store."""
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """What one commit writes."""
 
     upserts: list[Row]
     deletes: list[tuple[str]]
-    totals: Totals
+    totals: RecordTotals
 
 
-def row_crc(path: str, node: Node) -> int:
+def row_crc(path: str, node: RecordNode) -> int:
     numbers = _NUMBERS.pack(node.version, node.created_ms, node.modified_ms, node.sequence)
     return zlib.crc32(path.encode(), zlib.crc32(node.value, zlib.crc32(numbers)))
 
 
-def row_of(path: str, node: Node) -> Row:
+def row_of(path: str, node: RecordNode) -> Row:
     return path, node.value, node.version, node.created_ms, node.modified_ms, node.sequence, row_crc(path, node)
 
 
-def _persistent_row(path: str, node: Node | None) -> Row | None:
+def _persistent_row(path: str, node: RecordNode | None) -> Row | None:
     return None if node is None or node.owner != PERSISTENT else row_of(path, node)
 
 
-def plan_change(tree: Tree, staged: Staged, totals: Totals) -> Change | None:
+def plan_change(tree: Tree, staged: Staged, totals: RecordTotals) -> RowChange | None:
     """What must be written so that the file follows the tree to `staged`; None when no persistent record changes.
 
     Ephemeral records are never written: they end with the process at the latest.
@@ -75,23 +75,23 @@ def plan_change(tree: Tree, staged: Staged, totals: Totals) -> Change | None:
             deletes.append((path,))
     if not upserts and not deletes:
         return None
-    return Change(upserts, deletes, Totals(records, digest))
+    return RowChange(upserts, deletes, RecordTotals(records, digest))
 
 
-def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, Totals]:
+def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, RecordTotals]:
     """The tree of all rows, which come by ascending path, and what they add up to. `path` is the file's, for messages.
     Raises StoreDamagedError."""
     tree = Tree()
     records = digest = 0
 
-    def checked() -> Iterator[tuple[str, Node]]:
+    def checked() -> Iterator[tuple[str, RecordNode]]:
         nonlocal records, digest
         for record_path, value, version, created_ms, modified_ms, sequence, crc in rows:
             if created_ms == modified_ms:
                 modified_ms = created_ms  # one number in memory: most records are never changed
             if not isinstance(record_path, str) or not isinstance(value, bytes):
                 raise StoreDamagedError(path, f"is damaged: no record can be {record_path!r}")
-            node = Node(value, version, created_ms, modified_ms, sequence=sequence)
+            node = RecordNode(value, version, created_ms, modified_ms, sequence=sequence)
             if row_crc(record_path, node) != crc:
                 raise StoreDamagedError(path, f"is damaged: record {record_path} is not as it was written")
             records += 1
@@ -102,4 +102,4 @@ def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, Totals]:
         tree.load(checked())  # a parent's path sorts before its child's
     except NoNodeError as error:
         raise StoreDamagedError(path, f"is damaged: record {error.path} is lost") from error
-    return tree, Totals(records, digest)
+    return tree, RecordTotals(records, digest)

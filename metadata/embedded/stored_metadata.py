@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from magnetar.metadata.embedded.record_rows import ROOT, Totals, load_tree, row_crc
+from magnetar.metadata.embedded.record_rows import ROOT, RecordTotals, load_tree, row_crc
 from magnetar.metadata.embedded.witness import Seal, Witness, WitnessDamagedError
 from magnetar.metadata.embedded.write_ahead_log import WriteAheadLog, read_log
 from magnetar.metadata.errors import (
@@ -49,7 +49,7 @@ class StoredMetadata(NamedTuple):
 
     path: str
     tree: Tree
-    totals: Totals
+    totals: RecordTotals
     layout: int
     """0: there is no file yet."""
     seal: Seal
@@ -79,7 +79,7 @@ def read_stored(path: str, witness: Witness | None = None, accepted_generation: 
     with faults_named(path):
         files = _read_files(path)
         if files is None:
-            stored = StoredMetadata(path, Tree(), Totals(1, row_crc("/", ROOT)), 0, Seal(b"", 0), b"")
+            stored = StoredMetadata(path, Tree(), RecordTotals(1, row_crc("/", ROOT)), 0, Seal(b"", 0), b"")
             fault, log_note = None, ""
         else:
             stored, fault, log_note = _best_reading(path, *files)
@@ -235,18 +235,24 @@ def check_owner(path: str, connection: sqlite3.Connection) -> int:
     return layout
 
 
-def read_meta(connection: sqlite3.Connection, layout: int) -> tuple[Totals, Seal]:
+def read_meta(connection: sqlite3.Connection, layout: int) -> tuple[RecordTotals, Seal]:
     """What the last commit wrote of itself."""
     if layout == LAYOUT_WITHOUT_SEAL:
-        return Totals(*connection.execute("SELECT records, digest FROM meta").fetchone()), Seal(b"", 0)
+        return RecordTotals(*connection.execute("SELECT records, digest FROM meta").fetchone()), Seal(b"", 0)
     records, digest, identity, generation = connection.execute(
         "SELECT records, digest, identity, generation FROM meta"
     ).fetchone()
-    return Totals(records, digest), Seal(identity, generation)
+    return RecordTotals(records, digest), Seal(identity, generation)
 
 
 def error_name(error: Exception) -> str:
+    """SQLite's name of the error, as SQLITE_FULL; the class's name for any other."""
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
+
+
+def in_words(error: Exception) -> str:
+    """What a message says of the error: its text, and its name in brackets."""
+    return f"{error} ({error_name(error)})"
 
 
 @contextlib.contextmanager
@@ -271,4 +277,4 @@ def _named(path: str, error: sqlite3.Error) -> StoreFileError:
         return StoreForeignError(path, "is not a metadata store, or its first page is damaged")
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_FULL")):
         return StoreFileError(path, f"cannot be opened: {error}")
-    return StoreDamagedError(path, f"is damaged: {error} ({name})")
+    return StoreDamagedError(path, f"is damaged: {in_words(error)}")

@@ -25,7 +25,7 @@ WRITES_WAITING_MAX = 65_536
 Result = TypeVar("Result")
 Done = Callable[[Callable[[], MetadataError] | None], None]
 """Takes None, or what makes the error for each writer: a raised exception cannot be shared between tasks."""
-Outcome = tuple["asyncio.Future[Any]", Any, Exception | None]
+WriteOutcome = tuple["asyncio.Future[Any]", Any, Exception | None]
 """(who waits, result, error). Errors too are told only after the commit: they may rest on another change of it."""
 
 
@@ -153,7 +153,7 @@ class TreeStore(MetadataStore):
         self._flush_scheduled = False
         waiting, self._waiting = self._waiting, []
         batch = Batch(self._tree, owner=self._session, now_ms=self._clock_ms())
-        outcomes: list[Outcome] = []
+        outcomes: list[WriteOutcome] = []
         for future, change in waiting:
             if future.cancelled():
                 continue  # the caller gave up before anything was done
@@ -170,7 +170,9 @@ class TreeStore(MetadataStore):
             reason = f"the change could not be prepared: {error!r}"
             self._finish(batch, outcomes, lambda: StoreWriteError(self._name, reason))
 
-    def _finish(self, batch: Batch, outcomes: list[Outcome], make_error: Callable[[], MetadataError] | None) -> None:
+    def _finish(
+        self, batch: Batch, outcomes: list[WriteOutcome], make_error: Callable[[], MetadataError] | None
+    ) -> None:
         self._committing = False
         if make_error is None:
             self._tree.apply(batch.staged)

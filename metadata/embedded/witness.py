@@ -18,7 +18,7 @@ import os
 import struct
 from typing import NamedTuple
 
-from magnetar.metadata.embedded.syncing import sync_folder_of
+from magnetar.metadata.embedded.file_sync import sync_folder_of
 from magnetar.metadata.errors import StoreFileError
 from pulsar_proto.checksum import crc32c
 

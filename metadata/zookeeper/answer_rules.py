@@ -13,7 +13,7 @@ from magnetar.metadata.errors import (
     StoreWriteError,
 )
 from magnetar.metadata.store import CreateOp, Stat
-from magnetar.metadata.zookeeper.codec import Code, ZkStat
+from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import Write
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
 from magnetar.metadata.tree_rules import name_of, parent_of
-from magnetar.metadata.zookeeper.codec import SEQUENCE_DIGITS, ZkStat
+from magnetar.metadata.zookeeper.jute_codec import SEQUENCE_DIGITS, ZkStat
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Write:
     sequential: bool = False
 
 
-class Verdict(Enum):
+class WriteVerdict(Enum):
     APPLIED = "applied"
     NOT_APPLIED = "not applied"
     """It has not happened and never will by that request, or it failed: it may be sent again."""
     UNKNOWN = "unknown"
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     value: bytes
     stat: ZkStat
 
 
-def witness(write: Write) -> Op | None:
+def telling_op(write: Write) -> Op | None:
     """The op by which to tell: the last one of its path, and one with a value of its own if there is one. None: there
     are only checks."""
     if write.sequential:
@@ -63,7 +63,7 @@ def _tells(op: Op) -> int:
     return 1
 
 
-def judge(op: Op | None, found: Found | None, parent: ZkStat | None, bound: int, owner: int) -> Verdict:
+def judge(op: Op | None, found: FoundRecord | None, parent: ZkStat | None, bound: int, owner: int) -> WriteVerdict:
     """`found` is the record at the op's path and `parent` its parent's Stat, each None where there is none; `owner` is
     the id of the session that sent the op."""
     match op:
@@ -73,37 +73,37 @@ def judge(op: Op | None, found: Found | None, parent: ZkStat | None, bound: int,
             return _judge_put(value, expected, found, bound)
         case DeleteOp():
             return _judge_delete(found, parent, bound)
-    return Verdict.NOT_APPLIED
+    return WriteVerdict.NOT_APPLIED
 
 
-def _judge_create(value: bytes, ephemeral: bool, found: Found | None, bound: int, owner: int) -> Verdict:
+def _judge_create(value: bytes, ephemeral: bool, found: FoundRecord | None, bound: int, owner: int) -> WriteVerdict:
     if found is None or found.stat.czxid <= bound:
-        return Verdict.NOT_APPLIED
+        return WriteVerdict.NOT_APPLIED
     stat = found.stat
     if stat.ephemeral_owner != (owner if ephemeral else 0):
-        return Verdict.NOT_APPLIED
+        return WriteVerdict.NOT_APPLIED
     if stat.version > 0:
-        return Verdict.UNKNOWN
-    return Verdict.APPLIED if found.value == value else Verdict.NOT_APPLIED
+        return WriteVerdict.UNKNOWN
+    return WriteVerdict.APPLIED if found.value == value else WriteVerdict.NOT_APPLIED
 
 
-def _judge_put(value: bytes, expected: int | None, found: Found | None, bound: int) -> Verdict:
+def _judge_put(value: bytes, expected: int | None, found: FoundRecord | None, bound: int) -> WriteVerdict:
     if found is None or found.stat.mzxid <= bound:
-        return Verdict.NOT_APPLIED
+        return WriteVerdict.NOT_APPLIED
     same = found.value == value
     if expected is None:
-        return Verdict.APPLIED if same else Verdict.UNKNOWN
+        return WriteVerdict.APPLIED if same else WriteVerdict.UNKNOWN
     if found.stat.version > expected + 1:
-        return Verdict.UNKNOWN
-    return Verdict.APPLIED if same and found.stat.version == expected + 1 else Verdict.NOT_APPLIED
+        return WriteVerdict.UNKNOWN
+    return WriteVerdict.APPLIED if same and found.stat.version == expected + 1 else WriteVerdict.NOT_APPLIED
 
 
-def _judge_delete(found: Found | None, parent: ZkStat | None, bound: int) -> Verdict:
+def _judge_delete(found: FoundRecord | None, parent: ZkStat | None, bound: int) -> WriteVerdict:
     if found is not None:
-        return Verdict.NOT_APPLIED if found.stat.czxid <= bound else Verdict.UNKNOWN
+        return WriteVerdict.NOT_APPLIED if found.stat.czxid <= bound else WriteVerdict.UNKNOWN
     if parent is not None and parent.pzxid <= bound:
-        return Verdict.NOT_APPLIED  # no child went: there was nothing to delete
-    return Verdict.APPLIED
+        return WriteVerdict.NOT_APPLIED  # no child went: there was nothing to delete
+    return WriteVerdict.APPLIED
 
 
 def numbered_names(op: CreateOp, children: Sequence[str]) -> list[str]:
@@ -118,16 +118,16 @@ def numbered_names(op: CreateOp, children: Sequence[str]) -> list[str]:
     return sorted(numbered, key=lambda name: name[len(prefix) :], reverse=True)
 
 
-def judge_numbered(op: CreateOp, candidates: Sequence[tuple[str, Found]], owner: int) -> tuple[Verdict, str]:
+def judge_numbered(op: CreateOp, candidates: Sequence[tuple[str, FoundRecord]], owner: int) -> tuple[WriteVerdict, str]:
     """(verdict, path). `candidates` are those younger than the bound that no other call of ours has got, the youngest
     first. A persistent one without a value could be anybody's."""
     for path, found in reversed(candidates):
         if op.ephemeral:
             if found.stat.ephemeral_owner == owner and found.value == op.value:
-                return Verdict.APPLIED, path
+                return WriteVerdict.APPLIED, path
         elif found.stat.ephemeral_owner == 0 and found.stat.version == 0 and found.value == op.value:
-            return (Verdict.APPLIED, path) if op.value else (Verdict.UNKNOWN, "")
-    return Verdict.NOT_APPLIED, ""
+            return (WriteVerdict.APPLIED, path) if op.value else (WriteVerdict.UNKNOWN, "")
+    return WriteVerdict.NOT_APPLIED, ""
 
 
 def stats_after(write: Write, found: dict[str, ZkStat]) -> list[ZkStat | None]:

@@ -10,20 +10,20 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.metadata.store import CreateOp, DeleteOp, Op, PutOp
-from magnetar.metadata.zookeeper import codec as zk_codec
-from magnetar.metadata.zookeeper.call import Call, LinkLostError, Reply, Settled, read_children
-from magnetar.metadata.zookeeper.codec import Code, ZkStat
+from magnetar.metadata.zookeeper import jute_codec as zk_codec
+from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import (
-    Found,
-    Verdict,
+    FoundRecord,
     Write,
+    WriteVerdict,
     judge,
     judge_numbered,
     numbered_names,
     parent_path,
     stats_after,
-    witness,
+    telling_op,
 )
+from magnetar.metadata.zookeeper.pending_request import LinkLostError, PendingRequest, Reply, Settled, read_children
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ READS_AT_ONCE = 64
 CANDIDATES_MAX = 10_000
 """Young sequential records below one parent that are looked at; with more of them the outcome stays unknown."""
 
-Finding = Settled | Verdict
+Finding = Settled | WriteVerdict
 
 
 class Recovery:
@@ -45,10 +45,10 @@ class Recovery:
         self._probe = probe
         self._bound = 0
         """The lowest of the calls'."""
-        self._young: dict[str, list[tuple[str, Found]]] = {}
+        self._young: dict[str, list[tuple[str, FoundRecord]]] = {}
         """What sequential creates can have made, by the path that was asked for; less what a call of ours has got."""
 
-    async def findings(self, calls: Sequence[Call]) -> list[Finding]:
+    async def findings(self, calls: Sequence[PendingRequest]) -> list[Finding]:
         """One per call, NOT_APPLIED for reads. Raises LinkLostError."""
         await self._probe(zk_codec.sync_body("/"))
         self._bound = min((call.bound for call in calls), default=0)
@@ -63,19 +63,19 @@ class Recovery:
                 found.append(finding)
         return consistent(calls, found)
 
-    async def _plain(self, call: Call) -> Finding:
+    async def _plain(self, call: PendingRequest) -> Finding:
         write = call.write
         if write is None or write.sequential or call.future.done():
-            return Verdict.NOT_APPLIED
-        op = witness(write)
+            return WriteVerdict.NOT_APPLIED
+        op = telling_op(write)
         if op is None:
-            return Verdict.NOT_APPLIED
+            return WriteVerdict.NOT_APPLIED
         record, parent = await asyncio.gather(self._get(op.path), self._stat(parent_path(op)))
         verdict = judge(op, record, parent, call.bound, call.owner)
-        if verdict is not Verdict.APPLIED:
+        if verdict is not WriteVerdict.APPLIED:
             return verdict
         if isinstance(op, DeleteOp) and len(write.ops) > 1:
-            return Verdict.UNKNOWN  # that this record is gone does not tell of the others
+            return WriteVerdict.UNKNOWN  # that this record is gone does not tell of the others
         paths = list({one.path for one in write.ops})
         stats = await asyncio.gather(*(self._stat(path) for path in paths))
         known = {path: stat for path, stat in zip(paths, stats, strict=True) if stat is not None}
@@ -83,31 +83,31 @@ class Recovery:
             known[op.path] = record.stat
         return Settled(write.ops[-1].path, stats_after(write, known))
 
-    async def _numbered(self, call: Call, write: Write) -> Finding:
+    async def _numbered(self, call: PendingRequest, write: Write) -> Finding:
         op = write.ops[-1]
         assert isinstance(op, CreateOp)
         if call.future.done():
-            return Verdict.NOT_APPLIED
+            return WriteVerdict.NOT_APPLIED
         young = self._young.get(op.path)
         if young is None:
             young = self._young[op.path] = await self._read_young(op)
         if len(young) > CANDIDATES_MAX:
-            return Verdict.UNKNOWN
+            return WriteVerdict.UNKNOWN
         candidates = [one for one in young if one[1].stat.czxid > call.bound]
         verdict, path = judge_numbered(op, candidates, call.owner)
-        if verdict is not Verdict.APPLIED:
+        if verdict is not WriteVerdict.APPLIED:
             return verdict
         position = next(position for position, one in enumerate(young) if one[0] == path)
         _, record = young.pop(position)  # no other call of ours gets it
         stats: list[ZkStat | None] = [None] * (len(write.ops) - 1)
         return Settled(path, [*stats, record.stat])
 
-    async def _read_young(self, op: CreateOp) -> list[tuple[str, Found]]:
+    async def _read_young(self, op: CreateOp) -> list[tuple[str, FoundRecord]]:
         """The records that lost sequential creates of `op.path` can have made, the youngest first: one look for all of
         them."""
         parent = parent_path(op)
         listed = await self._probe(zk_codec.children_body(parent))
-        young: list[tuple[str, Found]] = []
+        young: list[tuple[str, FoundRecord]] = []
         if listed.error:
             return young
         names = numbered_names(op, await read_children(listed.payload))
@@ -120,58 +120,58 @@ class Recovery:
                 break
         return young
 
-    async def _get(self, path: str) -> Found | None:
+    async def _get(self, path: str) -> FoundRecord | None:
         reply = await self._probe(zk_codec.get_body(path))
         if reply.error == Code.NO_NODE:
             return None
         if reply.error:
             raise LinkLostError(f"reading {path} failed with {reply.error}")
-        return Found(*zk_codec.parse_data(reply.payload))
+        return FoundRecord(*zk_codec.parse_data(reply.payload))
 
     async def _stat(self, path: str) -> ZkStat | None:
         reply = await self._probe(zk_codec.exists_body(path))
         return None if reply.error else zk_codec.parse_stat(reply.payload)
 
 
-def consistent(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
+def consistent(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
     """The findings, with those that cannot stand together put right: each was judged alone."""
     return _never_reordered(calls, _one_winner(calls, found))
 
 
-def _one_winner(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
+def _one_winner(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
     """Of equal writes that all find the record as they wanted it, the first has done it; the others failed, and are
     sent again to hear so."""
     winners: dict[str, Op | None] = {}
     result: list[Finding] = []
     for call, finding in zip(calls, found, strict=True):
-        op = None if call.write is None or call.write.sequential else witness(call.write)
+        op = None if call.write is None or call.write.sequential else telling_op(call.write)
         if not isinstance(finding, Settled):
             winners.update(dict.fromkeys(_paths(call) & winners.keys()))
         elif op is not None and op.path not in winners:
             winners[op.path] = op
         elif op is not None and op != winners[op.path]:
-            finding = Verdict.UNKNOWN
+            finding = WriteVerdict.UNKNOWN
         elif op is not None and not (isinstance(op, PutOp) and op.expected_version is None):
-            finding = Verdict.NOT_APPLIED
+            finding = WriteVerdict.NOT_APPLIED
         result.append(finding)
     return result
 
 
-def _never_reordered(calls: Sequence[Call], found: Sequence[Finding]) -> list[Finding]:
+def _never_reordered(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
     """A write that seems not to have happened, while a later one of the same records has, or may have, did happen or
     failed: it is not sent again."""
     touched: set[str] = set()
     result: list[Finding] = []
     for call, finding in zip(reversed(calls), reversed(found), strict=True):
         paths = _paths(call)
-        if finding is Verdict.NOT_APPLIED and paths & touched:
-            finding = Verdict.UNKNOWN
-        if finding is not Verdict.NOT_APPLIED:
+        if finding is WriteVerdict.NOT_APPLIED and paths & touched:
+            finding = WriteVerdict.UNKNOWN
+        if finding is not WriteVerdict.NOT_APPLIED:
             touched |= paths
         result.append(finding)
     return result[::-1]
 
 
-def _paths(call: Call) -> set[str]:
+def _paths(call: PendingRequest) -> set[str]:
     ops: Sequence[Op] = () if call.write is None or call.write.sequential else call.write.ops
     return {op.path for op in ops}

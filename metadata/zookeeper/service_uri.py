@@ -65,8 +65,3 @@ def layout_fault(value: bytes, wanted: str = FROM_THE_CLUSTER) -> str | None:
     if (factory, factory_version) != (HIERARCHICAL, _FACTORY_VERSION):
         return f"the cluster keeps its ledgers by {factory} {factory_version}; known here is {HIERARCHICAL} 1"
     return None
-
-
-def zookeeper_connect(uri: str) -> str:
-    """The connect string alone. Raises ValueError."""
-    return parse_service_uri(uri).connect

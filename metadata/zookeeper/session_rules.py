@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from magnetar.metadata.store import EventType
-from magnetar.metadata.zookeeper import codec as zk_codec
+from magnetar.metadata.zookeeper import jute_codec as zk_codec
 
 REPLY_BYTES_MAX = 64 << 20
 """A longer reply is taken for a damaged stream. Lists of children may be far longer than a request."""
@@ -34,7 +34,7 @@ _LENGTH = struct.Struct(">I")
 CallT = TypeVar("CallT")
 
 
-class State(Enum):
+class ZkSessionState(Enum):
     DISCONNECTED = "disconnected"
     HANDSHAKE = "handshake"
     CONNECTED = "connected"
@@ -53,7 +53,7 @@ class Attached(NamedTuple):
     how: Attachment
 
 
-class Answer(NamedTuple, Generic[CallT]):
+class ZkAnswer(NamedTuple, Generic[CallT]):
     call: CallT
     error: int
     zxid: int
@@ -65,7 +65,7 @@ class Notification(NamedTuple):
     path: str
 
 
-Incoming = Attached | Answer[CallT] | Notification
+Incoming = Attached | ZkAnswer[CallT] | Notification
 
 
 class ProtocolError(Exception):
@@ -77,16 +77,16 @@ class IllegalEventError(Exception):
 
 
 _MOVES = {
-    (State.DISCONNECTED, "dial"): State.HANDSHAKE,
-    (State.HANDSHAKE, "attach"): State.CONNECTED,
-    (State.HANDSHAKE, "lose"): State.DISCONNECTED,
-    (State.CONNECTED, "lose"): State.DISCONNECTED,
-    (State.DISCONNECTED, "lose"): State.DISCONNECTED,
-    (State.CLOSED, "lose"): State.CLOSED,
-    (State.DISCONNECTED, "close"): State.CLOSED,
-    (State.HANDSHAKE, "close"): State.CLOSED,
-    (State.CONNECTED, "close"): State.CLOSED,
-    (State.CLOSED, "close"): State.CLOSED,
+    (ZkSessionState.DISCONNECTED, "dial"): ZkSessionState.HANDSHAKE,
+    (ZkSessionState.HANDSHAKE, "attach"): ZkSessionState.CONNECTED,
+    (ZkSessionState.HANDSHAKE, "lose"): ZkSessionState.DISCONNECTED,
+    (ZkSessionState.CONNECTED, "lose"): ZkSessionState.DISCONNECTED,
+    (ZkSessionState.DISCONNECTED, "lose"): ZkSessionState.DISCONNECTED,
+    (ZkSessionState.CLOSED, "lose"): ZkSessionState.CLOSED,
+    (ZkSessionState.DISCONNECTED, "close"): ZkSessionState.CLOSED,
+    (ZkSessionState.HANDSHAKE, "close"): ZkSessionState.CLOSED,
+    (ZkSessionState.CONNECTED, "close"): ZkSessionState.CLOSED,
+    (ZkSessionState.CLOSED, "close"): ZkSessionState.CLOSED,
 }
 
 
@@ -94,7 +94,7 @@ class ZkSession(Generic[CallT]):
     """One session over any number of links, one at a time. `CallT` is what the caller knows a request by."""
 
     def __init__(self, timeout_ms: int) -> None:
-        self.state = State.DISCONNECTED
+        self.state = ZkSessionState.DISCONNECTED
         self.wanted_timeout_ms = timeout_ms
         self.timeout_ms = timeout_ms
         """What the server granted."""
@@ -132,7 +132,7 @@ class ZkSession(Generic[CallT]):
 
     def send(self, call: CallT, body: bytes, now: float) -> bytes:
         """The frame of a request whose answer will name `call`."""
-        self._require(State.CONNECTED)
+        self._require(ZkSessionState.CONNECTED)
         self._last_xid = self._last_xid % (2**31 - 1) + 1
         frame = zk_codec.frame(body, self._last_xid)
         self._in_flight.append((self._last_xid, call))
@@ -142,7 +142,7 @@ class ZkSession(Generic[CallT]):
         return frame
 
     def authenticate(self, scheme: str, credential: bytes) -> bytes:
-        self._require(State.CONNECTED)
+        self._require(ZkSessionState.CONNECTED)
         return zk_codec.frame(zk_codec.auth_body(scheme, credential), zk_codec.AUTH_XID)
 
     def lost(self) -> list[CallT]:
@@ -161,11 +161,11 @@ class ZkSession(Generic[CallT]):
 
     def due(self, now: float) -> bytes:
         """A ping if one is due, else b"". Raises ProtocolError when the server was silent for too long."""
-        if self.state not in (State.CONNECTED, State.HANDSHAKE):
+        if self.state not in (ZkSessionState.CONNECTED, ZkSessionState.HANDSHAKE):
             return b""
         if now - self._heard_at >= self._seconds(SILENCE_PART):
             raise ProtocolError(f"the server said nothing for {now - self._heard_at:.1f} s")
-        if self.state is State.CONNECTED and now - self._sent_at >= self._seconds(PING_PART):
+        if self.state is ZkSessionState.CONNECTED and now - self._sent_at >= self._seconds(PING_PART):
             self._sent_at = now
             return zk_codec.frame(zk_codec.ping_body(), zk_codec.PING_XID)
         return b""
@@ -205,9 +205,9 @@ class ZkSession(Generic[CallT]):
         return incoming
 
     def _frame(self, payload: bytes) -> Incoming[CallT] | None:
-        if self.state is State.HANDSHAKE:
+        if self.state is ZkSessionState.HANDSHAKE:
             return Attached(self._attach(zk_codec.parse_connect_reply(payload)))
-        if self.state is not State.CONNECTED:
+        if self.state is not ZkSessionState.CONNECTED:
             raise ProtocolError(f"a frame while {self.state.value}")
         xid, zxid, error = zk_codec.parse_header(payload)
         if self._in_flight and xid == self._in_flight[0][0]:
@@ -215,7 +215,7 @@ class ZkSession(Generic[CallT]):
             self.in_flight_bytes -= self._in_flight_bytes.popleft()
             if zxid > 0:
                 self.last_zxid = zxid
-            return Answer(call, error, zxid, payload[zk_codec.HEADER_BYTES :])
+            return ZkAnswer(call, error, zxid, payload[zk_codec.HEADER_BYTES :])
         if xid == zk_codec.PING_XID:
             return None
         if xid == zk_codec.WATCH_XID:
@@ -242,7 +242,7 @@ class ZkSession(Generic[CallT]):
     def _seconds(self, part: float) -> float:
         return self.timeout_ms / 1000 * part
 
-    def _require(self, state: State) -> None:
+    def _require(self, state: ZkSessionState) -> None:
         if self.state is not state:
             raise IllegalEventError(f"the session is {self.state.value}, not {state.value}")
 

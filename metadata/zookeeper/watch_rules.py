@@ -9,9 +9,9 @@ not replayed by the server; they are worked out from what is found afterwards.
 from collections import Counter
 
 from magnetar.metadata.record_watches import Watches
-from magnetar.metadata.store import CancelWatch, Event, EventType, WatchCallback
+from magnetar.metadata.store import CancelWatch, EventType, RecordEvent, WatchCallback
 from magnetar.metadata.tree_rules import parent_of
-from magnetar.metadata.zookeeper.codec import ZkStat
+from magnetar.metadata.zookeeper.jute_codec import ZkStat
 
 
 class ZkWatches:
@@ -65,7 +65,7 @@ class ZkWatches:
         last one, and the recursive one covers both."""
         return [recursive for recursive in (False, True) if path in self._paths(recursive)]
 
-    def happened(self, event: Event) -> None:
+    def happened(self, event: RecordEvent) -> None:
         """The server reports it."""
         if event.path in self._exact_paths:
             self._there[event.path] = event.type is not EventType.DELETED
@@ -74,20 +74,20 @@ class ZkWatches:
             return
         self._recursive.fire((event,))
         if event.type is not EventType.CHANGED and event.path != "/":
-            self._recursive.fire((Event(EventType.CHILDREN_CHANGED, parent_of(event.path)),))
+            self._recursive.fire((RecordEvent(EventType.CHILDREN_CHANGED, parent_of(event.path)),))
 
     def found(self, path: str, stat: ZkStat | None, bound: int) -> None:
         """After a new link: the exactly watched record's state. Reports what changed after zxid `bound`."""
         if path not in self._exact_paths:
             return
         was_there = self._there.get(path)
-        self._exact.fire(Event(kind, path) for kind in _missed(was_there, stat, bound))
+        self._exact.fire(RecordEvent(kind, path) for kind in _missed(was_there, stat, bound))
         if path in self._exact_paths:
             self._there[path] = stat is not None
 
     def overlooked(self, path: str) -> None:
         """After a new link: anything at or below the recursively watched record may have changed."""
-        self._rearmed.fire((Event(EventType.CHANGED, path),))
+        self._rearmed.fire((RecordEvent(EventType.CHANGED, path),))
 
     def _paths(self, recursive: bool) -> Counter[str]:
         return self._recursive_paths if recursive else self._exact_paths

@@ -30,23 +30,23 @@ from magnetar.metadata.store import (
     Created,
     CreateOp,
     DeleteOp,
-    Event,
     MetadataStore,
     Op,
     PutOp,
     Record,
+    RecordEvent,
     Stat,
     WatchCallback,
 )
 from magnetar.metadata.tree_rules import check_path, parent_of
-from magnetar.metadata.zookeeper import codec as zk_codec
+from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from magnetar.metadata.zookeeper.answer_rules import Rejection, error_of, multi_outcome, store_stat
-from magnetar.metadata.zookeeper.call import Outcome, Reply, Settled, read_children
-from magnetar.metadata.zookeeper.client import ZkClient
 from magnetar.metadata.zookeeper.client_config import ClientConfig, Hooks, SessionEvent
-from magnetar.metadata.zookeeper.codec import Code, ZkStat
 from magnetar.metadata.zookeeper.connect_string import ConnectString
+from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import Write
+from magnetar.metadata.zookeeper.pending_request import Reply, RequestOutcome, Settled, read_children
+from magnetar.metadata.zookeeper.session_client import ZkClient
 from magnetar.metadata.zookeeper.session_rules import Notification
 from magnetar.metadata.zookeeper.watch_rules import ZkWatches
 
@@ -225,7 +225,7 @@ class ZooKeeperStore(MetadataStore):
         reply = await self._read(zk_codec.exists_body(self._full(path)), path)
         return None if reply is None else zk_codec.parse_stat(reply.payload)
 
-    async def _write(self, body: bytes, write: Write) -> Outcome:
+    async def _write(self, body: bytes, write: Write) -> RequestOutcome:
         op = write.ops[-1]
         outcome = await self._client.submit(body, self._connect.user_path(op.path), write)
         if isinstance(outcome, Reply) and outcome.error:
@@ -327,7 +327,7 @@ class ZooKeeperStore(MetadataStore):
 
     def _notified(self, event: Notification) -> None:
         if self._connect.contains(event.path):
-            self._watches.happened(Event(event.type, self._connect.user_path(event.path)))
+            self._watches.happened(RecordEvent(event.type, self._connect.user_path(event.path)))
 
     def _attached(self) -> None:
         """Arms all watches on the new link, then looks what they missed: pipelined, ahead of everything else."""
@@ -369,18 +369,18 @@ def _check_armed(reply: Reply, path: str) -> None:
         log.error("ZooKeeper does not watch %s (%d); it must be 3.6 or later", path, reply.error)
 
 
-def _stat_or_none(outcome: Outcome | BaseException) -> ZkStat | None:
+def _stat_or_none(outcome: RequestOutcome | BaseException) -> ZkStat | None:
     if isinstance(outcome, Reply) and not outcome.error:
         return zk_codec.parse_stat(outcome.payload)
     return None
 
 
-def _payload(outcome: Outcome) -> bytes:
+def _payload(outcome: RequestOutcome) -> bytes:
     assert isinstance(outcome, Reply)
     return outcome.payload
 
 
-def _settled_stat(outcome: Outcome) -> ZkStat | None:
+def _settled_stat(outcome: RequestOutcome) -> ZkStat | None:
     return outcome.stats[-1] if isinstance(outcome, Settled) else None
 
 

@@ -132,7 +132,7 @@ def message_count(payload: bytes, offset: int = 0) -> int:
     return _metadata(payload, offset).num_messages_in_batch
 
 
-class Chunk(NamedTuple):
+class MessageChunk(NamedTuple):
     """A part of a large message."""
 
     uuid: bytes
@@ -147,7 +147,7 @@ class Special(NamedTuple):
     """Not before; 0: at once."""
     is_marker: bool
     """A broker wrote it for brokers: a transaction's end, a replicated subscription's snapshot."""
-    chunk: Chunk | None
+    chunk: MessageChunk | None
 
 
 def is_single_and_plain(payload: bytes) -> bool:
@@ -168,7 +168,7 @@ def count_and_special(payload: bytes) -> tuple[int, Special | None]:
     deliver_at_ms, marker_type, chunks = metadata.deliver_at_time, metadata.marker_type, metadata.num_chunks_from_msg
     if deliver_at_ms <= 0 and not marker_type and chunks <= 1:
         return metadata.num_messages_in_batch, None
-    chunk = Chunk(raw(metadata.uuid), metadata.chunk_id >= chunks - 1) if chunks > 1 and metadata.uuid else None
+    chunk = MessageChunk(raw(metadata.uuid), metadata.chunk_id >= chunks - 1) if chunks > 1 and metadata.uuid else None
     return metadata.num_messages_in_batch, Special(max(0, deliver_at_ms), marker_type != 0, chunk)
 
 

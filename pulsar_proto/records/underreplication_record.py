@@ -34,7 +34,6 @@ PLACEMENT_CHECK_TIME = f"{ROOT}/placementpolicycheckctime"
 
 LAYOUT_VALUE = b'type: "BASIC"\nversion: 1\n'
 
-DELAY_MAX = 2**31 - 1
 _NAME = re.compile(r"urL(\d{10,19})")
 
 M = TypeVar("M", bound=Message)
@@ -61,24 +60,24 @@ def ledger_id_of_name(name: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class UnderreplicatedLedger:
     """An under-replicated ledger. `replicas` are the ids of the bookies whose copies are missing."""
 
     replicas: tuple[str, ...]
     ctime_ms: int | None = None
 
-    def merged(self, replicas: Iterable[str], ctime_ms: int) -> "Mark":
+    def merged(self, replicas: Iterable[str], ctime_ms: int) -> "UnderreplicatedLedger":
         """With further missing replicas, and the time of now (as Java does)."""
-        return Mark(tuple(dict.fromkeys((*self.replicas, *replicas))), ctime_ms)
+        return UnderreplicatedLedger(tuple(dict.fromkeys((*self.replicas, *replicas))), ctime_ms)
 
     def serialize(self) -> bytes:
         return _text(pb.LedgerFormat(replica=self.replicas, ctime=self.ctime_ms))
 
     @staticmethod
-    def parse(value: bytes) -> "Mark":
+    def parse(value: bytes) -> "UnderreplicatedLedger":
         """Raises MalformedRecord."""
         message = _parsed(value, pb.LedgerFormat())
-        return Mark(tuple(message.replica), message.ctime if message.HasField("ctime") else None)
+        return UnderreplicatedLedger(tuple(message.replica), message.ctime if message.HasField("ctime") else None)
 
 
 def check_layout(value: bytes) -> None:

@@ -20,17 +20,17 @@ LEADING_FIELDS_MAX = 4
 """What stands before the ids: the consumer's id and, of an ACK, its type. Every portion repeats it."""
 
 
-class _Kind(NamedTuple):
+class _IdListCommand(NamedTuple):
     """How a command with a list of ids begins, and with which byte each id does."""
 
     begin: bytes
     id_tag: int
 
 
-_KINDS = (_Kind(b"\x08\x0a\x52", 3 << 3 | 2), _Kind(b"\x08\x14\xa2\x01", 2 << 3 | 2))
+_COMMANDS = (_IdListCommand(b"\x08\x0a\x52", 3 << 3 | 2), _IdListCommand(b"\x08\x14\xa2\x01", 2 << 3 | 2))
 """CommandAck.message_id, CommandRedeliverUnacknowledgedMessages.message_ids. The type comes first in every client's
 encoding."""
-ID_LISTS = tuple(kind.begin for kind in _KINDS)
+ID_LISTS = tuple(kind.begin for kind in _COMMANDS)
 
 
 def is_long_id_list(data: bytes) -> bool:
@@ -46,7 +46,7 @@ def cut_id_list(data: bytes) -> list[bytes]:
     """
     if len(data) > LIST_BYTES_MAX:
         raise MalformedFrame(f"a list of message ids has {len(data)} bytes, at most {LIST_BYTES_MAX} are taken")
-    kind = next(each for each in _KINDS if data.startswith(each.begin))
+    kind = next(each for each in _COMMANDS if data.startswith(each.begin))
     size, start = varint_at(data, len(kind.begin), len(data))
     end = len(data)
     if start + size != end:
@@ -73,5 +73,5 @@ def _first_id(data: bytes, at: int, end: int, id_tag: int) -> int:
     return at
 
 
-def _command(kind: _Kind, body: bytes) -> bytes:
+def _command(kind: _IdListCommand, body: bytes) -> bytes:
     return kind.begin + varint(len(body)) + body

@@ -14,7 +14,7 @@ from typing import Any
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import partitioned_topic_value, to_json
 from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
-from magnetar.metadata.store import CancelWatch, Event, MetadataStore
+from magnetar.metadata.store import CancelWatch, MetadataStore, RecordEvent
 from pulsar_proto.errors import MetadataFault
 from pulsar_proto.names import TopicName, decode_local, encode_local
 
@@ -139,7 +139,7 @@ class PartitionedTopics:
             return []
         return sorted(f"{domain}://{namespace}/{decode_local(child)}" for child in children)
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: RecordEvent) -> None:
         self._forget(event.path)
 
     def _forget(self, path: str) -> None:

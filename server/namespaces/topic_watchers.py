@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from magnetar.metadata import paths
-from magnetar.metadata.store import CancelWatch, Event, MetadataStore
+from magnetar.metadata.store import CancelWatch, MetadataStore, RecordEvent
 from magnetar.server.namespaces.topic_catalog import Catalog
 from magnetar.server.namespaces.topic_list import TopicListChange, change_between, filter_by_pattern, without_scheme
 from magnetar.server.process.turns import Turns
@@ -114,7 +114,7 @@ class TopicWatchers:
         topics = await self._catalog.topics_of(namespace)
         return [topic for topic in topics if not is_system_topic(TopicName.parse(topic))]
 
-    def _event(self, namespace: str, event: Event) -> None:
+    def _event(self, namespace: str, event: RecordEvent) -> None:
         watched = self._namespaces.get(namespace)
         if watched is None:
             return

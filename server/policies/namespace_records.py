@@ -16,7 +16,7 @@ from typing import Any
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import to_json
 from magnetar.metadata.errors import BadVersionError, MetadataError, NoNodeError
-from magnetar.metadata.store import Event, MetadataStore, Record
+from magnetar.metadata.store import MetadataStore, Record, RecordEvent
 from pulsar_proto.errors import MetadataFault
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class NamespaceRecords:
             return value
         raise MetadataError(path, f"lost {ATTEMPTS_MAX} compare-and-set rounds in a row")
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: RecordEvent) -> None:
         namespace = event.path.removeprefix(f"{paths.POLICIES}/")
         if namespace.count("/") != 1 or namespace not in self._parsed:
             return

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from magnetar import __version__
 from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError
-from magnetar.metadata.sequence import LedgerIdGenerator
 from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.server.broker.broker import Broker
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.broker_config import ConfigError, ServerConfig, load_config

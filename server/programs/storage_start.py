@@ -20,7 +20,7 @@ from magnetar.metadata.embedded.embedded_store import EmbeddedStore
 from magnetar.metadata.embedded.stored_metadata import StoredMetadata, advice
 from magnetar.metadata.embedded.witness import FILE_NAME, Witness
 from magnetar.metadata.errors import StoreMismatchError
-from magnetar.metadata.sequence import ledger_ids_end, skip_ledger_ids
+from magnetar.metadata.unique_ids import ledger_ids_end, skip_ledger_ids
 from magnetar.server.config.broker_config import ServerConfig
 from magnetar.server.network.ports import Urls
 from magnetar.storage.bookie.bookie import Bookie

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from magnetar.metadata.sequence import broker_instance
 from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.unique_ids import broker_instance
 from magnetar.server.compaction.topic_compaction import CompactionService, TopicCompaction
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.namespaces.topic_catalog import Catalog

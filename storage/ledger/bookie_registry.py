@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError, NoNodeError
-from magnetar.metadata.store import CancelWatch, Event, MetadataStore
+from magnetar.metadata.store import CancelWatch, MetadataStore, RecordEvent
 from magnetar.storage.ledger.wire_channel import address_in_id
 from magnetar.storage.ledger.wire_link import Address
 from pulsar_proto.pb import bookkeeper_pb2 as pb
@@ -134,7 +134,7 @@ class BookieRegistry:
 
         return cancel
 
-    def _heard(self, _: Event) -> None:
+    def _heard(self, _: RecordEvent) -> None:
         self._dirty.set()
 
     async def _follow(self) -> None:

@@ -5,8 +5,8 @@ For whoever is no bookie's or broker's inside: auto-recovery, the operator's too
 
 from random import Random
 
-from magnetar.metadata.sequence import LedgerIdGenerator
 from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.storage.ledger.bookie_registry import BookieRegistry
 from magnetar.storage.ledger.channel_lookup import ChannelOf
 from magnetar.storage.ledger.client_config import LedgerConfig

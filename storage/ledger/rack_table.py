@@ -5,7 +5,7 @@ import logging
 
 from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError
-from magnetar.metadata.store import CancelWatch, Event, MetadataStore
+from magnetar.metadata.store import CancelWatch, MetadataStore, RecordEvent
 from magnetar.storage.ledger.rack_placement_rules import DEFAULT_RACK, racks_in_record
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class RackTable:
     def rack_of(self, bookie_id: str) -> str:
         return self._racks.get(bookie_id, DEFAULT_RACK)
 
-    def _heard(self, _: Event) -> None:
+    def _heard(self, _: RecordEvent) -> None:
         if self._look is not None:
             self._look.cancel()
         self._look = asyncio.create_task(self._try_refresh())

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from magnetar.metadata.paths import MANAGED_LEDGERS
-from magnetar.metadata.store import CancelWatch, Event, EventType, MetadataStore
+from magnetar.metadata.store import CancelWatch, EventType, MetadataStore, RecordEvent
 from magnetar.storage.managed.managed_ledger_errors import MetaStoreFault
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class TakeoverWatch:
             self._checking.cancel()
             await asyncio.wait([self._checking])
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, event: RecordEvent) -> None:
         name = event.path[len(MANAGED_LEDGERS) + 1 :]
         if name in self._owned and event.type is not EventType.CHILDREN_CHANGED:
             self._suspect(name)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from magnetar.metadata import paths
-from magnetar.metadata.store import Event, EventType
+from magnetar.metadata.store import EventType, RecordEvent
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.rack_placement_rules import racks_in_record
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
@@ -83,7 +83,7 @@ class Auditor:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _delay_changed(self, event: Event) -> None:
+    def _delay_changed(self, event: RecordEvent) -> None:
         if event.type is not EventType.DELETED:
             self._delay_written = True
             self._changes.note()

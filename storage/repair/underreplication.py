@@ -14,7 +14,7 @@ from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsE
 from magnetar.metadata.store import CancelWatch, MetadataStore, WatchCallback, delete_empty_parents
 from magnetar.storage.repair.ephemeral_creation import created_or_undone
 from pulsar_proto.records import underreplication_record as records
-from pulsar_proto.records.underreplication_record import Mark
+from pulsar_proto.records.underreplication_record import UnderreplicatedLedger
 
 ATTEMPTS_MAX = 100
 """So often `mark` tries its compare-and-set on one mark; if others were faster each time, it raises MetadataError."""
@@ -70,7 +70,7 @@ class Underreplication:
         replicas = tuple(replicas)
         for _ in range(ATTEMPTS_MAX):
             record = await self._store.get(path)
-            known = Mark(()) if record is None else Mark.parse(record.value)
+            known = UnderreplicatedLedger(()) if record is None else UnderreplicatedLedger.parse(record.value)
             value = known.merged(replicas, self._now_ms()).serialize()
             try:
                 if record is None:
@@ -82,9 +82,9 @@ class Underreplication:
                 continue
         raise MetadataError(path, f"lost {ATTEMPTS_MAX} rounds to others that mark the ledger")
 
-    async def get(self, ledger_id: int) -> Mark | None:
+    async def get(self, ledger_id: int) -> UnderreplicatedLedger | None:
         record = await self._store.get(records.mark_path(ledger_id))
-        return None if record is None else Mark.parse(record.value)
+        return None if record is None else UnderreplicatedLedger.parse(record.value)
 
     async def marked(self, rng: Random | None = None) -> AsyncIterator[int]:
         """Yields the marked ledgers as they are found: in the order of their ids, or in a random order with `rng`, so

@@ -23,7 +23,7 @@ RULES_WITHOUT_IO = (
     "metadata/embedded/record_rows.py",
     "metadata/embedded/write_ahead_log.py",
     "metadata/paths.py",
-    "metadata/zookeeper/codec.py",
+    "metadata/zookeeper/jute_codec.py",
     "storage/ledger/bookie_health.py",
     "storage/ledger/wire_pending.py",
     "storage/bookie/wire_session.py",

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from magnetar.metadata.store import Event, EventType
+from magnetar.metadata.store import EventType, RecordEvent
 
 DEADLINE_SECONDS = 60.0
 
@@ -11,10 +11,10 @@ class Recorder:
     """A watch callback that keeps the events and can be awaited."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[RecordEvent] = []
         self._grew = asyncio.Event()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: RecordEvent) -> None:
         self.events.append(event)
         self._grew.set()
 

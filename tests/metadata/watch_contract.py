@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from magnetar.metadata.errors import BadVersionError, StoreClosedError
-from magnetar.metadata.store import CreateOp, Event, EventType, MetadataStore
+from magnetar.metadata.store import CreateOp, EventType, MetadataStore, RecordEvent
 from tests.metadata.recorder import DEADLINE_SECONDS, Recorder
 
 CREATED, CHANGED, DELETED = EventType.CREATED, EventType.CHANGED, EventType.DELETED
@@ -83,7 +83,7 @@ class WatchContract:
     async def test_a_watch_that_fails_does_not_harm_others(
         self, store: MetadataStore, caplog: pytest.LogCaptureFixture
     ) -> None:
-        def broken(event: Event) -> None:
+        def broken(event: RecordEvent) -> None:
             raise RuntimeError("broken watch")
 
         recorder = Recorder()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
-from pulsar_proto.records.payload import Chunk
+from pulsar_proto.records.payload import MessageChunk
 
 MESSAGES_MAX = 1_000
 """Whose chunks are on their way. Beyond, the oldest one is forgotten: its rest goes to anybody."""
@@ -21,10 +21,10 @@ class ChunkOwners:
         self.waiting: dict[Consumer, ReplayQueue] = {}
         """Chunks whose owner took nothing when they were due to be sent."""
 
-    def owner(self, chunk: Chunk) -> Consumer | None:
+    def owner(self, chunk: MessageChunk) -> Consumer | None:
         return self._owners.get(chunk.uuid)
 
-    def sent(self, chunk: Chunk, consumer: Consumer) -> None:
+    def sent(self, chunk: MessageChunk, consumer: Consumer) -> None:
         if chunk.is_last:
             self._owners.pop(chunk.uuid, None)
         elif chunk.uuid not in self._owners:

@@ -15,7 +15,7 @@ import pytest
 from magnetar.metadata.embedded import record_file
 from magnetar.metadata.embedded.embedded_store import EmbeddedStore
 from magnetar.metadata.embedded.record_file import RecordFile
-from magnetar.metadata.embedded.record_rows import Change
+from magnetar.metadata.embedded.record_rows import RowChange
 from magnetar.metadata.embedded.stored_metadata import PAGE_BYTES, read_stored
 from magnetar.metadata.errors import (
     NodeExistsError,
@@ -81,7 +81,7 @@ async def test_nothing_is_visible_before_it_is_durable(path: Path, monkeypatch: 
     await store.create("/a", b"old")
     write, entered, go_on = RecordFile.write, threading.Event(), threading.Event()
 
-    def slow_write(file: RecordFile, change: Change) -> None:
+    def slow_write(file: RecordFile, change: RowChange) -> None:
         entered.set()
         assert go_on.wait(60)
         write(file, change)
@@ -275,7 +275,7 @@ async def test_a_full_database_is_the_same(path: Path, monkeypatch: pytest.Monke
     await store.create("/a", b"kept")
     write = RecordFile.write
 
-    def write_within(pages: int, file: RecordFile, change: Change) -> None:
+    def write_within(pages: int, file: RecordFile, change: RowChange) -> None:
         file._connection.execute(f"PRAGMA max_page_count = {pages}")
         write(file, change)
 
@@ -291,7 +291,7 @@ async def test_after_another_fault_nothing_more_is_promised(path: Path, monkeypa
     store = await EmbeddedStore.open(path)
     await store.create("/a", b"kept")
 
-    def broken_write(file: RecordFile, change: Change) -> None:
+    def broken_write(file: RecordFile, change: RowChange) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patch:

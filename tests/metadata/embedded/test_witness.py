@@ -12,7 +12,7 @@ import pytest
 
 from magnetar.metadata.embedded import witness as witness_module
 from magnetar.metadata.embedded.embedded_store import EmbeddedStore
-from magnetar.metadata.embedded.record_rows import Totals
+from magnetar.metadata.embedded.record_rows import RecordTotals
 from magnetar.metadata.embedded.stored_metadata import PAGE_BYTES, StoredMetadata, mismatch
 from magnetar.metadata.embedded.witness import SLOT_BYTES, Seal, Witness, WitnessDamagedError
 from magnetar.metadata.errors import StoreClosedError, StoreDamagedError, StoreFileError, StoreMismatchError
@@ -23,7 +23,7 @@ FRAME_BYTES = 24 + PAGE_BYTES
 
 
 def stored(generation: int, identity: bytes = ME, layout: int = 2) -> StoredMetadata:
-    return StoredMetadata("/d/metadata.sqlite", Tree(), Totals(1, 0), layout, Seal(identity, generation), b"")
+    return StoredMetadata("/d/metadata.sqlite", Tree(), RecordTotals(1, 0), layout, Seal(identity, generation), b"")
 
 
 @pytest.mark.parametrize(

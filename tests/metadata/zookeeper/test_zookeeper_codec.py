@@ -7,7 +7,7 @@ import pytest
 from aiozk import protocol as zk  # type: ignore[import-untyped]
 
 from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, EventType, Op, PutOp
-from magnetar.metadata.zookeeper import codec as zk_codec
+from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from magnetar.metadata.zookeeper.connect_string import ConnectString
 
 STAT = zk_codec.ZkStat(1 << 40, 2 << 40, 3 << 40, 4 << 40, 5, 6, 7, -(1 << 60), 8, 9, 10 << 40)

@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from magnetar.metadata.cluster_init import initialize_cluster
-from magnetar.metadata.sequence import LedgerIdGenerator
 from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.record_contract import RecordContract
 from tests.metadata.watch_contract import WatchContract

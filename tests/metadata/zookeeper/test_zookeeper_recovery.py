@@ -9,10 +9,10 @@ import pytest
 
 from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
 from magnetar.metadata.tree_rules import parent_of
-from magnetar.metadata.zookeeper.call import Call, Reply, Settled
-from magnetar.metadata.zookeeper.codec import Code, ZkStat
-from magnetar.metadata.zookeeper.lost_answer_rules import Verdict, Write
+from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
+from magnetar.metadata.zookeeper.lost_answer_rules import Write, WriteVerdict
 from magnetar.metadata.zookeeper.lost_answers import Finding, Recovery
+from magnetar.metadata.zookeeper.pending_request import PendingRequest, Reply, Settled
 
 PATHS = ["/a", "/b", "/p", "/p/a", "/p/b"]
 OURS, OTHERS = 7, 8
@@ -121,7 +121,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.model = Model()
-        self.calls: list[Call] = []
+        self.calls: list[PendingRequest] = []
         self.happened: list[bool] = []
         self.made: list[list[str]] = []
         self.deleted_by_others: set[str] = set()
@@ -145,7 +145,7 @@ class World:
         executed = rng.randint(0, lost)
         for number in range(lost):
             write = random_write(rng, self.model, "ours", number)
-            call = Call(b"", "/", asyncio.get_running_loop().create_future(), 0.0, write=write)
+            call = PendingRequest(b"", "/", asyncio.get_running_loop().create_future(), 0.0, write=write)
             call.bound, call.owner = bound, OURS
             self.calls.append(call)
             made: list[str] = []
@@ -192,7 +192,7 @@ async def test_what_the_recovery_says_is_true() -> None:
                 if write.sequential:
                     assert [finding.path] == made, f"seed {seed}"
                 assert len(finding.stats) == len(write.ops)
-            elif finding is Verdict.NOT_APPLIED:
+            elif finding is WriteVerdict.NOT_APPLIED:
                 told["again"] += 1
                 only_checks = all(isinstance(op, CheckOp) for op in write.ops)
                 assert not happened or only_checks or world.excused(write), f"seed {seed}: {write} happened"
@@ -211,7 +211,7 @@ async def test_alone_and_with_a_value_of_its_own_a_write_is_always_told(seed: in
             model = Model()
             for path in ("/a", "/d"):
                 model.run(Write((CreateOp(path),)), OTHERS)
-            call = Call(b"", op.path, asyncio.get_running_loop().create_future(), 0.0, write=Write((op,)))
+            call = PendingRequest(b"", op.path, asyncio.get_running_loop().create_future(), 0.0, write=Write((op,)))
             call.bound, call.owner = model.zxid, OURS
             if happens:
                 model.run(Write((op,)), OURS)
@@ -219,4 +219,4 @@ async def test_alone_and_with_a_value_of_its_own_a_write_is_always_told(seed: in
                 model.run(Write((CreateOp(f"/elsewhere-{number}"),)), OTHERS)
             (finding,) = await Recovery(model.probe).findings([call])
             assert isinstance(finding, Settled) is happens
-            assert finding is not Verdict.UNKNOWN
+            assert finding is not WriteVerdict.UNKNOWN

@@ -5,22 +5,22 @@ import asyncio
 import pytest
 
 from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
-from magnetar.metadata.zookeeper import codec as zk_codec
-from magnetar.metadata.zookeeper.call import Call, Settled
-from magnetar.metadata.zookeeper.codec import ZkStat
+from magnetar.metadata.zookeeper import jute_codec as zk_codec
+from magnetar.metadata.zookeeper.jute_codec import ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import (
-    Found,
-    Verdict,
+    FoundRecord,
     Write,
+    WriteVerdict,
     judge,
     judge_numbered,
     numbered_names,
     stats_after,
-    witness,
+    telling_op,
 )
 from magnetar.metadata.zookeeper.lost_answers import Finding, consistent
+from magnetar.metadata.zookeeper.pending_request import PendingRequest, Settled
 
-APPLIED, NOT_APPLIED, UNKNOWN = Verdict.APPLIED, Verdict.NOT_APPLIED, Verdict.UNKNOWN
+APPLIED, NOT_APPLIED, UNKNOWN = WriteVerdict.APPLIED, WriteVerdict.NOT_APPLIED, WriteVerdict.UNKNOWN
 BOUND = 100
 OWNER = 7
 DONE = Settled("/a", [None])
@@ -30,8 +30,8 @@ def stat(czxid: int = 50, mzxid: int = 0, version: int = 0, owner: int = 0, pzxi
     return ZkStat(czxid, mzxid or czxid, 1000, 2000, version, 0, 0, owner, 0, 0, pzxid or czxid)
 
 
-def found(value: bytes = b"mine", **fields: int) -> Found:
-    return Found(value, stat(**fields))
+def found(value: bytes = b"mine", **fields: int) -> FoundRecord:
+    return FoundRecord(value, stat(**fields))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,9 @@ def found(value: bytes = b"mine", **fields: int) -> Found:
         (None, None, NOT_APPLIED),
     ],
 )
-def test_the_verdict_follows_from_what_is_there(op: Op | None, record: Found | None, verdict: Verdict) -> None:
+def test_the_verdict_follows_from_what_is_there(
+    op: Op | None, record: FoundRecord | None, verdict: WriteVerdict
+) -> None:
     assert judge(op, record, stat(pzxid=200), BOUND, OWNER) is verdict
 
 
@@ -82,7 +84,7 @@ def test_a_delete_is_told_by_the_parent_whose_children_changed() -> None:
     ],
 )
 def test_the_witness_is_the_op_that_tells_most(ops: list[Op], expected: Op | None) -> None:
-    assert witness(Write(tuple(ops))) == expected
+    assert telling_op(Write(tuple(ops))) == expected
 
 
 def test_only_names_that_a_sequential_create_makes_are_looked_at_the_youngest_first() -> None:
@@ -116,13 +118,13 @@ def test_stats_are_told_as_the_lost_answer_would_have_told_them() -> None:
     assert versions == [0, 7, 8, None, 5]
 
 
-def call(*ops: Op) -> Call:
+def call(*ops: Op) -> PendingRequest:
     future = asyncio.get_running_loop().create_future()
-    return Call(b"", ops[0].path, future, 0.0, write=Write(ops))
+    return PendingRequest(b"", ops[0].path, future, 0.0, write=Write(ops))
 
 
 async def test_what_a_later_write_of_the_same_record_built_upon_is_not_sent_again() -> None:
-    read = Call(b"", "/a", asyncio.get_running_loop().create_future(), 0.0)
+    read = PendingRequest(b"", "/a", asyncio.get_running_loop().create_future(), 0.0)
     calls = [call(CreateOp("/a")), read, call(CreateOp("/b")), call(DeleteOp("/a")), call(PutOp("/a", b""))]
     findings = consistent(calls, [NOT_APPLIED, NOT_APPLIED, NOT_APPLIED, DONE, NOT_APPLIED])
     assert findings == [UNKNOWN, NOT_APPLIED, NOT_APPLIED, DONE, NOT_APPLIED]

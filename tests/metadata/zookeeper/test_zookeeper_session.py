@@ -6,18 +6,18 @@ import struct
 import pytest
 
 from magnetar.metadata.store import EventType
-from magnetar.metadata.zookeeper import codec as zk_codec
-from magnetar.metadata.zookeeper.link import Link
+from magnetar.metadata.zookeeper import jute_codec as zk_codec
+from magnetar.metadata.zookeeper.server_link import ServerLink
 from magnetar.metadata.zookeeper.session_rules import (
     REPLY_BYTES_MAX,
-    Answer,
     Attached,
     Attachment,
     IllegalEventError,
     Notification,
     ProtocolError,
-    State,
+    ZkAnswer,
     ZkSession,
+    ZkSessionState,
     backoff_seconds,
 )
 
@@ -62,7 +62,7 @@ def test_failed_handshakes_keep_the_session_and_only_the_server_ends_it(session:
     assert (session.session_id, session.password) == (7, PASSWORD)
     session.dial(2.0)
     assert session.receive(connect_reply(session_id=0, timeout_ms=0), 2.0) == [Attached(Attachment.EXPIRED)]
-    assert (session.session_id, session.state) == (0, State.DISCONNECTED)
+    assert (session.session_id, session.state) == (0, ZkSessionState.DISCONNECTED)
     session.dial(3.0)
     assert session.receive(connect_reply(session_id=9), 3.0) == [Attached(Attachment.NEW)]
 
@@ -72,10 +72,10 @@ def test_answers_and_events_come_in_order_however_the_bytes_are_cut(session: ZkS
         session.send(call, zk_codec.get_body("/x"), 0.0)
     stream = answer(1, 5, 0, b"one") + event(3, "/x") + answer(2, 6, -101) + answer(zk_codec.PING_XID) + answer(3, 7)
     expected = [
-        Answer("a", 0, 5, b"one"),
+        ZkAnswer("a", 0, 5, b"one"),
         Notification(EventType.CHANGED, "/x"),
-        Answer("b", -101, 6, b""),
-        Answer("c", 0, 7, b""),
+        ZkAnswer("b", -101, 6, b""),
+        ZkAnswer("c", 0, 7, b""),
     ]
     assert [one for byte in stream for one in session.receive(bytes([byte]), 0.0)] == expected
     assert (session.last_zxid, session.in_flight, session.in_flight_bytes) == (7, 0, 0)
@@ -108,7 +108,7 @@ def test_what_was_not_answered_is_given_back_in_order(session: ZkSession[str]) -
     session.dial(1.0)
     session.receive(connect_reply(), 1.0)
     session.send("e", zk_codec.get_body("/x"), 1.0)
-    assert session.receive(answer(5), 1.0) == [Answer("e", 0, 1, b"")]
+    assert session.receive(answer(5), 1.0) == [ZkAnswer("e", 0, 1, b"")]
 
 
 def test_a_ping_is_due_after_a_third_and_the_link_is_given_up_after_two_thirds(session: ZkSession[str]) -> None:
@@ -137,7 +137,7 @@ def test_an_illegal_event_raises_and_changes_nothing() -> None:
     session.dial(0.0)
     with pytest.raises(IllegalEventError):
         session.dial(0.0)
-    assert session.state is State.HANDSHAKE
+    assert session.state is ZkSessionState.HANDSHAKE
     session.close()
     with pytest.raises(IllegalEventError):
         session.dial(0.0)
@@ -166,7 +166,7 @@ async def test_a_connection_that_comes_after_it_was_given_up_is_closed() -> None
         def abort(self) -> None:
             self.aborted += 1
 
-    link, transport = Link("zk1:2181", lambda *_: None, lambda *_: None), Transport()
+    link, transport = ServerLink("zk1:2181", lambda *_: None, lambda *_: None), Transport()
     link.abort()
     link.connection_made(transport)
     assert (link.is_gone, link.attached.result(), transport.aborted) == (True, False, 1)

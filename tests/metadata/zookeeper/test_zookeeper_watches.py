@@ -2,8 +2,8 @@
 
 import pytest
 
-from magnetar.metadata.store import Event, EventType
-from magnetar.metadata.zookeeper.codec import ZkStat
+from magnetar.metadata.store import EventType, RecordEvent
+from magnetar.metadata.zookeeper.jute_codec import ZkStat
 from magnetar.metadata.zookeeper.watch_rules import ZkWatches
 
 CREATED, CHANGED, DELETED = EventType.CREATED, EventType.CHANGED, EventType.DELETED
@@ -17,11 +17,16 @@ def stat(czxid: int, mzxid: int = 0, pzxid: int = 0) -> ZkStat:
 
 def test_a_recursive_watch_hears_of_lists_that_changed_though_the_server_does_not_say() -> None:
     watches = ZkWatches()
-    below: list[Event] = []
-    exact: list[Event] = []
+    below: list[RecordEvent] = []
+    exact: list[RecordEvent] = []
     watches.add("/a", below.append, True)
     watches.add("/a", exact.append, False)
-    for event in (Event(CREATED, "/a"), Event(CREATED, "/a/b"), Event(CHILDREN, "/a"), Event(DELETED, "/a/b")):
+    for event in (
+        RecordEvent(CREATED, "/a"),
+        RecordEvent(CREATED, "/a/b"),
+        RecordEvent(CHILDREN, "/a"),
+        RecordEvent(DELETED, "/a/b"),
+    ):
         watches.happened(event)
     assert below == [(CREATED, "/a"), (CREATED, "/a/b"), (CHILDREN, "/a"), (DELETED, "/a/b"), (CHILDREN, "/a")]
     assert exact == [(CREATED, "/a"), (CHILDREN, "/a")]
@@ -49,10 +54,10 @@ def test_what_was_missed_is_told_in_its_shortest_form(
     before: list[EventType], now: ZkStat | None, told: list[EventType]
 ) -> None:
     watches = ZkWatches()
-    events: list[Event] = []
+    events: list[RecordEvent] = []
     watches.add("/a", events.append, False)
     for kind in before:
-        watches.happened(Event(kind, "/a"))
+        watches.happened(RecordEvent(kind, "/a"))
     events.clear()
     watches.found("/a", now, BOUND)
     assert events == [(kind, "/a") for kind in told]
@@ -63,8 +68,8 @@ def test_what_was_missed_is_told_in_its_shortest_form(
 
 def test_only_the_watch_itself_hears_that_anything_may_have_changed() -> None:
     watches = ZkWatches()
-    upper: list[Event] = []
-    lower: list[Event] = []
+    upper: list[RecordEvent] = []
+    lower: list[RecordEvent] = []
     watches.add("/", upper.append, True)
     watches.add("/a", lower.append, True)
     watches.overlooked("/a")
@@ -73,10 +78,10 @@ def test_only_the_watch_itself_hears_that_anything_may_have_changed() -> None:
 
 def test_cancelled_watches_leave_nothing_behind() -> None:
     watches = ZkWatches()
-    events: list[Event] = []
+    events: list[RecordEvent] = []
     cancels = [watches.add("/a", events.append, recursive) for recursive in (False, False, True)]
     assert watches.modes("/a") == [False, True]
-    watches.happened(Event(CREATED, "/a"))
+    watches.happened(RecordEvent(CREATED, "/a"))
     cancels[0]()
     cancels[0]()
     assert watches.modes("/a") == [False, True]
@@ -87,7 +92,7 @@ def test_cancelled_watches_leave_nothing_behind() -> None:
     assert watches.exact_paths == watches.recursive_paths == []
     assert not watches._there
     events.clear()
-    watches.happened(Event(CHANGED, "/a"))
+    watches.happened(RecordEvent(CHANGED, "/a"))
     watches.found("/a", None, BOUND)
     watches.overlooked("/a")
     assert events == []

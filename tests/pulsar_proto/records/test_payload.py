@@ -256,4 +256,4 @@ def test_a_chunk_is_told_with_its_message() -> None:
     )
     built = payload.build_payload(metadata, b"body")
     assert not payload.is_single_and_plain(built)
-    assert payload.count_and_special(built)[1] == payload.Special(0, False, payload.Chunk(b"u", True))
+    assert payload.count_and_special(built)[1] == payload.Special(0, False, payload.MessageChunk(b"u", True))

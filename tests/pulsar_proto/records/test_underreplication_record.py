@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records import underreplication_record as records
-from pulsar_proto.records.underreplication_record import Mark
+from pulsar_proto.records.underreplication_record import UnderreplicatedLedger
 from tests.pulsar_proto.vectors import Item, load, unhex
 
 ITEMS = load("underreplication.json")
@@ -23,7 +23,7 @@ def test_a_mark_is_found_where_java_puts_it_and_reads_as_java_wrote_it(item: Ite
     ledger_id = records.ledger_id_of_name(item["path"].rpartition("/")[2])
     assert ledger_id is not None
     assert records.mark_path(ledger_id) == item["path"]
-    mark = Mark.parse(unhex(item["hex"]))
+    mark = UnderreplicatedLedger.parse(unhex(item["hex"]))
     assert mark.replicas
     assert mark.ctime_ms
     assert mark.serialize() == unhex(item["hex"])
@@ -52,8 +52,8 @@ def test_the_other_records_are_javas() -> None:
     st.lists(st.text(st.characters(blacklist_categories=["Cs"])), unique=True), st.none() | st.integers(0, 2**63 - 1)
 )
 def test_a_mark_reads_back(replicas: list[str], ctime: int | None) -> None:
-    mark = Mark(tuple(replicas), ctime)
-    assert Mark.parse(mark.serialize()) == mark
+    mark = UnderreplicatedLedger(tuple(replicas), ctime)
+    assert UnderreplicatedLedger.parse(mark.serialize()) == mark
 
 
 @given(st.integers(0, 2**63 - 1))
@@ -62,11 +62,11 @@ def test_every_ledger_id_has_its_own_name(ledger_id: int) -> None:
 
 
 def test_a_further_mark_adds_its_replicas_once() -> None:
-    assert Mark(("a", "b"), 1).merged(["b", "c"], 2) == Mark(("a", "b", "c"), 2)
+    assert UnderreplicatedLedger(("a", "b"), 1).merged(["b", "c"], 2) == UnderreplicatedLedger(("a", "b", "c"), 2)
 
 
 def test_an_unknown_field_of_a_later_version_is_passed_over() -> None:
-    assert Mark.parse(b'replica: "a"\nnews: 5\nctime: 7\n') == Mark(("a",), 7)
+    assert UnderreplicatedLedger.parse(b'replica: "a"\nnews: 5\nctime: 7\n') == UnderreplicatedLedger(("a",), 7)
 
 
 @pytest.mark.parametrize("name", ["urL1", "urL00000000001", "L0000000001", "urL000000000x", "urL0000000001x"])
@@ -76,7 +76,7 @@ def test_other_names_are_no_marks(name: str) -> None:
 
 def test_damaged_records_are_named() -> None:
     with pytest.raises(MalformedRecord, match="LedgerFormat"):
-        Mark.parse(b"\xff\x00")
+        UnderreplicatedLedger.parse(b"\xff\x00")
     with pytest.raises(MalformedRecord, match="BASIC 2"):
         records.check_layout(b'type: "BASIC"\nversion: 2\n')
     with pytest.raises(MalformedRecord, match="number of seconds"):

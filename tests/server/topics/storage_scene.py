@@ -10,7 +10,7 @@ from typing import Any
 
 from magnetar.metadata import paths
 from magnetar.metadata.embedded.memory_store import MemoryStore
-from magnetar.metadata.sequence import LedgerIdGenerator
+from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.server.topics.publishing.producer import Producer

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.metadata.errors import OutcomeUnknownError
-from magnetar.metadata.store import Created, Event, MetadataStore, Op, Record, Stat, WatchCallback
+from magnetar.metadata.store import Created, MetadataStore, Op, Record, RecordEvent, Stat, WatchCallback
 
 if TYPE_CHECKING:
     from tests.storage.managed.fake_bookkeeper import Steps, World
@@ -56,7 +56,7 @@ class SteppedStore(MetadataStore):
         return await self._write("multi", lambda: self._store.multi(ops))
 
     def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> Callable[[], None]:
-        def of_the_living(event: Event) -> None:
+        def of_the_living(event: RecordEvent) -> None:
             if self._world.watches_work and not self._steps.dead.is_set():
                 callback(event)
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
-from magnetar.metadata.sequence import LedgerIdGenerator
+from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.ledger.ledger_client import BookKeeper

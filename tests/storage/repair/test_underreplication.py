@@ -9,7 +9,7 @@ from magnetar.storage.repair.auditor_election import current_auditor
 from magnetar.storage.repair.underreplication import LockedLedger, ReplicationDisabled, Underreplication
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records import underreplication_record as records
-from pulsar_proto.records.underreplication_record import Mark
+from pulsar_proto.records.underreplication_record import UnderreplicatedLedger
 
 NOW = 1_700_000_000_000
 BIG = 4_294_967_303
@@ -47,7 +47,7 @@ async def test_marks_grow_and_are_listed_in_order(book: Underreplication) -> Non
     await book.mark(3, ["b2", "b1"])
     assert [ledger_id async for ledger_id in book.marked()] == [3, 70_000, BIG]
     assert sorted([ledger_id async for ledger_id in book.marked(Random(1))]) == [3, 70_000, BIG]
-    assert await book.get(3) == Mark(("b1", "b2"), NOW)
+    assert await book.get(3) == UnderreplicatedLedger(("b1", "b2"), NOW)
     assert await book.get(4) is None
 
 

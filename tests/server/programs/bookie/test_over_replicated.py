@@ -3,7 +3,7 @@
 import pytest
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
-from magnetar.metadata.store import Event
+from magnetar.metadata.store import RecordEvent
 from magnetar.server.programs.bookie.over_replicated import OverReplicatedLedgers
 from pulsar_proto.records import underreplication_record as records
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState, ledger_path
@@ -81,7 +81,7 @@ async def test_the_metadata_counts_as_it_is_under_the_lock(scene: Scene) -> None
     """A worker that was quicker has just made this bookie a member."""
     await scene.looks.look()
 
-    def locked(event: Event) -> None:
+    def locked(event: RecordEvent) -> None:
         # Runs when the lock exists and before the bookie reads again.
         pending.append(scene.store.put(ledger_path(1), metadata(1, (ME,))))
 

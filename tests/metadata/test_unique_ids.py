@@ -7,7 +7,7 @@ import pytest
 
 from magnetar.metadata.embedded.embedded_store import EmbeddedStore
 from magnetar.metadata.embedded.memory_store import MemoryStore
-from magnetar.metadata.sequence import (
+from magnetar.metadata.unique_ids import (
     BLOCK_IDS,
     SHORT_ID_END,
     LedgerIdGenerator,

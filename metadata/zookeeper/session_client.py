@@ -18,22 +18,22 @@ from magnetar.metadata.errors import (
     StoreUnavailableError,
     StoreWriteError,
 )
-from magnetar.metadata.zookeeper import codec as zk_codec
-from magnetar.metadata.zookeeper.call import Call, LinkLostError, Outcome, Reply, Settled
+from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from magnetar.metadata.zookeeper.client_config import ClientConfig, Hooks, SessionEvent
-from magnetar.metadata.zookeeper.codec import SESSION_GONE
-from magnetar.metadata.zookeeper.link import Link
-from magnetar.metadata.zookeeper.lost_answer_rules import Verdict, Write
+from magnetar.metadata.zookeeper.jute_codec import SESSION_GONE
+from magnetar.metadata.zookeeper.lost_answer_rules import Write, WriteVerdict
 from magnetar.metadata.zookeeper.lost_answers import Recovery
+from magnetar.metadata.zookeeper.pending_request import LinkLostError, PendingRequest, Reply, RequestOutcome, Settled
+from magnetar.metadata.zookeeper.server_link import ServerLink
 from magnetar.metadata.zookeeper.session_rules import (
     SILENCE_PART,
-    Answer,
     Attached,
     Attachment,
     Notification,
     ProtocolError,
-    State,
+    ZkAnswer,
     ZkSession,
+    ZkSessionState,
     backoff_seconds,
 )
 
@@ -65,12 +65,12 @@ class ZkClient:
         self._servers = list(config.servers)
         rng.shuffle(self._servers)
         self._dialled = 0
-        self._session: ZkSession[Call] = ZkSession(config.session_timeout_ms)
-        self._link: Link | None = None
+        self._session: ZkSession[PendingRequest] = ZkSession(config.session_timeout_ms)
+        self._link: ServerLink | None = None
         self._answered_at = 0.0
         self._out: list[bytes] = []
-        self._waiting: deque[Call] = deque()
-        self._lost: list[Call] = []
+        self._waiting: deque[PendingRequest] = deque()
+        self._lost: list[PendingRequest] = []
         """Sent on an earlier link, in order, and not yet judged."""
         self._recovering: asyncio.Task[None] | None = None
         self._first_attach: asyncio.Future[None] = self._loop.create_future()
@@ -104,13 +104,13 @@ class ZkClient:
 
     @property
     def is_connected(self) -> bool:
-        return self._session.state is State.CONNECTED
+        return self._session.state is ZkSessionState.CONNECTED
 
     @property
     def is_closed(self) -> bool:
         return self._closing
 
-    def submit(self, body: bytes, path: str, write: Write | None = None) -> "asyncio.Future[Outcome]":
+    def submit(self, body: bytes, path: str, write: Write | None = None) -> "asyncio.Future[RequestOutcome]":
         """Requests happen in the order of these calls. Raises StoreOverloadedError, StoreClosedError, StoreWriteError
         (too long); the future also StoreUnavailableError (a read had no answer in time), StoreWriteError (the write was
         never sent), OutcomeUnknownError."""
@@ -120,15 +120,15 @@ class ZkClient:
             raise StoreClosedError(path, "the store is closed")
         if len(self._waiting) >= WAITING_MAX:
             raise StoreOverloadedError(path, f"{WAITING_MAX} requests are waiting already")
-        call = Call(body, path, self._loop.create_future(), self._deadline(), write=write)
+        call = PendingRequest(body, path, self._loop.create_future(), self._deadline(), write=write)
         self._waiting.append(call)
         self._pump()
         return call.future
 
-    def post(self, body: bytes, then: Callable[[Reply], None] | None = None) -> "asyncio.Future[Outcome]":
+    def post(self, body: bytes, then: Callable[[Reply], None] | None = None) -> "asyncio.Future[RequestOutcome]":
         """Sends at once, on this link only. `then` is called with the answer, in order with events; the future may be
         left alone. It ends in LinkLostError with the link."""
-        call = Call(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
+        call = PendingRequest(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
         if self.is_connected:
             self._send(call)
         else:
@@ -137,7 +137,7 @@ class ZkClient:
 
     def follow(self, body: bytes, then: Callable[[Reply], None] | None = None) -> None:
         """As `post`, but behind all calls that wait."""
-        call = Call(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
+        call = PendingRequest(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
         self._waiting.append(call)
         self._pump()
 
@@ -181,11 +181,11 @@ class ZkClient:
             if failures and failures % len(self._servers) == 0:
                 await asyncio.sleep(backoff_seconds(failures // len(self._servers), self._rng.random()))
 
-    async def _dial(self) -> Link | None:
+    async def _dial(self) -> ServerLink | None:
         """The next server. None when it did not let us in; also when it said that the session is over."""
         host, port = self._servers[self._dialled % len(self._servers)]
         self._dialled += 1
-        link = Link(f"{host}:{port}", self._received, self._drop)
+        link = ServerLink(f"{host}:{port}", self._received, self._drop)
         session_seconds = self._config.session_timeout_ms / 1000
         limit = min(DIAL_SECONDS_MAX, session_seconds * SILENCE_PART / len(self._servers))
         try:
@@ -206,7 +206,7 @@ class ZkClient:
             raise
         return None
 
-    def _received(self, link: Link, data: bytes) -> None:
+    def _received(self, link: ServerLink, data: bytes) -> None:
         if link is not self._link:
             return
         try:
@@ -214,9 +214,9 @@ class ZkClient:
         except ProtocolError as fault:
             self._drop(link, str(fault))
             return
-        refused: list[Call] = []
+        refused: list[PendingRequest] = []
         for one in incoming:
-            if isinstance(one, Answer):
+            if isinstance(one, ZkAnswer):
                 if one.error in SESSION_GONE:
                     refused.append(one.call)
                 else:
@@ -231,7 +231,7 @@ class ZkClient:
             self._drop(link, "the server says that the session is not its own", refused)
         self._pump()
 
-    def _attached(self, link: Link, attached: Attached) -> None:
+    def _attached(self, link: ServerLink, attached: Attached) -> None:
         if attached.how is Attachment.EXPIRED:
             log.warning("ZooKeeper session expired, says %s", link.name)
             self._drop(link, "session expired")
@@ -250,7 +250,7 @@ class ZkClient:
         is_new = attached.how is Attachment.NEW
         self._hooks.session(SessionEvent.NEW_SESSION if is_new else SessionEvent.CONNECTED)
 
-    def _drop(self, link: Link, reason: str, refused: Sequence[Call] = ()) -> None:
+    def _drop(self, link: ServerLink, reason: str, refused: Sequence[PendingRequest] = ()) -> None:
         """The link is not used any more."""
         link.abort()
         if link is not self._link:
@@ -279,7 +279,7 @@ class ZkClient:
     def _pump(self) -> None:
         """Sends what may be sent."""
         session = self._session
-        if session.state is State.CONNECTED and not self._lost:
+        if session.state is ZkSessionState.CONNECTED and not self._lost:
             while (
                 self._waiting and session.in_flight < IN_FLIGHT_MAX and (session.in_flight_bytes < IN_FLIGHT_BYTES_MAX)
             ):
@@ -292,7 +292,7 @@ class ZkClient:
     def _busy(self) -> bool:
         return bool(self._waiting or self._lost or self._session.in_flight)
 
-    def _send(self, call: Call) -> None:
+    def _send(self, call: PendingRequest) -> None:
         now = self._loop.time()
         call.sent_at = now
         if not self._out:
@@ -304,7 +304,7 @@ class ZkClient:
             self._link.write(b"".join(self._out))
         self._out.clear()
 
-    async def _recover(self, link: Link) -> None:
+    async def _recover(self, link: ServerLink) -> None:
         """Judges what was lost; what did not happen is sent again, in order, ahead of what waits."""
         calls = list(self._lost)
         try:
@@ -322,7 +322,7 @@ class ZkClient:
                 continue
             if isinstance(finding, Settled):
                 call.finish(finding)
-            elif finding is Verdict.NOT_APPLIED:
+            elif finding is WriteVerdict.NOT_APPLIED:
                 self._send(call)
             else:
                 call.fail(OutcomeUnknownError(call.path, "the answer was lost, and others wrote since"))
@@ -361,7 +361,7 @@ class ZkClient:
                     link.write(ping)
         self._pump()
 
-    def _gave_up(self, call: Call, reason: str) -> MetadataError:
+    def _gave_up(self, call: PendingRequest, reason: str) -> MetadataError:
         if call.write is None:
             return StoreUnavailableError(call.path, reason)
         if call.sent_at:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from magnetar.metadata.zookeeper.codec import CHILDREN_AT_ONCE, ZkStat, parse_children
+from magnetar.metadata.zookeeper.jute_codec import CHILDREN_AT_ONCE, ZkStat, parse_children
 from magnetar.metadata.zookeeper.lost_answer_rules import Write
 
 
@@ -27,10 +27,10 @@ class Settled(NamedTuple):
     stats: list[ZkStat | None]
 
 
-Outcome = Reply | Settled
+RequestOutcome = Reply | Settled
 
 
-class Call:
+class PendingRequest:
     """A request. `path` stands in messages. One without `write` is a read; `internal` ones end with their link."""
 
     __slots__ = ("body", "bound", "deadline", "future", "internal", "owner", "path", "sent_at", "then", "write")
@@ -39,7 +39,7 @@ class Call:
         self,
         body: bytes,
         path: str,
-        future: "asyncio.Future[Outcome]",
+        future: "asyncio.Future[RequestOutcome]",
         deadline: float,
         *,
         write: Write | None = None,
@@ -59,7 +59,7 @@ class Call:
         self.owner = 0
         """Once its answer is lost: the session that sent it."""
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: RequestOutcome) -> None:
         if not self.future.done():
             self.future.set_result(outcome)
         if self.then is not None and isinstance(outcome, Reply):

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import cast
 
 
-class Link(asyncio.Protocol):
+class ServerLink(asyncio.Protocol):
     """`received` gets the bytes; `lost` is called when the other side ended the connection. `attached` is set by the
     owner when the handshake is over (False if the link went before); `gone` ends with the link."""
 
     def __init__(
-        self, name: str, received: "Callable[[Link, bytes], None]", lost: "Callable[[Link, str], None]"
+        self, name: str, received: "Callable[[ServerLink, bytes], None]", lost: "Callable[[ServerLink, str], None]"
     ) -> None:
         self.name = name
         self._received = received
