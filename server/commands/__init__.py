@@ -1,5 +1,6 @@
-"""The subcommands of `magnetar`, one module each.
+"""The subcommands of `magnetar`, one module each; `main` lists them.
 
-`add_parser(commands)` adds its parser and sets `run` in it: a function that takes the parsed arguments and returns the
-exit code. `main` lists the modules. A module imports what it runs inside `run` only: `--help` stays quick.
+`add_parser(commands)` of each module adds a parser and sets `run` in it: a function that takes the parsed arguments and
+returns the exit code. A module imports the program that it runs inside `run` only, so that `--help` stays quick. This
+room stands on top: it may use the programs, and nothing but the console script uses it.
 """

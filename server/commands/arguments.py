@@ -1,4 +1,4 @@
-"""What the commands' parsers share: kinds of values, the options of a server, and how help looks."""
+"""What the parsers of all commands share: kinds of values, the options of a server, and how help looks."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from magnetar.server.config.honoured_keys import PORT_OFF
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-    """What `ArgumentParser.add_subparsers` returns."""
+    """The type that `ArgumentParser.add_subparsers` returns."""
 
 
 def port_number(text: str) -> int:
@@ -18,7 +18,7 @@ def port_number(text: str) -> int:
 
 
 def port_or_off(text: str) -> int:
-    """PORT_OFF for "off"."""
+    """Returns the port, or PORT_OFF for the word "off"."""
     return PORT_OFF if text == "off" else port_number(text)
 
 
@@ -32,8 +32,9 @@ def assignment(text: str) -> tuple[str, str]:
 def add_command(
     commands: "Commands", name: str, *, summary: str, description: str, epilog: str
 ) -> argparse.ArgumentParser:
-    """A subcommand's parser, which takes whole options only: a typo must not start a server. `summary` stands in the
-    list of commands; `epilog` (examples) is shown as it is."""
+    """Adds and returns the parser of a subcommand. `summary` stands in the list of commands, and `epilog` is shown as
+    it is written. Options must be spelt out: an abbreviation, or a typo that looks like one, must not start a
+    server."""
     return commands.add_parser(
         name,
         help=summary,
@@ -45,7 +46,7 @@ def add_command(
 
 
 def add_server_options(parser: argparse.ArgumentParser, *, conf: str) -> None:
-    """`--conf`, `--set`, `--ready-json` and `--log-level`. `conf` names the kind of file."""
+    """Adds the options --conf, --set, --ready-json and --log-level. `conf` says which kind of file --conf takes."""
     parser.add_argument("--conf", type=Path, metavar="FILE", help=f"a {conf}")
     parser.add_argument(
         "--set", action="append", default=[], type=assignment, metavar="KEY=VALUE", help="overrides a key of --conf"

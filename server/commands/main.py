@@ -1,4 +1,5 @@
-"""The command line: one subcommand a module of `commands`, each turning faults into one sentence and a code.
+"""The command line. Each subcommand is a module of this package and turns its faults into one sentence and an exit
+code.
 
 Exit codes: 0 stopped as asked, 1 could not start or failed, 2 wrong usage.
 """
@@ -10,7 +11,7 @@ from magnetar import __version__
 from magnetar.server.commands import autorecovery, bk, bookie, spark, standalone, tokens
 
 COMMANDS = (standalone, bookie, autorecovery, bk, tokens, spark)
-"""In the order of `magnetar --help`."""
+"""The modules of the subcommands, in the order in which `magnetar --help` lists them."""
 
 EXAMPLES = """\
 examples:
@@ -35,7 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Runs the command line, that of the process if `argv` is None, and returns the exit code."""
     parser = build_parser()
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:

@@ -1,4 +1,4 @@
-"""`magnetar spark JOB`: hands on to the jobs, which are no part of the server and are imported only when asked for."""
+"""`magnetar spark JOB`: runs one of the Spark jobs, which are imported only when somebody asks for one."""
 
 import argparse
 import sys

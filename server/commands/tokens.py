@@ -144,7 +144,7 @@ def _add_token_options(parser: argparse.ArgumentParser) -> None:
 
 
 class _UsageError(Exception):
-    """The arguments do not fit each other, or what they name cannot be used."""
+    """The arguments contradict each other, or a file that they name cannot be used. The text is told to the user."""
 
 
 def run_create_secret_key(arguments: argparse.Namespace) -> int:
@@ -234,7 +234,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
 
 def _told(work: "Work") -> int:
-    """Runs it; a fault becomes one sentence and exit code 1."""
+    """Runs the work and returns the exit code: 0, or 1 after a fault, which is printed as one sentence."""
     from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
 
     try:
@@ -280,13 +280,14 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _must_be_new(path: Path) -> None:
-    """Another key in its place would make every token of the old one worthless."""
+    """Raises _UsageError when the file exists: a new key in its place would make every token of the old key
+    worthless."""
     if path.exists():
         raise _UsageError(f"{path} is there already; it was left as it is: remove it first, or choose another name")
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """Readable by its owner only. Raises _UsageError when there is such a file."""
+    """Writes a new file that only its owner can read. Raises _UsageError when the file exists."""
     _must_be_new(path)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)

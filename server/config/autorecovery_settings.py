@@ -1,4 +1,4 @@
-"""What auto-recovery takes from bk_server.conf, in a process of its own or inside a bookie."""
+"""The settings of auto-recovery, whether it runs in a process of its own or inside a bookie."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from magnetar.storage.ledger.wire_connection import WireConfig
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
 
 BOOKKEEPER_TIMEOUT_SEC = 5.0
-"""BookKeeper's addEntryTimeoutSec and readEntryTimeoutSec; a broker's are longer."""
+"""The default of BookKeeper's addEntryTimeoutSec and readEntryTimeoutSec. A broker's default is longer."""
 
 AUTORECOVERY_KEYS: dict[str, Key] = {key.name: key for section in (PROCESS, REPAIR, CLIENT) for key in section}
 
 
 @dataclass(frozen=True, slots=True)
 class AutoRecoverySettings:
-    """What one process's auto-recovery needs."""
+    """The settings of one process's auto-recovery, of its ledger client and of its connections to bookies."""
 
     recovery: AutoRecoveryConfig
     ledger: LedgerConfig
@@ -26,14 +26,15 @@ class AutoRecoverySettings:
 
 
 def autorecovery_settings(config: ServerConfig) -> AutoRecoverySettings:
-    """Raises ConfigError."""
+    """Returns the settings that the configuration comes to. Raises ConfigError."""
     recovery = config.fill(AutoRecoveryConfig)
     ledger, wire = client_settings(config)
     return AutoRecoverySettings(recovery, ledger, wire)
 
 
 def client_settings(config: ServerConfig) -> tuple[LedgerConfig, WireConfig]:
-    """Of a ledger client that is no broker's: BookKeeper's timeouts unless they are set. Raises ConfigError."""
+    """Returns the settings of a ledger client that is not a broker's: it has BookKeeper's timeouts unless they are set.
+    Raises ConfigError."""
     timeouts = {
         name: BOOKKEEPER_TIMEOUT_SEC
         for name in ("add_entry_timeout_sec", "read_entry_timeout_sec")

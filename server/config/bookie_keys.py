@@ -1,4 +1,4 @@
-"""The keys of bk_server.conf that `magnetar bookie` honours: its process's, and its storage's."""
+"""The keys of bk_server.conf that `magnetar bookie` honours."""
 
 from magnetar.server.config.autorecovery_keys import CLIENT, REPAIR
 from magnetar.server.config.honoured_keys import BOOKIE, MAX_FRAME_BYTES, MAX_INT, Key, Value, switch, text, whole
@@ -18,7 +18,8 @@ def _directories(name: str, field: str) -> Key:
 
 
 def _missing(name: str, what: str) -> Key:
-    """A protection that this version does not have and that nobody may believe to be on."""
+    """Returns the key of a protection that does not exist here. Any value but "null" and "false" is refused: nobody may
+    believe that it is on."""
 
     def parse(text: str) -> Value:
         if text.lower() not in ("null", "false"):

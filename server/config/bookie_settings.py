@@ -1,4 +1,5 @@
-"""What a bookie's configuration comes to: its cluster, its storage, and what is refused for the cluster's sake."""
+"""What a bookie's configuration comes to: its cluster, its storage, and settings that a member of a cluster must not
+have."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +15,19 @@ CLUSTER_DEFAULTS: dict[str, Any] = {
     "disk_usage_threshold": 0.95,
     "disk_usage_lwm_threshold": 0.95,
 }
-"""Apache's bookie's: a collection lists all ledgers in ZooKeeper."""
+"""Defaults of Apache's bookie that differ from standalone's. Garbage is collected rarely, because each collection lists
+all ledgers in ZooKeeper."""
 
 DAMAGE_ADVICE = (
     "Restore the file from a copy, or leave this bookie down and let its ledgers be copied from the others "
     "(magnetar bk decommissionbookie)"
 )
-"""Not to skip the damage, as a standalone server may: a recovery would believe this bookie that what it lost was never
-there, and close a ledger short of entries that were acknowledged."""
+"""A standalone server may skip damage, a bookie of a cluster must not: a ledger's recovery would believe the bookie
+that the lost entries were never there, and would close the ledger without entries that were acknowledged."""
 
 
 def service_uri(config: ServerConfig, process: BookieServerConfig) -> ServiceUri:
-    """Raises ConfigError."""
+    """Returns where the cluster's metadata is. Raises ConfigError."""
     uri = process.metadata_service_uri
     if "zk_servers" in config.values and "metadata_service_uri" not in config.values:
         uri = f"zk+null://{process.zk_servers.replace(',', ';')}{process.zk_ledgers_root_path}"
@@ -36,12 +38,12 @@ def service_uri(config: ServerConfig, process: BookieServerConfig) -> ServiceUri
 
 
 def zookeeper_of(config: ServerConfig, process: BookieServerConfig) -> str:
-    """The connect string. Raises ConfigError."""
+    """Returns the connect string of the cluster's ZooKeeper. Raises ConfigError."""
     return service_uri(config, process).connect
 
 
 def storage_config(config: ServerConfig, process: BookieServerConfig) -> BookieConfig:
-    """Defaults that are right for a bookie of a cluster where standalone's are not. Raises ConfigError."""
+    """Returns the settings of the storage, with the defaults of a cluster's bookie. Raises ConfigError."""
     older = process.journal_directory if "journal_directories" not in config.values else ()
     storage = config.bookie(
         journal_directories=tuple(map(Path, older or process.journal_directories)),

@@ -1,7 +1,7 @@
-"""The server's configuration: a file written for Apache's servers, then overrides, checked once at the start.
+"""The server's configuration: a file that was written for Apache's servers, and overrides, checked once at the start.
 
-Only keys of `honoured_keys` have an effect; the others are named in warnings. An empty value means the default.
-Each part of the server takes a settings class of its own, which `ServerConfig.fill` makes from what was set.
+Only the keys of `honoured_keys` have an effect; a warning names the others. A key without a value keeps its default.
+Each part of the server has a settings class of its own, which `ServerConfig.fill` makes from the values that were set.
 """
 
 import logging
@@ -22,46 +22,47 @@ log = logging.getLogger(__name__)
 OVERRIDE_PLACE = "--set"
 
 LIKENESS_MIN = 0.8
-"""Of an unknown key and a known one, from 0 to 1, at which it may be misspelt."""
+"""How much an unknown key must resemble a known one, from 0 to 1 (difflib), to be called a misspelling of it."""
 
 Settings = TypeVar("Settings")
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the text says why, one line a fault, each with its place, key and value."""
+    """The configuration cannot be used. The text has one line for each fault, with its place, key and value."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """What concerns the server as a whole. Fields are the snake_case of broker.conf's keys."""
+    """The settings of the server as a whole. The fields are the snake_case of broker.conf's keys."""
 
     cluster_name: str = "standalone"
     broker_service_port: int = 6650
-    """Binary protocol; 0 picks a free port, PORT_OFF (set to nothing) opens none."""
+    """The port of the binary protocol. 0 picks a free port; PORT_OFF, which an empty value means, opens none."""
     broker_service_port_tls: int = PORT_OFF
-    """The same over TLS: usually 6651."""
+    """The port of the binary protocol over TLS, usually 6651."""
     web_service_port: int = 8080
-    """HTTP; as above."""
+    """The HTTP port; 0 and PORT_OFF mean the same as for the binary protocol."""
     web_service_port_tls: int = PORT_OFF
-    """HTTPS: usually 8443."""
+    """The HTTPS port, usually 8443."""
     bind_address: str = "127.0.0.1"
-    """Apache listens on 0.0.0.0. Ours does so when it is told to: unless authentication is on, every client may come
-    in."""
+    """The address to listen on. Apache's default is 0.0.0.0. Ours is reachable from this machine only, because without
+    authentication everybody who reaches the port may do everything."""
     advertised_address: str = ""
-    """The host that clients are told to connect to; empty: the one they can reach us at, by `bind_address`."""
+    """The host that clients are told to connect to. If it is empty, `bind_address` decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """`values` holds what was set, by field name; `places` says where."""
+    """What was set: `values` by field name, and in `places` where each was set, as in "broker.conf:12:
+    maxMessageSize=1"."""
 
     broker: BrokerConfig
     values: Mapping[str, Value]
     places: Mapping[str, str]
 
     def fill(self, kind: type[Settings], **fixed: object) -> Settings:
-        """An instance of a settings dataclass: its fields as they were set, the others by their defaults. `fixed`
-        outranks both. Raises ConfigError when the class refuses the combination."""
+        """Returns an instance of the settings class: fields that were set have their values, the others their defaults,
+        and `fixed` outranks both. Raises ConfigError when the class refuses the combination."""
         known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
         chosen: dict[str, Any] = {name: value for name, value in self.values.items() if name in known}
         try:
@@ -71,7 +72,7 @@ class ServerConfig:
             raise ConfigError(f"{', '.join(places) or 'configuration'}: {error}") from error
 
     def bookie(self, *, journal_directories: tuple[Path, ...], ledger_directories: tuple[Path, ...]) -> BookieConfig:
-        """Raises ConfigError."""
+        """Returns the settings of a bookie's storage in these folders. Raises ConfigError."""
         fixed: dict[str, object] = {
             "journal_directories": tuple(map(os.fspath, journal_directories)),
             "ledger_directories": tuple(map(os.fspath, ledger_directories)),
@@ -84,8 +85,9 @@ class ServerConfig:
         return self.fill(BookieConfig, **fixed)
 
     def managed_ledgers(self, *, bookies: int | None = None) -> ManagedLedgerConfig:
-        """`bookies`: how many there are; ensembles and quorums made for more are cut down to it, with a warning: so a
-        cluster's broker.conf starts a standalone server. Raises ConfigError."""
+        """Returns the settings of managed ledgers. If there are only `bookies` bookies, ensemble and quorums that need
+        more are cut down to that number, with a warning: so a cluster's broker.conf starts a standalone server. Raises
+        ConfigError."""
         config = self.fill(ManagedLedgerConfig)
         if bookies is None or config.managed_ledger_default_ensemble_size <= bookies:
             return config
@@ -107,10 +109,10 @@ class ServerConfig:
 def load_config(
     path: Path | None = None, overrides: Mapping[str, str] | None = None, keys: Mapping[str, Key] = KEYS
 ) -> ServerConfig:
-    """Reads the file (if one is given) and then the overrides, which outrank it. `keys`: those that have an effect.
+    """Reads the file, if there is one, and then the overrides, which outrank it. Only `keys` have an effect.
 
-    Raises ConfigError that lists every fault: a file that cannot be read, a value out of its range, two values that
-    contradict each other, a feature switched on that must not silently be missing.
+    Raises ConfigError, which lists every fault: a file that cannot be read, a value out of its range, two values that
+    contradict each other, or a protection that is switched on and does not exist here.
     """
     assignments: dict[str, Assignment] = {} if path is None else parse_properties(_read(path), os.fspath(path))
     for name, text in (overrides or {}).items():
@@ -145,8 +147,8 @@ def load_config(
 
 
 def _tell_unused(unused: Mapping[str, Assignment], keys: Mapping[str, Key]) -> None:
-    """In the log: a line of its own for each key whose absence clients see, one line for the other keys that Apache
-    knows, and one for those that nobody knows. Values are not shown: they may be secrets."""
+    """Logs the keys without effect: a line for each key that clients will miss, one line for the other keys that
+    Apache knows, and one for the keys that nobody knows. Values are not logged, because they may be secrets."""
     from magnetar.server.config.known_keys import FAMILIES, KNOWN
 
     quiet, unknown = [], []

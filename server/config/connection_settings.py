@@ -14,7 +14,8 @@ class ConnectionSettings:
     """Bytes of a message's body."""
     keep_alive_interval_seconds: int = 30
     connection_liveness_check_timeout_millis: int = 5_000
-    """0 or less: an old connection counts as alive without a look."""
+    """How long an old connection has to answer a PING before it is closed in favour of a new one. 0 or less means that
+    it counts as alive without being asked."""
     max_pending_publish_requests_per_connection: int = 1_000
     max_message_publish_buffer_size_in_mb: int = 64
     """Published bytes of the whole process that have no receipt yet; 0 or less means "no limit". Java's default is half

@@ -1,7 +1,8 @@
 """The configuration keys that this server honours: Java's name, kind, range and unit of each.
 
-A key sets the field of the same name in snake_case (`maxMessageSize` sets `max_message_size`), or the ones that it
-names, in whichever settings class has it; defaults stay with these classes. Ranges are ours: Java checks few.
+A key sets the field of the same name in snake_case (`maxMessageSize` sets `max_message_size`), or the fields that its
+row names, in whichever settings class has them. The defaults stand in those classes. The ranges are ours: Java checks
+few of its keys.
 """
 
 import re
@@ -13,7 +14,7 @@ from magnetar.server.schema.strategies import STRATEGY_NAMES
 MAX_INT = 2**31 - 1
 """Java's Integer.MAX_VALUE."""
 MAX_LONG = 10**18 - 1
-"""More than any file holds, and what Java's Long takes."""
+"""The largest number of bytes, or of anything else, that a key takes: no disk holds as much, and a Java Long does."""
 MAX_FRAME_BYTES = 1 << 30
 DAY_SECONDS = 86_400
 YEAR_MINUTES = 366 * 24 * 60
@@ -22,7 +23,7 @@ TEBIBYTE = 1 << 40
 Value = int | float | bool | str | tuple[str, ...]
 
 PORT_OFF = -1
-"""A port on which nobody listens."""
+"""The port number that stands for "no port": nobody listens."""
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
 
@@ -34,14 +35,15 @@ def snake_case(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`parse` makes the value of a text or raises ValueError; `expected` says in words what it takes."""
+    """One key. `parse` makes a value of the text that was given, or raises ValueError; `expected` says in words which
+    texts it takes."""
 
     name: str
     fields: tuple[str, ...]
     parse: Callable[[str], Value]
     expected: str
     empty: Value | None = None
-    """What a key that is set to nothing means; None: its default."""
+    """The value of a key that is set to nothing. None means that such a key keeps its default."""
     is_secret: bool = False
     """The value is never printed."""
 
@@ -91,7 +93,7 @@ def choice(name: str, *choices: str) -> Key:
 
 
 def port(name: str) -> Key:
-    """Set to nothing it means that there is no such port, as in Apache's."""
+    """Returns the key of a port. Set to nothing, it means that there is no such port, as in Apache's broker."""
     return replace(whole(name, 0, 65_535), empty=PORT_OFF)
 
 
@@ -118,7 +120,7 @@ def list_of(name: str, *choices: str) -> Key:
 
 RETENTION_TIME = ("retention_time_minutes", "default_retention_time_in_minutes")
 RETENTION_SIZE = ("retention_size_mb", "default_retention_size_in_mb")
-"""Of managed ledgers, and the default of the policy."""
+"""Retention sets two fields each: the setting of managed ledgers, and the default of the policy."""
 
 _HOST = r"[A-Za-z0-9_.:%\-]+"
 
@@ -239,7 +241,7 @@ POLICIES = (
     switch("isAllowAutoUpdateSchemaEnabled"),
     switch("isSchemaValidationEnforced"),
 )
-"""What holds where neither a topic nor its namespace has a policy of its own, and what namespaces and topics may be."""
+"""Defaults of policies, for topics without one of their own or of their namespace, and limits of both."""
 
 SECURITY = (
     switch("authenticationEnabled"),
@@ -348,9 +350,10 @@ NOT_ABOVE = (
     ("dispatcherReadFailureBackoffInitialTimeInMs", "dispatcherReadFailureBackoffMaxTimeInMs"),
     ("diskUsageLwmThreshold", "diskUsageThreshold"),
 )
-"""The first of each pair must not exceed the second."""
+"""Pairs of keys: the value of the first must not exceed the value of the second."""
 
 UNSAFE_TO_IGNORE = {
     "tlsEnabledWithKeyStore": "certificates are read from PEM files, not from key stores",
 }
-"""Switches of features that are missing here and that nobody may believe to be on."""
+"""Switches of protections that do not exist here, with the reason. A configuration that turns one on is refused: nobody
+may believe that it is on."""

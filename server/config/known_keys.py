@@ -1,11 +1,12 @@
-"""The names of the keys that Apache Pulsar 4.0.7's broker and BookKeeper 4.17.2's bookie know, so that one that nobody
-knows can be told as such.
+"""The names of all keys that Apache Pulsar 4.0.7's broker and BookKeeper 4.17.2's bookie know.
+
+A key that is not among them is most likely misspelt, and the log says so.
 
 Sources: ServiceConfiguration, OffloadPoliciesImpl; ServerConfiguration, AbstractConfiguration, DbLedgerStorage.
 """
 
 FAMILIES = ("bookkeeper_", "openID", "athenz", "managedLedgerOffloadExtraConfig")
-"""Beginnings of keys that Apache hands on to its parts, whatever follows."""
+"""Prefixes of keys that Apache hands on to plugins and clients, whatever follows the prefix."""
 
 _NAMES = """
 acknowledgmentAtBatchIndexLevelEnabled activeConsumerFailoverConsistentHashing activeConsumerFailoverDelayTimeMillis

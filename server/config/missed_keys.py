@@ -1,7 +1,7 @@
-"""Keys of Apache's broker that change what clients get and that this server does not honour: what will not work. Pure.
+"""Keys of Apache's broker that this server does not honour and that clients will miss, with what will not work.
 
-A key stands here when somebody who sets it would wonder at what clients see. Keys of threads, caches, metrics and load
-balancing do not.
+A key stands here if somebody who sets it would wonder at what clients get. Keys about threads, caches, metrics and load
+balancing are not in this list.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,31 +11,33 @@ JAVA_OWN = "org.apache."
 """How the names of Apache's own classes begin."""
 
 
-class Missing(NamedTuple):
+class MissedKey(NamedTuple):
+    """A key whose effect clients miss: which values ask for it, and what the log tells the operator."""
+
     matters: Callable[[str], bool]
-    """Whether a value asks for what is not here."""
+    """Tells whether a value asks for something that does not exist here."""
     says: str
 
 
-def _on(says: str) -> Missing:
-    return Missing(lambda value: value.lower() == "true", says)
+def _on(says: str) -> MissedKey:
+    return MissedKey(lambda value: value.lower() == "true", says)
 
 
-def _off(says: str) -> Missing:
-    return Missing(lambda value: value.lower() == "false", says)
+def _off(says: str) -> MissedKey:
+    return MissedKey(lambda value: value.lower() == "false", says)
 
 
-def _any(says: str) -> Missing:
-    return Missing(bool, says)
+def _any(says: str) -> MissedKey:
+    return MissedKey(bool, says)
 
 
-def _limit(says: str) -> Missing:
-    """0 and less switch it off."""
-    return Missing(lambda value: value.strip("0.") != "" and not value.startswith("-"), says)
+def _limit(says: str) -> MissedKey:
+    """Returns the row of a limit: 0 and less switch it off, so they ask for nothing."""
+    return MissedKey(lambda value: value.strip("0.") != "" and not value.startswith("-"), says)
 
 
-def _foreign_class(says: str) -> Missing:
-    return Missing(lambda value: not value.startswith(JAVA_OWN), says)
+def _foreign_class(says: str) -> MissedKey:
+    return MissedKey(lambda value: not value.startswith(JAVA_OWN), says)
 
 
 _ENTRY_METADATA = "messages carry no entry metadata of the broker: no index, no time of the broker"
@@ -45,7 +47,7 @@ _BROKER_RATE = "the rate of the whole broker is not limited, only those of topic
 _CLASSES = "classes of Java are not loaded"
 _NO_PROXY_HEADER = "connections that begin with a header of the PROXY protocol are refused"
 
-NOT_HERE: Mapping[str, Missing] = {
+NOT_HERE: Mapping[str, MissedKey] = {
     "transactionCoordinatorEnabled": _on("there are no transactions: clients that begin one are refused"),
     "functionsWorkerEnabled": _on("functions, sources and sinks are not run: their admin calls answer 409"),
     "enablePackagesManagement": _on("packages cannot be uploaded: their admin calls answer 503"),

@@ -17,14 +17,15 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class Assignment(NamedTuple):
-    """`place` is where it stands, as in "standalone.conf:12"."""
+    """The value of a key, and the place where it was set, as in "standalone.conf:12"."""
 
     value: str
     place: str
 
 
 def parse_properties(text: str, name: str) -> dict[str, Assignment]:
-    """The assignments by key. `name` is the file's, for `place`. Values are stripped; nothing is refused."""
+    """Returns the assignments by key. `name` is the file's name, which places begin with. Values are stripped. Every
+    text is a legal property file, so nothing is refused."""
     assignments: dict[str, Assignment] = {}
     for number, line in _logical_lines(text):
         end = _KEY_END.search(line)
@@ -37,7 +38,8 @@ def parse_properties(text: str, name: str) -> dict[str, Assignment]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of the first line, lines joined), without comments and empty lines."""
+    """Yields each line with its number. Lines that a backslash continues are joined and have the first one's number;
+    comments and empty lines are left out."""
     lines = iter(enumerate(_LINE_END.split(text), start=1))
     for number, line in lines:
         joined = line.lstrip(_BLANKS)

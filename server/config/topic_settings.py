@@ -1,4 +1,4 @@
-"""Limits and switches of topics and subscriptions: fields are the snake_case of broker.conf's keys."""
+"""The limits and switches of topics and subscriptions."""
 
 from dataclasses import dataclass, fields
 
@@ -9,22 +9,24 @@ ALL_SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """Defaults are those of Pulsar 4.1 but where said. Where nothing else is said, 0 means no limit."""
+    """The fields are the snake_case of broker.conf's keys. Defaults are those of Pulsar 4.1, and 0 means "no limit",
+    unless the field says otherwise."""
 
     cluster_name: str = "standalone"
     topic_load_timeout_seconds: int = 60
-    """Who asks for a topic that takes longer to load is told to try again; the load goes on."""
+    """A client whose topic takes longer to load is told to try again, while the load goes on."""
 
     max_message_size: int = MAX_MESSAGE_SIZE
-    """Bytes. A batch that is larger before compression is not looked into: compaction keeps it in one piece."""
+    """Bytes. Compaction does not open a batch that is larger than this before compression, and keeps it in one
+    piece."""
 
     allow_auto_topic_creation: bool = True
     allow_auto_topic_creation_type: str = "non-partitioned"
-    """Or `partitioned`: with `default_num_partitions`."""
+    """Either "non-partitioned", or "partitioned" for topics of `default_num_partitions` partitions."""
     default_num_partitions: int = 1
     max_num_partitions_per_partitioned_topic: int = 0
     max_topics_per_namespace: int = 0
-    """Partitions count one by one; system topics do not."""
+    """Each partition counts as a topic. System topics do not count."""
     default_number_of_namespace_bundles: int = 4
     force_delete_tenant_allowed: bool = False
     force_delete_namespace_allowed: bool = False
@@ -37,62 +39,63 @@ class TopicSettings:
     subscription_types_enabled: tuple[str, ...] = ALL_SUBSCRIPTION_TYPES
 
     max_unacked_messages_per_consumer: int = 50_000
-    """Shared: no more is sent to a consumer that holds so many; again when it holds half."""
+    """Shared and Key_Shared: a consumer that holds so many unacknowledged messages gets no more until it holds half."""
     max_unacked_messages_per_subscription: int = 200_000
-    """Shared: no more is sent at all; again below half."""
+    """Shared and Key_Shared: a subscription with so many unacknowledged messages sends nothing until it has half."""
     acknowledgment_at_batch_index_level_enabled: bool = True
 
     enable_non_persistent_topics: bool = True
     broker_publisher_throttling_max_message_rate: int = 0
-    """Messages a second of all topics together; 0: no limit."""
+    """Messages a second that all topics together take; 0 means "no limit"."""
     broker_publisher_throttling_max_byte_rate: int = 0
 
     broker_deduplication_max_number_of_producers: int = 10_000
-    """Names in a snapshot, and remembered of those that left."""
+    """How many producer names a snapshot holds, and how many are remembered of producers that have left."""
     broker_deduplication_entries_interval: int = 1_000
-    """A snapshot is taken after so many entries. At least 1."""
+    """The number of entries after which a snapshot is taken; at least 1."""
     broker_deduplication_producer_inactivity_timeout_minutes: int = 360
-    """Then a name is forgotten."""
+    """How long the name of a producer that has left is remembered."""
 
     dispatcher_max_read_batch_size: int = 100
-    """Entries of one read, and of one turn of sending. At least 1."""
+    """Entries that one read, and one turn of sending, takes at most; at least 1."""
     dispatcher_max_read_size_bytes: int = 5 * 1024 * 1024
-    """Bytes of one read, but always at least one entry."""
+    """Bytes that one read takes at most. An entry that is larger is read alone."""
     dispatcher_max_round_robin_batch_size: int = 20
-    """Shared: entries for a consumer before it is the next one's turn. At least 1."""
+    """Shared: the entries that one consumer gets before it is the next consumer's turn; at least 1."""
     subscription_key_shared_use_consistent_hashing: bool = True
-    """Key_Shared: a ring, else ranges that are split."""
+    """Key_Shared: whether keys are spread by consistent hashing; otherwise ranges of hashes are split in two."""
     subscription_key_shared_consistent_hashing_replica_points: int = 100
     key_shared_look_ahead_msg_in_replay_threshold_per_consumer: int = 4_000
-    """Key_Shared: entries that may wait for keys that are blocked while others are read. The lesser of both limits."""
+    """Key_Shared: how many entries with blocked keys may wait while reading goes on for other keys. This limit times
+    the consumers, or the limit of the subscription, whichever is lower."""
     key_shared_look_ahead_msg_in_replay_threshold_per_subscription: int = 40_000
     dispatcher_read_failure_backoff_initial_time_in_ms: int = 15_000
     dispatcher_read_failure_backoff_max_time_in_ms: int = 60_000
     active_consumer_failover_delay_time_millis: int = 1_000
-    """Failover: how long the old consumer's acknowledgements may still arrive before another one takes over."""
+    """Failover: how long a new active consumer waits for acknowledgements of the old one."""
     active_consumer_failover_consistent_hashing: bool = False
 
-    # What follows holds where neither the topic nor its namespace has a policy of its own (server.policies.effective).
+    # The following fields hold where neither the topic nor its namespace has a policy (see `effective_policies`).
     ttl_duration_default_in_seconds: int = 0
-    """0: messages do not expire."""
+    """0 means that messages do not expire."""
     subscription_expiration_time_minutes: int = 0
     default_retention_time_in_minutes: int = 0
-    """-1: for ever."""
+    """-1 means "for ever"."""
     default_retention_size_in_mb: int = 0
-    """-1: however much."""
+    """-1 means "without a limit"."""
     backlog_quota_default_limit_bytes: int = -1
-    """-1: none."""
+    """-1 means that there is no quota."""
     backlog_quota_default_limit_gb: float = -1
-    """Outranks the bytes where it is positive."""
+    """If it is positive, it outranks the quota in bytes."""
     backlog_quota_default_limit_second: int = -1
     backlog_quota_default_retention_policy: str = "producer_request_hold"
     broker_delete_inactive_topics_enabled: bool = True
     broker_delete_inactive_topics_mode: str = "delete_when_no_subscriptions"
     broker_delete_inactive_topics_frequency_seconds: int = 60
     broker_delete_inactive_topics_max_inactive_duration_seconds: int = 0
-    """0: the frequency."""
+    """0 means as long as the interval between two looks."""
     broker_service_compaction_threshold_in_bytes: int = 0
-    """0: a topic is compacted only when somebody asks."""
+    """0 means that a topic is compacted only when somebody asks."""
     topic_compaction_retain_null_key: bool = False
     """Whether messages without a key stay when a topic is compacted."""
     broker_deduplication_enabled: bool = False
@@ -102,7 +105,8 @@ class TopicSettings:
     delayed_delivery_max_delay_in_millis: int = 0
     encryption_require_on_producer: bool = False
     fill_ack_holes_interval_seconds: int = 0
-    """Ours: what lies unacknowledged behind acknowledged messages for longer is delivered again; 0: off."""
+    """A message that stays unacknowledged for longer while later ones are acknowledged is delivered again; 0 switches
+    this off. The key is ours; Apache has none."""
     max_publish_rate_per_topic_in_messages: int = 0
     max_publish_rate_per_topic_in_bytes: int = 0
     dispatch_throttling_rate_per_topic_in_msg: int = 0

@@ -1,14 +1,14 @@
-"""How often the broker looks at its topics: fields are the snake_case of broker.conf's keys."""
+"""How often the broker looks after its topics."""
 
 from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
 class UpkeepSettings:
-    """Defaults are those of Pulsar 4.0. Intervals are positive."""
+    """The fields are the snake_case of broker.conf's keys, with Pulsar 4.0's defaults. Intervals are positive."""
 
     message_expiry_check_interval_in_minutes: float = 5
-    """Java takes whole minutes only."""
+    """Fractions are allowed here; Java takes whole minutes only."""
     backlog_quota_check_enabled: bool = True
     backlog_quota_check_interval_in_seconds: int = 60
     subscription_expiry_check_interval_in_minutes: float = 5
