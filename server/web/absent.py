@@ -1,7 +1,7 @@
-"""Calls of Apache Pulsar that this server does not have: refused with what is missing, not as a path nobody knows.
+"""Refusals of Apache Pulsar's calls that this server does not have: they name what is missing, and not only the path.
 
-Statuses and words are those of a 4.0.7 broker without the service in question, where there is such a broker; tools tell
-their users both.
+Command line tools show both the status and the text to their users, so both are those that a broker of 4.0.7 gives when
+the service is switched off, wherever it can be switched off there.
 """
 
 import re
@@ -45,7 +45,7 @@ ABSENT = tuple(
 
 
 def refusal_of_path(path: str) -> Refusal:
-    """Of a path without a route. Pure."""
+    """Returns the refusal for a path that no route leads to. Pure."""
     for pattern, status, reason in ABSENT:
         if pattern.fullmatch(path):
             return Refusal(status, reason)

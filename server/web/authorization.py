@@ -1,7 +1,8 @@
-"""Every HTTP call's way in: who calls, and whether the route's need is met. Nothing of a call runs before it.
+"""Authenticates the caller of each HTTP call and checks what its route needs, before anything else of the call runs.
 
-Texts and codes are Java's: admin clients map 401 and 403 to NotAuthorized and show the text. Sources:
-AuthenticationFilter, PulsarWebResource; facts 8 and 9.
+Texts and codes are Java's, because admin clients map 401 and 403 to NotAuthorizedException and show the text to their
+users. Sources: AuthenticationFilter; PulsarWebResource and its validate…Operation methods, which answer 401 where a
+superuser, a tenant's administrator or a topic operation is asked for, and 403 for namespaces and policies.
 """
 
 import logging
@@ -40,7 +41,7 @@ UNAUTHORIZED = 401
 FORBIDDEN = 403
 
 Parts = Mapping[str, str]
-"""A path's variable segments by name: tenant, namespace, domain, topic, subscription."""
+"""The variable segments of a path by name: tenant, namespace, domain, topic, subscription."""
 
 _DEMANDS: dict[Scope, Callable[[Need], Demand]] = {
     Scope.EVERYBODY: lambda need: Open("the route says so"),
@@ -54,7 +55,8 @@ _DEMANDS: dict[Scope, Callable[[Need], Demand]] = {
 
 
 def demand_of(need: Need) -> Demand:
-    """Raises KeyError for an operation that Java's enums do not have."""
+    """Returns what the authorizer has to be asked for a route. Raises KeyError for an operation that Java's enums do
+    not have."""
     return _DEMANDS[need.scope](need)
 
 
@@ -67,9 +69,11 @@ async def admit(
     certificate: Mapping[str, Any] | None,
     remote: str,
 ) -> Principal | None:
-    """Who calls, when the call may go on; None where the route asks nobody. Raises Refusal (401, 403, 404)."""
+    """Returns the caller of a call that may go on, or None when the route is open to everybody, since then nobody is
+    authenticated. Raises Refusal: 401, 403, 404 when the tenant is missing, 412 for a name that is none, 503 when the
+    permissions cannot be read."""
     demand = demand_of(need)
-    is_metrics = path.rstrip("/") == METRICS  # as the router finds it
+    is_metrics = path.rstrip("/") == METRICS  # the router ignores a trailing slash, too
     if isinstance(demand, Open) and not (is_metrics and security.settings.authenticate_metrics_endpoint):
         return None
     principal = await security.principal_of_http(headers, common_name_of(certificate), remote)
@@ -104,7 +108,7 @@ async def _authorize(authorizer: Authorizer, principal: Principal, demand: Deman
 
 
 def _subject(demand: Demand, parts: Parts) -> tuple[str, TopicName | None]:
-    """Namespace and topic that the path names. Raises Refusal for what is no name: nobody may anything with it."""
+    """Returns the namespace and the topic that the path names. Raises Refusal 412 for what is not a valid name."""
     if not isinstance(demand, OnTopic | OnTopicPolicy | OnNamespace | OnNamespacePolicy):
         return "", None
     try:
@@ -120,7 +124,7 @@ def _subject(demand: Demand, parts: Parts) -> tuple[str, TopicName | None]:
 def _refusal(
     principal: Principal, demand: Demand, tenant: str, namespace: str, topic: TopicName | None
 ) -> tuple[int, str]:
-    """PulsarWebResource's codes and texts."""
+    """Returns the status and the text with which PulsarWebResource refuses the demand."""
     match demand:
         case OnTopic(operation):
             text = f"Unauthorized to validateTopicOperation for operation [{operation.name}] on topic [{topic}]"

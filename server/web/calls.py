@@ -1,4 +1,4 @@
-"""What the calls of the web port share: a request as they see it, what they answer, and how they refuse."""
+"""What all calls of the web port share: the request as their handlers see it, the answers, refusals and routes."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Call:
-    """One request. `parts` are the path's variable segments by name, percent-decoded; `query` answers the
-    first of each name."""
+    """One request, as its handler gets it. `parts` are the variable segments of the path by name, percent-decoded.
+    `query` is a multi-dictionary, whose `[name]` is the first value of a parameter that was given more than once."""
 
     broker: "Broker"
     parts: Mapping[str, str]
@@ -33,42 +33,44 @@ class Call:
     body: bytes = field(default=b"", repr=False)
 
     def all_of(self, name: str) -> list[str]:
-        """Every value of a query parameter that may come more than once."""
+        """Returns every value of a query parameter that may be given more than once."""
         return self.query.getall(name, [])
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """A query parameter as Java reads a boolean."""
+        """Reads a query parameter as Boolean.parseBoolean does: "true" in any case is true, everything else false.
+        `default` stands for a parameter that was not given."""
         text = self.query.get(name)
         return default if text is None else text.lower() == "true"
 
 
 class Text(NamedTuple):
-    """An answer that is sent as it is; everything else becomes JSON."""
+    """An answer that is sent as it is; every other answer is encoded as JSON."""
 
     body: bytes | list[bytes]
-    """Or its parts, where it may be large."""
+    """A body that may be large is given in parts, which are sent one after the other."""
     content_type: str = "application/json"
-    """Java labels even plain words so."""
+    """Java labels even plain words as JSON."""
     headers: Mapping[str, str] = {}
 
 
 class Status(NamedTuple):
-    """An answer without a body, or with one that is not sent with 200."""
+    """An answer with a status other than 200, or without a body."""
 
     code: int
     value: Any = None
-    """JSON; None: no body."""
+    """The body, to be encoded as JSON; None stands for no body."""
 
 
 NO_CONTENT: Final = Status(204)
-"""How most changes are answered, and some policies that are not set."""
+"""The answer to most changes, and to a question for a policy that is not set, with some policies."""
 
 EMPTY: Final = Status(200)
-"""How most policies that are not set are answered."""
+"""The answer to a question for a policy that is not set, with most policies."""
 
 
 class Refusal(Exception):
-    """Told as `{"reason": ...}`, which admin clients show to their users."""
+    """Raised by a handler that does not do what was asked. The body of the answer is `{"reason": ...}`, whose text
+    admin clients show to their users."""
 
     def __init__(
         self, status: int, reason: str, *, headers: Mapping[str, str] | None = None, closes: bool = False
@@ -78,24 +80,24 @@ class Refusal(Exception):
         self.reason = reason
         self.headers = headers
         self.closes = closes
-        """What follows on the connection is not read any more."""
+        """Whether the connection is closed after the answer, because the rest of what the client sends is not read."""
 
 
 Answer = Any
-"""JSON by way of orjson, or `Text`, or `Status`."""
+"""A `Text`, a `Status`, or any value that orjson can encode."""
 
 Handler = Callable[[Call], Awaitable[Answer]]
 
 
 class Route(NamedTuple):
-    """One call: `{name}` in the path stands for any one segment, `{domain}` for persistent or non-persistent."""
+    """One call. `{name}` in the path stands for any one segment, `{domain}` for persistent or non-persistent only."""
 
     method: str
     path: str
     handler: Handler
     needs: Need
     is_urgent: bool = False
-    """Lookups and health checks: they do not wait behind other calls."""
+    """Set for lookups and health checks, which do not wait behind other calls."""
 
 
 STATUS_OF: dict[type[PulsarError], int] = {
@@ -106,8 +108,10 @@ STATUS_OF: dict[type[PulsarError], int] = {
     TooManyRequests: 429,
     ServiceNotReady: 503,
 }
-"""AdminResource maps its exceptions so; what is not listed is 500."""
+"""The status of the answer for each error, as AdminResource maps its exceptions. An error
+that is not listed is answered with 500."""
 
 
 def refusal_of(error: PulsarError) -> Refusal:
+    """Returns the answer to a call that failed with `error`."""
     return Refusal(STATUS_OF.get(type(error), 500), str(error))

@@ -1,4 +1,4 @@
-"""JSON of any size without a long step: what is large is encoded in parts, and others run in between."""
+"""Encodes answers as JSON, large ones in parts, so that the event loop serves others in between."""
 
 from itertools import chain, islice
 from typing import Any
@@ -8,13 +8,14 @@ import orjson
 from magnetar.server.process.turns import in_portions
 
 PART_VALUES_MAX = 1000
-"""Values that are encoded in one step: well under a millisecond."""
+"""So many values are encoded in one step at most, which takes well under a millisecond."""
 
 CONTAINERS = (dict, list, tuple)
 
 
 async def encoded(value: Any) -> bytes:
-    """What orjson makes of it, keys that are no strings included. Raises TypeError as orjson does."""
+    """Returns the value as orjson encodes it. Keys may be other values than strings. Raises TypeError as orjson
+    does."""
     if weight(value, PART_VALUES_MAX) < PART_VALUES_MAX:
         return _dumps(value)
     if isinstance(value, dict):
@@ -29,7 +30,8 @@ async def encoded(value: Any) -> bytes:
 
 
 async def _members(values: "list[Any] | tuple[Any, ...]") -> Any:
-    """Runs of members that are small together, encoded, without their brackets."""
+    """Yields the encoded members of a list, without its brackets: a large member by itself, small ones in runs of
+    PART_VALUES_MAX values at most."""
     run: list[Any] = []
     left = PART_VALUES_MAX
     async for member in in_portions(values):
@@ -47,7 +49,7 @@ async def _members(values: "list[Any] | tuple[Any, ...]") -> Any:
 
 
 def weight(value: Any, most: int) -> int:
-    """How many values there are in a value, itself included, counted up to `most`. Pure."""
+    """Returns how many values are in a value, itself included, but not more than `most`: counting stops there. Pure."""
     counted, level = 0, [value]
     while level and counted < most:
         counted += len(level)

@@ -1,5 +1,5 @@
-"""How many calls may be in progress at once. Lookups and health checks have a bound of their own, so that other calls
-cannot keep clients from their topics or a supervisor from its answer."""
+"""Bounds how many calls are in progress at once. Urgent calls (lookups and health checks) have a bound of their own, so
+that other calls keep neither a client from its topic nor a supervisor from its answer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +10,15 @@ RETRY_AFTER_SECONDS = "1"
 
 
 class Gate:
+    """Lets `calls_max` urgent calls and as many others be in progress (maxConcurrentHttpRequests)."""
+
     def __init__(self, calls_max: int) -> None:
         self._calls_max = calls_max
         self._in_progress = {True: 0, False: 0}
 
     @contextmanager
     def entered(self, *, is_urgent: bool) -> Iterator[None]:
-        """Holds a place for a call. Raises Refusal when there is none."""
+        """Counts a call while it is in progress. Raises Refusal 503 when there are too many, without waiting."""
         if self._in_progress[is_urgent] >= self._calls_max:
             reason = f"There are {self._calls_max} calls in progress (maxConcurrentHttpRequests): try again"
             raise Refusal(503, reason, headers={"Retry-After": RETRY_AFTER_SECONDS})

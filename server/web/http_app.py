@@ -1,4 +1,4 @@
-"""The HTTP face on aiohttp: finds the call, gives it a deadline, and turns answers and faults into responses.
+"""Answers HTTP requests: finds the route, gives the call a deadline, and makes a response of its answer or its fault.
 
 `http_listener` imports this module when the first client connects, on a thread. Which calls there are is not known
 here: who builds the server hands the table of routes in.
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CALL_SECONDS_MAX = 30.0
-"""Every call is answered in this time, if only with 503: a tool that waits for ever is worse than one that fails."""
+"""A call that takes longer is cancelled and answered with 503: a tool that fails is better than one that waits for
+ever."""
 
 BODY_SECONDS_MAX = 10.0
-"""For the whole body of a request."""
+"""How long a client may take to send the whole body of a request."""
 
 BODY_BYTES_MAX = 1 << 20
-"""Of a request; more is refused with 413. The largest sound one is a schema."""
+"""A longer body is refused with 413. The longest bodies that clients send for good reasons are schemas."""
 
 
 def make_server(broker: "Broker", router: Router, settings: WebSettings) -> HttpServer:
@@ -66,7 +67,7 @@ class _Incoming:
         assert isinstance(request.protocol, HttpConnection)
         self.connection = request.protocol
         self.role: str | None = None
-        """Known once the call may go on."""
+        """Who calls. Known once the authorization has let the call pass."""
         self._broker = broker
         self._request = request
         self._method = "GET" if request.method == "HEAD" else request.method
@@ -78,7 +79,7 @@ class _Incoming:
         return self._found is not None and self._found.routes[self._method].is_urgent
 
     async def answer(self) -> web.StreamResponse:
-        """Answers whatever happens, and in time; returns what was sent."""
+        """Sends an answer within CALL_SECONDS_MAX, whatever happens, and returns what was sent."""
         try:
             async with asyncio.timeout(CALL_SECONDS_MAX):
                 response = await self._respond()
@@ -110,7 +111,8 @@ class _Incoming:
             return refused(Refusal(500, UNEXPECTED))
 
     async def _call(self, found: PathReading) -> Answer:
-        """Nothing of a call is looked at before its caller may make it."""
+        """Returns the answer of the route's handler. Neither the body nor anything else of the call is looked at before
+        the authorization has let its caller pass. Raises Refusal and whatever the handler raises."""
         fault = fault_of_parts(found.parts)
         if fault is not None:
             raise Refusal(412, fault)
@@ -121,7 +123,7 @@ class _Incoming:
 
 
 async def _admit(broker: "Broker", route: Route, found: PathReading, request: web.BaseRequest) -> str | None:
-    """The caller's role. Raises Refusal."""
+    """Returns the caller's role, or None when nobody was authenticated. Raises Refusal when the caller may not call."""
     if broker.security is None:
         return None
     transport = request.transport
@@ -133,7 +135,7 @@ async def _admit(broker: "Broker", route: Route, found: PathReading, request: we
 
 
 async def _body_of(request: web.BaseRequest) -> bytes:
-    """Raises Refusal."""
+    """Reads the body of a request. Raises Refusal when it is too large, too slow, or not what its headers say."""
     connection = request.protocol
     assert isinstance(connection, HttpConnection)
     if not request.can_read_body and not connection.body_is_broken:
@@ -152,7 +154,9 @@ async def _body_of(request: web.BaseRequest) -> bytes:
     except TimeoutError:
         raise Refusal(408, f"The body of the request did not come in {BODY_SECONDS_MAX:g} s", closes=True) from None
     except (web.RequestPayloadError, ConnectionError) as error:
-        error.__traceback__ = None  # the body keeps the error, which would keep the request, which keeps the body
+        # The body keeps the error. With its traceback the error would keep the request, which keeps the body: a circle
+        # that only the garbage collector would free.
+        error.__traceback__ = None
         is_cut_off = isinstance(error, ConnectionError)
         fault = "breaks off" if is_cut_off else "is not encoded as its Content-Encoding says"
         raise Refusal(400, f"The body of the request {fault}", closes=True) from None
@@ -162,10 +166,11 @@ async def _body_of(request: web.BaseRequest) -> bytes:
 
 
 async def _ask_for_body(request: web.BaseRequest) -> None:
-    """curl waits a second for it before a long body, others until it comes. aiohttp says it for its own router only."""
+    """Tells a client that asked with `Expect: 100-continue` to send the body: curl waits a second for this line before
+    it sends a long body, other clients wait until it comes. aiohttp sends it only for routes of its own router."""
     writer = request.writer
     await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    writer.output_size = 0  # the answer has not begun
+    writer.output_size = 0  # or aiohttp would take this line for the beginning of the answer
 
 
 def _too_large() -> Refusal:

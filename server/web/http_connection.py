@@ -1,8 +1,13 @@
-"""A connection of the web port, around aiohttp's: its seat, its deadlines, and its answers to what is not HTTP.
+"""The connections of the web port: their seats, their deadlines, and the answers to what is not HTTP.
 
-A client is given little time for what costs it nothing: `HEAD_SECONDS_MAX` from its first byte (or its silence) to a
-whole head, `IDLE_SECONDS_MAX` between calls. Nothing that it sent is ever logged or answered back: a broken header line
-may hold a token.
+A client has HEAD_SECONDS_MAX to send a whole head, counted from when it connected or from the head's first byte, and
+IDLE_SECONDS_MAX between two calls, because waiting costs the client nothing. What it sent is never logged or sent back:
+a broken header line may hold a token.
+
+`HttpConnection` is a subclass of aiohttp's RequestHandler, because aiohttp offers no other way to answer a request that
+it cannot parse with words of our own: its `handle_error` logs the client's bytes and sends them back
+(https://github.com/aio-libs/aiohttp/issues/3287). Nor does it say which bytes belong to a head or that a body has
+broken off, on which the deadlines and the seats depend.
 """
 
 import asyncio
@@ -16,7 +21,6 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
 
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.process.descriptors import DESCRIPTORS
@@ -29,22 +33,23 @@ from magnetar.server.web.seats import Seats
 log = logging.getLogger(__name__)
 
 HEAD_SECONDS_MAX = 10.0
-"""How long a client may take for the head of a call, and for its first one after it connected."""
+"""How long a client may take to send the head of a call. For the first call the time begins when it connects."""
 
 IDLE_SECONDS_MAX = 30.0
-"""A connection without a call is closed after it, as Jetty closes it (AbstractConnector, the idle timeout)."""
+"""A connection that has no call in progress for so long is closed, as Jetty closes it (AbstractConnector, the idle
+timeout)."""
 
 LINGER_SECONDS = 2.0
-"""How long a refused body is read and thrown away, so that its client sees the answer."""
+"""How long a body that was refused is still read and thrown away, so that its client sees the answer."""
 
 WARNING_SECONDS = 10.0
-"""One warning in this time tells of connections that lost their seats or found none."""
+"""One warning in this time tells how many connections lost their seats or found none."""
 
 DESCRIPTORS_SHARE = 2
-"""HTTP connections take at most one of so many file descriptors: clients of the binary port need the others."""
+"""HTTP connections take at most one in two file descriptors: clients of the binary port need the others."""
 
 PIECES_MAX = 64
-"""Heads of one read that are parsed one by one."""
+"""So many heads that came in one read are parsed one by one; what follows them is parsed at once."""
 
 HEAD_END = b"\r\n\r\n"
 
@@ -56,7 +61,7 @@ Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class HttpServer(web.Server):
-    """Makes a `HttpConnection` for each client, and seats it. `share` learns how long requests take to parse."""
+    """Makes an `HttpConnection` for each client and seats it. The time that parsing takes is charged to `share`."""
 
     def __init__(self, handle: Handle, settings: WebSettings, share: LoopShare) -> None:
         super().__init__(partial(_handled, handle), request_factory=_make_request)
@@ -71,7 +76,8 @@ class HttpServer(web.Server):
         return HttpConnection(self)
 
     def seat(self, connection: "HttpConnection", address: str) -> bool:
-        """False: there is no seat for it."""
+        """Gives a connection a seat, and closes the one that loses its seat for it. Returns False when it is the
+        newcomer that is closed, because there is no seat for it."""
         evicted = self.seats.enter(connection, address)
         if evicted is None:
             return True
@@ -90,9 +96,13 @@ class HttpServer(web.Server):
             self._unseated = 0
 
 
-class HttpConnection(RequestHandler):
-    """Answers a request though what follows it is none: Node sends the body of a DELETE without a length, so that it
-    reads as a broken request of its own, and aiohttp forgets a read's sound requests when one of them is broken."""
+class HttpConnection(web.RequestHandler):
+    """One client's connection.
+
+    It answers a sound request even when the bytes that follow are no request: Node sends the body of a DELETE without a
+    length, so that it reads as a broken request. aiohttp would forget the sound requests of a read of which one is
+    broken, so this class hands a read over piece by piece, each up to the end of a head.
+    """
 
     __slots__ = (
         "_body",
@@ -115,17 +125,20 @@ class HttpConnection(RequestHandler):
         limit = server.settings.http_max_request_header_size
         super().__init__(server, loop=asyncio.get_running_loop(), max_line_size=limit, max_field_size=limit, **options)
         self.body_is_broken = False
-        """The body of the call in progress breaks off: its framing is not HTTP's."""
+        """Whether the body of the call in progress was ended before it was whole: it is not framed as HTTP frames
+        bodies, or the connection was lost."""
         self._server = server
         self._head_bytes = 0
-        """What came since the last call began and is not a whole head yet."""
+        """The bytes of the head that is not whole yet."""
         self._head_bytes_max = limit
         self._body: StreamReader | None = None
-        """Of the latest call."""
+        """The body of the latest call."""
         self._is_busy = False
+        """Whether a call is in progress."""
         self._is_unreadable = False
-        """What follows on the connection cannot be understood any more."""
+        """Whether all further bytes are ignored, because it is unknown where a request begins."""
         self._deadline: asyncio.TimerHandle | None = None
+        """Closes the connection when the head does not come in time."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -139,7 +152,7 @@ class HttpConnection(RequestHandler):
         self._disarm()
         self._is_unreadable = True
         if self._body is not None:
-            # A call that waits for it later would get aiohttp's RuntimeError, which reads like a fault of ours.
+            # A call that reads the body later would get a RuntimeError of aiohttp, which looks like a fault of ours.
             self._break_off(self._body)
             self._body = None
         super().connection_lost(exc)
@@ -171,15 +184,17 @@ class HttpConnection(RequestHandler):
         if self._is_unreadable:
             return
         super().data_received(data)
-        # aiohttp has no call for this: it queues the fault behind the call whose body it has ruined, which would wait
-        # for the rest of the body until its deadline.
+        # aiohttp puts what it could not parse behind the call in progress. When it is that call's body which could not
+        # be parsed, nobody tells the call, and it would wait for the rest of the body until its deadline. aiohttp has
+        # no public method for it, so the queue is looked at here.
         latest: Any = self._messages[-1][0] if self._messages else None
         if latest is not None and not isinstance(latest, RawRequestMessage):
             self._is_unreadable = True
-            latest.exc.__traceback__ = None  # or the fault keeps this connection, and itself
+            # The traceback refers to this connection, which refers to the fault: a circle.
+            latest.exc.__traceback__ = None
 
     def begins(self, body: StreamReader) -> None:
-        """A call begins."""
+        """Called when a request was parsed and its call begins."""
         self._disarm()
         self._body = body
         self._is_busy = True
@@ -189,7 +204,7 @@ class HttpConnection(RequestHandler):
             self._break_off(body)
 
     def ends(self) -> None:
-        """The call was answered."""
+        """Called when the call was answered."""
         self._is_busy = False
         self._server.seats.ends(self)
 
@@ -200,8 +215,9 @@ class HttpConnection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what is no request, and to a call that failed. aiohttp's own would log what came and send it
-        back."""
+        """Returns the answer to what is not a request, and to a call that failed. It overrides aiohttp's own answer,
+        which would log what the client sent and send it back. Raises ConnectionError, which makes aiohttp close the
+        connection, when a part of the answer was sent before the call failed."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer breaks off")
         if status >= 500:
@@ -213,13 +229,14 @@ class HttpConnection(RequestHandler):
         return refused(Refusal(status, f"This is no HTTP/1.1 request ({type(exc).__name__})", closes=True))
 
     def _break_off(self, body: StreamReader) -> None:
-        """Has no effect on a body that is whole."""
+        """Ends a body that is not whole yet, and notes it; has no effect on one that is whole."""
         if not body.is_eof():
             self.body_is_broken = True
             body.feed_eof()
 
     def _take_head(self, size: int, *, is_whole: bool) -> bool:
-        """Counts bytes of a head; False when they are too many."""
+        """Counts bytes of a head and starts its deadline. Returns False when the head is too long: then the request has
+        been refused."""
         self._head_bytes += size
         if self._head_bytes > self._head_bytes_max + len(HEAD_END):
             self._refuse_head()
@@ -258,7 +275,7 @@ async def _handled(handle: Handle, request: web.BaseRequest) -> web.StreamRespon
 def _make_request(
     message: RawRequestMessage,
     payload: StreamReader,
-    protocol: RequestHandler,
+    protocol: web.RequestHandler,
     writer: AbstractStreamWriter,
     task: "asyncio.Task[None]",
 ) -> web.BaseRequest:
@@ -268,8 +285,8 @@ def _make_request(
 
 
 class _ClientFaults(logging.LoggerAdapter[logging.Logger]):
-    """aiohttp reports what a client got wrong as errors with a stack and with the client's bytes: one line of warning
-    that names the kind of fault is what it deserves."""
+    """The logger that aiohttp gets. aiohttp logs what a client got wrong as an error with a stack and the client's
+    bytes; this adapter makes one line of warning of it, which names the kind of fault only."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         fault = kwargs.pop("exc_info", None)

@@ -1,10 +1,17 @@
 """The web port's share of the event loop, so that calls of administrators never starve clients' messages.
 
-A call runs in steps, from one await to the next. All steps together may take half of the time: while others run, or
-nobody does, the web port earns as long for itself, of which it saves up SAVED_SECONDS_MAX. Steps that find nothing
-earned wait, in the order in which they came; urgent ones go first. The pause is left where the loop would be idle too:
-the journal's thread needs the interpreter, and a message that comes meanwhile is served at once. A step cannot be
-interrupted: work that may take long goes `in_portions` (`magnetar.server.process.turns`).
+A call runs in steps, each from one await to the next. All steps of all calls together take at most half of the time.
+`LoopShare` keeps a balance: the time that steps take is subtracted from it, and the time in which no step runs, whether
+others use it or the loop is idle, is added to it, up to SAVED_SECONDS_MAX:
+
+    runs        | a step | messages, or nothing | a step | messages
+    for         | 3 ms   | 5 ms                 | 8 ms   | 4 ms
+    balance 5   | 2      | 5, not 7             | -3     | 1: the next step may run
+
+A step that finds no balance left waits, in the order in which steps came, urgent ones first. It waits also when the
+loop would otherwise be idle, because the journal's thread needs the interpreter meanwhile, and because a message that
+comes in this pause is served at once. A step cannot be interrupted, so work that may take long goes `in_portions`
+(`magnetar.server.process.turns`).
 """
 
 import asyncio
@@ -16,54 +23,57 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 SAVED_SECONDS_MAX = 0.005
-"""How long the web port may keep the loop after a time without calls."""
+"""The largest balance: how long steps may keep the loop after a time without calls."""
 
 TICK_SECONDS = 0.001
-"""Steps that wait are let go so often, those for which there is time."""
+"""While steps wait, this is the time from one look at the balance to the next, which lets those go that it pays for."""
 
 STEP_WEIGHT = 0.1
-"""Of the latest step in the average, by which waiting steps are let go."""
+"""The weight of the latest step in the moving average of their lengths, which says how many steps the balance pays
+for."""
 
 
 class LoopShare:
-    """Lives on one event loop. `clock` gives seconds."""
+    """The balance of one event loop. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
         self._balance_s = SAVED_SECONDS_MAX
         self._settled_s = clock()
-        """Up to when the balance is right."""
+        """When the balance was brought up to date."""
         self._spent_s = 0.0
-        """Since then."""
+        """The time that steps have taken since then."""
         self._timer: asyncio.TimerHandle | None = None
-        """While somebody waits."""
+        """Set while steps wait."""
         self._step_s = TICK_SECONDS
+        """The moving average of the lengths of steps."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._urgent: deque[asyncio.Future[None]] = deque()
         self.longest_step_s = 0.0
-        """Of all so far."""
+        """The longest step so far."""
 
     def run(self, call: Coroutine[Any, Any, T], *, is_urgent: bool = False) -> Awaitable[T]:
-        """To be awaited: the result of the call, whose every step has waited for its turn."""
+        """Returns what the caller awaits for the call's result. Every step of the call waits for its turn. Raises what
+        the call raises."""
         return _CallSteps(self, call, is_urgent=is_urgent)
 
     def spend(self, seconds: float) -> None:
-        """Counts time that the web port has taken."""
+        """Takes time that the web port has used, in whatever way, from the balance."""
         self._spent_s += seconds
 
     def ended(self, seconds: float) -> None:
-        """Counts a step."""
+        """Takes the time of a step that has ended from the balance."""
         self.spend(seconds)
         self._step_s += (seconds - self._step_s) * STEP_WEIGHT
         self.longest_step_s = max(self.longest_step_s, seconds)
 
     def has_time(self, *, is_urgent: bool) -> bool:
-        """Whether a step may run now: nobody waits before it, and there is time for it."""
+        """Whether a step may run now: the balance is positive and no step waits that comes first."""
         self._settle()
         return self._balance_s > 0 and not self._urgent and (is_urgent or not self._waiting)
 
     def turn(self, *, is_urgent: bool) -> asyncio.Future[None]:
-        """Done when a step that found no time may run."""
+        """Returns a future that is done when a step, for which `has_time` was False, may run."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         (self._urgent if is_urgent else self._waiting).append(waiter)
@@ -73,6 +83,7 @@ class LoopShare:
 
     @property
     def is_ticking(self) -> bool:
+        """Whether the timer runs, as it does only while steps wait."""
         return self._timer is not None
 
     def _settle(self) -> None:
@@ -94,7 +105,9 @@ class LoopShare:
 
 
 class _CallSteps(Awaitable[T]):
-    """Runs a coroutine step by step, each in its turn and measured."""
+    """Runs a coroutine step by step, as the task that awaits this object would: what the coroutine waits for is passed
+    up to the task, and what the task sends or throws is passed down. In between, each step waits for its turn and is
+    measured."""
 
     def __init__(self, share: LoopShare, call: Coroutine[Any, Any, T], *, is_urgent: bool) -> None:
         self._share = share

@@ -1,7 +1,7 @@
-"""What a call needs to be allowed, as data: each route declares it, authorization reads it.
+"""What the caller of a route must be allowed to do, as data. Each route declares its need; `authorization` reads it.
 
-Operations are named as Java's enums name them (TenantOperation, NamespaceOperation, TopicOperation, PolicyName). What
-they are about stands in the path's parts: `tenant`, `namespace`, `domain`, `topic`, `subscription`.
+Operations are named as Java's enums name them (TenantOperation, NamespaceOperation, TopicOperation, PolicyName). The
+variable segments of the path (`tenant`, `namespace`, `domain`, `topic`, `subscription`) say what they are done to.
 """
 
 from enum import Enum
@@ -9,8 +9,10 @@ from typing import Final, NamedTuple
 
 
 class Scope(Enum):
+    """The kind of permission that a route asks for."""
+
     EVERYBODY = "everybody"
-    """Nothing is asked."""
+    """The call is open to everybody, authenticated or not."""
     SUPERUSER = "superuser"
     TENANT_ADMIN = "tenant admin"
     """An administrator of the tenant, or a superuser."""
@@ -21,11 +23,13 @@ class Scope(Enum):
 
 
 class Need(NamedTuple):
+    """What the caller of a route must be allowed to do."""
+
     scope: Scope
     operation: str = ""
-    """The member's name in the scope's enum; a PolicyName for policies."""
+    """The name of a member of the scope's enum in Java; for policies a PolicyName."""
     write: bool = False
-    """Of policies: PolicyOperation.WRITE, else READ."""
+    """For policies only: True asks for PolicyOperation.WRITE, False for READ."""
 
 
 EVERYBODY: Final = Need(Scope.EVERYBODY)
@@ -34,21 +38,25 @@ TENANT_ADMIN: Final = Need(Scope.TENANT_ADMIN)
 
 
 def tenant_operation(operation: str) -> Need:
-    """A tenant operation: the tenant's administrators may all of them."""
+    """Asks for a TenantOperation. An administrator of the tenant may do all of them."""
     return Need(Scope.TENANT_ADMIN, operation)
 
 
 def namespace(operation: str) -> Need:
+    """Asks for a NamespaceOperation."""
     return Need(Scope.NAMESPACE, operation)
 
 
 def topic(operation: str) -> Need:
+    """Asks for a TopicOperation."""
     return Need(Scope.TOPIC, operation)
 
 
 def namespace_policy(name: str, *, write: bool) -> Need:
+    """Asks for reading or writing a policy of the namespace, by its PolicyName."""
     return Need(Scope.NAMESPACE_POLICY, name, write)
 
 
 def topic_policy(name: str, *, write: bool) -> Need:
+    """Asks for reading or writing a policy of the topic, by its PolicyName."""
     return Need(Scope.TOPIC_POLICY, name, write)

@@ -1,7 +1,7 @@
-"""The request log: a line a call, as Apache's (JettyRequestLogFactory), without what a call may keep secret.
+"""The request log: one line for each call, like Apache's (JettyRequestLogFactory), but without the query.
 
-A query may hold a token, and so may headers and bodies: none of them is ever written. A path is written as it came,
-still encoded.
+Queries, headers and bodies may hold tokens, so none of them is ever written. Paths are written as the client sent them,
+still percent-encoded.
 """
 
 import logging
@@ -12,11 +12,12 @@ log = logging.getLogger(__name__)
 
 
 def call_of(request: web.BaseRequest) -> str:
-    """A call as log lines name it: method and path, without the query."""
+    """Returns how log lines name a call: by its method and its path, without the query."""
     return f"{request.method} {request.rel_url.raw_path}"
 
 
 def log_request(request: web.BaseRequest, response: web.StreamResponse, role: str | None, seconds: float) -> None:
+    """Writes the line of one call. `role` is None when nobody was authenticated."""
     log.info(
         '%s role %s "%s" %d %d bytes %.1f ms',
         request.remote,

@@ -1,4 +1,4 @@
-"""Answers and refusals as HTTP responses."""
+"""Turns answers and refusals into HTTP responses and sends them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from magnetar.server.web.encoding import encoded
 JSON = "application/json"
 
 ANSWER_SECONDS_MAX = 60.0
-"""For a client to take its answer; then the connection is cut off."""
+"""A client that has not taken its answer in this time is cut off."""
 
 
 class InParts(web.StreamResponse):
-    """A body that is sent part by part, as fast as its client reads."""
+    """A response whose body is sent part by part, as fast as its client reads."""
 
     def __init__(self, parts: list[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(headers=headers)
@@ -24,12 +24,13 @@ class InParts(web.StreamResponse):
         self._parts = parts
 
     async def write_parts(self) -> None:
-        """After `prepare`, before `write_eof`."""
+        """Sends the body. The caller has called `prepare` before, and calls `write_eof` after it."""
         for part in self._parts:
             await self.write(part)
 
 
 async def answered(answer: Answer) -> web.StreamResponse:
+    """Returns the response for what a handler returned. Raises TypeError for what JSON cannot hold."""
     if isinstance(answer, Text) and isinstance(answer.body, list):
         return InParts(answer.body, {"Content-Type": answer.content_type, **answer.headers})
     if isinstance(answer, Text):
@@ -42,7 +43,7 @@ async def answered(answer: Answer) -> web.StreamResponse:
 
 
 def refused(refusal: Refusal) -> web.Response:
-    """A refusal that `closes` takes its connection with it."""
+    """Returns the response for a refusal; one that `closes` ends the connection as well."""
     response = web.Response(
         status=refusal.status,
         body=orjson.dumps({"reason": refusal.reason}),
@@ -55,7 +56,8 @@ def refused(refusal: Refusal) -> web.Response:
 
 
 async def send(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """A client that does not read what it asked for is cut off; of one that is gone aiohttp takes notice."""
+    """Sends a response. A client that does not read it within ANSWER_SECONDS_MAX is cut off. When the client is gone,
+    nothing is raised: aiohttp ends the connection by itself."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
             await response.prepare(request)

@@ -1,4 +1,5 @@
-"""Finds the route of a path. Segments are cut before they are decoded, so that a topic's name may hold `%2F`."""
+"""Finds the route of a path. The path is cut into segments before they are decoded, so that a topic's name may contain
+an encoded slash (`%2F`)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -18,11 +19,12 @@ RECORD_NAMES = {
     "bundle": "Bundle",
     "group": "Group",
 }
-"""Parts of paths that name records of the metadata store, where they must be one name and no path."""
+"""The variable segments that name records of the metadata store: their values must not be paths there. Each has the
+word that a refusal names it by."""
 
 
 def fault_of_parts(parts: Mapping[str, str]) -> str | None:
-    """What is wrong with a path's parts, or None. Pure."""
+    """Returns what is wrong with the variable segments of a path, or None when nothing is. Pure."""
     for part, title in RECORD_NAMES.items():
         text = parts.get(part)
         if text is not None and ("/" in text or text in (".", "..") or not text.isprintable()):
@@ -31,33 +33,39 @@ def fault_of_parts(parts: Mapping[str, str]) -> str | None:
 
 
 class PathReading(NamedTuple):
-    """One reading of a path: the routes that it leads to by method, and its variable parts."""
+    """One way to read a path: the routes that it leads to, by method, and the values of its variable segments."""
 
     routes: dict[str, Route]
     parts: dict[str, str]
 
 
 class _PathNode:
+    """Where the routes that begin with the same segments part."""
+
     __slots__ = ("branches", "literal_characters", "routes", "wild")
 
     def __init__(self, literal_characters: int = 0) -> None:
         self.literal_characters = literal_characters
-        """Of the literal segments that lead here."""
+        """The number of characters in the literal segments that lead here."""
         self.branches: dict[str, _PathNode] = {}
+        """The nodes that a literal segment leads to, by segment."""
         self.wild: list[tuple[str, _PathNode]] = []
-        """(name, node) of variable segments."""
+        """The nodes that a variable segment leads to, each with the segment's name."""
         self.routes: dict[str, Route] = {}
+        """The routes that end here, by method."""
 
 
 class Router:
-    """Raises ValueError for two routes of one method and path."""
+    """A tree of all routes by the segments of their paths."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
+        """Raises ValueError when two routes have the same method and path."""
         self._root = _PathNode()
         for route in routes:
             self.add(route)
 
     def add(self, route: Route) -> None:
+        """Raises ValueError when there is a route with the same method and path."""
         node = self._root
         for segment in route.path.split("/")[1:]:
             node = _branch(node, segment)
@@ -66,12 +74,12 @@ class Router:
         node.routes[route.method] = route
 
     def find(self, raw_path: str) -> list[PathReading]:
-        """Every reading of a path as it came, still encoded, the best one first; a call takes the first reading that
-        has its method. So a role, topic or policy whose name is a literal of another route can be reached.
+        """Returns every reading of a path, which is given as it came, still encoded, with the best reading first.
 
-        The reading with more literal characters is the better one, as JAX-RS says (specification 2.1, 3.7.2); among
-        equals the one whose literal comes first. A trailing slash does not matter (Jetty redirects one form of
-        /metrics to the other).
+        A call takes the first reading that has its method. So a role, topic or policy can be reached although its name
+        is a literal segment of another route. The reading with more literal characters is the better one, as JAX-RS
+        says (specification 2.1, section 3.7.2); between two with as many, the one whose literal segment comes first. A
+        trailing slash is ignored: Jetty redirects one form of /metrics to the other.
         """
         segments = raw_path.rstrip("/").split("/")[1:]
         if not segments or not raw_path.startswith("/"):
@@ -81,6 +89,7 @@ class Router:
 
 
 def _branch(node: _PathNode, segment: str) -> _PathNode:
+    """Returns the node that a segment of a route's path leads to, and makes it when it is missing."""
     if not segment.startswith("{"):
         return node.branches.setdefault(segment, _PathNode(node.literal_characters + len(segment)))
     name = segment.strip("{}")
@@ -93,7 +102,8 @@ def _branch(node: _PathNode, segment: str) -> _PathNode:
 
 
 def _walk(node: _PathNode, segments: list[str], at: int, parts: dict[str, str]) -> Iterator[tuple[int, PathReading]]:
-    """Every way to a node with routes, with its literal characters; earlier literals first."""
+    """Yields every reading of `segments` from index `at` on, with the number of its literal characters. A reading that
+    takes a segment as a literal comes before one that takes it as a variable."""
     if at == len(segments):
         if node.routes:
             yield node.literal_characters, PathReading(node.routes, parts)

@@ -1,9 +1,9 @@
-"""Which HTTP connections may stay when there are too many. Pure: no clock, no sockets.
+"""Decides which HTTP connections may stay when there are too many. Pure: no clock, no sockets.
 
-At the bound a newcomer takes the seat of an idle connection, so that silent clients cannot shut others out. The victim
-is sought at the address that holds the most connections: there a connection that was never answered goes first, then
-the one that has been idle for longest. A connection with a call in progress keeps its seat; where all have one, the
-newcomer is refused.
+When all seats are taken, a newcomer takes the seat of an idle connection, so that silent clients cannot shut others
+out. That connection is chosen from the address with the most connections: first those that were never answered, then
+the one that has been idle for longest. A connection with a call in progress keeps its seat. When every connection has a
+call in progress, the newcomer is refused.
 """
 
 from collections.abc import Hashable
@@ -13,23 +13,27 @@ ConnectionT = TypeVar("ConnectionT", bound=Hashable)
 
 
 class _Address(Generic[ConnectionT]):
-    """Idle connections of one address, the longest idle first."""
+    """The connections of one address."""
 
     __slots__ = ("answered", "count", "silent")
 
     def __init__(self) -> None:
         self.count = 0
-        """Also of those that are busy."""
+        """How many connections there are, idle and busy."""
         self.silent: dict[ConnectionT, None] = {}
+        """The connections that have not had a call yet, in the order in which they came."""
         self.answered: dict[ConnectionT, None] = {}
+        """The other idle connections, the longest idle first."""
 
     @property
     def victim(self) -> ConnectionT | None:
+        """The connection that would lose its seat, or None when all are busy."""
         return next(iter(self.silent or self.answered), None)
 
 
 class Seats(Generic[ConnectionT]):
-    """Each connection `enter`s once, tells when it `begins` and `ends` a call, and `leave`s."""
+    """The seats and who has them. The caller calls `enter` once for each connection, `begins` and `ends` for each of
+    its calls, and `leave` when it is closed."""
 
     def __init__(self, seats_max: int) -> None:
         self._seats_max = seats_max
@@ -40,8 +44,8 @@ class Seats(Generic[ConnectionT]):
         return len(self._seated)
 
     def enter(self, connection: ConnectionT, address: str) -> ConnectionT | None:
-        """Seats a connection. Returns the one that has lost its seat for it, which the caller closes; the newcomer
-        itself when nobody is idle."""
+        """Gives a connection a seat. Returns the connection that the caller has to close: None while there are free
+        seats, otherwise the one that has lost its seat, or the newcomer itself when no connection is idle."""
         evicted = None
         if len(self) >= self._seats_max:
             evicted = self._choose()
@@ -62,6 +66,7 @@ class Seats(Generic[ConnectionT]):
             there.answered.pop(connection, None)
 
     def ends(self, connection: ConnectionT) -> None:
+        """A call was answered: the connection may lose its seat again."""
         there = self._of(connection)
         if there is not None:
             there.answered[connection] = None
@@ -78,9 +83,11 @@ class Seats(Generic[ConnectionT]):
             del self._addresses[address]
 
     def _of(self, connection: ConnectionT) -> _Address[ConnectionT] | None:
+        """Returns the address of a connection, or None when it has no seat."""
         address = self._seated.get(connection)
         return None if address is None else self._addresses[address]
 
     def _choose(self) -> ConnectionT | None:
+        """Returns the connection that loses its seat to a newcomer, or None when all are busy."""
         idle = [there for there in self._addresses.values() if there.victim is not None]
         return max(idle, key=lambda there: there.count).victim if idle else None
