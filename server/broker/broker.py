@@ -11,7 +11,7 @@ from magnetar.server.broker.client_counters import ClientCounters
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.namespaces.topic_watchers import TopicWatchers
-from magnetar.server.network.listeners import Listeners
+from magnetar.server.network.advertised_listeners import AdvertisedListeners
 from magnetar.server.network.ports import Urls
 from magnetar.server.process.shared_result import SharedResult
 from pulsar_proto.errors import TooManyRequests
@@ -41,7 +41,7 @@ class Broker:
         self.ask_to_stop = ask_to_stop
         """Stops the process as its supervisor would. It has no effect in a test, where the process is not ours."""
         self.started_ms = time.time_ns() // 1_000_000
-        self.listeners = Listeners(Urls())
+        self.listeners = AdvertisedListeners(Urls())
         """The addresses that lookups answer. The program sets them as soon as it knows its ports."""
         self.readiness = WriteReadiness()
         """The program sets it as soon as it has opened the storage."""

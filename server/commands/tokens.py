@@ -180,7 +180,7 @@ def run_create(arguments: argparse.Namespace) -> int:
 
 
 def _create(arguments: argparse.Namespace) -> str:
-    from magnetar.server.security.keys import read_content
+    from magnetar.server.security.key_locations import read_content
     from magnetar.server.security.token_maker import load_private_key, make_token, relative_seconds, strongest_hmac
 
     _exactly_one(arguments.secret_key, arguments.private_key, "--secret-key", "--private-key")
@@ -203,7 +203,7 @@ def _create(arguments: argparse.Namespace) -> str:
 def run_show(arguments: argparse.Namespace) -> int:
     import json
 
-    from magnetar.server.security.token import unverified
+    from magnetar.server.security.token_provider import unverified
 
     def show() -> None:
         header, claims = unverified(_token_of(arguments))
@@ -216,8 +216,8 @@ def run_validate(arguments: argparse.Namespace) -> int:
     import json
 
     def validate() -> None:
-        from magnetar.server.security.keys import read_content
-        from magnetar.server.security.token import TokenVerifier, hmac_algorithms, load_public_key
+        from magnetar.server.security.key_locations import read_content
+        from magnetar.server.security.token_provider import TokenVerifier, hmac_algorithms, load_public_key
 
         _exactly_one(arguments.secret_key, arguments.public_key, "--secret-key", "--public-key")
         token = _token_of(arguments)
@@ -235,7 +235,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
 def _told(work: "Work") -> int:
     """Runs the work and returns the exit code: 0, or 1 after a fault, which is printed as one sentence."""
-    from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
+    from magnetar.server.security.security_errors import RejectedCredentialsError, SecurityConfigError
 
     try:
         work()

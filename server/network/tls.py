@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 
 from magnetar.server.config.security_settings import TlsSettings
-from magnetar.server.security.errors import SecurityConfigError
+from magnetar.server.security.security_errors import SecurityConfigError
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
-from magnetar.server.network.listeners import Listeners, ListenerSettings
+from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
 from magnetar.server.network.port_reservation import port_in_use
 from magnetar.server.network.ports import PortChoice, Ports, Urls, reserve_ports
 from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock
@@ -42,7 +42,7 @@ from magnetar.server.programs.storage_start import BOOKIE_ID, open_storage
 from magnetar.server.protocol.broker_listener import BrokerListener
 from magnetar.server.protocol.client_traffic import ClientTraffic
 from magnetar.server.protocol.handlers.command_table import commands_of
-from magnetar.server.security.errors import SecurityConfigError
+from magnetar.server.security.security_errors import SecurityConfigError
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.server.upkeep.jobs import jobs_of
 from magnetar.server.upkeep.scheduler import Scheduler
@@ -169,7 +169,7 @@ class Standalone:
         advertised = advertised_host(config.broker.advertised_address or host)
         ports = reserve_ports(config, self._options.port_choice, host, advertised)
         self._closing.callback(ports.close)
-        listeners = Listeners(ports.urls, config.fill(ListenerSettings))
+        listeners = AdvertisedListeners(ports.urls, config.fill(ListenerSettings))
         lock = DataFolderLock(self._options.data_dir)
         self._closing.callback(lock.release)
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)

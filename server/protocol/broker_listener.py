@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.server.network.ports import listen
 from magnetar.server.protocol.client_traffic import ClientTraffic
+from magnetar.server.protocol.command_handler import CommandHandler
 from magnetar.server.protocol.connection import Connection
-from magnetar.server.protocol.handler import Handler
 from magnetar.server.protocol.inbound import Inbound
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ CLOSE_SECONDS = 1.0
 class BrokerListener:
     """`start` once for each port, then `close` once."""
 
-    def __init__(self, traffic: ClientTraffic, commands: Mapping[int, Handler]) -> None:
+    def __init__(self, traffic: ClientTraffic, commands: Mapping[int, CommandHandler]) -> None:
         """`commands` is the table of handlers that all connections of this port use."""
         self._traffic = traffic
         self._commands = commands

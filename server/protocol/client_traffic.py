@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar.server.broker.broker import Broker
 from magnetar.server.process.turns import TurnQueue
 from magnetar.server.protocol.output_budget import OutputBudget
-from magnetar.server.protocol.publish_window import PublishBudget
+from magnetar.server.protocol.publish_window_rules import PublishBudget
 from pulsar_proto.wire.read_buffer import READ_BYTES
 
 if TYPE_CHECKING:

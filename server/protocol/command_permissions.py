@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.metadata.errors import MetadataError
-from magnetar.server.protocol.handler import Handler
+from magnetar.server.protocol.command_handler import CommandHandler
 from magnetar.server.protocol.pending_creations import PendingCreation, PendingCreations
 from magnetar.server.protocol.topic_names import topic_name
 from magnetar.server.security.authorizer import Authorizer, TenantMissingError
@@ -79,7 +79,7 @@ COMMANDS: dict[int, Rule] = {
 }
 
 
-def guarded(table: Mapping[int, Handler], authorizer: Authorizer) -> dict[int, Handler]:
+def guarded(table: Mapping[int, CommandHandler], authorizer: Authorizer) -> dict[int, CommandHandler]:
     """Returns the table with each handler behind the rule of its command. Raises KeyError for a command without one."""
     made = {}
     for command, handler in table.items():
@@ -92,7 +92,7 @@ def guarded(table: Mapping[int, Handler], authorizer: Authorizer) -> dict[int, H
 class _Guard:
     """Stands before the handler of one command: it asks the authorizer, then runs the handler or refuses."""
 
-    def __init__(self, command: int, rule: Rule, handler: Handler, authorizer: Authorizer) -> None:
+    def __init__(self, command: int, rule: Rule, handler: CommandHandler, authorizer: Authorizer) -> None:
         self._command = command
         self._rule = rule
         self._handler = handler

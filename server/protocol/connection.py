@@ -12,18 +12,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from magnetar.server.network.gone_transport import GONE
-from magnetar.server.protocol.foreign_protocols import describe_opening
-from magnetar.server.protocol.output import Output
-from magnetar.server.protocol.pending_creations import PendingCreations
-from magnetar.server.protocol.publish_window import PublishWindow
-from magnetar.server.protocol.session import (
+from magnetar.server.protocol.connection_rules import (
     FIRST_VERSION_WITH_CLOSE_COMMANDS,
+    ConnectionState,
     KeepAlive,
     KeepAliveAction,
     RecentlyClosed,
     Session,
-    State,
 )
+from magnetar.server.protocol.foreign_protocols import describe_opening
+from magnetar.server.protocol.output import Output
+from magnetar.server.protocol.pending_creations import PendingCreations
+from magnetar.server.protocol.publish_window_rules import PublishWindow
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -177,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        return self.session.state is not State.CLOSED
+        return self.session.state is not ConnectionState.CLOSED
 
     @property
     def is_writable(self) -> bool:
@@ -188,14 +188,14 @@ class Connection(asyncio.BufferedProtocol):
             self._output.when_writable(callback)
 
     def write(self, data: bytes) -> None:
-        if self.session.state is State.CLOSED:
+        if self.session.state is ConnectionState.CLOSED:
             return
         self._output.write(data)
         if (self._throttles or self.traffic.waiting_for_budget) and not self._release_scheduled:
             self._schedule_release()
 
     def write_frames(self, chunks: list[bytes]) -> None:
-        if self.session.state is not State.CLOSED:
+        if self.session.state is not ConnectionState.CLOSED:
             self._output.write_frames(chunks)
 
     def throttle_reading(self, key: object) -> None:
@@ -307,7 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         if action is KeepAliveAction.NOTHING:
             return
         if action is KeepAliveAction.CLOSE:
-            connected = self.session.state is State.CONNECTED
+            connected = self.session.state is ConnectionState.CONNECTED
             self.close("no answer to PING" if connected else "no CONNECT in time")
             return
         taken = self._output.taken_bytes

@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.server.process.turns import PORTION_SECONDS, TurnQueue
-from magnetar.server.protocol.handler import Handler
+from magnetar.server.protocol.command_handler import CommandHandler
+from magnetar.server.protocol.connection_rules import CommandVerdict, ConnectionState
 from magnetar.server.protocol.requests import Requests
 from magnetar.server.protocol.send_groups import publish_run
-from magnetar.server.protocol.session import State, Verdict
 from pulsar_proto.errors import UnknownCommand
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import parse_command
@@ -34,7 +34,7 @@ class Inbound:
 
     __slots__ = ("_at", "_commands", "_frames", "_ignored_any", "_requests", "_then", "_turns")
 
-    def __init__(self, commands: Mapping[int, Handler], turns: TurnQueue) -> None:
+    def __init__(self, commands: Mapping[int, CommandHandler], turns: TurnQueue) -> None:
         """`commands` is the table of handlers by the command's type."""
         self._commands = commands
         self._requests = Requests()
@@ -64,7 +64,7 @@ class Inbound:
         ends_at = time.monotonic() + portion_seconds
         index = self._at
         while index < len(frames):
-            if frames[index][0].startswith(PLAIN_SEND_PREFIX) and cnx.session.state is State.CONNECTED:
+            if frames[index][0].startswith(PLAIN_SEND_PREFIX) and cnx.session.state is ConnectionState.CONNECTED:
                 index = publish_run(cnx, frames, index)
             else:
                 shorter = self._handle(cnx, frames[index])
@@ -72,7 +72,7 @@ class Inbound:
                     frames[index : index + 1] = shorter
                 else:
                     index += 1
-            if cnx.session.state is State.CLOSED:
+            if cnx.session.state is ConnectionState.CLOSED:
                 return
             if index < len(frames) and time.monotonic() >= ends_at:
                 self._at = index
@@ -106,9 +106,9 @@ class Inbound:
             log.log(level, "%s: %s ignored", cnx.remote_address, error)
             return []
         verdict = cnx.session.judge(command.type)
-        if verdict is Verdict.CLOSE:
+        if verdict is CommandVerdict.CLOSE:
             cnx.close(cnx.session.why_illegal(command.type), logging.WARNING)
-        if verdict is not Verdict.HANDLE:
+        if verdict is not CommandVerdict.HANDLE:
             return []
         if command.type == pb.BaseCommand.SEND:
             publish_run(cnx, [frame], 0)

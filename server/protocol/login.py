@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from magnetar.server.security.authentication import NONE
-from magnetar.server.security.errors import RejectedCredentialsError
+from magnetar.server.security.credential_refresh_rules import CHALLENGE, CredentialRefresh, RefreshStep
 from magnetar.server.security.principals import Identity, Principal, combination_fault
-from magnetar.server.security.refresh import CHALLENGE, CredentialRefresh, RefreshStep
-from magnetar.server.security.tls_role import common_name_of
+from magnetar.server.security.security_errors import RejectedCredentialsError
+from magnetar.server.security.tls_provider import common_name_of
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb

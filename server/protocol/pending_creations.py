@@ -14,7 +14,7 @@ from pulsar_proto.errors import ServiceNotReady
 log = logging.getLogger(__name__)
 
 
-class Attached(Protocol):
+class ProducerOrConsumer(Protocol):
     """A producer or a consumer of a topic."""
 
     @property
@@ -24,7 +24,7 @@ class Attached(Protocol):
 
 
 TopicT = TypeVar("TopicT")
-AttachedT = TypeVar("AttachedT", bound=Attached)
+ProducerOrConsumerT = TypeVar("ProducerOrConsumerT", bound=ProducerOrConsumer)
 
 
 class PendingCreation:
@@ -84,9 +84,9 @@ class PendingCreations:
         attached_id: int,
         creation: PendingCreation,
         topic: Awaitable[TopicT],
-        attach: Callable[[TopicT], Awaitable[AttachedT]],
+        attach: Callable[[TopicT], Awaitable[ProducerOrConsumerT]],
         remote_address: str,
-    ) -> AttachedT | None:
+    ) -> ProducerOrConsumerT | None:
         """Awaits the topic, then `attach(topic)`, and returns the producer or consumer that comes of it. Returns None
         when the creation was abandoned meanwhile. Raises what they raise, and ServiceNotReady when the topic has closed
         the new producer or consumer already."""

@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from magnetar.server.protocol.handler import Handler
-from magnetar.server.protocol.session import State
+from magnetar.server.protocol.command_handler import CommandHandler
+from magnetar.server.protocol.connection_rules import ConnectionState
 from pulsar_proto.errors import MalformedFrame, PulsarError
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.text import NotText, check_text
@@ -37,7 +37,7 @@ class Requests:
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_progress = 0
 
-    def run(self, cnx: "Connection", handler: Handler, body: Any) -> None:
+    def run(self, cnx: "Connection", handler: CommandHandler, body: Any) -> None:
         """Handles one command: at once, or by a task. A command with a string that is not UTF-8 is refused before its
         handler sees it. Raises MalformedFrame for what closes the connection."""
         if self._in_progress >= REQUESTS_MAX and _refuses_for_load(cnx, handler, body):
@@ -50,7 +50,7 @@ class Requests:
         except NotText as error:
             refusal = _refusal(handler, body, pb.MetadataError, str(error))
             cnx.write(refusal)
-            if not refusal or cnx.session.state is not State.CONNECTED:
+            if not refusal or cnx.session.state is not ConnectionState.CONNECTED:
                 raise MalformedFrame(f"{handler.field}: {error}") from error
         except Exception as error:
             _refuse(cnx, handler, body, error)
@@ -62,7 +62,7 @@ class Requests:
         for task in self._tasks:
             task.cancel()
 
-    def _start(self, cnx: "Connection", handler: Handler, body: Any, work: Work) -> None:
+    def _start(self, cnx: "Connection", handler: CommandHandler, body: Any, work: Work) -> None:
         self._in_progress += 1
         task = cnx.broker.spawn(_answer(cnx, handler, body, work))
         if not handler.changes_state:
@@ -75,7 +75,7 @@ class Requests:
         _drop(work)  # of a task that was cancelled before it began
 
 
-async def _answer(cnx: "Connection", handler: Handler, body: Any, work: Work) -> None:
+async def _answer(cnx: "Connection", handler: CommandHandler, body: Any, work: Work) -> None:
     try:
         await work
         if handler.answer is not None:
@@ -86,7 +86,7 @@ async def _answer(cnx: "Connection", handler: Handler, body: Any, work: Work) ->
         _refuse(cnx, handler, body, error)
 
 
-def _refuses_for_load(cnx: "Connection", handler: Handler, body: Any) -> bool:
+def _refuses_for_load(cnx: "Connection", handler: CommandHandler, body: Any) -> bool:
     """Refuses a command that waits for an answer. One without an answer (FLOW, most ACKs) does not wait, and is
     handled however many requests are in progress."""
     text = f"More than {REQUESTS_MAX} requests in progress"
@@ -95,7 +95,7 @@ def _refuses_for_load(cnx: "Connection", handler: Handler, body: Any) -> bool:
     return bool(refusal)
 
 
-def _refuse(cnx: "Connection", handler: Handler, body: Any, error: Exception) -> None:
+def _refuse(cnx: "Connection", handler: CommandHandler, body: Any, error: Exception) -> None:
     """Says that the command failed. Where the command has no answer that could say so, and where the client has not
     come in yet, the connection is closed: a client that hears nothing would wait."""
     if isinstance(error, PulsarError):
@@ -106,11 +106,11 @@ def _refuse(cnx: "Connection", handler: Handler, body: Any, error: Exception) ->
         log.error("%s: %s failed", cnx.remote_address, handler.field, exc_info=error)
     text = (str(error) or type(error).__name__)[:TEXT_CHARACTERS_MAX]
     cnx.write(_refusal(handler, body, code, text))
-    if handler.refuse is None or cnx.session.state is not State.CONNECTED:
+    if handler.refuse is None or cnx.session.state is not ConnectionState.CONNECTED:
         cnx.close(f"{handler.field} failed: {text}", logging.WARNING)
 
 
-def _refusal(handler: Handler, body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
+def _refusal(handler: CommandHandler, body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
     """Empty where the command has no answer, or asked for none."""
     return b"" if handler.refuse is None else handler.refuse(body, code, text)
 

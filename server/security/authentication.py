@@ -6,10 +6,10 @@ wrong are refused; Apache lets their bearer in as anonymous where there is such 
 
 from collections.abc import Mapping
 
-from magnetar.server.security.errors import RejectedCredentialsError
 from magnetar.server.security.principals import Identity
 from magnetar.server.security.providers import Provider
-from magnetar.server.security.tls_role import METHOD as TLS
+from magnetar.server.security.security_errors import RejectedCredentialsError
+from magnetar.server.security.tls_provider import METHOD as TLS
 
 METHOD_HEADER = "X-Pulsar-Auth-Method-Name"
 AUTHORIZATION_HEADER = "Authorization"

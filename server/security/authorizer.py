@@ -11,12 +11,12 @@ from typing import Any
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.security.demands import Demand, OnNamespace, OnTopic, Open, Superuser
 from magnetar.server.security.operations import TopicOperation
-from magnetar.server.security.permissions import NamespacePermissions
+from magnetar.server.security.permission_rules import NamespacePermissions
 from magnetar.server.security.principals import Principal
 from pulsar_proto.names import TopicName
 from pulsar_proto.system_topics import is_system_topic
 
-Lookup = Callable[[str], Awaitable[Mapping[str, Any] | None]]
+RecordReader = Callable[[str], Awaitable[Mapping[str, Any] | None]]
 """A record's JSON by the name of its tenant or namespace; None: it does not exist."""
 
 SYSTEM_TOPIC = "only administrators may write to topics of the system"
@@ -37,7 +37,7 @@ class Authorizer:
     """`tenant_record` and `namespace_record` read /admin/policies/{tenant} and …/{namespace}; they raise what they
     raise, and then nobody is allowed anything."""
 
-    def __init__(self, settings: SecuritySettings, tenant_record: Lookup, namespace_record: Lookup) -> None:
+    def __init__(self, settings: SecuritySettings, tenant_record: RecordReader, namespace_record: RecordReader) -> None:
         self._superusers = frozenset(settings.super_user_roles)
         self._wildcards = settings.authorization_allow_wildcards_matching
         self._tenant_record = tenant_record

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from magnetar.server.config.security_settings import SecuritySettings
-from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
 from magnetar.server.security.principals import Identity
+from magnetar.server.security.security_errors import RejectedCredentialsError, SecurityConfigError
 
 PACKAGE = "org.apache.pulsar.broker.authentication."
 
 
-Found = TypeVar("Found", Identity, Identity | None)
+IdentityT = TypeVar("IdentityT", Identity, Identity | None)
 
 
 class Provider(Protocol):
@@ -30,7 +30,7 @@ class Provider(Protocol):
         """From an Authorization header; None: it is not this method's. Raises RejectedCredentialsError."""
 
 
-class Counted:
+class CountedProvider:
     """A provider that counts what it accepts and rejects, for /metrics. Implements `Provider`."""
 
     __slots__ = ("_provider", "accepted", "method", "name", "rejected")
@@ -49,7 +49,7 @@ class Counted:
     async def authenticate_http(self, authorization: str) -> Identity | None:
         return await self._count(self._provider.authenticate_http(authorization))
 
-    async def _count(self, judgement: Awaitable[Found]) -> Found:
+    async def _count(self, judgement: Awaitable[IdentityT]) -> IdentityT:
         try:
             identity = await judgement
         except RejectedCredentialsError:
@@ -60,19 +60,19 @@ class Counted:
 
 
 def _token(settings: SecuritySettings, now_s: Callable[[], float]) -> Provider:
-    from magnetar.server.security.token import TokenProvider
+    from magnetar.server.security.token_provider import TokenProvider
 
     return TokenProvider.make(settings, now_s)
 
 
 def _basic(settings: SecuritySettings, now_s: Callable[[], float]) -> Provider:
-    from magnetar.server.security.basic import BasicProvider
+    from magnetar.server.security.basic_provider import BasicProvider
 
     return BasicProvider.make(settings)
 
 
 def _tls(settings: SecuritySettings, now_s: Callable[[], float]) -> Provider:
-    from magnetar.server.security.tls_role import TlsProvider
+    from magnetar.server.security.tls_provider import TlsProvider
 
     return TlsProvider()
 
@@ -84,14 +84,14 @@ PROVIDERS: dict[str, Callable[[SecuritySettings, Callable[[], float]], Provider]
 }
 
 
-def make_providers(settings: SecuritySettings, now_s: Callable[[], float]) -> dict[str, Counted]:
+def make_providers(settings: SecuritySettings, now_s: Callable[[], float]) -> dict[str, CountedProvider]:
     """By method, in the configured order. `now_s`: Unix time. Raises SecurityConfigError."""
-    providers: dict[str, Counted] = {}
+    providers: dict[str, CountedProvider] = {}
     for name in settings.authentication_providers:
         make = PROVIDERS.get(name)
         if make is None:
             known = ", ".join(PROVIDERS)
             raise SecurityConfigError(f"authenticationProviders: there is no {name} here; there are {known}")
         provider = make(settings, now_s)
-        providers[provider.method] = Counted(provider, name.removeprefix(PACKAGE))
+        providers[provider.method] = CountedProvider(provider, name.removeprefix(PACKAGE))
     return providers

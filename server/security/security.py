@@ -11,10 +11,10 @@ from magnetar.metadata import paths
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.security.authentication import Authenticator
-from magnetar.server.security.authorizer import Authorizer, Lookup, parse_record
-from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
+from magnetar.server.security.authorizer import Authorizer, RecordReader, parse_record
 from magnetar.server.security.principals import Principal, combination_fault
 from magnetar.server.security.providers import make_providers
+from magnetar.server.security.security_errors import RejectedCredentialsError, SecurityConfigError
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ class Security:
     def __init__(
         self,
         settings: SecuritySettings,
-        tenant_record: Lookup,
-        namespace_record: Lookup,
+        tenant_record: RecordReader,
+        namespace_record: RecordReader,
         *,
         now_s: Callable[[], float] = time.time,
     ) -> None:
@@ -68,7 +68,7 @@ class Security:
         return Principal(identity.role, original if identity.role in self.proxy_roles else "")
 
 
-def tenant_reader(store: MetadataStore) -> Lookup:
+def tenant_reader(store: MetadataStore) -> RecordReader:
     """Reads /admin/policies/{tenant}. What it raises is MetadataError."""
 
     async def read(tenant: str) -> Mapping[str, object] | None:

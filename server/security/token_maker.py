@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from magnetar.server.security.errors import SecurityConfigError
-from magnetar.server.security.token import EC_ALGORITHMS, HMAC_KEY_BYTES, RSA_ALGORITHMS, hmac_algorithms
+from magnetar.server.security.security_errors import SecurityConfigError
+from magnetar.server.security.token_provider import EC_ALGORITHMS, HMAC_KEY_BYTES, RSA_ALGORITHMS, hmac_algorithms
 
 RSA_BITS = 2048
 CURVES: dict[str, type[ec.EllipticCurve]] = {"ES256": ec.SECP256R1, "ES384": ec.SECP384R1, "ES512": ec.SECP521R1}

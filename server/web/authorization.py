@@ -24,7 +24,7 @@ from magnetar.server.security.demands import (
 )
 from magnetar.server.security.operations import NamespaceOperation, TopicOperation
 from magnetar.server.security.principals import Principal
-from magnetar.server.security.tls_role import common_name_of
+from magnetar.server.security.tls_provider import common_name_of
 from magnetar.server.web.calls import Refusal
 from magnetar.server.web.needs import Need, Scope
 from pulsar_proto.errors import InvalidTopicName

@@ -8,12 +8,12 @@ from typing import Any, cast
 from magnetar.server.broker.broker import Broker
 from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.config.topic_settings import TopicSettings
-from magnetar.server.network.listeners import Listeners
+from magnetar.server.network.advertised_listeners import AdvertisedListeners
 from magnetar.server.network.ports import Urls
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.protocol.client_traffic import ClientTraffic
+from magnetar.server.protocol.command_handler import CommandHandler
 from magnetar.server.protocol.connection import Connection
-from magnetar.server.protocol.handler import Handler
 from magnetar.server.protocol.handlers.command_table import TABLE
 from magnetar.server.protocol.inbound import Inbound
 from magnetar.server.schema.schema_registry import SchemaRegistry
@@ -119,7 +119,7 @@ class Peer:
         self,
         traffic: ClientTraffic,
         address: tuple[str, int] = ("127.0.0.1", 50_000),
-        commands: Mapping[int, Handler] = TABLE,
+        commands: Mapping[int, CommandHandler] = TABLE,
     ) -> None:
         self.transport = FakeTransport(address)
         self.connection = Connection(traffic, Inbound(commands, traffic.turns))
@@ -382,7 +382,7 @@ class FakeService:
 def make_broker(service: FakeService | None = None, **limits: Any) -> Any:
     """A Broker around a FakeService; `limits` are those of ConnectionSettings."""
     broker = Broker(cast(Any, service or FakeService()), ConnectionSettings(**limits))
-    broker.listeners = Listeners(Urls("pulsar://127.0.0.1:6650", web="http://127.0.0.1:8080"))
+    broker.listeners = AdvertisedListeners(Urls("pulsar://127.0.0.1:6650", web="http://127.0.0.1:8080"))
     return broker
 
 

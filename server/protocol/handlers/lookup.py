@@ -6,7 +6,7 @@ Sources: TopicLookupBase.lookupTopicAsync; ServerCnx.handlePartitionMetadataRequ
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from magnetar.server.network.listeners import goes_through
+from magnetar.server.network.advertised_listeners import goes_through
 from magnetar.server.network.ports import Urls
 from magnetar.server.protocol.topic_names import topic_name
 from pulsar_proto.errors import ServiceNotReady

@@ -9,8 +9,8 @@ import jwt
 import pytest
 
 from magnetar.server.commands.main import main
-from magnetar.server.security.errors import RejectedCredentialsError
-from magnetar.server.security.token import TokenVerifier, load_public_key
+from magnetar.server.security.security_errors import RejectedCredentialsError
+from magnetar.server.security.token_provider import TokenVerifier, load_public_key
 
 APACHE_SECRET = "0f8aBL1kOGpuFGBTa4P8tjB5bRtGMeHTBjLAqdhtqaM="
 """`pulsar tokens create-secret-key --base64` of Apache Pulsar 4.0.7 prints keys like this one."""

@@ -16,7 +16,7 @@ from magnetar.server.config.properties_file import parse_properties
 from magnetar.server.config.security_settings import SecuritySettings, TlsSettings
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
-from magnetar.server.network.listeners import ListenerSettings
+from magnetar.server.network.advertised_listeners import ListenerSettings
 from magnetar.server.programs.storage_start import MetadataSettings
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.ledger.client_config import LedgerConfig

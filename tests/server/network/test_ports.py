@@ -10,7 +10,7 @@ from magnetar.server.config.broker_config import ConfigError, load_config
 from magnetar.server.config.honoured_keys import PORT_OFF
 from magnetar.server.network.ports import PortChoice, chosen, reserve_ports
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
-from magnetar.server.security.errors import SecurityConfigError
+from magnetar.server.security.security_errors import SecurityConfigError
 
 HOST = "127.0.0.1"
 ANY = PortChoice(broker=0, web=0)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from magnetar.server.config.topic_settings import TopicSettings
-from magnetar.server.network.listeners import Listeners, ListenerSettings
+from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
 from magnetar.server.network.ports import Urls
 from magnetar.server.protocol.handlers.schema import ANSWER_DELAY_S, FIRST_VERSION_THAT_KEEPS_ANSWERS
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -176,7 +176,7 @@ class TestTopicsOfNamespace:
 async def test_a_listener_that_is_named_has_an_address_of_its_own() -> None:
     traffic = make_traffic()
     settings = ListenerSettings(("inside:pulsar://broker:6650", "outside:pulsar+ssl://example.org:30651"))
-    traffic.broker.listeners = Listeners(Urls("pulsar://127.0.0.1:6650"), settings)
+    traffic.broker.listeners = AdvertisedListeners(Urls("pulsar://127.0.0.1:6650"), settings)
     peer = Peer(traffic).connect()
     await peer.answers()
     given = []

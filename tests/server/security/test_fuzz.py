@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from magnetar.server.security.authentication import Authenticator
 from magnetar.server.security.authorizer import parse_record
-from magnetar.server.security.basic import BasicProvider, parse_htpasswd
-from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
-from magnetar.server.security.keys import read_content
-from magnetar.server.security.permissions import NamespacePermissions
+from magnetar.server.security.basic_provider import BasicProvider, parse_htpasswd
+from magnetar.server.security.key_locations import read_content
+from magnetar.server.security.permission_rules import NamespacePermissions
 from magnetar.server.security.principals import Identity
-from magnetar.server.security.tls_role import TlsProvider, common_name_of
-from magnetar.server.security.token import TokenProvider, TokenVerifier, load_public_key, unverified
+from magnetar.server.security.security_errors import RejectedCredentialsError, SecurityConfigError
+from magnetar.server.security.tls_provider import TlsProvider, common_name_of
 from magnetar.server.security.token_maker import load_private_key
+from magnetar.server.security.token_provider import TokenProvider, TokenVerifier, load_public_key, unverified
 
 KEY = b"k" * 32
 WORDS = st.text(st.sampled_from(string.printable + "é\x00"), max_size=60)

@@ -21,7 +21,7 @@ def test_a_server_without_security_loads_its_settings_and_errors_only() -> None:
     """`ssl` comes with asyncio; what is ours and what is heavy does not come."""
     root = Path(__file__).parents[3]
     ran = subprocess.run([sys.executable, "-c", LOADED], cwd=root, capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "['magnetar.server.security.errors', 'ssl']"
+    assert ran.stdout.strip() == "['magnetar.server.security.security_errors', 'ssl']"
 
 
 def test_it_is_off_by_default(tmp_path: Path) -> None:

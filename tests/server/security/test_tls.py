@@ -11,8 +11,8 @@ import pytest
 from compat_tests.certificates import Authority, Certificate
 from magnetar.server.config.security_settings import TlsSettings
 from magnetar.server.network.tls import ServerTls, openssl_ciphers, version_range
-from magnetar.server.security.errors import SecurityConfigError
-from magnetar.server.security.tls_role import common_name_of
+from magnetar.server.security.security_errors import SecurityConfigError
+from magnetar.server.security.tls_provider import common_name_of
 
 
 class Site:

@@ -10,9 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
 from magnetar.server.security.principals import Identity
-from magnetar.server.security.token import TokenVerifier, hmac_algorithms, load_public_key
+from magnetar.server.security.security_errors import RejectedCredentialsError, SecurityConfigError
+from magnetar.server.security.token_provider import TokenVerifier, hmac_algorithms, load_public_key
 
 KEY = b"k" * 32
 OTHER = b"o" * 32

@@ -6,8 +6,8 @@ Source: AuthenticationProviderTls.
 from collections.abc import Mapping
 from typing import Any
 
-from magnetar.server.security.errors import RejectedCredentialsError
 from magnetar.server.security.principals import Identity
+from magnetar.server.security.security_errors import RejectedCredentialsError
 
 METHOD = "tls"
 

@@ -1,22 +1,22 @@
-"""The rules of `magnetar.server.protocol.session` without a socket or a clock."""
+"""The rules of `magnetar.server.protocol.connection_rules` without a socket or a clock."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.server.protocol.handlers.command_table import TABLE
-from magnetar.server.protocol.session import (
+from magnetar.server.protocol.connection_rules import (
     BEFORE_CONNECTED,
     CLIENT_COMMANDS,
     RECENTLY_CLOSED_MAX,
+    CommandVerdict,
+    ConnectionState,
     IllegalTransitionError,
     KeepAlive,
     KeepAliveAction,
     RecentlyClosed,
     Session,
-    State,
-    Verdict,
 )
+from magnetar.server.protocol.handlers.command_table import TABLE
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 ALL_TYPES = sorted(pb.BaseCommand.Type.values())
@@ -40,28 +40,28 @@ def connected() -> Session:
 class TestJudge:
     def test_before_connect_only_connect_and_pings_are_handled(self) -> None:
         for command_type in ALL_TYPES:
-            expected = Verdict.HANDLE if command_type in BEFORE_CONNECTED else Verdict.CLOSE
+            expected = CommandVerdict.HANDLE if command_type in BEFORE_CONNECTED else CommandVerdict.CLOSE
             if command_type >= pb.BaseCommand.SCALABLE_TOPIC_LOOKUP:
-                expected = Verdict.IGNORE
+                expected = CommandVerdict.IGNORE
             assert Session().judge(command_type) is expected, command_type
 
     def test_a_second_connect_closes(self) -> None:
         session = connected()
-        assert session.judge(pb.BaseCommand.CONNECT) is Verdict.CLOSE
+        assert session.judge(pb.BaseCommand.CONNECT) is CommandVerdict.CLOSE
         assert session.why_illegal(pb.BaseCommand.CONNECT) == "a second CONNECT"
 
     def test_while_authenticating_only_pings_are_handled(self) -> None:
         session = Session()
         session.begin()
-        handled = {kind for kind in ALL_TYPES if session.judge(kind) is Verdict.HANDLE}
+        handled = {kind for kind in ALL_TYPES if session.judge(kind) is CommandVerdict.HANDLE}
         assert handled == {pb.BaseCommand.PING, pb.BaseCommand.PONG}
         assert session.why_illegal(pb.BaseCommand.LOOKUP) == "LOOKUP before CONNECTED"
         session.accept("test", 20)
-        assert session.judge(pb.BaseCommand.LOOKUP) is Verdict.HANDLE
+        assert session.judge(pb.BaseCommand.LOOKUP) is CommandVerdict.HANDLE
 
     @pytest.mark.parametrize("command_type", sorted(BROKER_ONLY))
     def test_what_only_brokers_send_closes(self, command_type: int) -> None:
-        assert connected().judge(command_type) is Verdict.CLOSE
+        assert connected().judge(command_type) is CommandVerdict.CLOSE
 
     def test_every_command_that_is_handled_has_a_handler(self) -> None:
         assert set(TABLE) == (CLIENT_COMMANDS | BEFORE_CONNECTED) - {pb.BaseCommand.SEND}
@@ -70,7 +70,7 @@ class TestJudge:
         session = connected()
         assert session.close()
         assert not session.close()
-        assert {session.judge(command_type) for command_type in ALL_TYPES} == {Verdict.IGNORE}
+        assert {session.judge(command_type) for command_type in ALL_TYPES} == {CommandVerdict.IGNORE}
 
 
 class TestAccept:
@@ -94,29 +94,29 @@ class TestAccept:
 class TestKeepAlive:
     def test_pings_once_an_interval(self) -> None:
         keep_alive = KeepAlive(30.0, 100.0)
-        assert keep_alive.tick(129.9, State.CONNECTED, False) is KeepAliveAction.NOTHING
-        assert keep_alive.tick(130.0, State.CONNECTED, False) is KeepAliveAction.PING
+        assert keep_alive.tick(129.9, ConnectionState.CONNECTED, False) is KeepAliveAction.NOTHING
+        assert keep_alive.tick(130.0, ConnectionState.CONNECTED, False) is KeepAliveAction.PING
         keep_alive.heard()
-        assert keep_alive.tick(159.0, State.CONNECTED, False) is KeepAliveAction.NOTHING
-        assert keep_alive.tick(160.0, State.CONNECTED, False) is KeepAliveAction.PING
+        assert keep_alive.tick(159.0, ConnectionState.CONNECTED, False) is KeepAliveAction.NOTHING
+        assert keep_alive.tick(160.0, ConnectionState.CONNECTED, False) is KeepAliveAction.PING
 
     def test_silence_after_a_ping_closes(self) -> None:
         keep_alive = KeepAlive(30.0, 0.0)
-        keep_alive.tick(30.0, State.CONNECTED, False)
-        assert keep_alive.tick(60.0, State.CONNECTED, False) is KeepAliveAction.CLOSE
+        keep_alive.tick(30.0, ConnectionState.CONNECTED, False)
+        assert keep_alive.tick(60.0, ConnectionState.CONNECTED, False) is KeepAliveAction.CLOSE
 
     def test_silence_proves_nothing_while_we_do_not_read(self) -> None:
         keep_alive = KeepAlive(30.0, 0.0)
-        keep_alive.tick(30.0, State.CONNECTED, False)
-        assert keep_alive.tick(60.0, State.CONNECTED, True) is KeepAliveAction.PING
+        keep_alive.tick(30.0, ConnectionState.CONNECTED, False)
+        assert keep_alive.tick(60.0, ConnectionState.CONNECTED, True) is KeepAliveAction.PING
 
     def test_a_handshake_that_does_not_end_closes(self) -> None:
         keep_alive = KeepAlive(30.0, 0.0)
-        assert keep_alive.tick(29.0, State.START, False) is KeepAliveAction.NOTHING
-        assert keep_alive.tick(30.0, State.START, False) is KeepAliveAction.CLOSE
+        assert keep_alive.tick(29.0, ConnectionState.START, False) is KeepAliveAction.NOTHING
+        assert keep_alive.tick(30.0, ConnectionState.START, False) is KeepAliveAction.CLOSE
 
     def test_a_closed_connection_is_left_alone(self) -> None:
-        assert KeepAlive(30.0, 0.0).tick(99.0, State.CLOSED, False) is KeepAliveAction.NOTHING
+        assert KeepAlive(30.0, 0.0).tick(99.0, ConnectionState.CLOSED, False) is KeepAliveAction.NOTHING
 
 
 class TestRecentlyClosed:

@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.server.protocol.publish_window import UNSETTLED_GROUPS_MAX, PublishBudget, PublishWindow
+from magnetar.server.protocol.publish_window_rules import UNSETTLED_GROUPS_MAX, PublishBudget, PublishWindow
 
 
 def test_a_window_is_full_at_its_limit_and_half_free_at_its_half() -> None:

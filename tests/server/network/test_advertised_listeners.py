@@ -3,19 +3,19 @@
 import pytest
 
 from magnetar.server.config.broker_config import ConfigError, load_config
-from magnetar.server.network.listeners import Listeners, ListenerSettings, goes_through
+from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings, goes_through
 from magnetar.server.network.ports import Urls
 
 OWN = Urls("pulsar://127.0.0.1:6650", "pulsar+ssl://127.0.0.1:6651", "http://127.0.0.1:8080")
 
 
-def listeners(text: str, internal: str = "") -> Listeners:
+def listeners(text: str, internal: str = "") -> AdvertisedListeners:
     overrides = {"advertisedListeners": text, **({"internalListenerName": internal} if internal else {})}
-    return Listeners(OWN, load_config(None, overrides).fill(ListenerSettings))
+    return AdvertisedListeners(OWN, load_config(None, overrides).fill(ListenerSettings))
 
 
 def test_without_listeners_there_is_one_without_name() -> None:
-    only = Listeners(OWN)
+    only = AdvertisedListeners(OWN)
     assert only.of("") == OWN
     assert only.of("outside") is None
 

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key, lo
 from jwt.types import Options
 
 from magnetar.server.config.security_settings import SecuritySettings
-from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
-from magnetar.server.security.keys import read_content
+from magnetar.server.security.key_locations import read_content
 from magnetar.server.security.principals import Identity
+from magnetar.server.security.security_errors import RejectedCredentialsError, SecurityConfigError
 
 METHOD = "token"
 

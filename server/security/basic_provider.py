@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from passlib.hash import apr_md5_crypt, bcrypt, des_crypt, ldap_sha1, sha256_crypt, sha512_crypt
 
 from magnetar.server.config.security_settings import SecuritySettings
-from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
-from magnetar.server.security.keys import read_content
+from magnetar.server.security.key_locations import read_content
 from magnetar.server.security.principals import Identity
+from magnetar.server.security.security_errors import RejectedCredentialsError, SecurityConfigError
 
 METHOD = "basic"
 

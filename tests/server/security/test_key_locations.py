@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.server.security.errors import SecurityConfigError
-from magnetar.server.security.keys import read_content
+from magnetar.server.security.key_locations import read_content
+from magnetar.server.security.security_errors import SecurityConfigError
 
 KEY = bytes(range(40))
 

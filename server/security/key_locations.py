@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
 
-from magnetar.server.security.errors import SecurityConfigError
+from magnetar.server.security.security_errors import SecurityConfigError
 
 CONTENT_BYTES_MAX = 1 << 20
 """A key or password file is small: more is refused."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.server.security.operations import AuthAction, NamespaceOperation, TopicOperation
-from magnetar.server.security.permissions import NamespacePermissions, matches_wildcard
+from magnetar.server.security.permission_rules import NamespacePermissions, matches_wildcard
 from pulsar_proto.names import TopicName
 
 TOPIC = TopicName.parse("persistent://public/default/t")

@@ -30,7 +30,7 @@ class ListenerSettings:
             raise ValueError(f"internal_listener_name: advertised_listeners has no {self.internal_listener_name!r}")
 
 
-class Listeners:
+class AdvertisedListeners:
     """What lookups answer."""
 
     def __init__(self, own: Urls, settings: ListenerSettings | None = None) -> None:

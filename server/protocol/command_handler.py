@@ -9,14 +9,14 @@ from pulsar_proto.wire.commands import error_frame
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
 
-Run = Callable[["Connection", Any], Awaitable[None] | None]
+RunCommand = Callable[["Connection", Any], Awaitable[None] | None]
 """(connection, the command's own message). Answers at once, or returns what is to be awaited and answers at its end.
 Raises PulsarError for what the client is to be told, MalformedFrame for what closes the connection."""
 
-Answer = Callable[["Connection", Any], None]
+AnswerCommand = Callable[["Connection", Any], None]
 """(connection, the command's own message): says that what `run` returned has ended well."""
 
-Refuse = Callable[[Any, pb.ServerError.ValueType, str], bytes]
+RefuseCommand = Callable[[Any, pb.ServerError.ValueType, str], bytes]
 """(the command's own message, ServerError code, text) -> the frame that says so."""
 
 
@@ -25,13 +25,13 @@ def error_answer(body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
     return error_frame(body.request_id, code, text)
 
 
-class Handler(NamedTuple):
+class CommandHandler(NamedTuple):
     field: str
     """The command's field in BaseCommand."""
-    run: Run
-    refuse: Refuse | None = error_answer
+    run: RunCommand
+    refuse: RefuseCommand | None = error_answer
     """None: the command has no answer at all."""
-    answer: Answer | None = None
+    answer: AnswerCommand | None = None
     """None: what `run` returns has answered itself."""
     changes_state: bool = False
     """True: once begun it runs to its end although the connection is lost, so that no topic is left half changed."""

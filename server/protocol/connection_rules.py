@@ -26,7 +26,7 @@ RECENTLY_CLOSED_MAX = 100_000
 it closes the connection, from which clients recover."""
 
 
-class State(Enum):
+class ConnectionState(Enum):
     START = "start"
     AUTHENTICATING = "authenticating"
     """Only where authentication is on."""
@@ -34,7 +34,7 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Verdict(Enum):
+class CommandVerdict(Enum):
     HANDLE = "handle"
     IGNORE = "ignore"
     CLOSE = "close"
@@ -87,11 +87,11 @@ CLIENT_COMMANDS = frozenset(
 FROM_5_0 = frozenset(range(70, 82))
 """Scalable topics and transaction discovery: sent only to brokers that advertise them, unknown to us (facts 1.3)."""
 
-LEGAL: dict[State, frozenset[int]] = {
-    State.START: BEFORE_CONNECTED,
-    State.AUTHENTICATING: WHILE_AUTHENTICATING,
-    State.CONNECTED: CLIENT_COMMANDS,
-    State.CLOSED: frozenset(),
+LEGAL: dict[ConnectionState, frozenset[int]] = {
+    ConnectionState.START: BEFORE_CONNECTED,
+    ConnectionState.AUTHENTICATING: WHILE_AUTHENTICATING,
+    ConnectionState.CONNECTED: CLIENT_COMMANDS,
+    ConnectionState.CLOSED: frozenset(),
 }
 
 
@@ -101,44 +101,44 @@ class Session:
     __slots__ = ("client_version", "protocol_version", "state")
 
     def __init__(self) -> None:
-        self.state = State.START
+        self.state = ConnectionState.START
         self.client_version = ""
         self.protocol_version = 0
 
-    def judge(self, command_type: int) -> Verdict:
+    def judge(self, command_type: int) -> CommandVerdict:
         if command_type in LEGAL[self.state]:
-            return Verdict.HANDLE
-        if self.state is State.CLOSED or command_type in FROM_5_0:
-            return Verdict.IGNORE
-        return Verdict.CLOSE
+            return CommandVerdict.HANDLE
+        if self.state is ConnectionState.CLOSED or command_type in FROM_5_0:
+            return CommandVerdict.IGNORE
+        return CommandVerdict.CLOSE
 
     def begin(self) -> None:
         """CONNECT came, and its credentials are being judged. Raises IllegalTransitionError outside START."""
-        if self.state is not State.START:
+        if self.state is not ConnectionState.START:
             raise IllegalTransitionError(f"begin in state {self.state.value}")
-        self.state = State.AUTHENTICATING
+        self.state = ConnectionState.AUTHENTICATING
 
     def accept(self, client_version: str, protocol_version: int) -> None:
         """CONNECT was answered with CONNECTED. Raises IllegalTransitionError outside START and AUTHENTICATING."""
-        if self.state not in (State.START, State.AUTHENTICATING):
+        if self.state not in (ConnectionState.START, ConnectionState.AUTHENTICATING):
             raise IllegalTransitionError(f"accept in state {self.state.value}")
-        self.state = State.CONNECTED
+        self.state = ConnectionState.CONNECTED
         self.client_version = client_version
         self.protocol_version = min(PROTOCOL_VERSION, max(protocol_version, 0))
 
     def close(self) -> bool:
         """True the first time."""
-        if self.state is State.CLOSED:
+        if self.state is ConnectionState.CLOSED:
             return False
-        self.state = State.CLOSED
+        self.state = ConnectionState.CLOSED
         return True
 
     def why_illegal(self, command_type: int) -> str:
         """The reason for the log line when `judge` says CLOSE."""
         name = pb.BaseCommand.Type.Name(pb.BaseCommand.Type.ValueType(command_type))
-        if self.state is State.START:
+        if self.state is ConnectionState.START:
             return f"{name} before CONNECT"
-        if self.state is State.AUTHENTICATING:
+        if self.state is ConnectionState.AUTHENTICATING:
             return f"{name} before CONNECTED"
         if command_type == pb.BaseCommand.CONNECT:
             return "a second CONNECT"
@@ -167,11 +167,13 @@ class KeepAlive:
     def heard(self) -> None:
         self._ping_unanswered = False
 
-    def tick(self, now_s: float, state: State, reading_paused: bool) -> KeepAliveAction:
+    def tick(self, now_s: float, state: ConnectionState, reading_paused: bool) -> KeepAliveAction:
         """What is to be done now; PING re-arms. While we do not read, silence proves nothing."""
-        if now_s < self._due_s or state is State.CLOSED:
+        if now_s < self._due_s or state is ConnectionState.CLOSED:
             return KeepAliveAction.NOTHING
-        if state in (State.START, State.AUTHENTICATING) or (self._ping_unanswered and not reading_paused):
+        if state in (ConnectionState.START, ConnectionState.AUTHENTICATING) or (
+            self._ping_unanswered and not reading_paused
+        ):
             return KeepAliveAction.CLOSE
         self._due_s = now_s + self._interval_s
         self._ping_unanswered = True

@@ -1,6 +1,6 @@
 """When a credential must be renewed."""
 
-from magnetar.server.security.refresh import CredentialRefresh, RefreshStep
+from magnetar.server.security.credential_refresh_rules import CredentialRefresh, RefreshStep
 
 
 def test_a_credential_that_has_not_expired_is_left_alone() -> None:

@@ -6,8 +6,8 @@ import bcrypt
 import pytest
 from passlib.hash import apr_md5_crypt, des_crypt, ldap_sha1, sha256_crypt, sha512_crypt
 
-from magnetar.server.security.basic import BasicProvider, parse_htpasswd
-from magnetar.server.security.errors import RejectedCredentialsError, SecurityConfigError
+from magnetar.server.security.basic_provider import BasicProvider, parse_htpasswd
+from magnetar.server.security.security_errors import RejectedCredentialsError, SecurityConfigError
 
 
 def bcrypt_of(password: str) -> str:
