@@ -16,7 +16,8 @@ from magnetar.server.topics.base_topic import BaseTopic, TopicState
 from magnetar.server.topics.inactivity_rules import Use
 from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
 from magnetar.server.topics.publishing.producer import PublishGroup
-from magnetar.server.topics.publishing.topic_producers import PublishLog, TopicProducers
+from magnetar.server.topics.publishing.producers_topic import PublishLog
+from magnetar.server.topics.publishing.topic_producers import TopicProducers
 from magnetar.server.topics.subscriptions.messages import ENTRY_MESSAGES_MAX, Messages
 from magnetar.storage.managed.append_queue import AddDone, AddResult
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError

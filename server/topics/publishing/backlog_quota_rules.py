@@ -1,7 +1,7 @@
-"""Backlog quotas: when a topic is over one, and how far a backlog is cut. Rules only.
+"""Decides when a topic is over a backlog quota, and how much of a backlog is cut then.
 
 Sources: PersistentTopic.isSizeBacklogExceeded, isTimeBacklogExceeded, checkBacklogQuotaExceeded;
-BacklogQuotaManager.dropBacklogForSizeLimit; facts 7.
+BacklogQuotaManager.dropBacklogForSizeLimit.
 """
 
 from collections.abc import Callable
@@ -11,18 +11,22 @@ from typing import NamedTuple
 from magnetar.server.policies.policy_values import BacklogAction, BacklogQuotas
 
 KEPT_SHARE = 0.9
-"""Of the limit, when a backlog is cut for its size."""
+"""A backlog over its size limit is cut to this share of the limit."""
 
 
 class BacklogQuotaType(Enum):
+    """BacklogQuota.BacklogQuotaType."""
+
     SIZE = "destination_storage"
     AGE = "message_age"
 
 
 class Excess(NamedTuple):
+    """A quota that a topic has reached."""
+
     kind: BacklogQuotaType
     limit: int
-    """Bytes, or seconds."""
+    """In bytes for SIZE, in seconds for AGE."""
     action: BacklogAction
 
     @property
@@ -31,7 +35,8 @@ class Excess(NamedTuple):
 
 
 def excesses(quotas: BacklogQuotas, backlog_bytes: int, oldest_age_seconds: float) -> list[Excess]:
-    """The quotas that a backlog of so many bytes reaches, whose oldest message is so old."""
+    """Returns the quotas that a backlog of `backlog_bytes` reaches when its oldest message is `oldest_age_seconds`
+    old."""
     found = []
     size, age = quotas.destination_storage, quotas.message_age
     if 0 <= size.limit <= backlog_bytes:
@@ -42,8 +47,9 @@ def excesses(quotas: BacklogQuotas, backlog_bytes: int, oldest_age_seconds: floa
 
 
 def entries_to_cut(entries: int, limit_bytes: int, bytes_behind: Callable[[int], int]) -> int:
-    """How many of the log's first `entries` entries no subscription may still have to itself, so that what is left is
-    within the share of the limit. `bytes_behind(n)`: about how many bytes stand behind the first n, falling with n."""
+    """Returns how many of the log's `entries` entries every subscription has to skip, so that the rest is within
+    KEPT_SHARE of the limit. `bytes_behind(n)` says about how many bytes follow the first n entries; it falls as n
+    grows, so a binary search finds the smallest n."""
     target = int(limit_bytes * KEPT_SHARE)
     low, high = 0, entries
     while low < high:

@@ -1,10 +1,11 @@
-"""SENDs that are looked at one by one: deduplication, and policies that refuse some of them.
+"""Publishing where each SEND must be looked at: deduplication, and policies that refuse some messages.
 
-Only producers of topics that have such a policy come here. What goes to the log goes in groups all the same: runs of
-SENDs between those that are answered otherwise. Answers stay in the order of the SENDs: one that needs no storing waits
-for the receipts of those before it, as clients take answers out of order for an error of the connection (facts 1.6).
+Only producers of topics with such a policy come here. Messages still go to the log in groups: a run of SENDs that are
+to be stored ends at the next one that is a duplicate or refused. All answers leave in the order of the SENDs, so the
+answer to a SEND that is not stored waits for the receipts of those before it: the C++ client drops the connection when
+a receipt is not for the message at the head of its queue (ProducerImpl::ackReceived).
 
-Sources: PersistentTopic.publishMessage, MessageDeduplication.isDuplicate; facts 4.2.
+Sources: PersistentTopic.publishMessage, MessageDeduplication.isDuplicate.
 """
 
 import logging
@@ -26,18 +27,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NOTHING_THAT_COUNTS = -1
-"""The sequence id of a chunk that is not its message's last one."""
+"""Stands for the sequence id of a chunk that is not the last one of its message: deduplication does not count it."""
 
 
 class _UnstoredSend(NamedTuple):
-    """A SEND that is not stored. Without a refusal it came before: what became of that decides."""
+    """A SEND that is not stored and has to be answered."""
 
     receipt: Receipt
     refusal: PulsarError | None
+    """Why the SEND is refused. None for a repeated message: whether its first copy was stored decides the answer."""
 
 
 class _CheckedGroup(PublishGroup):
-    """`highests`: the highest sequence id up to each SEND. `answers` are due when all of it is answered."""
+    """A group of SENDs of a checked producer, and what follows its receipts. `highests[k]` is the highest sequence id
+    among the first k + 1 SENDs; `answers` are written once the whole group is answered."""
 
     __slots__ = ("answers", "highests", "is_answered", "publisher")
 
@@ -68,7 +71,7 @@ class _CheckedGroup(PublishGroup):
 
 
 class CheckedPublisher:
-    """One producer's."""
+    """Publishes for one producer."""
 
     __slots__ = ("_last", "_producer", "registry")
 
@@ -78,7 +81,7 @@ class CheckedPublisher:
         self._last: _CheckedGroup | None = None
 
     def publish(self, sends: list[tuple[pb.CommandSend, bytes]]) -> None:
-        """One group, in order."""
+        """Takes the SENDs of one socket read, in their order."""
         checks, dedup = self.registry.checks, self.registry.dedup
         run: list[tuple[pb.CommandSend, bytes, int]] = []
         for send, payload in sends:
@@ -94,7 +97,7 @@ class CheckedPublisher:
             run = []
             self._answer_in_turn(_UnstoredSend(receipt_of(send), refusal))
             if self._producer.is_closed:
-                return  # by its connection, which that answer was too much for: the rest must not count as pushed
+                return  # that answer overflowed its connection, which closed it: the rest must not count as pushed
         self._append(run)
 
     def _judge(self, dedup: Deduplication, send: pb.CommandSend, payload: bytes) -> tuple[DedupVerdict, int]:
@@ -125,7 +128,7 @@ class CheckedPublisher:
             self._last.answers.append(answer)
 
     def answer(self, answer: _UnstoredSend) -> None:
-        """It is the answer's turn."""
+        """Answers a SEND that is not stored, once everything before it is answered."""
         producer, dedup = self._producer, self.registry.dedup
         if producer.is_disconnected:
             return
@@ -142,6 +145,7 @@ class CheckedPublisher:
 
 
 def receipt_of(send: pb.CommandSend) -> Receipt:
-    """The highest sequence id is absent as 0; below the first one it counts as absent (ServerCnx.handleSend)."""
+    """Returns the sequence ids that the receipt repeats. A highest sequence id below the first one counts as absent,
+    which includes 0, the default of the field (ServerCnx.handleSend)."""
     highest = send.highest_sequence_id
     return send.sequence_id, highest if highest and highest >= send.sequence_id else None

@@ -1,12 +1,17 @@
-"""Which messages were stored before: the highest sequence id of each producer name. Rules only.
+"""Decides which messages were stored before, by the highest sequence id of each producer name.
 
-A message is known by its producer's name and its sequence id, which grow. Two ids are kept for a name: what was handed
-to the log (`pushed`), and what the log has confirmed (`persisted`). A message at or below the second is a duplicate.
-One between them cannot be judged yet: the first copy may still fail, so its client must ask again.
+A message is identified by its producer's name and its sequence id; a producer's sequence ids grow. Two ids are kept for
+each name: the highest one that was handed to the log (`pushed`), and the highest one that the log has confirmed
+(`persisted`).
 
-All chunks of a message carry its one sequence id, so only the last of them counts.
+    sequence id:  ───── persisted ───────────── pushed ─────▶
+                  duplicate  │     unknown        │   new
 
-Source: MessageDeduplication; facts 4.2.
+A message between the two cannot be judged yet: its first copy may still fail, so the client has to send it again later.
+
+All chunks of a message carry the sequence id of the message, so only its last chunk counts.
+
+Source: MessageDeduplication.
 """
 
 from collections.abc import Iterable
@@ -17,12 +22,12 @@ class DedupVerdict(Enum):
     NEW = "new"
     DUPLICATE = "duplicate"
     UNKNOWN = "unknown"
-    """The same message is on its way to the log; whether it arrives is not known yet."""
+    """The same message is on its way to the log, and nobody knows yet whether it will be stored."""
 
 
 class DedupTable:
-    """`producers_max` names are stored in a snapshot, those that were active last; what is beyond is forgotten with
-    this process. Times are ms of any clock that does not go back."""
+    """A snapshot holds the `producers_max` names that were active last; other names are forgotten when this process
+    ends. Times are seconds of a clock that does not go back."""
 
     __slots__ = ("_inactive_since", "_persisted", "_producers_max", "_pushed")
 
@@ -36,11 +41,12 @@ class DedupTable:
         return len(self._persisted)
 
     def highest_pushed(self, name: str) -> int:
-        """What a producer that comes (again) is told: -1 where nothing is known of the name."""
+        """Returns the sequence id that a connecting producer of that name is told, or -1 when the name is unknown."""
         return self._pushed.get(name, -1)
 
     def judge(self, name: str, sequence_id: int, highest: int) -> DedupVerdict:
-        """A message, or a batch from `sequence_id` to `highest`. NEW: it counts as pushed now."""
+        """Judges a message, or a batch that reaches from `sequence_id` to `highest`. A message that is NEW counts as
+        pushed from now on."""
         pushed = self._pushed.get(name)
         if pushed is not None and sequence_id <= pushed:
             return DedupVerdict.DUPLICATE if self.is_persisted(name, sequence_id) else DedupVerdict.UNKNOWN
@@ -48,8 +54,9 @@ class DedupTable:
         return DedupVerdict.NEW
 
     def stored(self, name: str, highest: int) -> None:
-        """The log confirmed messages of that name up to `highest`, in the order in which they were pushed."""
-        # Taken out and put in at the end: the order of the dictionary is that of activity.
+        """Called when the log has confirmed that name's messages up to `highest`; it confirms them in the order in
+        which they were pushed."""
+        # The name is taken out and put in again at the end, so that the dictionary's order is that of last activity.
         self._persisted[name] = max(highest, self._persisted.pop(name, -1))
 
     def is_persisted(self, name: str, sequence_id: int) -> bool:
@@ -57,17 +64,19 @@ class DedupTable:
         return persisted is not None and sequence_id <= persisted
 
     def forget_unconfirmed(self) -> None:
-        """An append failed and nothing is on its way any more: what was not confirmed comes again."""
+        """Called after an append failed, once no append is unanswered. Clients will send again what was not confirmed,
+        so it no longer counts as pushed."""
         self._pushed = dict(self._persisted)
 
     # --- names that come and go --------------------------------------------------------------------------------------
 
     def came(self, name: str) -> None:
-        """A producer of that name is connected."""
+        """Notes that a producer of that name is connected."""
         self._inactive_since.pop(name, None)
 
     def left(self, name: str, now_s: float) -> None:
-        """It is not any more. Of those that left, only as many are remembered as a snapshot holds."""
+        """Notes that the producer has left. When more names are gone than a snapshot holds, the one that left first is
+        forgotten."""
         if name in self._pushed:
             self._inactive_since.pop(name, None)
             self._inactive_since[name] = now_s
@@ -75,7 +84,7 @@ class DedupTable:
                 self._forget(next(iter(self._inactive_since)))
 
     def forget_inactive(self, before_s: float) -> int:
-        """Forgets the names that are inactive since before that time. Returns how many there were."""
+        """Forgets the names whose producers left before that time, and returns how many these were."""
         gone = [name for name, since_s in self._inactive_since.items() if since_s < before_s]
         for name in gone:
             self._forget(name)
@@ -89,12 +98,13 @@ class DedupTable:
     # --- what is kept over restarts ----------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, int]:
-        """What the cursor's properties say: name -> highest confirmed sequence id."""
+        """Returns what is stored as the cursor's properties: name -> highest confirmed sequence id."""
         names = list(self._persisted)[-self._producers_max :] if self._producers_max else []
         return {name: self._persisted[name] for name in names}
 
     def replay(self, stored: Iterable[tuple[str, int]], now_s: float) -> None:
-        """What the log holds behind the snapshot, as (name, highest sequence id), in its order."""
+        """Takes in what a snapshot, or the log behind it, holds: pairs of (name, highest sequence id), oldest first.
+        All names count as gone since `now_s`."""
         for name, highest in stored:
             if highest > self._pushed.get(name, -1):
                 self._pushed[name] = highest

@@ -1,11 +1,13 @@
-"""Turns a topic's deduplication on and off, as its policy says, while the topic lives.
+"""Turns a topic's deduplication on and off while the topic is in use, as its policy says.
 
-Turning it on means a cursor and a look through the log, turning it off means to delete the cursor: both take a while
-and may fail, so one task at a time works until what is equals what is wanted; upkeep starts it again after a failure.
+To turn it on means to open a cursor and to read a part of the log; to turn it off means to delete the cursor. Both take
+time and may fail, so one task at a time works until deduplication is as the policy wants it, and upkeep starts that
+task again after a failure.
 
-While it is turned on, messages are on their way to the log that nobody has counted. So the table is filled in two
-steps: what is sent from now on is judged and counted at once; what was on its way before is waited for, and read back
-from the log with the rest. Producers that come meanwhile are asked to come again.
+When deduplication is turned on, some messages are already on their way to the log and nobody has counted them. So the
+table of sequence ids is filled in two steps. Messages that are sent from now on are judged and counted at once. Those
+sent before are waited for, and then read back from the log together with all older ones behind the snapshot. Producers
+that connect meanwhile are told to try again.
 
 Source: MessageDeduplication.checkStatus.
 """
@@ -24,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class DedupSwitch:
-    """`wanted`: what the policy says."""
+    """One topic's. `wanted` is what the policy says."""
 
     def __init__(
         self, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, publishing: TopicProducers
@@ -38,14 +40,15 @@ class DedupSwitch:
 
     @property
     def status(self) -> str:
-        """As stats name it (MessageDeduplication.Status)."""
+        """The status as the topic's stats name it (MessageDeduplication.Status)."""
         dedup = self._publishing.dedup
         if dedup is None or not dedup.is_complete:
             return "Recovering" if self.wanted else "Disabled"
         return "Enabled" if self.wanted else "Removing"
 
     async def begin(self, wanted: bool) -> None:
-        """Before the first producer comes. Raises ManagedLedgerError: what was stored before cannot be told."""
+        """Called once, before the first producer connects. Raises ManagedLedgerError when the log cannot be read, so
+        that nobody can tell which messages it holds."""
         self.wanted = wanted
         if wanted:
             await self._turn_on()
@@ -53,19 +56,21 @@ class DedupSwitch:
             self.follow(False)
 
     def follow(self, wanted: bool) -> None:
-        """The policy says this now. Does nothing where it is so."""
+        """Called when the policy may have changed. Begins to turn deduplication on or off, unless it already is as
+        wanted."""
         self.wanted = wanted
         if self._working is None and not self._is_done:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
     def tick(self, now_s: float, snapshot_interval_seconds: int) -> None:
-        """Upkeep: snapshots, producers that left long ago, what failed before."""
+        """Called by upkeep: tries again what failed, takes due snapshots, forgets producers that left long ago."""
         self.follow(self.wanted)
         if self._publishing.dedup is not None:
             self._publishing.dedup.tick(now_s, snapshot_interval_seconds)
 
     def close(self) -> None:
-        """The topic closes: what is known goes into the cursor, which the managed ledger stores."""
+        """Called when the topic closes. Puts a snapshot into the cursor, which the managed ledger stores as it
+        closes."""
         if self._working is not None:
             self._working.cancel()
         if self._publishing.dedup is not None:
@@ -104,4 +109,5 @@ class DedupSwitch:
         except BaseException:
             publishing.check(None, publishing.checks)
             raise
-        publishing.check(dedup, publishing.checks)  # replay took connected producers for gone
+        # The replay noted every name that it read as gone; `check` notes the connected ones as present again.
+        publishing.check(dedup, publishing.checks)

@@ -1,11 +1,12 @@
-"""Deduplication of one topic: the table of what was stored, and the cursor `pulsar.dedup` that keeps it over restarts.
+"""Deduplication of one topic: the table of stored sequence ids, and the cursor `pulsar.dedup` that keeps it over
+restarts.
 
-The cursor's mark-delete says up to where the log is summed up in the cursor's properties (producer name -> sequence
-id); what stands behind it is read again when the topic is loaded. A snapshot moves both, after so many entries or so
-much time, and on a clean close, so that the next load has nothing to read.
+The cursor's properties (producer name -> sequence id) sum up the log up to the cursor's mark-delete position. When the
+topic is loaded, only the entries after that position are read. A snapshot writes the properties and moves the position;
+it is taken after a number of entries, after a time, and when the topic closes, so that the next load has nothing to
+read.
 
-Sources: MessageDeduplication (recoverSequenceIdsMap, replayCursor, takeSnapshot, purgeInactiveProducers); facts 4.2 and
-6.3.
+Sources: MessageDeduplication (recoverSequenceIdsMap, replayCursor, takeSnapshot, purgeInactiveProducers).
 """
 
 import logging
@@ -28,17 +29,18 @@ log = logging.getLogger(__name__)
 DEDUP_CURSOR = "pulsar.dedup"
 
 SNAPSHOT_PAUSE_SECONDS = 1.0
-"""Between two snapshots for the number of entries, however fast messages come: each is a record of all producers."""
+"""The least time between two snapshots that the number of entries asks for: a snapshot is a record of all producers, so
+fast messages must not cause one after the other."""
 
 REPLAY_ENTRIES = 1_000
 REPLAY_BYTES = 5 * 1024 * 1024
-"""Of one read while the log behind the snapshot is looked through."""
+"""The largest single read while the log behind the snapshot is replayed."""
 
 CANNOT_TELL = "Cannot determine whether the message is a duplicate at this time"
 
 
 class Deduplication:
-    """Made by `open`; every method is called on the loop's thread. Times are ms of the time of day."""
+    """Made by `open`; every method is called on the loop's thread. Times are seconds of the monotonic clock."""
 
     def __init__(self, topic_name: str, ledger: ManagedLedger, cursor: Cursor, settings: TopicSettings) -> None:
         self.table = DedupTable(settings.broker_deduplication_max_number_of_producers)
@@ -48,22 +50,24 @@ class Deduplication:
         self._entries_interval = settings.broker_deduplication_entries_interval
         self._inactivity_s = settings.broker_deduplication_producer_inactivity_timeout_minutes * 60
         self._known_upto = cursor.mark_delete
-        """The table says all about the log up to here, once it is complete."""
+        """The last position that the table takes into account, provided that it is complete."""
         self.is_complete = False
-        """The table says all about the log behind the snapshot, by `replay`. Until then no snapshot is taken."""
+        """Whether `replay` has taken in the log behind the snapshot. Until then no snapshot is taken."""
         self._entries_since_snapshot = 0
         self._snapshot_s = 0.0
         self._counted_s = -SNAPSHOT_PAUSE_SECONDS
-        """When the last snapshot for the number of entries was taken."""
+        """When the number of entries last asked for a snapshot that was taken."""
         self._release: Callable[[], None] | None = None
-        """Lets the log behind the last stored snapshot go."""
+        """Ends the hold on the log behind the last stored snapshot. It is set while a newer snapshot is being stored:
+        if that fails, a restart has to replay what is held."""
 
     @classmethod
     async def open(
         cls, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, now_s: float
     ) -> "Deduplication":
-        """What the last snapshot says of the producers. Where deduplication was off, it begins with what the log
-        confirms from now on. `replay` comes next. Raises ManagedLedgerError."""
+        """Returns the deduplication with what the last snapshot holds; the caller calls `replay` next. When there is no
+        cursor yet, because deduplication was off, only messages that are stored from now on will be known. Raises
+        ManagedLedgerError."""
         cursor = await ledger.open_cursor(DEDUP_CURSOR, LATEST)
         self = cls(topic_name, ledger, cursor, settings)
         self._snapshot_s = now_s
@@ -72,17 +76,18 @@ class Deduplication:
 
     @staticmethod
     def is_stored(ledger: ManagedLedger) -> bool:
-        """Whether there is something to remove."""
+        """Whether the topic has a cursor for deduplication."""
         return DEDUP_CURSOR in ledger.cursors
 
     @staticmethod
     async def remove(ledger: ManagedLedger) -> None:
-        """Deduplication is off: its cursor would hold the log. Raises ManagedLedgerError."""
+        """Deletes the cursor, if there is one: while deduplication is off, the cursor would stand still and keep the
+        log from being trimmed. Raises ManagedLedgerError."""
         if Deduplication.is_stored(ledger):
             await ledger.delete_cursor(DEDUP_CURSOR)
 
     async def replay(self, now_s: float) -> None:
-        """Looks through the log behind the last snapshot, up to its end. Raises ManagedLedgerError."""
+        """Reads the log from the last snapshot to the end into the table. Raises ManagedLedgerError."""
         ledger = self._ledger
         known_upto = self._cursor.mark_delete
         at = ledger.next_position(known_upto)
@@ -104,8 +109,8 @@ class Deduplication:
     # --- on the way of messages --------------------------------------------------------------------------------------
 
     def confirmed(self, name: str, highest: int, last: Position, entries: int) -> None:
-        """The log took `entries` entries of a producer, up to the sequence id `highest` (negative: nothing that counts)
-        and the position `last`."""
+        """Called when the log has stored `entries` entries of a producer. `highest` is their highest sequence id, or
+        negative when none of them counts; `last` is the position of the last one."""
         if highest >= 0:
             self.table.stored(name, highest)
         self._known_upto = max(self._known_upto, last)
@@ -122,7 +127,8 @@ class Deduplication:
     # --- upkeep ------------------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, snapshot_interval_seconds: int) -> None:
-        """Forgets producers that left long ago; takes a snapshot when the last one is old."""
+        """Called by upkeep. Forgets producers that left long ago, and takes a snapshot when the last one is older than
+        `snapshot_interval_seconds`."""
         forgotten = self.table.forget_inactive(now_s - self._inactivity_s)
         if forgotten:
             log.info("%s: forgot %d inactive producers", self._topic_name, forgotten)
@@ -133,7 +139,8 @@ class Deduplication:
             self._cursor.when_persisted(self._snapshot_stored)
 
     def take_snapshot(self) -> None:
-        """Given to the cursor, which stores it in the background. Until then the log itself tells, and is held."""
+        """Hands a snapshot to the cursor, which stores it in the background. The log behind the snapshot before is held
+        until then, because a restart would read it."""
         if not self.is_complete:
             return
         self._entries_since_snapshot = 0
@@ -146,19 +153,20 @@ class Deduplication:
         cursor.when_persisted(self._snapshot_stored)
 
     def _snapshot_stored(self, error: ManagedLedgerError | None) -> None:
-        """After a failure the next look tries again."""
+        """Called when the cursor was stored, or was not; in the second case a later `tick` tries again."""
         if error is None and not self._cursor.is_dirty:
             self.let_go()
 
     def let_go(self) -> None:
-        """Nothing is held (any more): what was taken is stored, or deduplication is turned off."""
+        """Ends the hold on the log, if there is one: the snapshot is stored, or deduplication is turned off."""
         if self._release is not None:
             release, self._release = self._release, None
             release()
 
 
 def chunk_counts(payload: bytes) -> bool:
-    """Of a SEND that says it is a chunk: whether it is the last one of its message, which alone counts."""
+    """Whether the payload of a SEND that is marked as a chunk is the last chunk of its message; only that one
+    counts."""
     try:
         return _counts(parse_metadata(payload))
     except MalformedFrame:
@@ -166,19 +174,21 @@ def chunk_counts(payload: bytes) -> bool:
 
 
 def _counts(metadata: pb.MessageMetadata) -> bool:
+    """False for a chunk that is not the last one of its message."""
     chunks = metadata.num_chunks_from_msg
     return not metadata.HasField("chunk_id") or chunks <= 0 or metadata.chunk_id == chunks - 1
 
 
 def _sequence_ids(run: EntryRun) -> Iterator[tuple[str, int]]:
+    """Yields (producer name, highest sequence id) of each entry that counts."""
     for entry in run.entries:
         try:
             metadata = parse_metadata(entry, run.payload_offset)
         except MalformedFrame:
-            continue  # nobody knows whose it is
+            continue  # nobody can tell which producer sent it
         name = metadata.producer_name
         if isinstance(name, bytes):
-            continue  # not UTF-8: no producer can have that name
+            continue  # the name is not UTF-8, so no producer can have it
         highest = max(signed64(metadata.highest_sequence_id), signed64(metadata.sequence_id))
         if highest >= 0 and _counts(metadata):
             yield name, highest

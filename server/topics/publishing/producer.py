@@ -1,9 +1,9 @@
-"""One producer: groups of SENDs go to the topic's log, their receipts come back in one write.
+"""One producer: its SENDs go to the topic's log in groups, and the receipts of a group leave in one write.
 
-A group is all SENDs of this producer in one socket read. Nothing is made per message but a tuple of its sequence ids:
-the connection has verified checksums and sizes before.
+A group is all SENDs of this producer in one socket read. The connection has verified checksums and sizes before, so the
+only object that is made for each message is a tuple of its sequence ids.
 
-Sources: Producer.publishMessage, MessagePublishContext; facts 4.2.
+Sources: Producer.publishMessage, MessagePublishContext.
 """
 
 from asyncio import Future, get_running_loop
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Sends = list[tuple[pb.CommandSend, bytes]]
 
 REFUSALS_MAX = 1_000
-"""Refusals that wait for receipts before them; one more is written at once."""
+"""How many refusals may wait for the receipts before them. Further ones are written at once, out of order."""
 
 
 class Producer:
@@ -67,37 +67,42 @@ class Producer:
         self.producer_id: int = command.producer_id
         self.name = name
         self.has_own_name: bool = command.user_provided_producer_name
-        """The application chose the name; else it is unique to one producer object of one client."""
+        """Whether the application chose the name. If not, the broker made it, and only one producer object of one
+        client has it."""
         self.epoch: int = command.epoch
-        """How often the client has reconnected."""
+        """How often the client has reconnected this producer."""
         self.access_mode = command.producer_access_mode
         self.metadata = {pair.key: pair.value for pair in command.metadata}
         self.connected_ms = connected_ms
         self.last_sequence_id = -1
-        """What its name has published before; known only with deduplication."""
+        """The highest sequence id that was published under this name before; -1 when it is unknown, as it always is
+        without deduplication."""
         self.schema_version = b""
         self.topic_epoch: int | None = None
         self.pending = 0
-        """SENDs without an answer."""
+        """How many SENDs were taken and not answered yet."""
         self.counters = ProducerCounters()
         self.is_closed = False
-        """Takes no more SENDs; those that are under way are answered."""
+        """It takes no more SENDs. Those that are under way are still answered, unless it is disconnected."""
         self.is_disconnected = False
-        """The broker closed it: the client sends what was not answered again, so nothing is answered any more."""
+        """The broker closed it. The client will send again what was not answered, so no answer is written any more."""
         self._registry = registry
         self._receipts = ReceiptEncoder(self.producer_id)
         self._answered = 0
-        """SENDs that ever were."""
+        """How many SENDs were answered since the producer was made."""
         self._refusals: deque[tuple[int, bytes]] = deque()
-        """SEND_ERRORs, each with what `_answered` has to reach before it."""
+        """SEND_ERRORs that wait for receipts: each frame with the value of `_answered` at which it is written."""
         self._drained: Future[None] | None = None
+        """Set by `close`; ends when no SEND is pending."""
         self._checked: CheckedPublisher | None = None
+        """Made at the first SEND that has to be looked at."""
 
     def __str__(self) -> str:
         return f"producer {self.producer_id} ({self.name}) of {self._registry}"
 
     def publish(self, sends: Sends) -> None:
-        """One group, in order, at least one. Answered later, with receipts or by closing this producer."""
+        """Takes the SENDs of one socket read, at least one, in their order. They are answered later, with receipts or
+        by closing this producer."""
         if self.is_closed:
             return
         if self._registry.is_checked:
@@ -109,38 +114,41 @@ class Producer:
         for send, payload in sends:
             sequence_id = send.sequence_id
             highest = send.highest_sequence_id
-            # Absent is 0; below the first one it counts as absent (ServerCnx.handleSend).
+            # 0 is the field's default. A highest id below the first one counts as absent (ServerCnx.handleSend).
             receipts.append((sequence_id, highest if highest and highest >= sequence_id else None))
             payloads.append(payload)
             messages += send.num_messages
         self.append(PublishGroup(self, receipts, messages, sum(map(len, payloads))), payloads)
 
     def _publish_checked(self, sends: Sends) -> None:
-        """The same where SENDs are looked at one by one."""
+        """Publishes SENDs that have to be looked at one by one."""
         if self._checked is None:
             self._checked = self._registry.checked_publisher(self)
         self._checked.publish(sends)
 
     def append(self, group: "PublishGroup", payloads: list[bytes]) -> None:
-        """SENDs that go to the log."""
+        """Hands SENDs to the log; `group` is told what became of them."""
         self.pending += len(payloads)
         self._registry.publish(group, payloads)
 
     def answer_unstored(self, receipt: Receipt) -> None:
-        """A receipt without a place in the log, as Java gives it: for a message that was stored before."""
+        """Writes the receipt of a message that was stored before. Its position is (-1, -1), as in Java
+        (PersistentTopic.publishMessage)."""
         self.cnx.write(self._receipts.encode(*receipt, -1, -1))
 
     def refuse(self, frame: bytes) -> None:
-        """Writes a SEND_ERROR after the receipts of all that was sent before it: C++'s client gives up the message that
-        it has waited for longest or none, Java's likewise (ProducerImpl.recoverNotAllowedError)."""
+        """Writes a SEND_ERROR after the receipts of everything that was sent before it, because clients fail only the
+        message at the head of their queue: Java's compares its sequence id with that of the error
+        (ProducerImpl.recoverNotAllowedError), and the C++ client does likewise."""
         if self.pending and len(self._refusals) < REFUSALS_MAX:
             self._refusals.append((self._answered + self.pending, frame))
         else:
             self.cnx.write(frame)
 
     def close(self) -> Awaitable[None] | None:
-        """The client closed it or is gone. Its name is free at once; the awaitable, if there is one, ends when what
-        was under way is answered. Idempotent."""
+        """Called when the client closes the producer or is gone; may be called again. The producer's name is free at
+        once. Returns an awaitable that ends when all SENDs that are under way are answered, or None when there are
+        none."""
         if not self.is_closed:
             self.is_closed = True
             self._registry.remove(self)
@@ -151,7 +159,7 @@ class Producer:
         return self._drained
 
     def disconnect(self) -> None:
-        """The topic closes it: the client is told, and comes back."""
+        """Closes the producer from the broker's side: the client is told and will reconnect it."""
         self.is_disconnected = True
         if not self.is_closed:
             self.is_closed = True
@@ -159,8 +167,8 @@ class Producer:
             self.cnx.close_producer(self.producer_id)
 
     def is_successor_of(self, other: "Producer") -> bool:
-        """The same producer of the same client, come again (Producer.isSuccessorTo). Where the name is generated, it
-        may come from a new connection while the old one is not known to be dead."""
+        """Whether this is the same producer of the same client as `other`, after a reconnect (Producer.isSuccessorTo).
+        With a generated name it may come over a new connection while the old one is not known to be dead yet."""
         if self.epoch <= other.epoch:
             return False
         if not self.has_own_name and not other.has_own_name:
@@ -168,6 +176,8 @@ class Producer:
         return self.cnx is other.cnx and self.producer_id == other.producer_id
 
     def answered(self, count: int) -> None:
+        """Called after the receipts of `count` SENDs were written, or dropped. Writes the refusals that waited for
+        them."""
         self.pending -= count
         self._answered += count
         refusals = self._refusals
@@ -180,7 +190,8 @@ class Producer:
 
 
 class PublishGroup:
-    """SENDs that were appended together."""
+    """SENDs that were appended to the log together. `receipts` are the sequence ids that their receipts repeat, and
+    `messages` counts what is in their batches."""
 
     __slots__ = ("messages", "producer", "receipts", "size_bytes")
 
@@ -191,7 +202,7 @@ class PublishGroup:
         self.size_bytes = size_bytes
 
     def stored(self, result: AddResult) -> None:
-        """All of it is durable, or what is not in `result.runs` failed."""
+        """Called by the log once. The SENDs in `result.runs` are durable; if there is an error, the others failed."""
         producer = self.producer
         receipts = self.receipts
         registry = producer._registry
@@ -210,7 +221,8 @@ class PublishGroup:
         producer.answered(len(receipts))
 
     def delivered(self, place: Position) -> None:
-        """All of it reached whoever took it, and is kept nowhere: every message has the same id."""
+        """Called in place of `stored` by a non-persistent topic, once the messages were handed to the consumers. They
+        are stored nowhere, so all receipts carry the same position."""
         producer = self.producer
         if not producer.is_disconnected:
             encode, (ledger_id, entry_id) = producer._receipts.encode, place

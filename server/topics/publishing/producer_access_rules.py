@@ -1,14 +1,16 @@
-"""Who may produce to a topic: shared, exclusive, fencing and waiting producers. Rules only.
+"""Decides who may produce to a topic, by the access mode that a producer asks for.
 
 | mode | granted when | else |
 |--|--|--|
-| Shared | nobody is exclusive, nobody waits | ProducerBusy |
-| Exclusive | there is nobody at all | ProducerFenced |
-| ExclusiveWithFencing | always: those who wait are fenced, all others closed | |
-| WaitForExclusive | there is nobody at all | waits its turn |
+| Shared | no producer is exclusive and none waits | refused as ProducerBusy |
+| Exclusive | no producer is connected or waits | refused as ProducerFenced |
+| ExclusiveWithFencing | always; waiting producers are refused as fenced, all others are closed | |
+| WaitForExclusive | no producer is connected | it waits for its turn |
 
-The topic's epoch grows with each exclusive producer that brings none of its own; one that brings an older epoch than
-the topic's was replaced meanwhile and is fenced. Source: AbstractTopic.incrementTopicEpochIfNeeded; facts 4.1.
+A topic has an epoch, which grows by one with each exclusive producer that does not bring an epoch itself. A producer
+that brings an older epoch than the topic's has been replaced by another one meanwhile, and is refused as fenced.
+
+Source: AbstractTopic.incrementTopicEpochIfNeeded.
 """
 
 from enum import Enum
@@ -18,7 +20,7 @@ from pulsar_proto.errors import ProducerBusy, ProducerFenced
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 WAITING_MAX = 10_000
-"""Producers that wait for exclusive access; the next one is refused as busy."""
+"""How many producers may wait for exclusive access to a topic; the next one is refused as ProducerBusy."""
 
 T = TypeVar("T")
 
@@ -26,24 +28,27 @@ T = TypeVar("T")
 class AccessVerdict(Enum):
     GRANT = "grant"
     FENCE_OTHERS = "fence others"
-    """Granted, after everybody else was fenced."""
+    """Access is granted after all other producers were fenced."""
     WAIT = "wait"
 
 
 class ProducerAccess(Generic[T]):
-    """`T` is what stands for a waiting producer. The topic's other producers are known by their number only."""
+    """The access to one topic. `T` is the type that stands for a waiting producer. Of the connected producers this
+    class knows only the exclusive one's name; their number is an argument."""
 
     __slots__ = ("epoch", "exclusive_name", "waiting")
 
     def __init__(self, epoch: int | None) -> None:
         self.epoch = epoch
-        """As stored with the topic; None until the first exclusive producer."""
+        """The epoch that is stored with the topic; None until there was an exclusive producer."""
         self.exclusive_name: str | None = None
+        """The name of the exclusive producer, if there is one."""
         self.waiting: list[T] = []
+        """In the order in which they will get access."""
 
     def judge(self, mode: int, connected: int, epoch: int | None) -> AccessVerdict:
-        """`connected`: how many producers the topic has; `epoch`: the one that the client knows. Changes nothing.
-        Raises ProducerBusy, ProducerFenced."""
+        """Judges a producer that asks for access, and changes nothing. `connected` is how many producers the topic has,
+        `epoch` what the producer knows of the topic's epoch. Raises ProducerBusy, ProducerFenced."""
         held = f"Topic has an existing exclusive producer: {self.exclusive_name}"
         if mode == pb.Shared:
             if self.exclusive_name is not None or self.waiting:
@@ -63,11 +68,11 @@ class ProducerAccess(Generic[T]):
         return AccessVerdict.FENCE_OTHERS if mode == pb.ExclusiveWithFencing else AccessVerdict.GRANT
 
     def next_epoch(self, epoch: int | None) -> int:
-        """The topic's epoch with the exclusive producer that knows `epoch`."""
+        """Returns the topic's epoch once a producer that brings `epoch` is exclusive."""
         if epoch is not None:
             return epoch
         return 0 if self.epoch is None else self.epoch + 1
 
     def next_waiting(self) -> T | None:
-        """When the last producer has left: whose turn it is."""
+        """Called when the last producer has left. Takes the first waiting producer out of the queue and returns it."""
         return self.waiting.pop(0) if self.waiting else None

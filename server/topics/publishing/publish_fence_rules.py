@@ -1,14 +1,15 @@
-"""Whether a topic takes messages while its storage fails. Rules only.
+"""Decides whether a topic takes messages while its storage fails.
 
     OPEN ──an append fails──▶ DRAINING ──nothing unanswered──▶ TRYING ──▶ OPEN
                                                                │   ▲
                                                                ▼   │ the hold is over
                                                               HOLDING
 
-A failed append closes all producers. Their clients come back by themselves and send what was not answered again, so a
-failure after which a new ledger can be opened is only a hiccup to them (facts 4.2). When none can be opened, or the
-next append fails too, the storage is down, for instance because the disk is full: then producers are refused with an
-error that their clients pass on to the application, for a time that grows, until opening a ledger works again.
+After a failed append the topic closes all producers. Their clients reconnect by themselves and send again what was not
+answered, so applications notice no error if a new ledger can be opened at once. If none can be opened, or the next
+append fails too, the storage counts as down, for instance because the disk is full. Then producers are refused with an
+error that their clients pass on to the application. Between two tries to open a ledger the topic stays in HOLDING, for
+a time that doubles up to HOLD_MAX_SECONDS.
 """
 
 from enum import Enum
@@ -21,41 +22,45 @@ class FenceState(Enum):
     OPEN = "open"
     DRAINING = "draining"
     TRYING = "trying"
-    """Somebody must find out whether the storage works, and say `tried`."""
+    """The caller tries to open a ledger and reports the outcome with `tried`."""
     HOLDING = "holding"
 
 
 class PublishFence:
-    """The topic's shell does what the states ask for, and reports."""
+    """The fence of one topic. TopicProducers does what the states ask for, and reports what happens."""
 
     __slots__ = ("_failures", "_tries", "reason", "state")
 
     def __init__(self) -> None:
         self.state = FenceState.OPEN
         self.reason = ""
-        """What the last failure said."""
+        """The text of the last failure."""
         self._failures = 0
-        """Appends that failed since one was confirmed, one for each time that all producers were closed."""
+        """How often the fence closed since an append was last confirmed. Appends that fail while it is closed do not
+        count."""
         self._tries = 0
+        """How often in a row no ledger could be opened."""
 
     @property
     def is_storage_down(self) -> bool:
-        """True: applications should hear of it. False: the next try may well work."""
+        """True when applications should be told of the failure; False while the next try is likely to work."""
         return self.state is not FenceState.OPEN and (self._failures > 1 or self._tries > 0)
 
     @property
     def hold_seconds(self) -> float:
-        """How long to stay in HOLDING."""
+        """How long the topic stays in HOLDING."""
         doublings = min(max(self._failures - 2, 0) + max(self._tries - 1, 0), 16)
         return min(HOLD_FIRST_SECONDS * (1 << doublings), HOLD_MAX_SECONDS)
 
     def succeeded(self) -> None:
-        """An append was confirmed. One that was on its way when another failed proves nothing."""
+        """Called when an append was confirmed. While the fence is closed this changes nothing: the append was on its
+        way when another one failed, so it does not prove that the storage works again."""
         if self.state is FenceState.OPEN:
             self._failures = 0
 
     def failed(self, reason: str) -> bool:
-        """An append failed. True when the producers must be closed: for the first of those that were on their way."""
+        """Called when an append failed. Returns True for the first of the appends that were on their way: the caller
+        then closes all producers."""
         self.reason = reason
         if self.state is not FenceState.OPEN:
             return False
@@ -64,17 +69,17 @@ class PublishFence:
         return True
 
     def drained(self) -> None:
-        """No append is unanswered any more."""
+        """Called when no append is unanswered any more."""
         if self.state is FenceState.DRAINING:
             self.state = FenceState.HOLDING if self._failures > 1 else FenceState.TRYING
 
     def held(self) -> None:
-        """The hold is over."""
+        """Called after `hold_seconds` in HOLDING."""
         if self.state is FenceState.HOLDING:
             self.state = FenceState.TRYING
 
     def tried(self, failure: str | None) -> None:
-        """A ledger could be opened, or could not for that reason."""
+        """Called after a try to open a ledger: `failure` says why it failed, None means that it succeeded."""
         if self.state is not FenceState.TRYING:
             return
         if failure is None:

@@ -1,9 +1,10 @@
-"""Publish rates: who publishes too fast is not read until it may go on, so nothing is refused and nothing lost.
+"""Publish rates: a connection that publishes too fast is not read until the rate allows it again, so no message is
+refused or lost.
 
-One limiter for a topic's policy, and one for the whole broker. It throttles connections, not producers: a connection
-has one stream of commands, and what else comes on it waits too, as in Apache's.
+There is one limiter for a topic's policy, and one for the whole broker. A limiter throttles connections, not producers:
+a connection is one stream of commands, so its other producers and consumers wait too, as with Apache's broker.
 
-Sources: PublishRateLimiterImpl, Producer.incrementThrottleCount; facts 7.
+Sources: PublishRateLimiterImpl, Producer.incrementThrottleCount.
 """
 
 import asyncio
@@ -14,12 +15,12 @@ from magnetar.server.topics.token_bucket import TokenBucket
 
 
 class PublishLimiter:
-    """`rate` is limited in messages or bytes."""
+    """Holds publishers to `rate`, which must have a limit of messages or of bytes."""
 
     def __init__(self, rate: PublishRate) -> None:
         self.rate = rate
         self.times = 0
-        """How often somebody had to wait."""
+        """How often a connection was throttled."""
         self._loop = loop = asyncio.get_running_loop()
         now_s = loop.time()
         self._messages = TokenBucket(rate.messages, now_s) if rate.messages > 0 else None
@@ -28,7 +29,7 @@ class PublishLimiter:
         self._timer: asyncio.TimerHandle | None = None
 
     def took(self, cnx: ClientConnection, messages: int, size_bytes: int) -> None:
-        """So much was published. Stops reading the connection where that was too much."""
+        """Called after messages were published over `cnx`. Stops reading the connection when the rate is exceeded."""
         now_s = self._loop.time()
         if self._messages is not None:
             self._messages.take(messages, now_s)
@@ -62,7 +63,7 @@ class PublishLimiter:
             cnx.release_reading(self)
 
     def close(self) -> None:
-        """There is no such limit any more."""
+        """Ends the limit: every throttled connection is read again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
-"""What a topic's policies refuse of a SEND, beyond what its connection has looked at. Rules only.
+"""Decides which SENDs a topic's policies refuse, beyond what the connection checks of every SEND.
 
 Sources: Producer.checkAndStartPublish, PersistentTopic.publishMessage (isExceedMaximumMessageSize,
-isExceedMaximumDeliveryDelay); facts 4.2.
+isExceedMaximumDeliveryDelay).
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from pulsar_proto.records.payload import parse_metadata
 
 @dataclass(frozen=True, slots=True)
 class SendChecks:
-    """0: no limit."""
+    """The checks that a topic's policies ask for. 0 means no limit."""
 
     encryption_required: bool = False
     max_message_size: int = 0
-    """Bytes of headers and body."""
+    """In bytes of headers and body."""
     max_delay_ms: int = 0
 
     @classmethod
     def of(cls, policies: EffectivePolicies) -> Self | None:
-        """None: there is nothing to look at, which costs nothing on the way of messages."""
+        """Returns None when the policies ask for no check; messages then take the path that looks at none of them."""
         checks = cls(
             policies.encryption_required,
             max(0, policies.max_message_size),
@@ -32,7 +32,7 @@ class SendChecks:
         return None if checks == cls() else checks
 
     def refusal(self, payload: bytes) -> PulsarError | None:
-        """Why the payload of a SEND is not taken."""
+        """Returns why a SEND with this payload is refused, or None when it is taken."""
         if self.max_message_size and len(payload) > self.max_message_size:
             return NotAllowed(f"Exceed maximum message size: {len(payload)} of {self.max_message_size} bytes")
         if not self.encryption_required and not self.max_delay_ms:

@@ -1,22 +1,20 @@
 """The producers of one topic: their names, who may produce, and what happens when storing fails.
 
-A failed append closes all producers: their clients come back and send again what was not answered. `PublishFence` says
-when they are let in. While the storage stays down they are refused as producers over their quota, because that is the
-one answer that makes official clients fail what they hold with an error, and still try again later (facts 1.6: C++ and
-Java fail pending messages on ProducerBlockedQuotaExceededException; anything else leaves applications to a timeout that
-says nothing).
+After a failed append all producers are closed; their clients reconnect and send again what was not answered.
+`PublishFence` says when they may connect again. While the storage stays down they are refused with
+ProducerBlockedQuotaExceededException: on that error the C++ and the Java client fail their pending messages and still
+try again later (ProducerImpl.connectionOpened), while any other error leaves applications with a timeout that does not
+name the cause.
 
-Sources: AbstractTopic.addProducer, internalAddProducer, incrementTopicEpochIfNeeded; PersistentTopic.addFailed; facts
-4.
+Sources: AbstractTopic.addProducer, internalAddProducer, incrementTopicEpochIfNeeded; PersistentTopic.addFailed.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
-from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.policies.policy_values import PublishRate
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.client_connection import ClientConnection
@@ -25,10 +23,10 @@ from magnetar.server.topics.publishing.checked_publish import CheckedPublisher
 from magnetar.server.topics.publishing.deduplication import Deduplication
 from magnetar.server.topics.publishing.producer import Producer, PublishGroup
 from magnetar.server.topics.publishing.producer_access_rules import AccessVerdict, ProducerAccess
+from magnetar.server.topics.publishing.producers_topic import ProducersTopic, PublishLog
 from magnetar.server.topics.publishing.publish_fence_rules import FenceState, PublishFence
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.publishing.send_rules import SendChecks
-from magnetar.storage.managed.append_queue import AddDone
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerTerminated
 from pulsar_proto.errors import (
     NotAllowed,
@@ -44,42 +42,11 @@ from pulsar_proto.wire.commands import producer_success_frame
 log = logging.getLogger(__name__)
 
 TOPIC_EPOCH = "pulsar.topic.epoch"
-"""Property of the managed ledger: a decimal number."""
-
+"""The property of the managed ledger that holds the topic's epoch, as a decimal number."""
 
 DEDUP_NAME_MAX = 1_024
-"""Characters of a producer's name where it is remembered after the producer has left."""
-
-
-class ProducersTopic(Protocol):
-    """The topic, as its producers see it."""
-
-    @property
-    def is_open(self) -> bool: ...
-
-    @property
-    def is_terminated(self) -> bool: ...
-
-    @property
-    def policies(self) -> EffectivePolicies: ...
-
-    def lost_ledger(self, error: ManagedLedgerError) -> None:
-        """The log cannot be used any more by this topic: somebody else owns it, or it is closed."""
-
-
-class PublishLog(Protocol):
-    """Where a topic's messages go: a managed ledger, or nowhere."""
-
-    @property
-    def properties(self) -> Mapping[str, str]: ...
-
-    def add_entries(self, payloads: list[bytes], done: AddDone) -> None: ...
-
-    async def set_properties(self, updates: Mapping[str, str | None]) -> None:
-        """Raises ManagedLedgerError."""
-
-    async def open_ledger(self) -> None:
-        """Whether entries are taken again. Raises ManagedLedgerError."""
+"""The longest name of a producer, in characters, on a topic with deduplication, which remembers the names of producers
+that have left."""
 
 
 class _WaitingProducer(NamedTuple):
@@ -88,14 +55,15 @@ class _WaitingProducer(NamedTuple):
 
 
 class _Drain(NamedTuple):
-    """Somebody waits until so many groups are answered. They are answered in the order in which they began."""
+    """A caller of `answered_so_far`, who waits until `groups` groups are answered. Groups are answered in the order in
+    which they began, so a count is enough."""
 
     groups: int
     done: "asyncio.Future[None]"
 
 
 class TopicProducers:
-    """`names` are the producers that are connected; waiting ones are not among them."""
+    """One topic's. `by_name` holds the connected producers; those that wait for exclusive access are in `access`."""
 
     def __init__(
         self,
@@ -109,11 +77,11 @@ class TopicProducers:
         self.last_publish_ms = 0
         self.fence = PublishFence()
         self.is_checked = False
-        """SENDs are looked at one by one, for one of the next two; both change by `check`."""
+        """Whether each SEND must be looked at, because `dedup` or `checks` is set. `check` sets all three."""
         self.dedup: Deduplication | None = None
         self.checks: SendChecks | None = None
         self.limiters: tuple[PublishLimiter, ...] = ()
-        """Of the topic, and of the broker."""
+        """The limiter of the topic's publish rate and that of the whole broker, as far as there are such limits."""
         self.access: ProducerAccess[_WaitingProducer] = ProducerAccess(_stored_epoch(ledger))
         self._topic_name = topic_name
         self._owner = owner
@@ -132,8 +100,9 @@ class TopicProducers:
     # --- coming and going --------------------------------------------------------------------------------------------
 
     async def add(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
-        """Raises PulsarError: TopicTerminated, ServiceNotReady, QuotaExceeded (storage is down), ProducerBusy,
-        ProducerFenced. WaitForExclusive returns when it is the producer's turn; the client was told to wait."""
+        """Connects the producer that a client asks for. With the access mode WaitForExclusive the client is told to
+        wait, and this returns when it is the producer's turn. Raises PulsarError: TopicTerminated, ServiceNotReady,
+        QuotaExceeded (the storage is down), NotAllowed, ProducerBusy, ProducerFenced."""
         name = command.producer_name or self._new_name()
         if self.dedup is not None and len(name) > DEDUP_NAME_MAX:
             raise NotAllowed(f"Producer name of {len(name)} characters: deduplication takes at most {DEDUP_NAME_MAX}")
@@ -164,7 +133,9 @@ class TopicProducers:
         return producer
 
     async def _free_name(self, producer: Producer) -> None:
-        """Returns when nobody has the producer's name; everything was checked since the last await."""
+        """Returns when the producer's name is free: replaces an older connection of the same producer, and closes one
+        whose client is dead. After the last await all checks were made again. Raises PulsarError, among them
+        ProducerBusy."""
         while True:
             self._check_open()
             existing = self.by_name.get(producer.name)
@@ -190,11 +161,12 @@ class TopicProducers:
         if self.fence.state is not FenceState.OPEN:
             raise ServiceNotReady("Topic is temporarily unavailable")
         if self.dedup is not None and not self.dedup.is_complete:
-            # A client that comes back sends again what was not answered; whether that is stored is not known yet.
+            # A client that reconnects sends again what was not answered, and nobody knows yet whether that is stored.
             raise ServiceNotReady("Deduplication is being turned on")
 
     def remove(self, producer: Producer) -> None:
-        """It is closed: its name is free, and the next one who waits for exclusive access has its turn."""
+        """Called when a producer is closed. Its name is free from now on, and if it was the last one, the next producer
+        that waits for exclusive access gets it."""
         if self.by_name.get(producer.name) is not producer:
             return
         del self.by_name[producer.name]
@@ -207,7 +179,7 @@ class TopicProducers:
             self._granting = self._loop.create_task(self._grant_next())
 
     def disconnect_all(self) -> None:
-        """CLOSE_PRODUCER to everybody; those who wait are told to come again."""
+        """Sends CLOSE_PRODUCER to every connected producer, and tells those that wait to try again."""
         self._refuse_waiting(ServiceNotReady("Topic is temporarily unavailable"))
         for producer in list(self.by_name.values()):
             producer.disconnect()
@@ -215,7 +187,8 @@ class TopicProducers:
     # --- exclusive access --------------------------------------------------------------------------------------------
 
     async def _become_exclusive(self, producer: Producer, epoch: int) -> None:
-        """The place is taken before the epoch is stored, so that nobody else gets it meanwhile."""
+        """Makes the producer the exclusive one and stores the epoch. The place is taken before the epoch is stored, so
+        that no other producer gets it meanwhile. Raises PulsarError."""
         access = self.access
         access.exclusive_name = producer.name
         self.by_name[producer.name] = producer
@@ -238,11 +211,11 @@ class TopicProducers:
         try:
             await waiter.granted
         except asyncio.CancelledError:
-            producer.close()  # the client left, maybe in the moment in which it got access
+            producer.close()  # the client left, maybe at the moment at which it got access
             raise
 
     async def _grant_next(self) -> None:
-        """Gives access to the first who waits and is still there."""
+        """Gives access to the first waiting producer whose client is still connected."""
         try:
             while not self.by_name and self._owner.is_open:
                 waiter = self.access.next_waiting()
@@ -259,7 +232,7 @@ class TopicProducers:
                     if not waiter.granted.done():
                         waiter.granted.set_exception(error)
                 else:
-                    if not waiter.granted.done():  # else it closes the producer itself
+                    if not waiter.granted.done():  # else the waiting call was cancelled, and closes the producer itself
                         waiter.granted.set_result(None)
         finally:
             self._granting = None
@@ -277,7 +250,7 @@ class TopicProducers:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def check(self, dedup: Deduplication | None, checks: SendChecks | None) -> None:
-        """What SENDs are held against from now on; None, None: nothing."""
+        """Sets what SENDs are checked against from now on; None and None mean that they are not looked at."""
         self.dedup, self.checks = dedup, checks
         self.is_checked = dedup is not None or checks is not None
         if dedup is not None:
@@ -294,7 +267,7 @@ class TopicProducers:
         self._ledger.add_entries(payloads, group.stored)
 
     def began(self, group: PublishGroup) -> None:
-        """A group is under way elsewhere than in the log; `stored` or `failed` ends that."""
+        """Counts a group that does not go to the log; the caller ends it with `stored` or `failed`."""
         self._groups_begun += 1
         self._spend(group)
 
@@ -303,7 +276,7 @@ class TopicProducers:
             limiter.took(group.producer.cnx, group.messages, group.size_bytes)
 
     def limit(self, rate: PublishRate, of_broker: PublishLimiter | None) -> None:
-        """How fast may be published from now on, to this topic and to all of the broker."""
+        """Sets the publish rate of this topic, and the limiter that all topics of the broker share."""
         own = [limiter for limiter in self.limiters if limiter is not of_broker]
         if not own or own[0].rate != rate:
             for limiter in own:
@@ -313,11 +286,11 @@ class TopicProducers:
 
     @property
     def rate_limited_times(self) -> int:
-        """For stats: how often somebody published too fast."""
+        """How often a connection was throttled for publishing too fast; shown in stats."""
         return sum(limiter.times for limiter in self.limiters)
 
     def stored(self, messages: int, size_bytes: int) -> None:
-        """A group was confirmed."""
+        """Called when a group was confirmed."""
         self.counters.messages_in += messages
         self.counters.bytes_in += size_bytes
         self.last_publish_ms = now_ms()
@@ -325,7 +298,7 @@ class TopicProducers:
         self._answered()
 
     def failed(self, error: ManagedLedgerError) -> None:
-        """A group was not stored, or not all of it."""
+        """Called when a group was not stored, or only a part of it was."""
         if isinstance(error, ManagedLedgerTerminated):
             self.disconnect_all()
         elif not error.retriable:
@@ -346,7 +319,7 @@ class TopicProducers:
             self._recovering = self._loop.create_task(self._recover())
 
     async def answered_so_far(self) -> None:
-        """Returns when every group that has begun until now is answered."""
+        """Returns when all groups that have begun so far are answered."""
         if self._groups_answered < self._groups_begun:
             drain = _Drain(self._groups_begun, self._loop.create_future())
             self._drains.append(drain)
@@ -359,7 +332,7 @@ class TopicProducers:
                 done.set_result(None)
 
     async def _recover(self) -> None:
-        """Finds out when the storage works again."""
+        """Tries to open a ledger until that works, with the pauses that the fence asks for."""
         fence = self.fence
         while self._owner.is_open:
             if fence.state is FenceState.HOLDING:
@@ -384,7 +357,7 @@ class TopicProducers:
             producer.counters.roll(elapsed_s)
 
     def close(self) -> None:
-        """The topic closes: nobody is let in any more."""
+        """Called when the topic closes, after which it takes no producer any more."""
         self.limit(PublishRate(), None)
         if self._recovering is not None:
             self._recovering.cancel()
