@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from magnetar.storage.ledger.append_rules import Append
+    from magnetar.storage.ledger.append_group_rules import Append
     from magnetar.storage.ledger.ledger_handle import WriteHandle
 
 GROUPS_IN_WINDOW = 10

@@ -21,7 +21,7 @@ from magnetar.server.compaction.compacted_ledger import CompactedLedger, KeptMes
 from magnetar.server.compaction.latest_by_key import LatestMessages
 from magnetar.server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
 from magnetar.server.process.turns import Turns
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.ledger.ledger_handle import WriteHandle

@@ -1,19 +1,21 @@
-"""A ledger whose writer chooses the entry ids, in any order (LedgerHandleAdv; bookkeeper.md 5 "Write").
+"""A ledger whose writer chooses the entry ids, and may add them in any order (LedgerHandleAdv of Apache's client).
 
-Entries leave for the bookies in order of id, so a group is one run; an entry waits here for those before it. From
-outside this is Java's handle: no receipt comes before those of all lower ids, and the ledger ends before the first gap.
+An entry waits here until all entries before it have come; then they leave for the bookies in order, as one group. From
+outside this looks like Java's handle, which sends at once: no entry is confirmed before all lower ids are, and the
+ledger ends before the first gap.
 """
 
 import asyncio
 
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import DuplicateEntryId, IncorrectParameter, LedgerClosed, LedgerError
 from magnetar.storage.ledger.ledger_handle import READ_BYTES_MAX, WriteHandle
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
 
 class WriteAdvHandle:
-    """The caller bounds what waits: entries behind a gap stay in memory until it is filled."""
+    """The handle that `create_ledger_adv` returns. Entries behind a gap stay in memory until it is filled: the caller
+    bounds how many."""
 
     def __init__(self, handle: WriteHandle) -> None:
         self._handle = handle
@@ -34,7 +36,7 @@ class WriteAdvHandle:
         return self._handle.is_open
 
     async def add(self, entry_id: int, payload: bytes) -> int:
-        """Returns the id once this entry and all before it are confirmed.
+        """Adds one entry, and returns its id once this entry and all before it are confirmed.
 
         Raises DuplicateEntryId, IncorrectParameter for a negative id, else the LedgerError that ended the handle.
         """
@@ -54,7 +56,7 @@ class WriteAdvHandle:
         return await self._handle.read(first, last, max_bytes)
 
     async def close(self) -> None:
-        """As `WriteHandle.close`; entries behind a gap fail with LedgerClosed."""
+        """As `WriteHandle.close`. Entries behind a gap fail with LedgerClosed."""
         waiting, self._waiting = self._waiting, {}
         for _, outcome in waiting.values():
             _fail(outcome, LedgerClosed(f"ledger {self.ledger_id} was closed before a gap was filled"))
@@ -79,6 +81,6 @@ class WriteAdvHandle:
 
 
 def _fail(outcome: asyncio.Future[int], error: LedgerError) -> None:
-    """Many tasks may wait for entries that one error fails: each raises its own."""
+    """Fails one waiting task. One error may fail many of them, so each raises an exception of its own."""
     if not outcome.done():
         outcome.set_exception(type(error)(str(error)))

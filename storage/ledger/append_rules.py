@@ -1,43 +1,47 @@
-"""The state machine of a writer: groups of entries on their way to an ensemble. No I/O, clock or randomness.
+"""The rules of a writer: groups of entries on their way to an ensemble. No I/O, clock or randomness.
 
-Responsible for: which bookie gets which entries, which acknowledgements count, the order of confirmation, what an
-ensemble change un-acknowledges and sends again, when a silent bookie has failed. Never does: sending, metadata, timers.
-`writer.EnsembleWriter` is the shell around it.
+`AppendMachine` decides which bookie gets which entries, which acknowledgements count, in which order groups are
+confirmed, what an ensemble change un-acknowledges and sends again, and when a silent bookie counts as failed. It sends
+nothing, writes no metadata and has no timer: `ensemble_writer.EnsembleWriter` is the shell that does. See
+docs/LEDGERS.md, "Writing" and "Ensemble changes".
 
 How the shell drives it:
 
-1. `push(append)` returns the `Send`s to hand to channels. A `Send` is itself the channel's `done` callback.
-2. Each answer goes to `answered(send, ids, rc)`. True means: look at `broken`, then at `must_change`, then take what
-   `confirm_next()` gives until None.
-3. `broken` set: the writer is over; `end(error)` gives the appends to fail.
-4. `must_change`: `begin_change()`, then until `take_failed()` is empty: write new metadata with the key
-   `last_add_confirmed + 1`, `ensemble_changed(members)`, hand out the returned sends; then `resume()`.
-   Nothing is confirmed meanwhile, so the key stays true; failures that come meanwhile make the loop go round again.
-5. `tick()` at a steady pace while something is unanswered.
-6. `take_refused()`: sends that an overloaded bookie did not take. Each is to be sent again after a while, if it is
-   still `wanted`; it counts as unanswered meanwhile, so its deadline holds.
+1. `push(append)` returns the `Send`s to hand to the bookies' channels. A `Send` is itself the channel's `done`
+   callback.
+2. Each answer goes to `answered(send, ids, rc)`. If it returns True, the shell looks at `broken`, then at
+   `must_change`, and then takes groups from `confirm_next()` until that returns None.
+3. `broken` is set: the writer is over. `end(error)` returns the appends to fail.
+4. `must_change` is True: the shell calls `begin_change()`. Then, until `take_failed()` is empty, it writes new metadata
+   with the fragment key `last_add_confirmed + 1`, calls `ensemble_changed(members)` and hands out the sends that this
+   returns. At last it calls `resume()`. Nothing is confirmed in between, so the key stays right. A bookie that fails in
+   between makes the loop go round again.
+5. `tick()` is called at a steady pace while something is unanswered.
+6. `take_refused()` returns the sends that an overloaded bookie did not take. The shell sends each again after a while,
+   if it is still `wanted`. Meanwhile it counts as unanswered, so its deadline holds.
 
-Invariants (bookkeeper.md 5 and 9):
+Invariants:
 
-- Entries are confirmed in order of id, each after Aq acknowledgements from bookies that are in the ensemble at that
-  index now; an answer of a bookie replaced since counts for nothing (`generation`).
-- All unconfirmed entries belong to the last ensemble, whose key is at most LAC + 1.
+- Entries are confirmed in order of id, each after Qa acknowledgements from bookies that are in the ensemble at that
+  index now. An answer of a bookie that has been replaced counts for nothing; `Send.generation` tells.
+- All unconfirmed entries belong to the last fragment, whose key is at most LAC + 1.
 - A group is confirmed as a whole, so the LAC never stands inside one.
 
-Acknowledgements are kept per group as one mask of ensemble indices while every bookie holds every entry (E = Wq) and
-answers for whole groups. Striping, or an answer for a part, makes it one mask per entry.
+Source: PendingAddOp, LedgerHandle.sendAddSuccessCallbacks, EnsembleUtils.replaceBookiesInEnsemble.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
+from magnetar.storage.ledger.append_group_rules import AnswerSink, Append, Send
 from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerError, ends_writer, error_class
 from magnetar.storage.ledger.overload_rules import is_overload
 from magnetar.storage.ledger.quorum_rules import check_sizes, held_ids
 
 ANSWER_TICKS = 4
-"""A send unanswered for so many whole ticks has timed out; the shell ticks that much faster than its deadline."""
+"""A send that is unanswered for so many whole ticks has timed out. The shell ticks so many times within its
+deadline."""
 
 
 class Phase(Enum):
@@ -47,109 +51,9 @@ class Phase(Enum):
     ENDED = "ended"
 
 
-class Append:
-    """One group of entries: what the caller gets back, and the record of who acknowledged it.
-
-    `entries` are the packed entries as stored. `done(append)` is called once; `error` is None when all entries are
-    confirmed, else none of them counts (recovery may still find them).
-    """
-
-    __slots__ = ("_mask", "_masks", "_short", "done", "entries", "error", "first_entry_id", "ids", "length")
-
-    def __init__(
-        self, first_entry_id: int, entries: Sequence[bytes], length: int, done: Callable[["Append"], None]
-    ) -> None:
-        count = len(entries)
-        self.first_entry_id = first_entry_id
-        self.entries = entries
-        self.ids = range(first_entry_id, first_entry_id + count)
-        self.length = length
-        """Payload bytes of the ledger up to and including this group."""
-        self.done = done
-        self.error: LedgerError | None = None
-        self._mask = 0
-        self._masks: list[int] | None = None
-        self._short = count
-        """Entries below the ack quorum."""
-
-    def acknowledge(self, index: int, ids: Sequence[int], ack_quorum: int) -> None:
-        """The bookie at `index` stored `ids`, which are all of this group's or some."""
-        bit = 1 << index
-        masks = self._masks
-        if masks is None:
-            if len(ids) == len(self.ids):
-                self._mask |= bit
-                if self._mask.bit_count() >= ack_quorum:
-                    self._short = 0
-                return
-            masks = self._masks = [self._mask] * len(self.ids)
-        for entry_id in ids:
-            offset = entry_id - self.first_entry_id
-            assert offset >= 0, (entry_id, self.ids)
-            before = masks[offset]
-            assert not before & bit, f"the bookie at {index} answered twice for entry {entry_id}"
-            masks[offset] = before | bit
-            if before.bit_count() + 1 == ack_quorum:
-                self._short -= 1
-
-    def forget(self, index: int, ack_quorum: int) -> None:
-        """The bookie at `index` left the ensemble: its acknowledgements no longer count."""
-        keep = ~(1 << index)
-        self._mask &= keep
-        if self._masks is None:
-            self._short = 0 if self._mask.bit_count() >= ack_quorum else len(self.ids)
-            return
-        self._masks = [mask & keep for mask in self._masks]
-        self._short = sum(mask.bit_count() < ack_quorum for mask in self._masks)
-
-    @property
-    def complete(self) -> bool:
-        return not self._short
-
-
-class Send:
-    """One group's way to the bookie at one index; called by the channel with the answer."""
-
-    __slots__ = ("append", "entries", "generation", "ids", "index", "left", "refusals", "sink", "tick")
-
-    def __init__(
-        self,
-        append: Append,
-        index: int,
-        generation: int,
-        ids: Sequence[int],
-        entries: Sequence[bytes],
-        tick: int,
-        sink: "AnswerSink",
-    ) -> None:
-        self.append = append
-        self.index = index
-        self.generation = generation
-        self.ids = ids
-        self.entries = entries
-        self.left = len(ids)
-        """Entries not answered yet."""
-        self.refusals = 0
-        """How often the bookie was overloaded and took nothing."""
-        self.tick = tick
-        self.sink = sink
-
-    def entries_of(self, ids: Sequence[int]) -> Sequence[bytes]:
-        """The entries of some of the ids."""
-        if len(ids) == len(self.ids):
-            return self.entries
-        by_id = dict(zip(self.ids, self.entries, strict=True))
-        return [by_id[entry_id] for entry_id in ids]
-
-    def __call__(self, ids: Sequence[int], rc: int) -> None:
-        self.sink(self, ids, rc)
-
-
-AnswerSink = Callable[[Send, Sequence[int], int], None]
-
-
 class AppendMachine:
-    """See the module's text. `sink` is where each `Send` takes its answers; the machine never calls it."""
+    """The writer's state machine; the module's text says how it is driven. Each `Send` passes its answers to `sink`;
+    the machine itself never calls it."""
 
     __slots__ = (
         "_ack_quorum",
@@ -196,7 +100,7 @@ class AppendMachine:
         self._ensemble_size = size
         self._write_quorum = write_quorum
         self._ack_quorum = ack_quorum
-        # With Aq = Wq nothing is confirmed that a bookie still owes, so the pending appends bound the windows.
+        # With Qa = Qw an entry is confirmed after every bookie answered for it, so a window holds pending appends only.
         self._lagging_bytes_max = lagging_bytes_max if ack_quorum < write_quorum else 0
         self._sink = sink
         self._tick = 0
@@ -217,15 +121,15 @@ class AppendMachine:
 
     @property
     def must_change(self) -> bool:
-        """Some bookie failed, and no change is under way.
+        """Whether a bookie failed and no change is under way.
 
-        A failure while nothing is pending waits for the next append: the entries that the bookie owes are confirmed
-        (bookkeeper.md 5 "Failure after completion").
+        A failure while nothing is pending waits for the next append, as in Apache's client: the entries that the bookie
+        owes are confirmed without it.
         """
         return bool(self._failed) and bool(self._pending) and self.phase is Phase.OPEN
 
     def push(self, append: Append) -> list[Send]:
-        """Takes the next group; what to send, in order of index. The ids must follow `last_add_pushed`."""
+        """Takes the next group, whose ids must follow `last_add_pushed`. Returns what to send, in order of index."""
         assert append.first_entry_id == self.last_add_pushed + 1, (append.first_entry_id, self.last_add_pushed)
         assert self.phase is not Phase.ENDED, "the writer has ended"
         if self._ensemble_size != self._write_quorum:
@@ -242,7 +146,7 @@ class AppendMachine:
         return sends
 
     def answered(self, send: Send, ids: Sequence[int], rc: int) -> bool:
-        """Takes one answer; True when the shell has something to do."""
+        """Takes one answer. Returns True when the shell has something to do."""
         if rc and is_overload(rc):
             send.refusals += 1
             self._refused.append((send, ids))
@@ -263,18 +167,19 @@ class AppendMachine:
         return self.phase is Phase.OPEN and bool(self._pending) and not self._pending[0]._short
 
     def take_refused(self) -> list[tuple[Send, Sequence[int]]]:
-        """What overloaded bookies did not take since the last call: the sends, and which of their ids."""
+        """Returns what overloaded bookies did not take since the last call: the sends, each with the ids that were
+        refused."""
         refused, self._refused = self._refused, []
         return refused
 
     def wanted(self, send: Send) -> bool:
-        """Whether the bookie that a send is for still is to store it."""
+        """Whether the bookie that a send was meant for is still to store it."""
         index = send.index
         is_current = send.generation == self._generations[index] and self.phase is not Phase.ENDED
         return is_current and index not in self._failed and index not in self._replacing
 
     def confirm_next(self) -> Append | None:
-        """The next group in order if it is complete: the LAC moves to its last entry."""
+        """Returns the next group in order if it is complete, and moves the LAC to its last entry; else None."""
         if self.phase is not Phase.OPEN or not self._pending or self._pending[0]._short:
             return None
         append = self._pending.popleft()
@@ -283,7 +188,7 @@ class AppendMachine:
         return append
 
     def tick(self) -> bool:
-        """One more tick passed; True while some answer is awaited. May set `broken` or `must_change`."""
+        """Counts one tick. Returns True while some answer is awaited. It may set `broken` or `must_change`."""
         self._tick += 1
         if self.phase is Phase.ENDED:
             return False
@@ -298,7 +203,7 @@ class AppendMachine:
         self.phase = Phase.CHANGING
 
     def take_failed(self) -> dict[int, str]:
-        """The bookies to replace now, by index; empty when the change is complete."""
+        """Returns the bookies to replace now, by index. An empty answer means that the change is complete."""
         assert self.phase is Phase.CHANGING, self.phase
         assert not self._replacing, self._replacing
         self._replacing = frozenset(self._failed)
@@ -306,10 +211,10 @@ class AppendMachine:
         return {index: self.ensemble[index] for index in sorted(self._replacing)}
 
     def ensemble_changed(self, members: Sequence[str]) -> list[Send]:
-        """The metadata now says `members`; what to send again, group by group.
+        """Adopts `members`, which the metadata names now. Returns what to send again, group by group.
 
-        A failed bookie that could not be replaced stays a member and gets everything once more: when it fails again
-        nothing can be replaced, and the writer ends instead of waiting for ever.
+        A failed bookie that could not be replaced stays a member and gets everything once more. When it fails again and
+        nothing can be replaced, the writer ends instead of waiting for ever.
         """
         assert self.phase is Phase.CHANGING, self.phase
         assert len(members) == self._ensemble_size, (members, self.ensemble)
@@ -328,14 +233,15 @@ class AppendMachine:
         return sends
 
     def resume(self) -> None:
-        """The change is complete: confirmation goes on."""
+        """Ends the change: confirmation goes on."""
         assert self.phase is Phase.CHANGING, self.phase
         assert not self._failed, self._failed
         assert not self._replacing, self._replacing
         self.phase = Phase.OPEN
 
     def end(self, error: LedgerError) -> list[Append]:
-        """No more entries: the unconfirmed appends in order, with `error` set. LAC and length are final."""
+        """Takes no more entries. Returns the unconfirmed appends in order, with `error` set. LAC and length are
+        final."""
         self.phase = Phase.ENDED
         failed = list(self._pending)
         self._pending.clear()
@@ -350,11 +256,11 @@ class AppendMachine:
         return failed
 
     def failures(self) -> Mapping[int, int]:
-        """Return codes of the failed members by index, for the log."""
+        """Returns the return codes of the failed members by index, for the log."""
         return self._failed
 
     def _send(self, append: Append, index: int, sends: list[Send]) -> None:
-        """Adds the send of what the bookie at `index` holds of the group, if anything."""
+        """Appends to `sends` the send of what the bookie at `index` holds of the group, if it holds anything."""
         ids: Sequence[int] = append.ids
         entries = append.entries
         if self._ensemble_size != self._write_quorum:
@@ -374,7 +280,8 @@ class AppendMachine:
             self._failed.setdefault(index, rc)
 
     def _find_laggards(self) -> None:
-        """With Aq < Wq a slow bookie holds back nothing, but what it was not sent or has not answered is kept."""
+        """Notes bookies that are too far behind as failed. With Qa < Qw a slow bookie holds nothing back, but all that
+        it has not answered is kept in memory for it."""
         for index, window in enumerate(self._windows):
             if window and self.length - window[0].append.length > self._lagging_bytes_max:
                 self._note_failure(index, BookieTimeout.code)

@@ -1,13 +1,15 @@
-"""Which bookies a client had better not use: those that failed it often lately, or just now. No I/O, no clock.
+"""Which bookies a client had better avoid: those that failed it often lately, or just now. No I/O, no clock.
 
-Source: BookieWatcherImpl.quarantineBookie and the client's health check; the defaults are a Pulsar broker's
-(bookkeeperClientHealthCheck…, facts 1.6). Times are seconds of a monotonic clock.
+Source: BookieWatcherImpl.quarantineBookie and the client's health check. The defaults are those of a Pulsar broker
+(bookkeeperClientHealthCheckEnabled and the keys beside it). Times are seconds of a monotonic clock.
 """
 
 from collections import deque
 
 
 class BookieHealth:
+    """Counts the failures of each bookie."""
+
     def __init__(
         self,
         *,
@@ -16,7 +18,8 @@ class BookieHealth:
         quarantine_sec: float = 1800.0,
         recent_sec: float = 60.0,
     ) -> None:
-        """A bookie with `errors_max` failures within `interval_sec` is quarantined; 0 turns that off."""
+        """A bookie with `errors_max` failures within `interval_sec` is quarantined; 0 turns that off. For `recent_sec`
+        after a failure it counts as failed lately."""
         self._errors_max = errors_max
         self._interval_sec = interval_sec
         self._quarantine_sec = quarantine_sec
@@ -25,7 +28,8 @@ class BookieHealth:
         self._until: dict[str, float] = {}
 
     def failed(self, bookie_id: str, now: float) -> bool:
-        """An add or read failed there, or timed out. True when this put it into quarantine."""
+        """Notes that an add or read failed there or timed out. Returns True when this put the bookie into
+        quarantine."""
         failures = self._failures.setdefault(bookie_id, deque(maxlen=max(1, self._errors_max)))
         failures.append(now)
         if not self._errors_max or len(failures) < self._errors_max or now - failures[0] > self._interval_sec:
@@ -39,7 +43,7 @@ class BookieHealth:
         return failures is not None and now - failures[-1] <= self._recent_sec
 
     def quarantined(self, now: float) -> frozenset[str]:
-        """Not for new ensembles while others are left."""
+        """Returns the bookies that are to get no new ledgers as long as others are left."""
         if not self._until:
             return frozenset()
         for bookie_id in [name for name, until in self._until.items() if until <= now]:

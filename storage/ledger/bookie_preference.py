@@ -1,4 +1,7 @@
-"""What one client knows of the bookies beyond their registration: whom to ask first, and whom to spare."""
+"""Which bookies one client prefers: whom it asks first for an entry, and whom it spares when it makes a ledger.
+
+`bookie_health` counts the failures; this adds the clock and which bookies are registered.
+"""
 
 import logging
 from collections.abc import Callable, Collection
@@ -10,7 +13,8 @@ log = logging.getLogger(__name__)
 
 
 class BookiePreference:
-    """`writable()` and `read_only()` name the registered bookies; `clock` gives monotonic seconds."""
+    """What one client knows of its bookies. `writable()` and `read_only()` name the registered ones; `clock` gives
+    monotonic seconds."""
 
     def __init__(
         self,
@@ -26,14 +30,16 @@ class BookiePreference:
         self._read_only = read_only
 
     def failed(self, bookie_id: str) -> None:
-        """An add or read failed there, or was not answered."""
+        """Notes that an add or read failed there or was not answered."""
         if self._health.failed(bookie_id, self._clock()):
             log.warning("bookie %s failed often: no new ledgers for it while there are others", bookie_id)
 
     def quarantined(self) -> frozenset[str]:
+        """Returns the bookies that are to get no new ledgers as long as others are left."""
         return self._health.quarantined(self._clock())
 
     def standing(self, bookie_id: str) -> ReplicaStanding:
+        """Returns how early a read should ask this bookie."""
         if self._health.failed_lately(bookie_id, self._clock()):
             registered = bookie_id in self._writable() or bookie_id in self._read_only()
             return ReplicaStanding.FAILED_LATELY if registered else ReplicaStanding.UNAVAILABLE
@@ -43,13 +49,13 @@ class BookiePreference:
 
 
 class _NoPreference(BookiePreference):
-    """For a reader by itself: everybody is available."""
+    """For a reader that is used by itself: every bookie is available."""
 
     def __init__(self) -> None:
         super().__init__(BookieHealth(errors_max=0), lambda: 0.0, writable=tuple, read_only=tuple)
 
     def failed(self, bookie_id: str) -> None:
-        """Not kept."""
+        """Forgets it."""
 
     def standing(self, bookie_id: str) -> ReplicaStanding:
         return ReplicaStanding.AVAILABLE

@@ -1,7 +1,7 @@
 """Which bookies are registered, and where they listen: kept up to date from the metadata store.
 
-A bookie's registration is an ephemeral record below `/ledgers/available` (writable) or `…/readonly`, with its
-addresses in it. Source: ZKRegistrationClient and DefaultBookieAddressResolver of BookKeeper 4.17 (facts 4).
+A bookie's registration is an ephemeral record below `/ledgers/available` (writable) or `/ledgers/available/readonly`,
+with the bookie's addresses in it. Source: ZKRegistrationClient and DefaultBookieAddressResolver of BookKeeper 4.17.
 """
 
 import asyncio
@@ -24,14 +24,15 @@ log = logging.getLogger(__name__)
 
 BOOKIE_PROTOCOL = "bookie-rpc"
 RETRY_SECONDS = 1.0
-"""After a failed look; the last known bookies stay meanwhile."""
+"""How long to wait after a look at the registrations failed. The last known bookies stay meanwhile."""
 READS_AT_ONCE = 64
 
 _NOBODY: Mapping[str, Address | None] = MappingProxyType({})
 
 
 class Bookies(NamedTuple):
-    """One look at the registrations: bookie id -> address (None: it names none for clients)."""
+    """What one look at the registrations found: bookie id -> address, or None if the bookie names no address for
+    clients."""
 
     writable: Mapping[str, Address | None] = _NOBODY
     read_only: Mapping[str, Address | None] = _NOBODY
@@ -42,7 +43,8 @@ class Bookies(NamedTuple):
 
 
 def address_in_registration(bookie_id: str, value: bytes) -> Address | None:
-    """The first endpoint for clients; of a registration without content (old bookies) what its id says."""
+    """Returns the first endpoint for clients. A registration without content, as old bookies make it, leaves the
+    address in the bookie's id. Returns None when there is none."""
     if not value:
         try:
             return address_in_id(bookie_id)
@@ -80,7 +82,8 @@ async def look_for_bookies(store: MetadataStore) -> Bookies:
 
 
 class BookieRegistry:
-    """`bookies` is what the last look found; `on_change` callbacks hear of each look that found something else."""
+    """`bookies` is what the last look found. The `on_change` callbacks are called after each look that found something
+    else than the one before."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -92,7 +95,7 @@ class BookieRegistry:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Watches, and looks once. Raises MetadataError."""
+        """Watches the registrations and looks once. Raises MetadataError."""
         self._cancel_watch = self._store.watch(paths.AVAILABLE_BOOKIES, self._heard, recursive=True)
         await self.refresh()
         self._task = asyncio.create_task(self._follow())
@@ -106,7 +109,7 @@ class BookieRegistry:
             await asyncio.wait([self._task])
 
     async def refresh(self) -> Bookies:
-        """Looks now. Raises MetadataError."""
+        """Looks at the registrations now. Raises MetadataError."""
         self._dirty.clear()
         found = await look_for_bookies(self._store)
         changed, self.bookies = found != self.bookies, found
@@ -121,11 +124,12 @@ class BookieRegistry:
         return list(self.bookies.writable)
 
     def address_of(self, bookie_id: str) -> Address:
-        """Where the bookie listens, or did when it was last seen; else what its id says. Raises LookupError."""
+        """Returns where the bookie listens or, if it is not registered now, did when it was last seen; otherwise the
+        address in its id. Raises LookupError."""
         return self._addresses.get(bookie_id) or address_in_id(bookie_id)
 
     def on_change(self, callback: Callable[[], None]) -> CancelWatch:
-        """Calls back on the loop; the callback must not raise or block."""
+        """Calls back on the loop; the callback must not raise or block. Returns a function that ends this."""
         key = object()
         self._callbacks[key] = callback
 

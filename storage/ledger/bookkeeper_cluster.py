@@ -1,6 +1,6 @@
-"""One process's way into a BookKeeper cluster: its records, its bookies, connections to them, and the ledger client.
+"""A process's access to a BookKeeper cluster: its records, its bookies, connections to them, and the ledger client.
 
-For whoever is no bookie's or broker's inside: auto-recovery, the operator's tools, programs that only use ledgers.
+Used by programs that are neither a bookie nor a broker: auto-recovery, the operator's tools, `magnetar.bookkeeper`.
 """
 
 from random import Random
@@ -20,7 +20,7 @@ from magnetar.storage.ledger.wire_connection import WireConfig
 
 
 class BookKeeperCluster:
-    """Made by `connect`. The store stays the caller's."""
+    """Made by `connect`. The caller keeps the metadata store and closes it."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class BookKeeperCluster:
         wire: WireConfig | None = None,
         channel_of: ChannelOf | None = None,
     ) -> None:
-        """`channel_of`: another way to the bookies than TCP."""
+        """`channel_of` is given to reach the bookies in another way than TCP."""
         self.store = store
         self.config = config
         self.rng = rng
@@ -39,7 +39,7 @@ class BookKeeperCluster:
         self.racks = RackTable(store)
         self._wire = WireChannels(self.registry.address_of, wire)
         self.channels: ChannelOf = channel_of or self._wire
-        # One id at a time: a tool that draws a block would throw most of it away.
+        # Ids are drawn one by one, because a tool that drew a block would throw most of it away.
         self._ids = LedgerIdGenerator(store, block_ids=1)
         self.driver = LedgerMetadataDriver(store, self._ids.next_id)
         self.placement: Placement = RackAwareBookies(
@@ -61,7 +61,7 @@ class BookKeeperCluster:
         )
 
     def wire_channel(self, bookie_id: str) -> WireChannel:
-        """The bookie's channel with all that the protocol has. Raises LookupError."""
+        """Returns the bookie's channel with all requests that the protocol has. Raises LookupError."""
         return self._wire(bookie_id)
 
     @classmethod
@@ -73,7 +73,7 @@ class BookKeeperCluster:
         wire: WireConfig | None = None,
         rng: Random | None = None,
     ) -> "BookKeeperCluster":
-        """Raises MetadataError."""
+        """Reads which bookies and racks there are, and returns the cluster. Raises MetadataError."""
         cluster = cls(store, config=config or LedgerConfig(), wire=wire, rng=rng or Random())
         await cluster.registry.start()
         await cluster.racks.start()

@@ -1,4 +1,4 @@
-"""Finding the channel to a bookie, also to one that cannot be found."""
+"""Finds the channel to a bookie. A bookie without a known address gets a channel on which every request fails."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from magnetar.storage.ledger.bookie_channel import AddDone, BookieChannel
 from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable
 
 ChannelOf = Callable[[str], BookieChannel]
-"""Bookie id -> channel. Raises LookupError for a bookie whose address nobody knows."""
+"""Maps a bookie id to its channel. Raises LookupError for a bookie whose address nobody knows."""
 
 
 class UnreachableBookie:
@@ -35,6 +35,7 @@ class UnreachableBookie:
 
 
 def find_channel(channel_of: ChannelOf, bookie_id: str) -> BookieChannel:
+    """Returns the bookie's channel, or an `UnreachableBookie` when its address is unknown."""
     try:
         return channel_of(bookie_id)
     except LookupError:

@@ -1,57 +1,62 @@
-"""Limits of the ledger client."""
+"""The limits and deadlines of the ledger client."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerConfig:
-    """Field names follow BookKeeper's client keys.
+    """Fields are named like the keys of BookKeeper's client. Times are seconds.
 
-    Times are seconds. BookKeeper's default of both deadlines is 5, a Pulsar broker sets them to
-    `bookkeeperClientTimeoutInSeconds` = 30.
+    BookKeeper's default for both deadlines is 5 s; a Pulsar broker sets them to `bookkeeperClientTimeoutInSeconds`,
+    which is 30 s.
     """
 
     add_entry_timeout_sec: float = 30.0
-    """addEntryTimeoutSec: a bookie that leaves an add unanswered this long (up to a quarter longer) is replaced."""
+    """addEntryTimeoutSec: a bookie that leaves an add unanswered for this long is replaced. It may take up to a quarter
+    longer until that is noticed."""
 
     read_entry_timeout_sec: float = 30.0
-    """readEntryTimeoutSec: a read left unanswered this long goes to the next replica."""
+    """readEntryTimeoutSec: when a bookie leaves a read unanswered for this long, the next replica is asked."""
 
     speculative_read_timeout_sec: float = 2.0
-    """speculativeReadTimeout: the next replica is asked as well when the first is silent so long, then after twice as
-    long; 0: only after a failure (a Pulsar broker's default)."""
+    """speculativeReadTimeout: when the first replica is silent for this long, the next one is asked as well, and the
+    one after that after twice as long. With 0 the next one is asked only after a failure, which is a Pulsar broker's
+    default."""
 
     explicit_lac_interval_sec: float = 0.0
-    """explicitLacInterval: how often an idle writer tells its bookies its LAC, for readers that tail the ledger; 0:
-    never. Needs bookies that speak v3."""
+    """explicitLacInterval: how often an idle writer tells its bookies the LAC, for readers that follow the ledger; 0
+    means never. The bookies must speak protocol v3."""
 
     bookie_errors_max: int = 5
-    """bookieErrorThresholdPerInterval, in a minute: more put the bookie into quarantine; 0 turns that off."""
+    """bookieErrorThresholdPerInterval: a bookie with so many errors within a minute goes into quarantine; 0 turns
+    quarantine off."""
 
     bookie_quarantine_time_sec: float = 1800.0
-    """bookieQuarantineTimeSeconds: so long it gets no new ledgers while there are others."""
+    """bookieQuarantineTimeSeconds: for how long a bookie in quarantine gets no new ledgers, provided that there are
+    others."""
 
     min_num_racks_per_write_quorum: int = 2
     enforce_min_num_racks_per_write_quorum: bool = False
-    """Whether a ledger that cannot span so many racks is refused rather than placed as well as can be."""
+    """What happens when a write quorum cannot span `min_num_racks_per_write_quorum` racks: with True the ledger is
+    refused, with False its bookies are placed as well as possible."""
 
     lagging_bytes_max: int = 64 * 1024 * 1024
-    """With an ack quorum below the write quorum: a bookie further behind the last add than this is replaced. Without
-    that, a slow bookie would hold all unanswered entries in memory until its deadline."""
+    """With an ack quorum below the write quorum, a bookie that is further behind the last add than this is replaced.
+    Otherwise a slow bookie would hold all entries that it has not answered in memory until its deadline."""
 
     striped_reads_max: int = 16
-    """Entries read at once from a striped ledger (ensemble size above write quorum)."""
+    """How many entries of a striped ledger (ensemble size above write quorum) are read at once."""
 
     skip_given_up_entries: bool = False
-    """Recovery passes over entries that all their bookies say to have given up (EUNKNOWNLEDGERSTATE), or hold damaged,
-    and goes on with what stands behind them. Right for a standalone server only, whose one bookie nobody can complete;
-    in a cluster another one may be repaired, so there recovery fails instead."""
+    """Whether recovery passes over entries that all their bookies say they have given up (EUNKNOWNLEDGERSTATE) or hold
+    damaged, and goes on with what stands behind them. That is right for a standalone server only, because nobody can
+    repair its only bookie. In a cluster another bookie may be repaired, so recovery fails there instead."""
 
     recovery_reads_max: int = 8
-    """Entries that recovery reads ahead; the ones beyond the end of the ledger are asked for in vain."""
+    """How many entries recovery reads ahead. The reads beyond the end of the ledger are in vain."""
 
     recovery_adds_max: int = 256
-    """Entries copied by recovery and not yet confirmed; reading ahead waits there."""
+    """How many entries recovery has copied that are not confirmed yet. It stops reading ahead at this number."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -1,7 +1,8 @@
-"""The shell around `append.AppendMachine`: sends groups to bookies, changes ensembles, keeps the deadline.
+"""The shell around `append_rules.AppendMachine`: sends groups to bookies, changes ensembles, keeps the deadline.
 
-Used by a ledger's writer and by recovery, which differ in where a changed ensemble is recorded (`EnsembleKeeper`).
-Holds no rules. One timer per writer, armed while an answer is awaited; one task per ensemble change.
+A ledger's writer and recovery both use it; they differ in where they record a changed ensemble (`EnsembleKeeper`). It
+decides nothing by itself. It has one timer, which runs while an answer is awaited, and one task for each ensemble
+change.
 """
 
 import asyncio
@@ -9,7 +10,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from magnetar.storage.ledger.append_rules import ANSWER_TICKS, Append, AppendMachine, Phase, Send
+from magnetar.storage.ledger.append_group_rules import Append, Send
+from magnetar.storage.ledger.append_rules import ANSWER_TICKS, AppendMachine, Phase
 from magnetar.storage.ledger.bookie_channel import BookieChannel
 from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf, find_channel
@@ -23,14 +25,14 @@ logger = logging.getLogger(__name__)
 class EnsembleKeeper(Protocol):
     async def replace(self, failed: Mapping[int, str], first_entry_id: int) -> Sequence[str]:
         """Replaces the failed members (index -> bookie) for the entries from `first_entry_id` on, records that, and
-        returns all members. Raises LedgerError; NotEnoughBookies when none could be replaced."""
+        returns all members. Raises LedgerError; NotEnoughBookies when no failed member could be replaced."""
 
 
 class EnsembleWriter:
-    """One ledger's way to its current ensemble.
+    """Sends the entries of one ledger to its current ensemble.
 
     `flags` go with every add. `on_end(error)` is called once, on the loop, when the writer ends by itself or by `end`,
-    after the appends that this fails.
+    after the appends that this fails have been told.
     """
 
     __slots__ = (
@@ -64,7 +66,7 @@ class EnsembleWriter:
         preference: BookiePreference = NO_PREFERENCE,
         on_end: Callable[[LedgerError], None] = lambda error: None,
     ) -> None:
-        """`quorums` are (Wq, Aq)."""
+        """`quorums` are (Qw, Qa)."""
         self._loop = asyncio.get_running_loop()
         self._ledger_id = ledger_id
         self._master_key = master_key
@@ -86,7 +88,7 @@ class EnsembleWriter:
         )
 
     def submit(self, append: Append) -> None:
-        """Sends the next group. `append.done` is called later, never from inside."""
+        """Sends the next group. `append.done` is called later, never from inside this call."""
         machine = self.machine
         channels = self._channels
         for send in machine.push(append):
@@ -99,7 +101,8 @@ class EnsembleWriter:
             self._start_change()
 
     def end(self, error: LedgerError) -> None:
-        """Fails what is pending, in order, with `error`. No effect on a writer that has ended."""
+        """Ends the writer and fails what is pending, in order, with `error`. Has no effect on a writer that has ended
+        already."""
         machine = self.machine
         if machine.phase is Phase.ENDED:
             return
@@ -111,7 +114,8 @@ class EnsembleWriter:
         self._on_end(error)
 
     async def settled(self) -> None:
-        """Returns when no ensemble change is under way: the ledger's metadata is not written from here any more."""
+        """Returns when no ensemble change is under way. From then on this writer does not write the ledger's
+        metadata."""
         if self._change is not None:
             await asyncio.wait([self._change])
 
@@ -133,7 +137,7 @@ class EnsembleWriter:
             self._deliver(append)
 
     def _send_again(self, send: Send, ids: Sequence[int]) -> None:
-        """The bookie was overloaded and did not take these."""
+        """Sends once more the entries that an overloaded bookie did not take, if it still is to store them."""
         if self.machine.wanted(send):
             channel = self._channels[send.index]
             channel.add_entries(self._ledger_id, self._master_key, ids, send.entries_of(ids), self._flags, send)
@@ -142,7 +146,7 @@ class EnsembleWriter:
         try:
             append.done(append)
         except Exception:
-            # The callback's bug must not keep the receipts of other groups.
+            # A bug in this callback must not keep other groups from being told.
             logger.exception("ledger %d: the callback of entry %d failed", self._ledger_id, append.first_entry_id)
 
     def _on_tick(self) -> None:

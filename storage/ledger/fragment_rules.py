@@ -1,10 +1,11 @@
-"""What may become of a ledger's metadata, step by step. Pure functions from one value to the next.
+"""Which changes a ledger's metadata may go through. Pure functions from one value to the next.
 
-A fragment is a run of entries with one ensemble: `ensembles` holds (first entry id, members), first key 0, keys
-strictly increasing, and entry e belongs to the greatest key <= e. The states go OPEN -> CLOSED by the writer, or
-OPEN -> IN_RECOVERY -> CLOSED by recovery; a closed ledger's last entry and length never change (bookkeeper.md 3).
+A fragment is a run of entries with one ensemble. `ensembles` holds (first entry id, members) of each; the first one
+begins at 0, the numbers increase, and entry e belongs to the last fragment that begins at or before e. The state goes
+from OPEN to CLOSED by the writer, or from OPEN to IN_RECOVERY to CLOSED by recovery; last entry and length of a closed
+ledger never change (docs/LEDGERS.md).
 
-Each step returns the new metadata, None when nothing needs to be written, or raises when somebody else's change rules
+A step returns the new metadata, or None when nothing needs to be written, and raises when somebody else's change rules
 it out. `metadata_driver.LedgerMetadataDriver.update` runs steps as compare-and-set.
 """
 
@@ -23,11 +24,11 @@ class Fragment(NamedTuple):
     first: int
     members: Members
     last: int | None
-    """Last entry id, None for the last fragment."""
+    """The last entry id; None for the last fragment, which has no end yet."""
 
 
 def fragment_of(metadata: LedgerMetadata, entry_id: int) -> Fragment:
-    """The fragment that the entry belongs to (or will)."""
+    """Returns the fragment that the entry belongs to, or will belong to."""
     last: int | None = None
     for first, members in reversed(metadata.ensembles):
         if first <= entry_id:
@@ -41,24 +42,26 @@ def last_fragment(metadata: LedgerMetadata) -> Fragment:
 
 
 def with_ensemble(metadata: LedgerMetadata, first: int, members: Sequence[str]) -> LedgerMetadata:
-    """`members` take every entry from `first` on: a new fragment, or other members of an empty last one.
+    """Gives every entry from `first` on to `members`: as a new fragment, or as other members of a last fragment that is
+    empty.
 
-    A key below the last one would give entries away that others hold; recovery's floor for the LAC prevents it.
+    `first` must not be below the last fragment's first entry, because that would give entries away that others hold.
+    Recovery's lower bound for the LAC guarantees it.
     """
     last_first = metadata.last_ensemble[0]
     assert first >= last_first, f"ledger {metadata.ledger_id}: ensemble key {first} after {last_first}"
     assert len(members) == metadata.ensemble_size, (members, metadata.ensemble_size)
     kept = metadata.ensembles[:-1] if first == last_first else metadata.ensembles
-    # Java's builder drops the creation token: every rewrite carries 0 (bookkeeper.md 3, 12.13).
+    # LedgerMetadataBuilder of Apache's client drops the creation token, so every rewrite carries 0.
     return replace(metadata, ensembles=(*kept, (first, tuple(members))), ctoken=0)
 
 
 def writer_ensemble(
     metadata: LedgerMetadata, first: int, change: Callable[[Members], Members]
 ) -> LedgerMetadata | None:
-    """The writer's ensemble change: `change` maps the last members to the new ones.
+    """The writer's ensemble change. `change` maps the members of the last fragment to the new ones.
 
-    Raises LedgerClosed or LedgerFenced when recovery took the ledger over, and what `change` raises.
+    Raises LedgerClosed or LedgerFenced when recovery has taken the ledger over, and what `change` raises.
     """
     if metadata.state is LedgerState.CLOSED:
         raise LedgerClosed(f"ledger {metadata.ledger_id} was closed by another client")
@@ -70,10 +73,12 @@ def writer_ensemble(
 
 
 def writer_closed(metadata: LedgerMetadata, last_entry_id: int, length: int) -> LedgerMetadata | None:
-    """The writer's close. Closed already with the same values is success; with others MetadataVersion.
+    """The writer's close. A ledger that is closed already with the same values is success; with other values it raises
+    MetadataVersion.
 
-    Raises LedgerFenced while another client recovers the ledger. Java lets the writer close it then, the specification
-    (bookkeeper.md 3 and 9) does not: the recoverer decides, so that its LAC is never above the metadata's.
+    Raises LedgerFenced while another client recovers the ledger. Apache's client lets the writer close it then. Here
+    the recoverer decides, so that no client's LAC is ever above the last entry in the metadata (docs/LEDGERS.md,
+    "Closing").
     """
     if metadata.state is LedgerState.IN_RECOVERY:
         raise LedgerFenced(f"ledger {metadata.ledger_id} is being recovered by another client")
@@ -88,7 +93,7 @@ def writer_closed(metadata: LedgerMetadata, last_entry_id: int, length: int) -> 
 
 
 def mark_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata | None:
-    """Recovery's first step; nothing to write when another recovery has begun, or ended."""
+    """Recovery's first step. Nothing needs to be written when another recovery has begun, or has ended."""
     if metadata.state is not LedgerState.OPEN:
         return None
     return replace(metadata, state=LedgerState.IN_RECOVERY, ctoken=0)
@@ -101,10 +106,11 @@ def recovered(
     last_entry_id: int,
     length: int,
 ) -> LedgerMetadata | None:
-    """Recovery's last step: its ensemble changes and the end of the ledger, at once.
+    """Recovery's last step: writes its ensemble changes and the end of the ledger at once.
 
-    `begun` is the metadata that the entries were read by, `changes` what took the place of its last ensemble. Another
-    recoverer's close is adopted: None. Raises MetadataVersion when the ledger changed in any other way that matters.
+    `begun` is the metadata by which the entries were read, `changes` the ensembles that took the place of its last one.
+    If another recoverer has closed the ledger, its result is adopted and None returned. Raises MetadataVersion when the
+    ledger changed in any other way that matters.
     """
     if metadata.state is LedgerState.CLOSED:
         return None

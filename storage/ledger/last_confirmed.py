@@ -1,6 +1,7 @@
-"""Where a ledger that is being written stands: its bookies are asked for their last entry, or for their LAC.
+"""Finds the LAC of a ledger that is being written: its bookies are asked for their last entry, or for the LAC they
+know.
 
-Source: ReadLastConfirmedOp, ReadLacRequest (bookkeeper.md 5 "Open without recovery / LAC read").
+Source: ReadLastConfirmedOp, PendingReadLacOp (docs/LEDGERS.md, "The last add confirmed").
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from pulsar_proto.records.ledger_record import LedgerMetadata
 
 
 async def ask_last_entries(reader: ReplicaReader, metadata: LedgerMetadata, flags: int) -> LastConfirmed:
-    """The LAC in the headers of the bookies' last entries. Raises LedgerError: see `ask_ensemble`."""
+    """Returns the highest LAC in the headers of the bookies' last entries. Raises LedgerError, see `ask_ensemble`."""
 
     async def ask(bookie: str) -> LastConfirmed:
         last = await reader.last_entry_of(bookie, flags)
@@ -24,12 +25,13 @@ async def ask_last_entries(reader: ReplicaReader, metadata: LedgerMetadata, flag
 
 
 async def ask_last_confirmed(reader: ReplicaReader, metadata: LedgerMetadata) -> LastConfirmed:
-    """The same, counting also the LACs that the writer told by themselves (explicit LAC). Never fences."""
+    """As `ask_last_entries`, but also counts LACs that the writer told by themselves (explicit LAC). Never fences."""
     return await ask_ensemble(metadata, reader.last_confirmed_of)
 
 
 async def ask_ensemble(metadata: LedgerMetadata, ask: Callable[[str], Awaitable[LastConfirmed]]) -> LastConfirmed:
-    """Asks all bookies of the last ensemble until the answers cover it; the highest LAC.
+    """Asks all bookies of the last ensemble until the answers cover it (`quorum_rules.Coverage`), and returns the
+    highest LAC.
 
     Raises the LedgerError that kept the round from being covered.
     """

@@ -1,5 +1,8 @@
-"""The ledger client: creates, opens, recovers and deletes ledgers. See `handle`, `tailing` and `adv` for what it hands
-out."""
+"""The ledger client: creates, opens, recovers and deletes ledgers.
+
+It hands out a `WriteHandle` or a `ReadHandle` (`ledger_handle`), a `WriteAdvHandle` (`adv_handle`) whose caller chooses
+the entry ids, or a `TailHandle` (`tailing`) that follows a ledger while it is being written.
+"""
 
 import asyncio
 import logging
@@ -32,10 +35,10 @@ _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
 class BookKeeper:
-    """One client: shared by all ledgers of the process.
+    """One client, shared by all ledgers of the process.
 
-    `channel_of` maps a bookie id to its channel (LookupError: no address known), `bookies` names those that take writes
-    now, `next_ledger_id` draws ids never used before. All calls on the loop's thread.
+    `channel_of` maps a bookie id to its channel (LookupError when no address is known), `bookies` names those that take
+    writes now, `next_ledger_id` draws ids that were never used before. All calls are on the loop's thread.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class BookKeeper:
         read_only_bookies: Callable[[], Collection[str]] = tuple,
         placement: Placement | None = None,
     ) -> None:
-        """`placement` chooses the bookies of ensembles; any of `bookies` unless given."""
+        """`placement` chooses the bookies of ensembles. Without it, any of `bookies` are taken."""
         self._driver = LedgerMetadataDriver(metadata, next_ledger_id)
         self._channel_of = channel_of
         self._rng = rng
@@ -76,7 +79,8 @@ class BookKeeper:
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] = _NOTHING,
     ) -> WriteHandle:
-        """Raises IncorrectParameter, NotEnoughBookies, LedgerMetadataFault, LedgerIdOverflow."""
+        """Creates a ledger and returns the handle that writes it. Raises IncorrectParameter, NotEnoughBookies,
+        LedgerMetadataFault, LedgerIdOverflow."""
         draft = self._draft(-1, (ensemble_size, write_quorum, ack_quorum), digest_type, password, custom_metadata)
         ledger = await self._driver.create(draft, ctoken=self._rng.getrandbits(63))
         return self._writer_of(ledger, digest_type, password)
@@ -92,7 +96,7 @@ class BookKeeper:
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] = _NOTHING,
     ) -> WriteAdvHandle:
-        """A ledger whose writer chooses the entry ids and, if it likes, the ledger's id.
+        """Creates a ledger whose writer chooses the entry ids and, with `ledger_id`, the ledger's id.
 
         Raises as `create_ledger`, and LedgerExists for an id that is taken.
         """
@@ -153,7 +157,7 @@ class BookKeeper:
         return SpareBookies(self._placement, metadata.write_quorum, self._preference.quarantined)
 
     async def _tell_lacs(self) -> None:
-        """The explicit LAC of every writer whose last entries no later one has announced."""
+        """Tells the explicit LAC of every writer whose last entries no later entry has announced."""
         while True:
             await asyncio.sleep(self._config.explicit_lac_interval_sec)
             for handle in list(self._writers):
@@ -170,9 +174,9 @@ class BookKeeper:
         recover: bool = True,
         digest_type: DigestType = DigestType.CRC32C,
     ) -> ReadHandle:
-        """Opens for reading. With `recover` a ledger that nobody closed is fenced and closed first: its writer is over.
-        Without: see `open_ledger_no_recovery`. `digest_type` counts only for a record of BookKeeper's first versions,
-        which names none.
+        """Opens a ledger for reading. With `recover` a ledger that nobody closed is fenced and closed first, so its
+        writer cannot write any more. Without it see `open_ledger_no_recovery`. `digest_type` counts only for a record
+        of BookKeeper's first versions, which names none.
 
         Raises NoSuchLedger, UnauthorizedAccess (wrong password), LedgerRecoveryFailed, LedgerMetadataFault.
         """
@@ -197,8 +201,9 @@ class BookKeeper:
     async def open_ledger_no_recovery(
         self, ledger_id: int, *, password: bytes = b"", digest_type: DigestType = DigestType.CRC32C
     ) -> TailHandle:
-        """Opens for reading and leaves the writer alone: readable up to the LAC that the bookies know, which the handle
-        can follow. Raises NoSuchLedger, UnauthorizedAccess, LedgerMetadataFault, the bookies' errors."""
+        """Opens a ledger for reading and leaves its writer alone. The ledger is readable up to the LAC that the bookies
+        know, and the handle can follow it. Raises NoSuchLedger, UnauthorizedAccess, LedgerMetadataFault, and the errors
+        of the bookies."""
         ledger, reader, codec = await self._look_up(ledger_id, password, digest_type)
         metadata = ledger.metadata
         if metadata.is_closed:
@@ -220,7 +225,7 @@ class BookKeeper:
         return ledger, ReplicaReader(ledger_id, key, codec, self._channel_of, self._config, self._preference), codec
 
     async def delete_ledger(self, ledger_id: int) -> None:
-        """Deletes the ledger's record; bookies reclaim the space later. A ledger that is gone is success.
+        """Deletes the ledger's record; bookies reclaim the space later. If the ledger is gone already, that is success.
 
         Raises LedgerMetadataFault.
         """
@@ -228,7 +233,7 @@ class BookKeeper:
         await self._driver.delete(ledger_id)
 
     async def close(self) -> None:
-        """Ends all writers without closing their ledgers: pending appends fail with ClientClosed. Idempotent."""
+        """Ends all writers without closing their ledgers. Pending appends fail with ClientClosed. Idempotent."""
         self._closed = True
         if self._lac_teller is not None:
             self._lac_teller.cancel()

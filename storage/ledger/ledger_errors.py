@@ -1,7 +1,8 @@
-"""Every error that the ledger client raises or hands to a callback, with BookKeeper's client code.
+"""Every error that the ledger client raises or hands to a callback, with BookKeeper's code for it.
 
-Codes and names: `BKException.Code` of Apache's client. A class whose code is taken already raises at import. What
-one bookie caused is a `BookieFault`; these decide about ensemble change and about the next replica of a read.
+Codes and names are those of `BKException.Code` in Apache's client. Two classes with one code are refused at import. A
+failure that one bookie caused is a `BookieFault`: a writer reacts to it by an ensemble change, a reader by asking the
+next replica.
 """
 
 from typing import ClassVar
@@ -12,12 +13,13 @@ _BY_CODE: dict[int, type["LedgerError"]] = {}
 
 
 class LedgerError(Exception):
-    """Base of all. `code` is BookKeeper's; `retriable` says that the same call may succeed later, unchanged."""
+    """Base of all. `code` is BookKeeper's code; `retriable` says that the same call, unchanged, may succeed later."""
 
     code: ClassVar[int]
     retriable: ClassVar[bool] = False
     is_lost = False
-    """Of a read: every replica answered, and none has the entry in order; it will not come back by itself."""
+    """True on the error of a read that every replica answered, where none has the entry undamaged: it will not come
+    back by itself. `read_rules.most_telling_failure` sets it."""
 
     def __init_subclass__(cls, *, code: int | None = None, retriable: bool = False) -> None:
         super().__init_subclass__()
@@ -31,7 +33,7 @@ class LedgerError(Exception):
 
 
 class BookieFault(LedgerError):
-    """What one bookie answered, or failed to."""
+    """What one bookie answered, or that it did not answer."""
 
 
 class ReadFault(BookieFault, code=-1, retriable=True):
@@ -75,7 +77,7 @@ class NoSuchEntry(BookieFault, code=-13):
 
 
 class IncorrectParameter(LedgerError, code=-14):
-    """The caller asked for something that cannot be: a bug on this side."""
+    """The caller asked for something impossible, which is a bug on this side."""
 
 
 class ProtocolVersion(BookieFault, code=-16):
@@ -95,7 +97,7 @@ class ClientClosed(LedgerError, code=-19):
 
 
 class LedgerExists(LedgerError, code=-20):
-    """A ledger of that id exists already."""
+    """There is a ledger of that id already."""
 
 
 class AddQuorumTimeout(LedgerError, code=-21, retriable=True):
@@ -103,7 +105,7 @@ class AddQuorumTimeout(LedgerError, code=-21, retriable=True):
 
 
 class DuplicateEntryId(LedgerError, code=-22):
-    """An entry of that id was added before."""
+    """The caller of `create_ledger_adv` added an entry under an id that it used before."""
 
 
 class BookieTimeout(BookieFault, code=-23, retriable=True):
@@ -121,7 +123,7 @@ class IllegalOperation(BookieFault, code=-100):
 
 
 class LedgerFenced(BookieFault, code=-101):
-    """Another client recovers, or recovered, the ledger: this writer is over."""
+    """Another client recovers the ledger or has recovered it: this client may not write to it any more."""
 
 
 class UnauthorizedAccess(BookieFault, code=-102):
@@ -133,18 +135,19 @@ class WriteOnReadOnlyBookie(BookieFault, code=-104, retriable=True):
 
 
 class BookieOverloaded(BookieFault, code=-105, retriable=True):
-    """The bookie is overloaded."""
+    """The bookie is overloaded and did not take the request (BookKeeper: TooManyRequestsException)."""
 
 
 class LedgerIdOverflow(LedgerError, code=-106):
-    """No ledger id is left."""
+    """All ledger ids are used up."""
 
 
 class DataUnknown(BookieFault, code=-108, retriable=True):
-    """The bookie cannot tell whether it had the entry: it may have lost it."""
+    """The bookie may have lost the entry and cannot tell whether it ever had it (EUNKNOWNLEDGERSTATE)."""
 
 
-# Facts, bookkeeper.md 1.5. EIO, EBADREQ and everything unlisted depend on the direction.
+# PerChannelBookieClient.statusCodeToExceptionCode of Apache's client. What is not listed (EIO, EBADREQ, …) becomes
+# ReadFault or WriteFault, by what was asked for.
 _CODE_BY_RC = {
     int(BookieRc.ENOLEDGER): NoSuchLedgerOnBookie,
     int(BookieRc.ENOENTRY): NoSuchEntry,
@@ -158,19 +161,19 @@ _CODE_BY_RC = {
 
 
 def error_class(rc: int, *, reading: bool) -> type[LedgerError]:
-    """The error that a bookie's return code means to its client.
+    """Returns the class of the error that a bookie's return code means to its client.
 
-    `rc` is a v2 return code other than EOK, or a negative client code that a channel reports for itself (-8 for a lost
-    connection, -23 for a timeout).
+    `rc` is either a return code of protocol v2 other than EOK, or a negative client code that a channel reports by
+    itself (-8 for a lost connection, -23 for a timeout).
     """
     known = _CODE_BY_RC.get(rc) if rc > 0 else _BY_CODE.get(rc)
     return known or (ReadFault if reading else WriteFault)
 
 
 def ends_writer(rc: int) -> bool:
-    """Whether one such answer to an add ends the handle at once; any other asks for an ensemble change.
+    """Whether one such answer to an add ends the writer at once. Every other failure asks for an ensemble change.
 
-    Facts, bookkeeper.md 5 "Write errors": EFENCED, EUA and IllegalOp.
+    EFENCED, EUA and IllegalOp do so in Apache's client too (PendingAddOp.writeComplete).
     """
     return rc in _ENDS_WRITER
 

@@ -1,10 +1,12 @@
-"""What a user of the ledger client holds: a ledger that is written, and a ledger that is read."""
+"""What a user of the ledger client holds: `WriteHandle`, a ledger that it writes, and `ReadHandle`, a ledger that it
+reads."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from magnetar.storage.ledger.append_rules import Append, Phase
+from magnetar.storage.ledger.append_group_rules import Append
+from magnetar.storage.ledger.append_rules import Phase
 from magnetar.storage.ledger.bookie_channel import LacChannel
 from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf, find_channel
@@ -32,11 +34,13 @@ from pulsar_proto.wire.bookie_wire import BookieError
 logger = logging.getLogger(__name__)
 
 READ_BYTES_MAX = 5 * 1024 * 1024
-"""What one read returns at most unless asked otherwise (BookKeeper's maxBatchReadSize); one entry always comes."""
+"""How many bytes one read returns at most unless the caller says otherwise (BookKeeper's maxBatchReadSize). One entry
+is returned however large it is."""
 
 
 class StoredEnsembles:
-    """A writer's ensembles: a change is compare-and-set on the ledger's metadata, whose last known value this keeps."""
+    """The `EnsembleKeeper` of a ledger's own writer: each change is a compare-and-set on the ledger's metadata, whose
+    last known value is kept here."""
 
     def __init__(self, driver: LedgerMetadataDriver, ledger: Versioned, replace_failed: ReplaceFailed) -> None:
         self._driver = driver
@@ -59,9 +63,9 @@ class StoredEnsembles:
 
 
 class WriteHandle:
-    """A new ledger, open for appends by this process alone.
+    """A new ledger, to which only this process appends.
 
-    The caller bounds what is pending: each append holds its entries until it is confirmed or failed.
+    The caller bounds what is pending, because each append keeps its entries in memory until it is confirmed or failed.
     """
 
     __slots__ = (
@@ -97,10 +101,10 @@ class WriteHandle:
         self._channel_of = channel_of
         self._master_key = master_key
         self._lac_told = -1
-        """The LAC that the bookies know: of the last entry sent, or told by itself."""
+        """The highest LAC that the bookies know: it was in the header of the last entry sent, or was told by itself."""
         self.ledger_id = metadata.ledger_id
         self.payload_offset = codec.payload_offset
-        """Bytes before the payload in each stored entry."""
+        """How many bytes stand before the payload in each stored entry."""
         self._loop = asyncio.get_running_loop()
         self._codec = codec
         self._ensembles = ensembles
@@ -128,30 +132,31 @@ class WriteHandle:
 
     @property
     def last_add_pushed(self) -> int:
-        """Highest entry id given out; equal to the LAC once the handle has ended."""
+        """Highest entry id given out. Once the handle has ended it equals the LAC."""
         return self._machine.last_add_pushed
 
     @property
     def length(self) -> int:
-        """Payload bytes given out; once the handle has ended, those confirmed."""
+        """Payload bytes of all entries given out; once the handle has ended, of the confirmed ones."""
         return self._machine.length
 
     @property
     def is_open(self) -> bool:
-        """False once close was called or the writer failed: every append fails from then on."""
+        """False once close was called or the writer failed. Every append fails from then on."""
         return self._machine.phase is not Phase.ENDED
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """As last written or read by this handle."""
+        """The ledger's metadata as this handle last wrote or read it."""
         return self._ensembles.ledger.metadata
 
     def append(self, payloads: Sequence[bytes], done: Callable[[Append], None]) -> Append:
-        """Adds one entry per payload, at least one, as a group.
+        """Adds one entry for each payload, at least one, as a group.
 
-        `done(append)` is called once, on the loop, in order of append, never from inside: with `error` None when all
-        entries reached the ack quorum and all earlier ones did too, else with the LedgerError that ended the handle.
-        After an error the entries do not count for this handle, but recovery may have made them part of the ledger.
+        `done(append)` is called once, on the loop, in order of append, never from inside this call. Its `error` is None
+        when all entries of this group and of all earlier groups reached the ack quorum, otherwise the LedgerError that
+        ended the handle. Entries that failed do not count for this handle, but recovery may have made them part of the
+        ledger.
         """
         machine = self._machine
         if machine.phase is Phase.ENDED:
@@ -174,7 +179,7 @@ class WriteHandle:
             if error is None:
                 outcome.set_result(None)
             else:
-                # Many tasks may wait for entries that one error fails: each raises its own.
+                # One error may fail the entries of many tasks: each task raises an exception of its own.
                 outcome.set_exception(type(error)(str(error)))
 
         append = self.append([payload], done)
@@ -182,16 +187,17 @@ class WriteHandle:
         return append.first_entry_id
 
     async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
-        """As `ReadHandle.read`, of confirmed entries."""
+        """As `ReadHandle.read`, for confirmed entries of the ledger that is being written."""
         check_range(self.ledger_id, first, last, self.last_add_confirmed)
         return await self._reader.read(self.metadata, first, last, max_bytes)
 
     async def tell_lac(self) -> None:
-        """Writes the LAC to the bookies of its entry (explicit LAC), so that readers who tail the ledger see the last
-        entries before another is added. Nothing to do when an entry told it already, or the handle has ended.
+        """Writes the LAC to the bookies of its entry (explicit LAC), so that readers that follow the ledger see the
+        last entries before another one is added. Returns at once when an entry has told it already, or the handle has
+        ended.
 
-        Raises IllegalOperation for bookies without protocol v3, else the LedgerError of the bookie that kept it from
-        the ack quorum.
+        Raises IllegalOperation when the bookies do not speak protocol v3, otherwise the LedgerError of a bookie without
+        which the ack quorum was not reached.
         """
         lac = self.last_add_confirmed
         if not self.is_open or lac <= self._lac_told:
@@ -219,10 +225,12 @@ class WriteHandle:
             raise error_class(rc, reading=False)(f"ledger {self.ledger_id}, bookie {bookie}: {error}") from error
 
     async def close(self) -> None:
-        """Ends the writer and closes the ledger at its LAC; unconfirmed appends fail with LedgerClosed first.
+        """Ends the writer and closes the ledger at its LAC. Appends that are not confirmed fail with LedgerClosed
+        first.
 
-        Idempotent, also after a failure, which starts a close by itself. Raises LedgerFenced or MetadataVersion when
-        another client took the ledger over, LedgerMetadataFault when the store failed: calling again tries again.
+        Idempotent, also after a failed append, which starts a close by itself. Raises LedgerFenced or MetadataVersion
+        when another client took the ledger over, LedgerMetadataFault when the metadata store failed; then another call
+        tries again.
         """
         closing = self._closing
         if closing is None or (closing.done() and not closing.cancelled() and closing.exception() is not None):
@@ -230,7 +238,8 @@ class WriteHandle:
         await asyncio.shield(closing)
 
     async def abandon(self) -> None:
-        """Ends the writer without closing the ledger, as a process that dies would: recovery finds its end."""
+        """Ends the writer without closing the ledger, like a process that dies: whoever opens the ledger next recovers
+        it."""
         self._writer.end(ClientClosed(f"ledger {self.ledger_id}: the client was closed"))
         await self._writer.settled()
         if self._closing is not None:
@@ -243,7 +252,8 @@ class WriteHandle:
         return append
 
     def _ended(self, error: LedgerError) -> None:
-        """The writer took its last entry. A failed one closes the ledger at once, so that readers need no recovery."""
+        """Called when the writer has taken its last entry. After a failure the ledger is closed at once, so that
+        readers need no recovery."""
         self._end_error = error
         self._on_end(self)
         if isinstance(error, (LedgerClosed, ClientClosed)):
@@ -284,7 +294,8 @@ class WriteHandle:
 
 
 class ReadHandle:
-    """A ledger for reading: closed, or being written by somebody else and read up to the LAC known when opened."""
+    """A ledger for reading: closed, or written by somebody else and readable up to the LAC that was known when it was
+    opened."""
 
     __slots__ = ("_reader", "last_add_confirmed", "ledger_id", "length", "metadata", "payload_offset")
 
@@ -296,9 +307,9 @@ class ReadHandle:
         self.last_add_confirmed = last_add_confirmed
         """Highest entry id that may be read; -1 for an empty ledger."""
         self.length = length
-        """Payload bytes of the ledger; of one that is being written, a recent value."""
+        """Payload bytes of the ledger. While the ledger is being written this is a recent value."""
         self.payload_offset = payload_offset
-        """Bytes before the payload in each stored entry."""
+        """How many bytes stand before the payload in each stored entry."""
         self._reader = reader
 
     @property
@@ -306,24 +317,26 @@ class ReadHandle:
         return self.metadata.state is LedgerState.CLOSED
 
     async def read_unconfirmed(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
-        """As `read`, also beyond the LAC: such entries may yet turn out not to be part of the ledger, or be missing
-        (NoSuchEntry)."""
+        """As `read`, but also beyond the LAC. Such entries may be missing (NoSuchEntry), or turn out not to be part of
+        the ledger."""
         check_range(self.ledger_id, first, last, last)
         return await self._reader.read(self.metadata, first, last, max_bytes)
 
     async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
-        """Whole stored entries from `first` on, ids and digests verified, in order without a gap.
+        """Returns whole stored entries from `first` on, in order and without a gap, their ids and digests verified.
 
-        At least one; fewer than asked for at `max_bytes` (only one entry may exceed it), where the ensemble changes, or
-        before an entry that no longer comes with the others: read on from there. Raises IncorrectParameter, ReadFault
-        for a range beyond the LAC, else the LedgerError that says most about why no replica returned the first entry.
+        Returns at least one entry. It returns fewer than asked for when `max_bytes` is reached (only a first entry may
+        be larger), where the ensemble changes, and before an entry that cannot be read together with the others: the
+        caller reads on from there. Raises IncorrectParameter, ReadFault for a range beyond the LAC, else the
+        LedgerError that says most about why no replica returned the first entry.
         """
         check_range(self.ledger_id, first, last, self.last_add_confirmed)
         return await self._reader.read(self.metadata, first, last, max_bytes)
 
 
 def check_range(ledger_id: int, first: int, last: int, last_add_confirmed: int) -> None:
-    """Raises IncorrectParameter for a range that is none, ReadFault for one beyond the last confirmed entry."""
+    """Raises IncorrectParameter unless 0 <= first <= last, and ReadFault when `last` is beyond the last confirmed
+    entry."""
     if not 0 <= first <= last:
         raise IncorrectParameter(f"ledger {ledger_id}: entries {first} to {last}")
     if last > last_add_confirmed:

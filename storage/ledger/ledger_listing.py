@@ -1,4 +1,7 @@
-"""All ledgers that the metadata knows, for a bookie's garbage collector (HierarchicalLedgerManager's ledger ranges)."""
+"""Lists the ledgers that the metadata store knows, for a bookie's garbage collector.
+
+Source: HierarchicalLedgerManager.getLedgerRanges of BookKeeper.
+"""
 
 from magnetar.metadata.errors import NoNodeError
 from magnetar.metadata.paths import LEDGERS_ROOT
@@ -6,11 +9,11 @@ from magnetar.metadata.store import MetadataStore
 from pulsar_proto.records.ledger_record import ledger_id_of_path
 
 DEEPEST = 5
-"""Levels below the root of a long id, `/ledgers/000/0000/0042/9496/L7303`; a short id has three."""
+"""How many levels below the root a long id has, as in `/ledgers/000/0000/0042/9496/L7303`. A short id has three."""
 
 
 async def list_ledgers(store: MetadataStore, root: str = LEDGERS_ROOT) -> set[int]:
-    """Ids of all ledgers, open or closed. Other records below the root (cookies, bookies, …) are passed over.
+    """Returns the ids of all ledgers, open or closed. Passes over other records below the root (cookies, bookies, …).
 
     A ledger that is created or deleted meanwhile may or may not be among them. Raises MetadataError.
     """

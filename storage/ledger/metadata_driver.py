@@ -1,8 +1,8 @@
 """Ledger records in the metadata store: create, read, compare-and-set, delete.
 
-Paths and bytes are those of BookKeeper's hierarchical ("hybrid") ledger manager (bookkeeper.md 3 and 4), made by
-`pulsar_proto.ledger_record`. Every method raises LedgerMetadataFault when the store fails, MetadataDamaged for a record
-that is none.
+Paths and bytes are those of BookKeeper's hierarchical ("hybrid") ledger manager (HierarchicalLedgerManager), made by
+`pulsar_proto.records.ledger_record`. Every method raises LedgerMetadataFault when the store fails, and MetadataDamaged
+for a record that does not decode.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,13 +24,16 @@ from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records.ledger_record import LEDGERS_ROOT, LedgerMetadata, ledger_path
 
 UPDATE_ATTEMPTS_MAX = 100
-"""Compare-and-set rounds lost in a row; a ledger has one writer and seldom a recoverer, so more means a fault."""
+"""How many compare-and-set rounds may be lost in a row. A ledger has one writer and seldom a recoverer, so more means a
+fault."""
 
 CREATE_ATTEMPTS_MAX = 100
-"""Ledger ids drawn that turned out to be taken."""
+"""How many ledger ids are drawn that turn out to be taken."""
 
 
 class Versioned(NamedTuple):
+    """A ledger's metadata as read or written at one version of its record."""
+
     metadata: LedgerMetadata
     version: int
     """The record's version in the store, for the next compare-and-set."""
@@ -60,8 +63,10 @@ class LedgerMetadataDriver:
     async def create(self, draft: LedgerMetadata, ctoken: int) -> Versioned:
         """Writes a new ledger's record under a fresh id, which replaces the draft's.
 
-        `ctoken`: random, not negative, other for each ledger. A record that exists already but carries it is this
-        creation's own, whose answer got lost. Raises LedgerExists after too many ids that were taken.
+        `ctoken` is a random number, not negative, a different one for each ledger. If there is a record already and it
+        carries this number, it was made by this very call, whose answer got lost (as in
+        AbstractZkLedgerManager.createLedgerMetadata). Raises LedgerExists after CREATE_ATTEMPTS_MAX ids that were
+        taken.
         """
         for _ in range(CREATE_ATTEMPTS_MAX):
             with _as_ledger_errors("new ledger id"):
@@ -80,7 +85,7 @@ class LedgerMetadataDriver:
         return created
 
     async def _create(self, metadata: LedgerMetadata) -> Versioned | None:
-        """None when another ledger has the id."""
+        """Writes the record. Returns None when another ledger has the id."""
         path = self.path(metadata.ledger_id)
         with _as_ledger_errors("create"):
             try:
@@ -93,11 +98,11 @@ class LedgerMetadataDriver:
             return Versioned(metadata, record.stat.version)
 
     def watch(self, ledger_id: int, changed: Callable[[], None]) -> CancelWatch:
-        """Calls back on the loop after each change of the ledger's record; the callback must not raise or block."""
+        """Calls back on the loop after each change of the ledger's record. The callback must not raise or block."""
         return self._store.watch(self.path(ledger_id), lambda event: changed())
 
     async def read(self, ledger_id: int) -> Versioned:
-        """Raises NoSuchLedger."""
+        """Returns the ledger's metadata and the version of its record. Raises NoSuchLedger."""
         with _as_ledger_errors("read"):
             record = await self._store.get(self.path(ledger_id))
             if record is None:
@@ -107,8 +112,13 @@ class LedgerMetadataDriver:
     async def update(self, known: Versioned, step: Step) -> Versioned:
         """Applies `step` by compare-and-set and returns what the store holds then.
 
-        1. Apply the step to the metadata known. 2. Nothing to write: done. 3. Write it if the version is unchanged.
-        4. Changed by somebody else: read again, back to 1. Raises what the step raises, NoSuchLedger, MetadataVersion.
+        1. Apply the step to the metadata as last known.
+        2. If the step has nothing to write, return.
+        3. Write the result, provided that the record's version is unchanged; return on success.
+        4. Somebody else changed the record: read it again and go back to 1.
+
+        Raises what the step raises, NoSuchLedger, and MetadataVersion after UPDATE_ATTEMPTS_MAX rounds. Source:
+        MetadataUpdateLoop of Apache's client.
         """
         ledger_id = known.metadata.ledger_id
         for _ in range(UPDATE_ATTEMPTS_MAX):
@@ -129,9 +139,9 @@ class LedgerMetadataDriver:
         raise MetadataVersion(f"ledger {ledger_id}: lost {UPDATE_ATTEMPTS_MAX} compare-and-set rounds in a row")
 
     async def delete(self, ledger_id: int) -> None:
-        """Deletes the record, and parents that this leaves empty. A record that is gone already is success.
+        """Deletes the record, and parents that this leaves empty. If the record is gone already, that is success.
 
-        The bookies notice the missing record and reclaim the space (bookkeeper.md 5 "Delete").
+        The bookies notice that the record is missing and reclaim the space.
         """
         path = self.path(ledger_id)
         with _as_ledger_errors("delete"):

@@ -1,8 +1,8 @@
-"""What the client does when a bookie says that it has too much to do: it waits and asks again. No I/O, no clock.
+"""What the client does when a bookie says that it is overloaded: it waits and asks again. No I/O, no clock.
 
-Overload is not death. Apache's client takes BookieOverloaded for a failure of the bookie and changes the ensemble
-(PendingAddOp.writeComplete), which hands the load to the next bookie and ends a ledger that has none. Ours asks the
-same bookie again, up to the deadline that any answer to the request has.
+Apache's client takes TooManyRequests for a failure of the bookie and changes the ensemble (PendingAddOp.writeComplete).
+That hands the load to the next bookie, and ends a ledger that has no other bookie. This client asks the same bookie
+again, until the deadline of the request.
 """
 
 from magnetar.storage.ledger.ledger_errors import BookieOverloaded
@@ -20,5 +20,5 @@ def is_overload(rc: int) -> bool:
 
 
 def retry_seconds(refusals: int) -> float:
-    """How long to wait when a request was refused so many times, 1 or more."""
+    """Returns how long to wait after a request was refused `refusals` times, which is at least 1."""
     return min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2.0 ** min(refusals - 1, 10))

@@ -1,7 +1,7 @@
 """Which bookies make an ensemble, and which one replaces a failed member. No I/O; randomness is an argument.
 
-Any choice is compatible with Apache's clients: they read the ensemble from the metadata. `Placement` is the place for
-another policy; `rack_placement` has one.
+Apache's clients can read any choice, because they take the ensemble from the metadata. `Placement` is what another
+policy implements; `rack_placement_rules` has one.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,21 +13,22 @@ from magnetar.storage.ledger.ledger_errors import NotEnoughBookies
 
 
 class Placement(Protocol):
-    """What a ledger client asks for bookies. Bookies to `avoid` are taken only when there are not enough others."""
+    """Chooses bookies for a ledger client. It takes bookies to `avoid` only when there are not enough others."""
 
     def choose(self, ensemble_size: int, write_quorum: int, avoid: Collection[str]) -> Members:
-        """Raises NotEnoughBookies."""
+        """Returns the members of a new ensemble. Raises NotEnoughBookies."""
 
     def replace(
         self, members: Members, failed: Mapping[int, str], write_quorum: int, avoid: Collection[str]
     ) -> Members:
-        """As `replace_failed`. Raises NotEnoughBookies."""
+        """See `replace_failed`. Raises NotEnoughBookies."""
 
 
 def choose_ensemble(
     writable: Sequence[str], ensemble_size: int, rng: Random, *, avoid: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """`ensemble_size` different bookies; those to avoid only when there are not enough others.
+    """Returns `ensemble_size` different bookies in random order, those to `avoid` only when there are not enough
+    others.
 
     Raises NotEnoughBookies.
     """
@@ -45,10 +46,10 @@ def replace_failed(
     *,
     avoid: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """The ensemble with as many failed members replaced as there are spare bookies, at least one.
+    """Returns the ensemble with as many failed members replaced as there are spare bookies, at least one.
 
-    `failed` maps index to bookie; an index where the ensemble has another bookie by now needs nothing. A replacement is
-    never a failed bookie nor a current member (bookkeeper.md 5 "Ensemble change"). Raises NotEnoughBookies when a
+    `failed` maps index to bookie. An index where the ensemble has another bookie by now needs nothing. A replacement is
+    never a failed bookie nor a current member, as in BookieWatcherImpl.replaceBookie. Raises NotEnoughBookies when a
     member must be replaced and none can be.
     """
     wanted = [index for index, bookie in sorted(failed.items()) if ensemble[index] == bookie]
@@ -64,7 +65,7 @@ def replace_failed(
 
 
 class AnyBookies:
-    """The placement that knows of no racks: any writable bookies."""
+    """The placement that knows nothing of racks: it takes any writable bookies."""
 
     def __init__(self, writable: Callable[[], Sequence[str]], rng: Random) -> None:
         self._writable = writable
@@ -80,18 +81,19 @@ class AnyBookies:
 
 
 ReplaceFailed = Callable[[Members, Mapping[int, str]], Members]
-"""(members, failed: index -> bookie) -> members with at least one replaced. Raises NotEnoughBookies."""
+"""Maps (members, failed: index -> bookie) to members of which at least one is replaced. Raises NotEnoughBookies."""
 
 
 class SpareBookies:
-    """`ReplaceFailed` for one handle: bookies that failed it before come back only when no other is left."""
+    """The `ReplaceFailed` of one handle: a bookie that failed the handle before comes back only when no other is
+    left."""
 
     __slots__ = ("_avoid", "_failed", "_placement", "_write_quorum")
 
     def __init__(
         self, placement: Placement, write_quorum: int, avoid: Callable[[], Collection[str]] = frozenset
     ) -> None:
-        """`avoid()`: bookies that the client as a whole has quarantined."""
+        """`avoid()` returns the bookies that the client as a whole has quarantined."""
         self._placement = placement
         self._write_quorum = write_quorum
         self._avoid = avoid
@@ -103,7 +105,7 @@ class SpareBookies:
 
 
 def _pick(bookies: Sequence[str], count: int, rng: Random, avoid: Collection[str]) -> list[str]:
-    """Up to `count` different bookies in random order, the ones to avoid last."""
+    """Returns up to `count` different bookies in random order, the ones to avoid last."""
     different = sorted(set(bookies))
     rng.shuffle(different)
     different.sort(key=lambda bookie: bookie in avoid)

@@ -1,14 +1,14 @@
-"""Quorum arithmetic: which bookies hold an entry, and when enough of them answered. No I/O, no state but `Coverage`.
+"""Quorum arithmetic: which bookies hold an entry, and when enough of them answered. Pure; only `Coverage` has state.
 
-Words: an ensemble is a list of E bookies; entry e is written to its write set, the Wq indices (e + i) mod E; it is
-acknowledged when any Aq of these answered. Source: bookkeeper.md 5, RoundRobinDistributionSchedule.
+An ensemble is a list of E bookies. Entry e is written to its write set, the Qw indices (e + i) mod E, and is
+acknowledged when any Qa of these answered (docs/LEDGERS.md, "Words"). Source: RoundRobinDistributionSchedule.
 """
 
 from collections.abc import Sequence
 
 
 def check_sizes(ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
-    """Raises ValueError unless 1 <= Aq <= Wq <= E."""
+    """Raises ValueError unless 1 <= Qa <= Qw <= E."""
     if not 1 <= ack_quorum <= write_quorum <= ensemble_size:
         raise ValueError(
             f"need 1 <= ack quorum <= write quorum <= ensemble size, got {ack_quorum}, {write_quorum}, {ensemble_size}"
@@ -16,7 +16,7 @@ def check_sizes(ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
 
 
 def write_set(entry_id: int, ensemble_size: int, write_quorum: int) -> tuple[int, ...]:
-    """Ensemble indices that hold the entry, in the order in which replicas are asked."""
+    """Returns the ensemble indices that hold the entry, in the order in which its replicas are asked."""
     return tuple((entry_id + i) % ensemble_size for i in range(write_quorum))
 
 
@@ -26,27 +26,34 @@ def holds(index: int, entry_id: int, ensemble_size: int, write_quorum: int) -> b
 
 
 def held_ids(index: int, first: int, count: int, ensemble_size: int, write_quorum: int) -> Sequence[int]:
-    """Those of the `count` entries from `first` on that the bookie at `index` holds, ascending."""
+    """Of the `count` entries from `first` on, returns in ascending order the ids that the bookie at `index` holds."""
     if ensemble_size == write_quorum:
         return range(first, first + count)
     return [e for e in range(first, first + count) if (index - e) % ensemble_size < write_quorum]
 
 
 def missing_proves_end(missing: int, write_quorum: int, ack_quorum: int) -> bool:
-    """Whether so many replicas without the entry prove that it was never acknowledged.
+    """Whether `missing` replicas without the entry prove that it was never acknowledged.
 
-    Any Aq bookies of the write set share a member with any Wq - Aq + 1 others: had the entry been acknowledged, one of
-    those asked would have it.
+    The write set has Qw bookies. Any Qa of them and any Qw - Qa + 1 of them have at least one bookie in common. So if
+    the entry had been acknowledged, one of the bookies that were asked would have it.
     """
     return missing >= write_quorum - ack_quorum + 1
 
 
 class Coverage:
-    """Whether the answers so far meet every possible ack quorum of the ensemble.
+    """Whether the bookies that gave no usable answer are too few to have acknowledged an entry among themselves.
 
-    An answer is known when the bookie told the truth about what it has (also "nothing"). Covered: in each window of Wq
-    neighbouring indices fewer than Aq are not known, so no entry can have been (or, once fenced, be) acknowledged by
-    bookies that did not answer.
+    An answer is *known* when the bookie truthfully said what it has, which may be nothing. The round is *covered* when
+    every write set has fewer than Qa bookies whose answer is not known. Write sets are the windows of Qw neighbouring
+    indices, around the end of the list too. With E = 5, Qw = 3, Qa = 2:
+
+        index     0  1  2  3  4
+        answer    ✓  ✗  ✓  ✓  ✗     covered: no window of three has two ✗
+        answer    ✓  ✗  ✗  ✓  ✓     not covered: the windows 0-2 and 1-3 have two ✗, so an entry
+                                    may have been acknowledged by the bookies 1 and 2 alone
+
+    Once the bookies that answered are fenced, a covered round also means that nothing can be acknowledged any more.
     """
 
     __slots__ = ("_ack_quorum", "_known", "_left", "_write_quorum")
@@ -59,7 +66,7 @@ class Coverage:
         self._left = set(range(ensemble_size))
 
     def answer(self, index: int, *, known: bool) -> None:
-        """Records the one answer (or the failure to answer) of the bookie at `index`."""
+        """Records that the bookie at `index` answered, or failed to. It is called once for each bookie."""
         self._left.remove(index)
         self._known[index] = known
 
@@ -69,7 +76,8 @@ class Coverage:
 
     @property
     def hopeless(self) -> bool:
-        """Not even good answers from all that are still to come would cover."""
+        """Whether the round cannot be covered any more, even if all bookies that have not answered yet give a good
+        answer."""
         return not self._covers([known or index in self._left for index, known in enumerate(self._known)])
 
     def _covers(self, known: Sequence[bool]) -> bool:

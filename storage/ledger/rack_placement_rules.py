@@ -1,9 +1,9 @@
-"""Ensembles over racks: neighbours in an ensemble, which hold the same entries, stand in different racks if they can.
+"""Ensembles over racks: neighbours in an ensemble hold the same entries, so they stand in different racks if possible.
 
-A rack is a path such as `/rack-3` or `/region-1/rack-3`: another region counts for more than another rack. Pulsar keeps
-them in the record `/bookies`; whoever is not in it stands in the default rack. No I/O.
+A rack is a path such as `/rack-3` or `/region-1/rack-3`; a different region counts for more than a different rack.
+Pulsar keeps the racks in the record `/bookies`; a bookie that is not in it stands in the default rack. No I/O.
 
-Source: RackawareEnsemblePlacementPolicyImpl of BookKeeper 4.17, BookieRackAffinityMapping of Pulsar (facts 7 and 4).
+Source: RackawareEnsemblePlacementPolicyImpl of BookKeeper 4.17, BookieRackAffinityMapping of Pulsar.
 """
 
 import json
@@ -17,13 +17,14 @@ from magnetar.storage.ledger.ledger_errors import NotEnoughBookies
 DEFAULT_RACK = "/default-rack"
 
 RackOf = Callable[[str], str]
-"""Bookie id -> rack."""
+"""Maps a bookie id to its rack."""
 
 
 def racks_in_record(value: bytes) -> dict[str, str]:
-    """Bookie id -> rack of the record `/bookies`: JSON, {group: {bookie: {"rack": ..., "hostname": ...}}}.
+    """Returns bookie id -> rack from the record `/bookies`, which is JSON: {group: {bookie: {"rack": ..., "hostname":
+    ...}}}.
 
-    Raises ValueError for a record that is none.
+    Raises ValueError when the value has another shape.
     """
     try:
         groups = json.loads(value or b"{}")
@@ -38,8 +39,9 @@ def racks_in_record(value: bytes) -> dict[str, str]:
 
 
 class RackAwareBookies:
-    """A `Placement`. `min_racks` (minNumRacksPerWriteQuorum) counts only when `enforce`d: then an ensemble that cannot
-    have so many racks in each write quorum is refused with NotEnoughBookies instead of being made worse."""
+    """The `Placement` that knows racks. `min_racks` is minNumRacksPerWriteQuorum. With `enforce` an ensemble whose
+    write quorums cannot span so many racks is refused with NotEnoughBookies; without it the best possible ensemble is
+    made."""
 
     def __init__(
         self,
@@ -83,7 +85,8 @@ class RackAwareBookies:
         avoid: Collection[str],
         excluded: set[str],
     ) -> None:
-        """Gives each wanted seat the best bookie left, in random order among equals; leaves it empty without one."""
+        """Gives each wanted seat the best bookie left, a random one among equals. A seat for which none is left stays
+        empty."""
         candidates = sorted(set(self._writable()) - excluded)
         self._rng.shuffle(candidates)
         for index in wanted:
@@ -97,8 +100,8 @@ class RackAwareBookies:
         self._mend(seats, wanted, write_quorum, [bookie for bookie in candidates if bookie not in avoid])
 
     def _mend(self, seats: list[str | None], wanted: Sequence[int], write_quorum: int, spare: Collection[str]) -> None:
-        """The best for each seat in turn may leave the last ones side by side in a rack: bookies change places, or make
-        room for a spare one, as long as that helps."""
+        """Improves what `_fill` made: it takes the best bookie for each seat in turn, which may leave the last ones
+        side by side in one rack. Bookies change places, or make room for a spare one, as long as that helps."""
         missing = self._missing_racks(seats, write_quorum)
         if missing and len({self._rack_of(bookie) for bookie in (*seats, *spare) if bookie is not None}) < 2:
             return
@@ -113,6 +116,8 @@ class RackAwareBookies:
     def _exchanges(
         self, seats: Sequence[str | None], wanted: Sequence[int], spare: Collection[str]
     ) -> Iterator[list[str | None]]:
+        """Yields the seats after each single change that is tried: two wanted seats swapped, or one spare bookie of
+        each rack put into a wanted seat."""
         for one, other in combinations(wanted, 2):
             changed = list(seats)
             changed[one], changed[other] = changed[other], changed[one]
@@ -122,7 +127,7 @@ class RackAwareBookies:
             yield [*seats[:index], bookie, *seats[index + 1 :]]
 
     def _missing_racks(self, seats: Sequence[str | None], write_quorum: int) -> int:
-        """How many racks the write quorums lack, in all."""
+        """Returns how many racks the write quorums lack, summed over all of them."""
         least = min(self._min_racks, write_quorum)
         racks = [bookie and self._rack_of(bookie) for bookie in seats]
         return sum(max(0, least - len(window)) for window in quorums(racks, write_quorum))
@@ -140,20 +145,21 @@ class RackAwareBookies:
 
 
 def quorums(racks: Sequence[str | None], write_quorum: int) -> Iterator[set[str]]:
-    """The racks of each write quorum; None: a seat that is empty."""
+    """Yields the racks of each write quorum; a None among `racks` is an empty seat."""
     for start in range(len(racks)):
         window = (racks[(start + step) % len(racks)] for step in range(write_quorum))
         yield {rack for rack in window if rack is not None}
 
 
 def neighbours(index: int, ensemble_size: int, write_quorum: int) -> set[int]:
-    """Indices that share a write set with `index`."""
+    """Returns the indices that share a write set with `index`."""
     reach = range(1 - write_quorum, write_quorum)
     return {(index + step) % ensemble_size for step in reach} - {index}
 
 
 def closeness(rack: str, others: Sequence[str]) -> tuple[int, int]:
-    """How badly a rack goes with its neighbours': (those in the same rack, those in the same region)."""
+    """Rates how badly a rack goes with those of its neighbours: (neighbours in the same rack, neighbours in the same
+    region)."""
     region = rack.rpartition("/")[0]
     same_region = sum(bool(region) and other.rpartition("/")[0] == region for other in others)
     return others.count(rack), same_region

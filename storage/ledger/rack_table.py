@@ -1,4 +1,7 @@
-"""Which rack a bookie stands in, as the operator says in the record `/bookies` (facts 4), kept up to date."""
+"""Which rack a bookie stands in, kept up to date from the record `/bookies` that the operator writes.
+
+Source: BookieRackAffinityMapping of Pulsar.
+"""
 
 import asyncio
 import logging
@@ -12,7 +15,8 @@ log = logging.getLogger(__name__)
 
 
 class RackTable:
-    """Without a record everybody stands in the default rack; one that cannot be read leaves the last known racks."""
+    """Without a record every bookie stands in the default rack. When the record cannot be read, the last known racks
+    stay."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -21,7 +25,7 @@ class RackTable:
         self._look: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Raises MetadataError."""
+        """Watches the record and reads it once. Raises MetadataError."""
         self._cancel_watch = self._store.watch(paths.BOOKIE_RACKS, self._heard)
         await self._refresh()
 

@@ -1,6 +1,6 @@
-"""Which replica a read asks next, and which of several errors it ends with. No I/O.
+"""Which replica a read asks next, and which of several errors it ends with. No I/O; `replica_reader` is the shell.
 
-Source: bookkeeper.md 5 "Reads", PendingReadOp and the distribution schedule of Apache's client.
+Source: PendingReadOp and RackawareEnsemblePlacementPolicyImpl.reorderReadSequence of Apache's client.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -20,7 +20,7 @@ from magnetar.storage.ledger.quorum_rules import write_set
 
 
 class ReplicaStanding(IntEnum):
-    """How likely a bookie answers a read well; the lower, the sooner it is asked (reorderReadSequenceEnabled)."""
+    """How likely a bookie is to answer a read well. The lower, the sooner it is asked (reorderReadSequenceEnabled)."""
 
     AVAILABLE = 0
     READ_ONLY = 1
@@ -45,11 +45,11 @@ def replica_order(
     demoted: Collection[str] = (),
     standing: Callable[[str], ReplicaStanding] = always_available,
 ) -> tuple[int, ...]:
-    """Ensemble indices to ask for an entry: its write set, ordered by the bookies' standing; `demoted` ones failed this
-    reader lately.
+    """Returns the ensemble indices to ask for an entry: its write set, ordered by the standing of the bookies. The
+    `demoted` ones failed this reader lately.
 
-    `sticky` starts the order at that index for every entry, so that a sequential reader stays with one bookie and its
-    read-ahead. It counts only where every bookie has every entry.
+    With `sticky` the order begins at that index for every entry, so that a sequential reader stays with one bookie and
+    profits from its read-ahead. It has an effect only where every bookie holds every entry.
     """
     size = len(ensemble)
     start = sticky if sticky is not None and size == write_quorum else entry_id
@@ -65,9 +65,10 @@ def replica_order(
 
 
 def worse(first: LedgerError | None, new: LedgerError) -> LedgerError:
-    """The error to keep: the first one, but a real error outranks "nothing there", and any other outranks -8.
+    """Returns the error to keep: the first one, except that any real error outranks "nothing there", and any error but
+    "nothing there" outranks -8 (the bookie cannot be reached).
 
-    A missing entry says least: in a ledger whose entry was acknowledged it means that this replica is incomplete.
+    "Nothing there" says least: the entry was acknowledged, so it only means that this replica is incomplete.
     """
     if first is None:
         return new
@@ -78,14 +79,15 @@ def worse(first: LedgerError | None, new: LedgerError) -> LedgerError:
     return first
 
 
-def verdict(failures: Sequence[LedgerError]) -> LedgerError:
-    """What a read ends with that every replica failed, one failure each: the one that says most. The entry is lost if
-    each replica answered, and none has it, or has it undamaged."""
+def most_telling_failure(failures: Sequence[LedgerError]) -> LedgerError:
+    """Returns the error to raise when every replica failed, given one failure of each. Sets its `is_lost` if every
+    replica answered and none has the entry undamaged."""
     error = reduce(worse, failures)
     error.is_lost = all(isinstance(failure, _LOST) for failure in failures)
     return error
 
 
 def demotes(error: LedgerError) -> bool:
-    """Whether the bookie should be asked last from now on: it failed, rather than lacked one entry or was busy."""
+    """Whether the bookie is to be asked last from now on: it failed, and was neither busy nor just without this
+    entry."""
     return not isinstance(error, (*_NOTHING_THERE, BookieOverloaded))

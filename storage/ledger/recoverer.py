@@ -1,15 +1,17 @@
 """The shell of recovery: fences a ledger, copies what may have been acknowledged, and closes it.
 
-The decisions are in `recover` and `fragments`. Any number of clients may recover one ledger at once, and any may
-stop at any point: nothing but the mark IN_RECOVERY is written to the metadata before the close, which is one
-compare-and-set.
+`recovery_rules` and `fragment_rules` decide. Any number of clients may recover one ledger at once, and any may stop at
+any point: before the close, which is one compare-and-set, nothing but the mark IN_RECOVERY is written to the metadata.
+See docs/LEDGERS.md, "Fencing and recovery".
 
 Two choices differ from Apache's client and look the same from outside:
 
-- Entries are copied as they were read, byte for byte. Apache's packs them again with its own LAC, which counts
-  entries as confirmed that so far stand only in its own, unwritten ensembles (the model's NoDirtyReads).
-- The length of a ledger in which nothing had to be copied is read from its last entry. Apache's takes it from the
-  header that named the LAC, which may stand further on or, when only the floor applies, nowhere.
+- Entries are copied as they were read, byte for byte. Apache's client packs them again with its own LAC. That may count
+  entries as confirmed that so far stand only in ensembles which it has not written down (NoDirtyReads of the TLA+
+  model).
+- The length of a ledger in which nothing had to be copied is read from its last entry. Apache's client takes it from
+  the header that named the LAC. That header may belong to a later entry, and there is none when only the lower bound
+  for the LAC applies.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf
 from magnetar.storage.ledger.client_config import LedgerConfig
@@ -66,10 +68,10 @@ class Recoverer:
         self._config = config
 
     async def run(self, ledger: Versioned) -> Versioned:
-        """Closes the ledger unless that is done; the closed metadata.
+        """Closes the ledger unless it is closed already, and returns the metadata of the closed ledger.
 
-        Raises LedgerRecoveryFailed, UnauthorizedAccess, BookieTimeout (nothing was closed; the whole may be repeated),
-        LedgerMetadataFault, NoSuchLedger.
+        Raises LedgerRecoveryFailed, UnauthorizedAccess, BookieTimeout (nothing was closed, and the whole may be
+        repeated), LedgerMetadataFault, NoSuchLedger.
         """
         ledger = await self._driver.update(ledger, mark_in_recovery)
         begun = ledger.metadata
@@ -105,7 +107,7 @@ class Recoverer:
         return closed
 
     async def _length_at(self, metadata: LedgerMetadata, confirmed: LastConfirmed) -> int:
-        """The ledger's length at its last entry, when nothing was copied."""
+        """Returns the ledger's length at its last entry, for a recovery that copied nothing."""
         if confirmed.entry_id < 0:
             return 0
         try:
@@ -123,7 +125,7 @@ class Recoverer:
 
 
 class _RecoveryEnsembles:
-    """Recovery's ensemble changes: in memory only, until the close writes them."""
+    """The `EnsembleKeeper` of recovery: keeps ensemble changes in memory until the close writes them."""
 
     def __init__(self, members: Members, first: int, replace_failed: ReplaceFailed) -> None:
         self.members = members
@@ -139,7 +141,8 @@ class _RecoveryEnsembles:
 
 
 class _CopyForward:
-    """Reads on from the LAC, some entries ahead, and adds what is found again, in order, until the end is proved."""
+    """Reads on from the LAC, some entries ahead, and adds what is found once more, in order, until the end is
+    proved."""
 
     def __init__(self, recovery: Recoverer, begun: LedgerMetadata, lac: int) -> None:
         self._recovery = recovery
@@ -169,7 +172,8 @@ class _CopyForward:
         )
 
     async def run(self) -> tuple[int, int]:
-        """The last entry and the ledger's length there (0 when nothing was copied). Raises LedgerError."""
+        """Returns the last entry and the ledger's length there, which is 0 when nothing was copied. Raises
+        LedgerError."""
         reads: deque[asyncio.Task[bytes | RecoveryVerdict | None]] = deque()
         next_id, last_damaged = self._lac + 1, -1
         try:
@@ -197,7 +201,7 @@ class _CopyForward:
             await _cancel(reads)
 
     async def _pass_over(self, entry_id: int) -> None:
-        """The entries between the last one that was copied and `entry_id` cannot be read from anybody."""
+        """Goes on behind a gap: nobody can read the entries between the last one that was copied and `entry_id`."""
         await self._pending_at_most(0)
         first, ledger_id = self._writer.machine.last_add_pushed + 1, self._begun.ledger_id
         logger.warning(
@@ -210,8 +214,8 @@ class _CopyForward:
         self._writer = self._writer_behind(entry_id - 1)
 
     async def _read(self, entry_id: int) -> bytes | RecoveryVerdict | None:
-        """The entry; None where the ledger ends; GIVEN_UP or DAMAGED for one to pass over. Raises LedgerError when none
-        of it can be told."""
+        """Returns the entry, None where the ledger ends, or GIVEN_UP or DAMAGED for an entry to pass over. Raises
+        LedgerError when it cannot be told which of these holds."""
         begun = self._begun
         members = self._fragment.members
         question = RecoveryRead(entry_id, members, begun.write_quorum, begun.ack_quorum, demoted=self._reader.demoted)
@@ -240,7 +244,7 @@ class _CopyForward:
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Ends the tasks that are left; what they would have said is no longer needed."""
+    """Ends the tasks that are left, whose results are no longer needed."""
     tasks = list(tasks)
     for task in tasks:
         task.cancel()

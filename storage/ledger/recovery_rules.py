@@ -1,17 +1,19 @@
 """The decisions of recovery: where a ledger that nobody closed ends. No I/O, clock or randomness.
 
-`recoverer.Recoverer` is the shell that asks the bookies and feeds the answers in.
+`recoverer.Recoverer` is the shell that asks the bookies and feeds the answers in. `LastEntryRound` decides when the
+fence holds, `RecoveryRead` what the replicas of one entry prove. The changes of the metadata are `mark_in_recovery` and
+`recovered` in `fragment_rules`.
 
-Responsible for: when the fence holds (`LastEntryRound`), what one entry's replicas prove (`RecoveryRead`). The metadata
-steps are in `fragments`: `mark_in_recovery`, `recovered`.
+Invariants (docs/LEDGERS.md, "Fencing and recovery"; github.com/Vanlightly/bookkeeper-tlaplus):
 
-Invariants (bookkeeper.md 5 "Open with recovery" and 9):
-
-- An unknown answer (error, timeout, bad digest, EUNKNOWNLEDGERSTATE) is never taken for "no entry".
-- The end of the ledger is proved by Wq - Aq + 1 replicas without the entry, asked with fencing, from the ensemble as it
+- An unusable answer (error, timeout, bad digest, EUNKNOWNLEDGERSTATE) is never taken for "no such entry".
+- The end of the ledger is proved by Qw - Qa + 1 replicas without the entry, asked with fencing, from the ensemble as it
   was when recovery began.
 - One valid copy is enough to recover an entry.
-- The LAC is never below the first entry of the last ensemble - 1, which the writer had confirmed to make that ensemble.
+- The LAC is at least the first entry of the last fragment - 1, because the writer made that fragment only when
+  everything before it was confirmed.
+
+Source: LedgerRecoveryOp, ReadLastConfirmedOp of Apache's client.
 """
 
 from enum import Enum
@@ -32,28 +34,30 @@ from magnetar.storage.ledger.read_rules import replica_order, worse
 
 
 class LastConfirmed(NamedTuple):
-    """`length` is what the ledger's payload bytes came to at the entry that named this LAC: a hint, not the length at
-    the LAC itself."""
+    """A LAC, and the `length` in the header that named it: payload bytes up to the entry with that header, which may be
+    a later one. So it is a hint and not the length at the LAC."""
 
     entry_id: int
     length: int
 
 
 class RecoveryVerdict(Enum):
+    """What the answers so far say, of a round or of one entry."""
+
     OPEN = "open"
     """More answers are needed."""
     DECIDED = "decided"
     FAILED = "failed"
     GIVEN_UP = "given up"
-    """Of one entry: every replica knows that it may have lost it, so nobody can tell what it was."""
+    """Of one entry: every replica says that it may have lost the entry, so nobody can tell what it was."""
     DAMAGED = "damaged"
-    """Of one entry: the same, but a replica has it, and cannot read it."""
+    """Of one entry: no replica can return it, and at least one has it but cannot read it."""
 
 
 class LastEntryRound:
     """One question to all bookies of the last ensemble: what is your last entry? Each may answer once.
 
-    The same round fences (recovery) and finds the LAC of a ledger that is being written.
+    Recovery asks it with fencing; whoever only wants the LAC of a ledger that is being written asks it without.
     """
 
     __slots__ = ("_coverage", "_error", "_found", "_verdict")
@@ -69,13 +73,14 @@ class LastEntryRound:
         return self._verdict
 
     def answered(self, index: int, lac: int, length: int) -> None:
-        """A valid last entry, with the LAC and length in its header."""
+        """A bookie returned a valid last entry, with this LAC and length in its header."""
         if lac > self._found.entry_id:
             self._found = LastConfirmed(lac, length)
         self._know(index)
 
     def failed(self, index: int, error: LedgerError) -> None:
-        """No entry, no ledger, or no usable answer. A bad digest is none (Java takes it for covered)."""
+        """A bookie returned no entry. "No such entry" and "no such ledger" are usable answers, all other errors are
+        not. Apache's client takes a bad digest for a usable answer; this one does not."""
         if isinstance(error, (NoSuchEntry, NoSuchLedgerOnBookie)):
             self._know(index)
             return
@@ -88,13 +93,13 @@ class LastEntryRound:
             self._verdict = RecoveryVerdict.FAILED
 
     def result(self, first_of_last_ensemble: int) -> LastConfirmed:
-        """What was found, or the floor. Only when decided."""
+        """Returns the highest LAC found, but at least the lower bound. To be called only when the round is decided."""
         assert self._verdict is RecoveryVerdict.DECIDED, self._verdict
         floor = first_of_last_ensemble - 1
         return self._found if self._found.entry_id >= floor else LastConfirmed(floor, 0)
 
     def error(self) -> LedgerError:
-        """What to raise when the round failed."""
+        """Returns the error to raise when the round failed."""
         assert self._error is not None, self._verdict
         return self._error
 
@@ -105,7 +110,8 @@ class LastEntryRound:
 
 
 class RecoveryRead:
-    """What the replicas of one entry say. Ask `next_replica()`, report what came, until the verdict is not OPEN."""
+    """What the replicas of one entry say. The shell asks `next_replica()` and reports what came, until the verdict is
+    not OPEN."""
 
     __slots__ = (
         "_ack_quorum",
@@ -125,7 +131,7 @@ class RecoveryRead:
     ) -> None:
         self.entry_id = entry_id
         self.entry: bytes | None = None
-        """The valid copy; None with the verdict DECIDED is the end of the ledger."""
+        """The valid copy. None with the verdict DECIDED means that the ledger ends before this entry."""
         self._order = list(replica_order(entry_id, ensemble, write_quorum, demoted=demoted))
         self._write_quorum = write_quorum
         self._ack_quorum = ack_quorum
@@ -140,12 +146,12 @@ class RecoveryRead:
         return self._verdict
 
     def next_replica(self) -> int:
-        """The ensemble index to ask now."""
+        """Returns the ensemble index to ask now."""
         assert self._verdict is RecoveryVerdict.OPEN, self._verdict
         return self._order.pop(0)
 
     def found(self, entry: bytes) -> None:
-        """A replica returned the entry, and its digest and ids are right."""
+        """A replica returned the entry with the right digest and ids."""
         self.entry = entry
         self._verdict = RecoveryVerdict.DECIDED
 
@@ -171,13 +177,14 @@ class RecoveryRead:
             self._verdict = RecoveryVerdict.DAMAGED if self._damaged else RecoveryVerdict.GIVEN_UP
 
     def error(self) -> LedgerError:
-        """What to raise when neither a copy nor the end was found."""
+        """Returns the error to raise when neither a copy nor the end was found."""
         assert self._error is not None, self._verdict
         return self._error
 
 
 def recovery_error(ledger_id: int, step: str, cause: LedgerError) -> LedgerError:
-    """A wrong password and a timeout pass through, all else is -10 (bookkeeper.md 5, "Failure codes")."""
+    """Returns the error that a failed recovery raises: a wrong password and a timeout keep their class, all else
+    becomes LedgerRecoveryFailed (-10), as in Apache's LedgerRecoveryOp."""
     kind = type(cause) if cause.code in _PASS_THROUGH else LedgerRecoveryFailed
     return kind(f"recovery of ledger {ledger_id}, {step}: {type(cause).__name__}: {cause}")
 

@@ -1,8 +1,8 @@
 """The shell that reads entries from bookies: one replica after the other, each with a deadline, digests checked.
 
-Which replica comes next, and which error counts, is decided in `read`; when a silent one is joined by the next, in
-`hedge`. Everything returned was verified: ledger id, entry id and digest. A bookie that failed is asked last from then
-on.
+`read_rules` decides which replica comes next and which of several errors counts; `speculative_read` asks the next one
+early when one is silent. Everything that is returned was verified: ledger id, entry id and digest. A bookie that failed
+is asked last until it answers again.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class LastEntry(NamedTuple):
 
 
 class ReplicaReader:
-    """Reads of one ledger."""
+    """Reads the entries of one ledger from its bookies."""
 
     def __init__(
         self,
@@ -68,11 +68,12 @@ class ReplicaReader:
 
     @property
     def demoted(self) -> frozenset[str]:
-        """Bookies that failed a read since they last answered one."""
+        """Bookies that failed a read and have not answered one since."""
         return frozenset(self._demoted)
 
     async def read(self, metadata: LedgerMetadata, first: int, last: int, max_bytes: int) -> list[bytes]:
-        """Stored entries from `first` on: at least one, at most to `last`, up to `max_bytes` or an ensemble change.
+        """Returns stored entries from `first` on: at least one, none beyond `last`, up to `max_bytes` or an ensemble
+        change.
 
         The caller guarantees that they are confirmed. Raises LedgerError.
         """
@@ -84,7 +85,7 @@ class ReplicaReader:
         return await self._read_striped(metadata, fragment, first, last, max_bytes)
 
     async def entry_of(self, bookie: str, entry_id: int, flags: int = 0, *, patient: bool = True) -> bytes:
-        """One entry from one bookie; the master key goes along when a flag is set. `patient`: see `_ask`. Raises
+        """Reads one entry from one bookie. The master key is sent when a flag is set. For `patient` see `_ask`. Raises
         LedgerError."""
         key = self._master_key if flags else b""
         channel = find_channel(self._channel_of, bookie)
@@ -95,7 +96,8 @@ class ReplicaReader:
         return entry
 
     async def last_entry_of(self, bookie: str, flags: int = 0) -> LastEntry:
-        """The header of the bookie's last entry. Raises NoSuchEntry, NoSuchLedgerOnBookie, other LedgerErrors."""
+        """Returns what the header of the bookie's last entry says. Raises NoSuchEntry, NoSuchLedgerOnBookie, other
+        LedgerErrors."""
         key = self._master_key if flags else b""
         channel = find_channel(self._channel_of, bookie)
         entry = await self._ask(bookie, lambda: channel.read_entry(self._ledger_id, LAST_ENTRY, flags, key))
@@ -104,7 +106,8 @@ class ReplicaReader:
         return LastEntry(entry_id, entry_lac(entry), entry_length(entry))
 
     async def last_confirmed_of(self, bookie: str) -> LastConfirmed:
-        """The LAC that the bookie knows, by READ_LAC where the channel has it. Raises as `last_entry_of`."""
+        """Returns the LAC that the bookie knows: by READ_LAC if the channel has it, else from the last entry. Raises as
+        `last_entry_of`."""
         channel = find_channel(self._channel_of, bookie)
         if not isinstance(channel, LacChannel):
             last = await self.last_entry_of(bookie)
@@ -122,8 +125,8 @@ class ReplicaReader:
         return LastConfirmed(lac, length)
 
     async def poll(self, bookie: str, previous_lac: int, timeout_sec: float) -> int | None:
-        """The bookie's LAC once it exceeds `previous_lac`, or when the time is over; None from a channel that cannot
-        wait for it. Raises LedgerError."""
+        """Returns the bookie's LAC as soon as it exceeds `previous_lac`, or after `timeout_sec`. Returns None at once
+        when the channel cannot wait for it. Raises LedgerError."""
         channel = find_channel(self._channel_of, bookie)
         if not isinstance(channel, LacChannel):
             return None
@@ -136,7 +139,8 @@ class ReplicaReader:
     async def _read_run(
         self, metadata: LedgerMetadata, fragment: Fragment, first: int, count: int, max_bytes: int
     ) -> list[bytes]:
-        """Every bookie holds every entry: one request brings many, and the reader stays with one bookie."""
+        """Reads from a ledger where every bookie holds every entry: one request brings many entries, and the reader
+        stays with one bookie."""
         sticky = self._ledger_id % metadata.ensemble_size
         order = replica_order(
             first,
@@ -160,7 +164,8 @@ class ReplicaReader:
     async def _read_striped(
         self, metadata: LedgerMetadata, fragment: Fragment, first: int, last: int, max_bytes: int
     ) -> list[bytes]:
-        """Neighbouring entries are on different bookies: several single reads at once, in order up to a failure."""
+        """Reads from a striped ledger, where neighbouring entries lie on different bookies: several single reads at
+        once. Returns the entries before the first one that failed."""
         last = min(last, first + self._config.striped_reads_max - 1)
         results = await asyncio.gather(
             *(self._read_entry(metadata, fragment, entry_id) for entry_id in range(first, last + 1)),
@@ -195,10 +200,10 @@ class ReplicaReader:
     async def _ask(
         self, bookie: str, ask: Callable[[], Awaitable[T]], more_seconds: float = 0.0, *, patient: bool = True
     ) -> T:
-        """One request with its deadline; every failure becomes a LedgerError that names the bookie.
+        """Sends one request with its deadline. Every failure becomes a LedgerError that names the bookie.
 
-        A `patient` one that an overloaded bookie refuses is sent again until the deadline; another one fails then, so
-        that the next replica is asked.
+        A `patient` request that an overloaded bookie refuses is sent again until the deadline. Any other fails at once
+        then, so that the next replica is asked.
         """
         failure: LedgerError
         where = f"ledger {self._ledger_id}, bookie {bookie}"
@@ -215,7 +220,7 @@ class ReplicaReader:
                         refusals += 1
                     await asyncio.sleep(retry_seconds(refusals))
         except EntryDamaged as error:
-            # That one entry is damaged says nothing about the bookie's others: it is not noted against it.
+            # One damaged entry says nothing about the bookie's other entries, so it does not count against the bookie.
             raise DigestMismatch(f"{where}: {error}") from error
         except BookieError as error:
             failure = error_class(int(error.rc), reading=True)(f"{where}: {error}")
@@ -233,6 +238,7 @@ class ReplicaReader:
         raise failure
 
     def _note(self, bookie: str, failure: LedgerError) -> None:
+        """Remembers a failure that makes the bookie one to be asked last."""
         if not demotes(failure):
             return
         self._preference.failed(bookie)
@@ -249,7 +255,8 @@ class ReplicaReader:
             raise failure from error
 
     def _valid_prefix(self, bookie: str, first: int, entries: list[bytes]) -> list[bytes]:
-        """The entries before the first one that is damaged. Raises DigestMismatch when that is the very first."""
+        """Returns the entries before the first damaged one. Raises DigestMismatch when the very first one is
+        damaged."""
         if not entries:
             raise NoSuchEntry(f"ledger {self._ledger_id}, entry {first} from bookie {bookie}: empty answer")
         try:

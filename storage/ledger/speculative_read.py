@@ -1,6 +1,16 @@
-"""Asks one source after the other, and the next one early when those asked say nothing: a speculative read.
+"""Speculative reads: one source is asked after the other, and the next one early when those asked stay silent.
 
-Source: DefaultSpeculativeRequestExecutionPolicy of BookKeeper's client (facts 5 "Reads").
+With a patience of 2 s and three replicas, of which the second one answers:
+
+    0 s       2 s            5 s  6 s
+    A────────────────────────┤ cancelled
+              B──────────────┤ answers: this is returned
+                                  C would be asked now
+
+A source that fails is followed by the next one at once, which is no reason to be less patient: the wait grows only when
+nobody answered. Whatever answers first is right, because an entry's bytes never change and were verified.
+
+Source: DefaultSpeculativeRequestExecutionPolicy of BookKeeper's client.
 """
 
 import asyncio
@@ -8,20 +18,22 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from magnetar.storage.ledger.ledger_errors import LedgerError
-from magnetar.storage.ledger.read_rules import verdict
+from magnetar.storage.ledger.read_rules import most_telling_failure
 
 T = TypeVar("T")
 
 Question = Callable[[], Coroutine[Any, Any, T]]
 
 BACKOFF = 2
+"""The factor by which the patience grows each time that it was in vain."""
 
 
 async def first_good(questions: Sequence[Question[T]], patience: float) -> T:
-    """The first answer. A question that fails is followed by the next at once; one that is silent for `patience`
-    seconds (twice as long for each further one; 0: for ever) is joined by the next. Those left over are cancelled.
+    """Returns the first good answer; questions that are still open then are cancelled.
 
-    Raises the LedgerError that says most when all failed; at least one question.
+    A question that fails is followed by the next one at once. When all that were asked are silent for `patience`
+    seconds, the next one is asked as well, and the patience doubles; 0 means that silence is waited out. There must be
+    at least one question. Raises the LedgerError that says most when all of them failed.
     """
     if not patience or len(questions) == 1:
         return await _one_by_one(questions)
@@ -53,7 +65,7 @@ async def first_good(questions: Sequence[Question[T]], patience: float) -> T:
         for question in running:
             question.cancel()
     assert failures, "nobody was asked"
-    raise verdict(failures)
+    raise most_telling_failure(failures)
 
 
 async def _one_by_one(questions: Sequence[Question[T]]) -> T:
@@ -64,4 +76,4 @@ async def _one_by_one(questions: Sequence[Question[T]]) -> T:
         except LedgerError as error:
             failures.append(error)
     assert failures, "nobody was asked"
-    raise verdict(failures)
+    raise most_telling_failure(failures)

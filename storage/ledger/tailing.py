@@ -1,10 +1,10 @@
-"""A ledger that somebody else is writing, followed as it grows.
+"""Follows a ledger that somebody else is writing, as it grows.
 
-Nothing is ever read beyond the last add confirmed that the bookies know, so what is returned stays: a recovery cannot
-take it away. The writer's LAC travels inside the next entry, or by itself when the writer has an explicit LAC interval;
-until then the bookies, and so this reader, do not know of the last entries.
+Nothing is ever read beyond the LAC that the bookies know, so no recovery can take away what was returned. The writer's
+LAC travels inside the next entry or, if the writer has an explicit LAC interval, by itself. Until then neither the
+bookies nor this reader know that the last entries are confirmed (docs/LEDGERS.md, "The last add confirmed").
 
-Source: ReadLastConfirmedAndEntryOp, LedgerHandle.asyncReadLastConfirmed (bookkeeper.md 5).
+Source: ReadLastConfirmedAndEntryOp, LedgerHandle.asyncReadLastConfirmed.
 """
 
 import asyncio
@@ -22,14 +22,15 @@ from magnetar.storage.ledger.replica_reader import ReplicaReader
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 
 POLL_SECONDS = 10.0
-"""The longest wait at one bookie; then another look at the record and the next bookie's turn."""
+"""The longest wait at one bookie. After it the record is looked at again, and the next bookie is asked."""
 RETRY_SECONDS = 0.2
-"""Between questions to bookies that cannot wait, or that failed."""
+"""The pause between questions to bookies that cannot wait for an entry, or that failed."""
 TAIL_ENTRIES_MAX = 1000
 
 
 class TailHandle(ReadHandle):
-    """`last_add_confirmed`, `length` and `metadata` move on with `refresh` and `wait`; one task at a time."""
+    """A read handle whose `last_add_confirmed`, `length` and `metadata` move on with `refresh` and `wait`. For one task
+    at a time."""
 
     __slots__ = ("_driver", "_poll_seconds")
 
@@ -47,9 +48,10 @@ class TailHandle(ReadHandle):
         self._poll_seconds = min(POLL_SECONDS, config.read_entry_timeout_sec)
 
     async def refresh(self) -> int:
-        """Asks the record and the bookies; the LAC, which never goes back.
+        """Asks the record and the bookies, and returns the LAC, which never goes back.
 
-        Raises NoSuchLedger when the ledger was deleted, LedgerMetadataFault, the bookies' errors when too few answered.
+        Raises NoSuchLedger when the ledger was deleted, LedgerMetadataFault, and the errors of the bookies when too few
+        answered.
         """
         await self._look_at_record()
         if not self.is_closed:
@@ -57,8 +59,8 @@ class TailHandle(ReadHandle):
         return self.last_add_confirmed
 
     async def wait(self, timeout: float) -> bool:
-        """Returns True as soon as `last_add_confirmed` has grown, False when the ledger is closed (all of it can be
-        read then) or after `timeout` seconds. Raises as `refresh`."""
+        """Returns True as soon as `last_add_confirmed` has grown. Returns False when the ledger is closed, so that all
+        of it can be read, or after `timeout` seconds. Raises as `refresh`."""
         loop = asyncio.get_running_loop()
         before, deadline = self.last_add_confirmed, loop.time() + timeout
         changed = asyncio.Event()
@@ -90,9 +92,11 @@ class TailHandle(ReadHandle):
             cancel()
 
     async def tail(self, first: int = 0) -> AsyncIterator[bytes]:
-        """Stored entries from `first` on, each as soon as it is known to be confirmed, until the ledger is closed.
+        """Yields stored entries from `first` on, each as soon as it is known to be confirmed, until the ledger is
+        closed.
 
-        Raises as `read` and `refresh`."""
+        Raises as `read` and `refresh`.
+        """
         while True:
             while first <= self.last_add_confirmed:
                 last = min(self.last_add_confirmed, first + TAIL_ENTRIES_MAX - 1)
@@ -109,7 +113,7 @@ class TailHandle(ReadHandle):
             self._advance(self.metadata.last_entry_id, self.metadata.length)
 
     async def _poll(self, replica: int, seconds: float) -> None:
-        """Waits at one bookie that will have the next entry."""
+        """Waits for the next entry at one of the bookies that will have it."""
         metadata = self.metadata
         members = last_fragment(metadata).members
         holders = write_set(self.last_add_confirmed + 1, metadata.ensemble_size, metadata.write_quorum)

@@ -1,7 +1,8 @@
-"""A `BookieChannel` over TCP, to our bookies or Apache's, and the table of channels of one client.
+"""A `BookieChannel` over TCP, to our bookies or Apache's, and the table of one client's channels.
 
-With `use_v2_wire_protocol` (as Pulsar's brokers) adds and reads go by v2; what only v3 has goes by a second connection,
-like in Java's client. Without it everything goes by v3, which has no batch read: single reads are pipelined instead.
+With `use_v2_wire_protocol`, as Pulsar's brokers have it, adds and reads go by v2, and what only v3 has goes over a
+second connection, as in Java's client. Without it everything goes by v3. That protocol has no batch read, so single
+reads are pipelined instead.
 """
 
 import asyncio
@@ -17,23 +18,26 @@ from pulsar_proto.wire import entry_availability
 from pulsar_proto.wire.bookie_wire import BookieError
 
 PIPELINED_READS = 32
-"""Single reads at once where there is no batch read."""
+"""How many single reads are sent at once where there is no batch read."""
 BATCH_STRIKES_MAX = 2
-"""A bookie older than 4.17 ends the connection at a batch read: after so many in a row none is sent any more."""
+"""A bookie older than 4.17 ends the connection when it gets a batch read. After so many such ends in a row no batch
+read is sent any more."""
 
 _NO_ENTRY = -1
 
 
 class BookieInfo(NamedTuple):
+    """Sizes of a bookie's disks, in bytes."""
+
     total_disk_bytes: int
     free_disk_bytes: int
 
 
 class WireChannel:
-    """Made on the loop's thread. Besides BookieChannel's, methods raise BookieError, ConnectionError, TimeoutError."""
+    """A channel over TCP, made on the loop's thread. Its methods raise BookieError, ConnectionError, TimeoutError."""
 
     def __init__(self, bookie_id: str, address: Callable[[], Address], config: WireConfig | None = None) -> None:
-        """`address()` is asked at each connect; LookupError when nobody knows it."""
+        """`address()` is asked at each connect. It raises LookupError when nobody knows the address."""
         self.bookie_id = bookie_id
         self._config = config or WireConfig()
         self._main = WireLink(bookie_id, address, self._config, speaks_v2=self._config.use_v2_wire_protocol)
@@ -49,7 +53,8 @@ class WireChannel:
         flags: int,
         done: AddDone,
     ) -> None:
-        """See BookieChannel. Codes of its own: -8 connection lost, -23 timeout, -105 too much unanswered."""
+        """See BookieChannel. Besides the bookie's return codes `done` may get -8 (connection lost), -23 (timeout) and
+        -105 (too much is unanswered already)."""
         self._main.add(ledger_id, master_key, entry_ids, entries, flags, done)
 
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
@@ -88,7 +93,7 @@ class WireChannel:
                 try:
                     raise answer
                 finally:
-                    del answer, answers  # the error keeps this frame, which would keep the error
+                    del answer, answers  # the error's traceback keeps this frame, and the frame would keep the error
             max_bytes -= len(answer)
             if entries and max_bytes < 0:
                 break
@@ -96,7 +101,8 @@ class WireChannel:
         return entries
 
     async def read_lac(self, ledger_id: int) -> LacAnswer:
-        """Never fences. An explicit LAC without any entry comes with EIO from Apache's bookies (12.9)."""
+        """Asks for the LAC; never fences. Apache's bookies answer EIO when there is an explicit LAC but no entry, and
+        send the explicit LAC along; it counts."""
         connection = await self._v3.open_connection()
         request = v3.new_request(pb.READ_LAC, 0)
         request.readLacRequest.ledgerId = ledger_id
@@ -109,7 +115,7 @@ class WireChannel:
         return LacAnswer(explicit, answer.lastEntryBody if answer.HasField("lastEntryBody") else None)
 
     async def write_lac(self, ledger_id: int, lac: int, master_key: bytes, body: bytes) -> None:
-        """`body` is the LAC packet (`entry_digest`)."""
+        """Stores an explicit LAC. `body` is the LAC packet that `entry_digest` makes."""
         request = v3.new_request(pb.WRITE_LAC, 0)
         write = request.writeLacRequest
         write.ledgerId, write.lac, write.masterKey, write.body = ledger_id, lac, master_key, body
@@ -136,35 +142,38 @@ class WireChannel:
         await (await self._v3.open_connection()).call(request)
 
     async def bookie_info(self) -> BookieInfo:
+        """Returns the sizes of the bookie's disks."""
         request = v3.new_request(pb.GET_BOOKIE_INFO, 0)
         request.getBookieInfoRequest.requested = v3.TOTAL_DISK_CAPACITY | v3.FREE_DISK_SPACE
         info = (await (await self._v3.open_connection()).call(request)).getBookieInfoResponse
         return BookieInfo(info.totalDiskCapacity, info.freeDiskSpace)
 
     async def list_entries(self, ledger_id: int) -> list[range]:
-        """Ids of the entries that the bookie has. An Apache bookie with DbLedgerStorage lets this time out (12.12)."""
+        """Returns the ids of the entries that the bookie has. An Apache bookie with DbLedgerStorage never answers this
+        (SortedLedgerStorage does), so it raises TimeoutError there."""
         request = v3.new_request(pb.GET_LIST_OF_ENTRIES_OF_LEDGER, 0)
         request.getListOfEntriesOfLedgerRequest.ledgerId = ledger_id
         response = await (await self._v3.open_connection()).call(request)
         return entry_availability.decode(response.getListOfEntriesOfLedgerResponse.availabilityOfEntriesOfLedger)
 
     async def close(self) -> None:
-        """What has no answer fails with -8. Idempotent."""
+        """Fails all requests that have no answer with -8. Idempotent."""
         await self._main.close()
         await self._v3.close()
 
 
 class WireChannels:
-    """The channels of one client, one a bookie; calling it is the ledger client's `channel_of`."""
+    """The channels of one client, one for each bookie. Calling it is the ledger client's `channel_of`."""
 
     def __init__(self, address_of: Callable[[str], Address], config: WireConfig | None = None) -> None:
-        """`address_of(bookie id)` gives host and port, or raises LookupError."""
+        """`address_of(bookie id)` returns host and port, or raises LookupError."""
         self._address_of = address_of
         self._config = config or WireConfig()
         self._channels: dict[str, WireChannel] = {}
 
     def __call__(self, bookie_id: str) -> WireChannel:
-        """Raises LookupError for a bookie that has no channel yet and no address."""
+        """Returns the bookie's channel. Raises LookupError for a bookie that has no channel yet and no known
+        address."""
         channel = self._channels.get(bookie_id)
         if channel is None:
             self._address_of(bookie_id)
@@ -179,7 +188,7 @@ class WireChannels:
 
 
 def address_in_id(bookie_id: str) -> Address:
-    """host:port of an id that has this shape, as most have (facts 4). Raises LookupError."""
+    """Returns host and port of an id of the shape host:port, which most ids have. Raises LookupError."""
     host, colon, port = bookie_id.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise LookupError(f"bookie {bookie_id} is not registered, and its id is no address")

@@ -1,11 +1,12 @@
-"""One TCP connection to a bookie, in one of the two protocols: requests pipelined, answers of one read taken together.
+"""One TCP connection to a bookie, in one of the two protocols. Requests are pipelined, and all answers in one read are
+handled together.
 
-Lives until the connection ends and is never reused: everything without an answer fails then (-8), and `wire_link` makes
-a new one. Adds of a loop turn leave with one write; their answers come back as runs. A bookie that sends what does not
-decode loses the connection.
+A connection lives until it ends and is never reused: everything without an answer fails then (-8), and `wire_link`
+makes a new one. All adds of a loop turn leave with one write, and their answers come back as runs. A bookie that sends
+something that does not decode loses the connection.
 
-Deadlines: an add fails with -23, a read with TimeoutError. When a deadline passes and not a byte came since before that
-request, the connection counts as dead and is cut.
+Deadlines: an add fails with -23, a read with TimeoutError. If not a byte has come since before the request that timed
+out, the connection counts as dead and is cut.
 """
 
 import asyncio
@@ -29,29 +30,31 @@ from pulsar_proto.wire.read_buffer import LENGTH_BYTES
 log = logging.getLogger(__name__)
 
 SWEEPS_PER_TIMEOUT = 4
-"""A request is given up at most a quarter after its deadline."""
+"""How often expired requests are looked for within a deadline: a request is given up at most a quarter of it late."""
 ANSWER_PADDING_BYTES = 4_096
-"""An answer may exceed the longest request by its own header."""
+"""By how much an answer may exceed the longest request, because of its own header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireConfig:
-    """Field names follow BookKeeper's client keys; times are seconds."""
+    """Fields are named like the keys of BookKeeper's client; times are seconds."""
 
     use_v2_wire_protocol: bool = True
-    """useV2WireProtocol. Pulsar's brokers have it on, BookKeeper's default is off."""
+    """useV2WireProtocol. It is on in Pulsar's brokers; BookKeeper's default is off."""
     add_entry_timeout_sec: float = 30.0
-    """addEntryTimeoutSec; BookKeeper 5, a Pulsar broker 30."""
+    """addEntryTimeoutSec: 5 in BookKeeper, 30 in a Pulsar broker."""
     read_entry_timeout_sec: float = 30.0
     connect_timeout_sec: float = 10.0
     """connectTimeoutMillis."""
     reconnect_delay_min_sec: float = 0.1
     reconnect_delay_max_sec: float = 5.0
-    """After a failed connect, requests fail at once for so long, doubling from the minimum."""
+    """After a failed connect, requests fail at once for this long. The delay doubles from the minimum to the
+    maximum."""
     packet_bytes_max: int = PACKET_BYTES_MAX
     """nettyMaxFrameSizeBytes of the bookies."""
     unanswered_bytes_max: int = 128 << 20
-    """Entries sent to one bookie and not answered; a further add fails with BookieOverloaded (-105) at once."""
+    """How many bytes of entries may be sent to one bookie and not answered. A further add fails at once with
+    BookieOverloaded (-105)."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -66,23 +69,23 @@ _V2_HEAD = Struct(">II").pack
 
 
 class BookieConnection(asyncio.BufferedProtocol):
-    """`is_open` from the moment it is connected until its end. `name` is for the log."""
+    """`is_open` is True from the moment when it is connected until its end. `name` is for the log."""
 
     def __init__(self, name: str, config: WireConfig, *, speaks_v2: bool) -> None:
         self.name = name
         self.speaks_v2 = speaks_v2
         self.is_open = False
         self.heard = False
-        """A byte came."""
+        """Whether a byte has ever come."""
         self.batch_answered = False
-        """The bookie answered a batch read."""
+        """Whether the bookie has answered a batch read."""
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._reader = PacketReader(config.packet_bytes_max + ANSWER_PADDING_BYTES)
         self._adds = AddTable()
         self._reads = ReadTable()
         self._calls: dict[int, asyncio.Future[Any]] = {}
-        """Batch reads by request id, v3's requests but adds by txnId."""
+        """Batch reads by request id, and v3's requests other than adds by txnId."""
         self._next_id = 1
         self._parts: list[bytes] = []
         self._last_heard = self._loop.time()
@@ -93,7 +96,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     # --- asyncio's calls ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         self._last_heard = self._loop.time()
         self.is_open = True
 
@@ -161,7 +164,10 @@ class BookieConnection(asyncio.BufferedProtocol):
             parts.append(entry)
 
     async def read(self, ledger_id: int, entry_id: int, flags: int, master_key: bytes) -> bytes:
-        """Raises BookieError, ConnectionError, TimeoutError."""
+        """Reads one entry. Raises BookieError, ConnectionError, TimeoutError.
+
+        In v2 it first waits for a read of the same entry that it could be confused with, see `ReadTable.conflict`.
+        """
         if not self.speaks_v2:
             txn_id = self._take_ids(1)
             response = await self._ask_v3(txn_id, v3.read_request(txn_id, ledger_id, entry_id, flags, master_key))
@@ -187,7 +193,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             del outcome  # see `_ask`
 
     async def batch_read(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """v2 only. A bookie older than 4.17 ends the connection instead. Raises as `read`."""
+        """Reads several entries with one request of v2. A bookie older than 4.17 ends the connection instead. Raises as
+        `read`."""
         assert self.speaks_v2, "v3 has no batch read"
         request_id = self._take_ids(1)
         size = min(max_bytes, self._config.packet_bytes_max)
@@ -196,13 +203,15 @@ class BookieConnection(asyncio.BufferedProtocol):
         return entries
 
     async def call(self, request: pb.Request) -> pb.Response:
-        """v3 only; sets the txnId. Raises BookieError for any status but EOK, ConnectionError, TimeoutError."""
+        """Sends a request of v3, whose txnId it sets. Raises BookieError for any status but EOK, ConnectionError,
+        TimeoutError."""
         assert not self.speaks_v2, "only v3 has such requests"
         request.header.txnId = txn_id = self._take_ids(1)
         return await self._ask_v3(txn_id, v3.frame(request))
 
     async def exchange(self, request: pb.Request, *, more_seconds: float = 0.0) -> pb.Response:
-        """As `call`, but any status is an answer. `more_seconds` is added to the deadline, for long polls."""
+        """As `call`, but returns the answer whatever its status. `more_seconds` is added to the deadline, for long
+        polls."""
         assert not self.speaks_v2, "only v3 has such requests"
         request.header.txnId = txn_id = self._take_ids(1)
         response: pb.Response = await self._ask(txn_id, v3.frame(request), more_seconds)
@@ -216,7 +225,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         return response
 
     async def _ask(self, request_id: int, request: bytes, more_seconds: float = 0.0) -> Any:
-        """Sends a request and returns what `_calls` gets as its answer."""
+        """Sends a request and returns what its future in `_calls` gets as answer."""
         asked = self._loop.time()
         outcome = self._calls[request_id] = self._loop.create_future()
         self._write([request])
@@ -228,12 +237,13 @@ class BookieConnection(asyncio.BufferedProtocol):
             raise
         finally:
             self._calls.pop(request_id, None)
-            del outcome  # it keeps its error, which keeps this frame and so the connection
+            del outcome  # it keeps its error, whose traceback keeps this frame and so the connection
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def _take_v2(self, data: bytes) -> int:
-        """Answers to adds as runs of consecutive entries; where the first unfinished packet begins."""
+        """Handles the answers in `data`, those to adds as runs of consecutive entries. Returns where the first
+        unfinished packet begins."""
         answer = _V2_ANSWER.unpack_from
         start, last = 0, len(data) - _V2_ANSWER.size
         ledger = first = following = rc = -1
@@ -255,14 +265,14 @@ class BookieConnection(asyncio.BufferedProtocol):
         if following > first:
             self._adds.answered(ledger, first, following - first, rc)
         for packet in packets(data[start:]):
-            # Shorter than any answer.
+            # A packet that is shorter than any answer to an add.
             self._take_v2_packet(packet.body)
             start += 4 + len(packet.body)
         return start
 
     def _take_v2_packet(self, packet: bytes) -> None:
         if packet[1:2] == b"\x03":
-            return  # AUTH: this side asks for none
+            return  # an answer to AUTH, which this side never sends
         answer = v2.decode_response(packet)
         outcome: asyncio.Future[Any] | None = None
         result: bytes | list[bytes]
@@ -287,7 +297,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             )
 
     def _take_v3(self, data: bytes) -> int:
-        """Answers to adds as runs of consecutive transactions; where the first unfinished packet begins."""
+        """Handles the answers in `data`, those to adds as runs of consecutive transactions. Returns where the first
+        unfinished packet begins."""
         start, end = 0, len(data)
         first = following = status = 0
         while start + LENGTH_BYTES <= end:
@@ -355,7 +366,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._arm_sweeper()
 
     def _judge_silence(self, asked: float) -> None:
-        """A request of that time was not answered in time."""
+        """Cuts the connection if not a byte has come since `asked`, the time of a request that was not answered in
+        time."""
         if self.is_open and self._last_heard <= asked:
             log.warning(
                 "bookie %s: not a byte since %.1f s; the connection is cut", self.name, self._loop.time() - asked
@@ -363,7 +375,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self.abort("the bookie is silent")
 
     def abort(self, reason: str) -> None:
-        """Ends the connection now."""
+        """Ends the connection now, without sending what is not sent yet."""
         if self.is_open:
             self._transport.abort()
             self._end(reason)

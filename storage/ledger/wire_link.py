@@ -1,7 +1,7 @@
-"""The way to one bookie in one protocol: connects on first use, again on the next use after an end, with back-off.
+"""The way to one bookie in one protocol. It connects on first use and, after a connection has ended, on the next use.
 
-States: no connection; connecting (adds wait here in order, bounded like the unanswered ones); connected; backing off
-(requests fail at once, as an ensemble change is better than waiting); closed.
+States: no connection; connecting, when adds wait in order, bounded like the unanswered ones; connected; backing off
+after a failure, when requests fail at once, because an ensemble change is better than waiting; closed.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 UNHEARD_MAX = 2
-"""Connections in a row that ended before a byte came: the next one waits as after a failed connect. (A single such end
-may be an old bookie's answer to a batch read.)"""
+"""After so many connections in a row that ended before a byte came, the next one waits as after a failed connect. A
+single such end may be the answer of an old bookie to a batch read."""
 
 WaitingAdd = tuple[int, bytes, Sequence[int], Sequence[bytes], int, AddDone]
 
 
 class WireLink:
-    """`address()` is asked at each connect; it may raise LookupError."""
+    """Connects to `address()`, which is asked at each connect and may raise LookupError."""
 
     def __init__(self, name: str, address: Callable[[], Address], config: WireConfig, *, speaks_v2: bool) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class WireLink:
 
     @property
     def connection(self) -> BookieConnection | None:
-        """The open one."""
+        """The open connection, or None."""
         connection = self._connection
         return connection if connection is not None and connection.is_open else None
 
@@ -74,7 +74,7 @@ class WireLink:
         self._waiting_bytes += size
 
     async def open_connection(self) -> BookieConnection:
-        """The open one, or a new one. Raises ConnectionError."""
+        """Returns the open connection, or a new one. Raises ConnectionError."""
         while (connection := self.connection) is None:
             if not self._may_connect():
                 raise ConnectionRefusedError(f"bookie {self.name}: {self._failure or 'the channel is closed'}")
@@ -83,7 +83,7 @@ class WireLink:
         return connection
 
     def _may_connect(self) -> bool:
-        """Begins to, if nothing is under way."""
+        """Whether a connection is being made. Begins to make one unless the link is closed or backs off."""
         if self._connecting is not None:
             return True
         ended, self._connection = self._connection, None
@@ -142,7 +142,7 @@ class WireLink:
             done(entry_ids, BookieHandleNotAvailable.code)
 
     async def close(self) -> None:
-        """What has no answer fails. Idempotent."""
+        """Fails all requests that have no answer. Idempotent."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()

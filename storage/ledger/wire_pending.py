@@ -1,26 +1,27 @@
 """Which request an answer belongs to: the adds and reads that one connection to a bookie has under way. No I/O.
 
-Adds. A group is what one `add_entries` call handed over; its `done` is called once with all ids when all are stored,
-and at once with the ids that failed. Answers come in order in the usual case, which costs an index per group; a group
-whose answers come in any order keeps a set from then on. An answer that nobody awaits is dropped: it may be late.
+Adds. What one `add_entries` call hands over is one group. Its `done` is called at once with ids that failed, and once
+with all others when all are stored. Answers usually come in order, so a group needs only the index of the next one; a
+group whose answers come in another order keeps a set of those that are missing from then on. An answer that nobody
+awaits is dropped, because it may be late.
 
-Reads of v2 carry no id of the request: an answer names ledger and entry only. So a fencing read must never be under way
-together with a plain one of the same entry, or the plain one's answer could be taken for the fence's, before the fence
-is durable. `ReadTable.conflict` says so; Java's client lets any answer complete any of them.
+Reads of v2 carry no request id: an answer names ledger and entry only. So a fencing read must never be under way
+together with a plain one of the same entry, or the plain one's answer could be taken for the fence's before the fence
+is durable. `ReadTable.conflict` prevents it. Java's client lets any answer complete any of them.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Protocol
 
-AddDone = Callable[[Sequence[int], int], None]
+from magnetar.storage.ledger.bookie_channel import AddDone
 
 EOK = 0
 
 
 class PendingAdds:
-    """One call's adds. `index` counts its entries from 0."""
+    """The adds of one call. An `index` counts the entries of this call from 0."""
 
     __slots__ = ("_failed", "_missing", "_next", "deadline", "done", "ids", "left", "size", "txn_id")
 
@@ -31,14 +32,14 @@ class PendingAdds:
         """Bytes of the entries."""
         self.deadline = deadline
         self.txn_id = txn_id
-        """v3: of the first entry; the others follow."""
+        """In v3 the txnId of the first entry; those of the others follow it."""
         self.left = len(ids)
         self._next = 0
         self._missing: set[int] | None = None
         self._failed: set[int] | None = None
 
     def index_of(self, entry_id: int) -> int | None:
-        """None when it is not of this group, or was answered."""
+        """Returns the entry's index, or None when it is not in this group or was answered already."""
         ids, following = self.ids, self._next
         if self._missing is None and following < len(ids) and ids[following] == entry_id:
             return following
@@ -51,7 +52,8 @@ class PendingAdds:
         return index in self._missing if self._missing is not None else self._next <= index < len(self.ids)
 
     def run_at(self, index: int, count: int) -> int:
-        """How many of `count` entries from `index` on, which is awaited, have consecutive ids and are awaited too."""
+        """Returns how many of the `count` entries from `index` on have consecutive ids and are still awaited. The one
+        at `index` is."""
         ids = self.ids
         count = min(count, len(ids) - index)
         if type(ids) is not range or ids.step != 1 or self._missing is not None:
@@ -59,7 +61,7 @@ class PendingAdds:
         return count
 
     def take(self, index: int, count: int, rc: int) -> None:
-        """These are answered. The caller calls `finish` when none is `left`."""
+        """Notes that these entries were answered. The caller calls `finish` when none is `left`."""
         if self._missing is None and index == self._next:
             self._next += count
         else:
@@ -74,7 +76,7 @@ class PendingAdds:
             self.done(self.ids[index : index + count], rc)
 
     def finish(self) -> None:
-        """All are answered: those that did not fail are stored."""
+        """Tells the caller of the adds: all are answered, and those that did not fail are stored."""
         if self._failed is None:
             self.done(self.ids, EOK)
             return
@@ -83,7 +85,7 @@ class PendingAdds:
             self.done(stored, EOK)
 
     def give_up(self, rc: int) -> None:
-        """No more answers: what is awaited fails with `rc`, what was answered counts."""
+        """Expects no more answers: what is still awaited fails with `rc`, what was answered counts."""
         ids = self.ids
         awaited = self._missing if self._missing is not None else range(self._next, len(ids))
         answered = [index for index in range(len(ids)) if index not in awaited]
@@ -98,7 +100,7 @@ class PendingAdds:
 
 
 class AddTable:
-    """The adds under way on one connection, by ledger (v2) or by transaction (v3), and all by age."""
+    """The adds under way on one connection: by ledger (v2) or by transaction (v3), and all of them by age."""
 
     __slots__ = ("_by_age", "_by_ledger", "_by_txn", "bytes")
 
@@ -128,7 +130,7 @@ class AddTable:
         self.bytes += group.size
 
     def answered(self, ledger_id: int, first_entry_id: int, count: int, rc: int) -> None:
-        """v2: consecutive entries have one outcome."""
+        """In v2: `count` entries from `first_entry_id` on have the outcome `rc`."""
         groups = self._by_ledger.get(ledger_id)
         while count and groups:
             found = next(
@@ -165,7 +167,7 @@ class AddTable:
             del self._by_ledger[ledger_id]
 
     def answered_txns(self, txn_id: int, count: int, rc: int) -> None:
-        """v3: consecutive transactions have one outcome."""
+        """In v3: `count` transactions from `txn_id` on have the outcome `rc`."""
         by_txn = self._by_txn
         end = txn_id + count
         while txn_id < end:
@@ -187,7 +189,7 @@ class AddTable:
         return by_age[0] if by_age else None
 
     def expire(self, now: float, rc: int) -> bool:
-        """Gives up what is older than its deadline; True when there was something."""
+        """Gives up all adds whose deadline has passed. Returns whether there were any."""
         expired = False
         while (group := self.oldest()) is not None and group.deadline <= now:
             expired = True
@@ -205,7 +207,7 @@ class AddTable:
         self._by_txn = {txn_id: group for txn_id, group in self._by_txn.items() if group.left}
 
     def give_up_all(self, rc: int) -> None:
-        """The connection is gone."""
+        """Fails everything, because the connection is gone."""
         groups, self._by_age = self._by_age, deque()
         self._by_ledger.clear()
         self._by_txn.clear()
@@ -216,13 +218,14 @@ class AddTable:
 
 
 class Conflict(Enum):
-    """What stands in the way of a v2 read."""
+    """Why a v2 read cannot be sent now."""
 
     NONE = "none"
     WAIT = "wait"
-    """For the read under way: it will be answered, or time out."""
+    """Another read of the entry is under way. It will be answered or time out; wait for that."""
     RECONNECT = "reconnect"
-    """An answer is owed that nobody awaits any more, and it could be taken for the fence's."""
+    """The bookie still owes an answer that nobody awaits any more. It could be taken for the fence's, so a new
+    connection is needed."""
 
 
 class ReplyFuture(Protocol):
@@ -236,6 +239,8 @@ class ReplyFuture(Protocol):
 
 
 class ReadWait:
+    """One v2 read that waits for its answer."""
+
     __slots__ = ("deadline", "fencing", "outcome")
 
     def __init__(self, outcome: ReplyFuture, fencing: bool, deadline: float) -> None:
@@ -245,12 +250,12 @@ class ReadWait:
 
     @property
     def abandoned(self) -> bool:
-        """Timed out or cancelled; its answer is still owed."""
+        """Whether the read timed out or was cancelled. Its answer is still owed."""
         return self.outcome.done()
 
 
 class ReadTable:
-    """The single reads of v2 under way on one connection, by (ledger, entry)."""
+    """The single v2 reads under way on one connection, by (ledger, entry)."""
 
     __slots__ = ("_waits",)
 
@@ -258,6 +263,7 @@ class ReadTable:
         self._waits: dict[tuple[int, int], deque[ReadWait]] = {}
 
     def conflict(self, ledger_id: int, entry_id: int, fencing: bool) -> Conflict:
+        """Says whether a read may be sent now, given the reads of the same entry that are under way."""
         for wait in self._waits.get((ledger_id, entry_id), ()):
             if wait.fencing != fencing:
                 if not wait.abandoned:
@@ -267,14 +273,14 @@ class ReadTable:
         return Conflict.NONE
 
     def other_kind(self, ledger_id: int, entry_id: int, fencing: bool) -> ReadWait:
-        """The read that a conflict waits for."""
+        """Returns the read that Conflict.WAIT is about."""
         return next(w for w in self._waits[ledger_id, entry_id] if w.fencing != fencing and not w.abandoned)
 
     def put(self, ledger_id: int, entry_id: int, wait: ReadWait) -> None:
         self._waits.setdefault((ledger_id, entry_id), deque()).append(wait)
 
     def answered(self, ledger_id: int, entry_id: int) -> ReadWait | None:
-        """The oldest read of it; None when none is under way."""
+        """Returns the oldest read of this entry, which the answer belongs to, or None when there is none."""
         key = (ledger_id, entry_id)
         waits = self._waits.get(key)
         if waits is None:

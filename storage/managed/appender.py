@@ -23,7 +23,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import cast
 
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced
 from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed import ledger_rules

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import DigestMismatch, LedgerError, NoSuchEntry
 from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
 from magnetar.storage.managed.ack_state import AckState, Extents

@@ -24,7 +24,7 @@ from magnetar.storage.bookie.journal_replay import JournalReplay, _read_batch, l
 from magnetar.storage.bookie.old_journals import OldJournals
 from magnetar.storage.ledger import recoverer
 from magnetar.storage.ledger import recovery_rules as recover
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.fragment_rules import Members
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry
 from magnetar.storage.ledger.ledger_handle import StoredEnsembles

@@ -40,7 +40,8 @@ class FakeLedger:
 
 
 class FakeBookie:
-    """Storage of one bookie; answers at once, delays are the link's. Semantics: bookkeeper.md 1.4."""
+    """The storage of one bookie, as BookKeeper's Bookie and its request processors behave. It answers at once; delays
+    are the link's."""
 
     def __init__(self, bookie_id: str) -> None:
         self.bookie_id = bookie_id

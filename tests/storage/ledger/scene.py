@@ -6,7 +6,7 @@ from itertools import count
 from random import Random
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.fragment_rules import fragment_of
 from magnetar.storage.ledger.ledger_client import BookKeeper
@@ -113,7 +113,7 @@ def members(handle: WriteHandle) -> list[str]:
 async def check_closed(
     scene: Scene, ledger_id: int, writers: Sequence[Writer], *, length_is_known: bool = True
 ) -> LedgerMetadata:
-    """What must be true of a ledger that was closed, whoever closed it (bookkeeper.md 9)."""
+    """What must be true of a ledger that was closed, whoever closed it (docs/LEDGERS.md, "Invariants")."""
     metadata = await scene.metadata(ledger_id)
     assert metadata.state is LedgerState.CLOSED
     last = metadata.last_entry_id

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.storage.ledger.append_rules import ANSWER_TICKS, Append, AppendMachine, Phase, Send
+from magnetar.storage.ledger.append_group_rules import Append, Send
+from magnetar.storage.ledger.append_rules import ANSWER_TICKS, AppendMachine, Phase
 from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerClosed, LedgerFenced, UnauthorizedAccess
 from magnetar.storage.ledger.quorum_rules import held_ids, write_set
 from pulsar_proto.wire.bookie_wire import BookieRc

@@ -1,4 +1,5 @@
-"""Codes of the client's errors (BKException.Code) and what a bookie's return code means (bookkeeper.md 1.5)."""
+"""Codes of the client's errors (BKException.Code), and what a bookie's return code means to it
+(PerChannelBookieClient.statusCodeToExceptionCode)."""
 
 import pytest
 

@@ -16,7 +16,7 @@ from magnetar.storage.ledger.ledger_errors import (
     ReadFault,
 )
 from magnetar.storage.ledger.quorum_rules import write_set
-from magnetar.storage.ledger.read_rules import demotes, replica_order, verdict, worse
+from magnetar.storage.ledger.read_rules import demotes, most_telling_failure, replica_order, worse
 
 ENSEMBLE = ("a", "b", "c", "d")
 
@@ -65,9 +65,9 @@ NOT_NOW = (BookieHandleNotAvailable("x"), BookieTimeout("x"), ReadFault("x"), Bo
 def test_an_entry_is_lost_only_if_every_replica_answered_that_it_has_none_in_order(
     first: LedgerError, second: LedgerError
 ) -> None:
-    assert verdict([first, second]).is_lost is (first in LOST and second in LOST)
-    assert verdict([first, second]) is worse(first, second)
-    assert verdict([first]).is_lost is (first in LOST)
+    assert most_telling_failure([first, second]).is_lost is (first in LOST and second in LOST)
+    assert most_telling_failure([first, second]) is worse(first, second)
+    assert most_telling_failure([first]).is_lost is (first in LOST)
 
 
 def test_of_equal_errors_the_first_is_kept() -> None:

@@ -1,5 +1,5 @@
 """Stories of ledgers that nobody closed: writers against recoverers, recoveries cut short, and the counterexamples of
-the published model (bookkeeper.md 9)."""
+the published model (github.com/Vanlightly/bookkeeper-tlaplus)."""
 
 import asyncio
 

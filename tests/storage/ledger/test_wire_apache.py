@@ -10,7 +10,7 @@ import pytest
 
 from compat_tests.bookkeeper.apache_bookkeeper import Cluster, running_cluster
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerFenced
 from magnetar.storage.ledger.ledger_handle import WriteHandle

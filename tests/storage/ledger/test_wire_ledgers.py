@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import LedgerFenced
 from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
 from tests.storage.ledger.wire_scene import BOTH, client, nodes

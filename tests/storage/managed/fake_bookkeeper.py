@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import MetadataStore
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import (
     BookieHandleNotAvailable,
@@ -31,7 +31,7 @@ from magnetar.storage.ledger.ledger_errors import (
     NoSuchLedger,
     ReadFault,
 )
-from magnetar.storage.ledger.read_rules import verdict
+from magnetar.storage.ledger.read_rules import most_telling_failure
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec, entry_length
 from tests.storage.managed.stepped_store import SteppedStore
 
@@ -378,7 +378,7 @@ async def read_entries(
             break
         taken.append(entry)
     if not taken and (ledger.ledger_id, first) in client.world.lost:
-        raise verdict([NoSuchEntry(f"entry {first} of ledger {ledger.ledger_id}")])
+        raise most_telling_failure([NoSuchEntry(f"entry {first} of ledger {ledger.ledger_id}")])
     if not taken:
         raise ReadFault(f"entry {first} of ledger {ledger.ledger_id}")
     return taken

@@ -7,7 +7,7 @@ from random import Random
 
 from magnetar.metadata import paths
 from magnetar.metadata.embedded.memory_store import MemoryStore
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.ledger_handle import WriteHandle

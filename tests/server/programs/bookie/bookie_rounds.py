@@ -22,7 +22,7 @@ from magnetar.bookkeeper import BookKeeper, LedgerConfig, WireConfig, connect
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import LAYOUT_VALUE
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from tests.metadata.zookeeper.zookeeper_server import running
 

@@ -12,7 +12,7 @@ from compat_tests.bookkeeper.our_bookie import BookieStartFailed, OurBookie
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import LAYOUT_VALUE
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
-from magnetar.storage.ledger.append_rules import Append
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels, address_in_id
 from magnetar.storage.ledger.wire_connection import WireConfig
