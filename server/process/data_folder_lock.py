@@ -1,4 +1,4 @@
-"""One server per data folder: who holds it, said in one sentence before anything is touched."""
+"""Lets one server at a time use a data folder. The others are told who uses it, before they touch anything there."""
 
 import fcntl
 import os
@@ -8,14 +8,16 @@ LOCK_FILE = "magnetar.lock"
 
 
 class AlreadyInUseError(Exception):
-    """A data folder or port belongs to another process; the text is the sentence for the user."""
+    """Another process uses the data folder or the port. The text is the sentence for the user."""
 
 
 class DataFolderLock:
-    """An advisory lock on `DIR/magnetar.lock`, which holds the owner's pid. The kernel frees it with the process."""
+    """An advisory lock on the file `magnetar.lock` of the folder, which holds the owner's pid. The kernel releases the
+    lock when the process ends, however it ends."""
 
     def __init__(self, folder: Path) -> None:
-        """Creates the folder where it is missing. Raises AlreadyInUseError, OSError (cannot create or write)."""
+        """Takes the lock, and creates the folder when it is missing. Raises AlreadyInUseError, or OSError when the
+        folder or the file cannot be created or written."""
         self._path = folder / LOCK_FILE
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""File descriptors of the process: as many as the system allows, and some always left for the server's own files.
+"""The file descriptors of the process: as many as the system allows, and some always left for the server's own files.
 
-Each connection takes one. If connections took the last, the next journal or entry log could not be opened, and the
-server would have to stop for what a client did. So connections are refused while few are left; others go on.
+Each connection takes one. If connections took the last one, the next journal or entry log could not be opened, and the
+server would have to stop because of what a client did. So while few are left, new connections are refused; those that
+are open go on.
 """
 
 import asyncio
@@ -19,16 +20,16 @@ from magnetar.server.process.rare_warning import RareWarning
 log = logging.getLogger(__name__)
 
 WANTED_MAX = 1 << 20
-"""More than connections that one process can serve; some systems say "unlimited"."""
+"""The limit that is asked for where the system says "unlimited". One process cannot serve so many connections."""
 RESERVE_MAX = 128
-"""What stays for files: journals, entry logs, the index, the metadata."""
+"""So many descriptors are left for files: journals, entry logs, the index, the metadata."""
 RESERVE_SHARE = 4
-"""At most one in so many, where the limit is low."""
+"""Where the limit is low, only one descriptor in four is left for files."""
 SECONDS_BETWEEN_WARNINGS = 60.0
 
 
 def raise_limit() -> None:
-    """To what the system lets this process have, as Java's virtual machine does for Apache's servers."""
+    """Raises the limit to what the system allows, as Java's virtual machine does for Apache's servers."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED_MAX if hard == resource.RLIM_INFINITY else min(hard, WANTED_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -45,12 +46,13 @@ class Descriptors:
 
     @property
     def limit(self) -> int:
-        """How many this process may have; WANTED_MAX where nothing limits them."""
+        """How many descriptors this process may have; WANTED_MAX when the system sets no limit."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return WANTED_MAX if limit == resource.RLIM_INFINITY else limit
 
     def has_room(self) -> bool:
-        """Asked for each connection that was accepted."""
+        """Whether a connection that was just accepted may stay. The caller asks once for each, because a False is
+        counted and logged."""
         limit = self.limit
         if _next_free() < limit - min(RESERVE_MAX, limit // RESERVE_SHARE):
             return True
@@ -66,7 +68,7 @@ class Descriptors:
 
 
 def _next_free() -> float:
-    """The lowest number that is free, which the next file would get; infinite where there is none."""
+    """Returns the lowest free descriptor, which the next file would get; infinity when none is free."""
     try:
         fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -85,4 +87,4 @@ class Refused(asyncio.Protocol):
 
 
 DESCRIPTORS = Descriptors()
-"""Of this process."""
+"""The descriptors of this process."""

@@ -1,8 +1,8 @@
-"""How every command that serves writes its log: one record, one line, whatever a peer said.
+"""The log of every server: each record is one line, whatever a peer has sent.
 
-Log messages quote names, versions and reasons that come from peers. A newline in one of them would let its sender write
-lines of its own into the log; escape sequences would reach the terminal of whoever reads it. So the formatter, the
-only way into the log, spells such characters out. Lines that begin with four spaces belong to the record above.
+Log messages quote names, versions and reasons that come from peers. A newline in one of them would let its sender forge
+log lines, and escape sequences would reach the terminal of whoever reads the log. So the formatter, which every record
+passes, spells such characters out. Lines that begin with four spaces belong to the record above them.
 """
 
 import logging
@@ -10,17 +10,17 @@ import re
 import sys
 
 LINE_CHARACTERS_MAX = 8_192
-"""Of one record's message; the rest is counted, not written. A client's text can have megabytes."""
+"""The rest of a longer message is counted, not written: a text that a client sent can have megabytes."""
 
 _CONTINUATION = "\n    "
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Controls (among them every end of a line and the beginning of every escape sequence), separators of lines, changes of
-the writing direction, halves of surrogate pairs."""
+"""Control characters (among them every line end and the beginning of every escape sequence), line and paragraph
+separators, changes of the writing direction, and halves of surrogate pairs."""
 
 
 def one_line(text: str) -> str:
-    """The text with unsafe characters spelled as in Python's literals, and cut to LINE_CHARACTERS_MAX."""
+    """Returns the text cut to LINE_CHARACTERS_MAX, with unsafe characters written as escapes of Python's literals."""
     more = len(text) - LINE_CHARACTERS_MAX
     if more > 0:
         text = f"{text[:LINE_CHARACTERS_MAX]}… and {more} characters more"
@@ -32,7 +32,7 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 class OneLineFormatter(logging.Formatter):
-    """Writes a record as one line. The stack of an exception follows, indented."""
+    """Formats a record as one line. The stack of an exception follows in indented lines."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -53,7 +53,7 @@ def _indented(stack: str) -> str:
 
 
 def log_to_stderr(level: str) -> None:
-    """Configures the root logger. Called once, before anything is logged."""
+    """Configures the root logger. The program calls it once, before anything is logged."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLineFormatter())
     logging.basicConfig(level=level, handlers=[handler])

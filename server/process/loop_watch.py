@@ -1,15 +1,20 @@
-"""Says what keeps the event loop from its other work: how long one callback held it, and where in the code it was.
+"""Finds callbacks that hold the event loop for long: reports how long each held it, and where in the code it was.
 
-A thread looks at the loop's thread again and again. What it finds there twice in a row is the same callback when
-the outermost frame above the loop is the same object and the loop's own timer has not come round in between. The time
-from the first sight to the last was then spent in that callback for certain. A first sight proves nothing by itself,
-except when timer and samples are late by so much that only a call which never gave up the interpreter (`re`, `json`,
-protobuf) explains it.
+A thread of its own takes samples of the loop's thread. Two samples in a row show the same callback when the outermost
+frame above the loop is the same object in both, and the timer of the watch did not run on the loop in between. Then all
+of the time between the two samples was spent in that callback:
 
-There are two clocks. Operators want to know why clients wait, whatever the reason: the wall clock, with a limit that no
-sound server reaches. Tests must not fail because the machine had other work: the CPU time of the loop's thread. The
-garbage collector's part is left out of it, since it runs in whatever code happens to allocate. Page faults count with
-the CPU time that they take; waiting for a disk takes none.
+    loop     |--- callback A -----------------------------|--- B ---|-- the timer --|
+    samples  ^first A        ^A        ^A        ^A            ^B: A held the loop from the first A to the last A
+
+A single sample proves no duration, because the callback may have just begun. There is one exception: a call that never
+gives up the interpreter (`re`, `json`, protobuf) also keeps the watching thread from taking samples. When the timer and
+the samples are both late by GAP_LIMITS limits, only such a call explains it, and the gap counts as its time.
+
+Two clocks are used. Operators want to know why clients wait, whatever the reason is, so a server is watched by the wall
+clock, with a limit that no healthy server reaches. Tests must not fail because the machine had other work, so they
+watch the CPU time of the loop's thread. The garbage collector's time is left out of it, because the collector runs in
+whatever code happens to allocate. Page faults count with the CPU time that they take; waiting for a disk takes none.
 """
 
 import asyncio
@@ -30,30 +35,33 @@ log = logging.getLogger(__name__)
 
 WALL_LIMIT_SECONDS = 1.0
 CPU_LIMIT_VARIABLE = "MAGNETAR_LOOP_CPU_LIMIT_MS"
-"""Set for a process under test: callbacks that take more CPU time than this are logged as errors."""
+"""The environment variable that tests set: callbacks that take more CPU time than it says are logged as errors."""
 SAMPLES_PER_LIMIT = 4
 GAP_LIMITS = 5
-"""A callback that is seen for the first time counts from the last sample or turn of the timer when that was this many
-limits ago: less may as well mean that this thread was kept from the processor while the loop ran many callbacks."""
+"""A callback that is seen for the first time counts from the last sample or run of the timer, if that was this many
+limits ago. A shorter gap may as well mean that the watching thread was kept from the processor while the loop ran many
+callbacks."""
 FRAMES_SHOWN = 12
 PARTS_OF_PATH_SHOWN = 3
 
 _HANDLE_RUN = asyncio.Handle._run.__code__
-"""Below each callback of asyncio's own loops; uvloop calls straight from C."""
+"""The code of the frame below each callback of asyncio's own loops. uvloop has no such frame: it calls from C."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """One callback that held the loop for `seconds`; `place` is where it was last seen, innermost frame first."""
+    """A callback that held the loop for `seconds`. `place` is the stack where it was last seen, innermost frame
+    first."""
 
     seconds: float
     place: str
 
 
 class LoopWatch:
-    """Watches one loop, from `start()` to `close()`, both on the loop's thread; or as a context manager.
+    """Watches one loop from `start()` to `close()`, which are called on the loop's thread; it is a context manager,
+    too.
 
-    `on_stall` is called on the watching thread, when a callback that took at least `limit_seconds` is over.
+    When a callback that took at least `limit_seconds` is over, `on_stall` is called on the watching thread.
     """
 
     def __init__(
@@ -86,7 +94,7 @@ class LoopWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """What ran up to here is judged when this returns."""
+        """Ends the watch. All callbacks that ran before have been judged when this returns."""
         assert self._timer is not None
         self._timer.cancel()
         self._closing.set()
@@ -119,7 +127,8 @@ class LoopWatch:
             self._collecting_since = None
 
     def _own_cpu_seconds(self, clock: int) -> float:
-        """Stands still while the collector runs."""
+        """Returns the CPU time of the loop's thread without the collector's; it stands still while the collector
+        runs."""
         since = self._collecting_since
         return (time.clock_gettime(clock) if since is None else since) - self._collector_seconds
 
@@ -148,7 +157,7 @@ class LoopWatch:
             self._on_stall(Stall(seconds, place))
 
     def _callback_of(self, frame: FrameType | None) -> FrameType | None:
-        """The outermost frame of the callback that runs; None while the loop waits."""
+        """Returns the outermost frame of the callback that runs, or None while the loop waits."""
         while frame is not None:
             beneath = frame.f_back
             if frame.f_code is _HANDLE_RUN or (beneath is not None and beneath is self._beneath_callbacks):
@@ -158,7 +167,7 @@ class LoopWatch:
 
 
 def stack_text(frame: FrameType, outermost: FrameType) -> str:
-    """`file:line function` of each frame, innermost first."""
+    """Returns `file:line function` of each frame from `frame` out to `outermost`, FRAMES_SHOWN of them at most."""
     shown: list[str] = []
     each: FrameType | None = frame
     while each is not None and len(shown) < FRAMES_SHOWN:
@@ -171,7 +180,8 @@ def stack_text(frame: FrameType, outermost: FrameType) -> str:
 
 
 def make_loop_watch(loop: asyncio.AbstractEventLoop) -> LoopWatch:
-    """The watch of a server: it warns of long pauses; under test it is strict (CPU_LIMIT_VARIABLE)."""
+    """Returns the watch of a server: it warns of long pauses by the wall clock, or logs errors by the CPU time when a
+    test has set CPU_LIMIT_VARIABLE."""
     limit_ms = os.environ.get(CPU_LIMIT_VARIABLE)
     if limit_ms:
         return LoopWatch(loop, float(limit_ms) / 1000, _log_error, by_cpu=True)

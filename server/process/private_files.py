@@ -1,21 +1,23 @@
-"""What a server writes is messages, schemas and permissions: files and folders of its own user alone."""
+"""Keeps the files of a server from other users, since they hold messages, schemas and permissions."""
 
 import os
 from pathlib import Path
 
 OTHERS = 0o007
+"""The bits of a mode that give rights to others than the owner and the group."""
 OWN_NAMES = ("journal", "ledgers", "metadata.sqlite*")
-"""In the data folder of a standalone server."""
+"""What a standalone server makes in its data folder, as patterns."""
 
 
 def make_files_private() -> None:
-    """All that this process makes from now on is 0600 or 0700, whichever library makes it."""
+    """Makes all files and folders that this process will create 0600 or 0700, whichever library creates them."""
     os.umask(0o077)
 
 
 def keep_from_others(data_dir: Path) -> None:
-    """Closes what a former version made for everybody to read. A group's rights stay, since somebody gave them on
-    purpose, and so does the data folder's own mode, which the operator may have made."""
+    """Takes the rights of other users away from the files that a former version made readable for everybody. The rights
+    of the group stay, since somebody must have given them on purpose, and so does the mode of the data folder itself,
+    which the operator may have made."""
     for path in (each for name in OWN_NAMES for each in data_dir.glob(name)):
         mode = path.stat().st_mode
         if mode & OTHERS:

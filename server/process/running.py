@@ -1,4 +1,5 @@
-"""How each command that serves runs: on uvloop where it exists, until SIGTERM or SIGINT, faults as one sentence."""
+"""Runs a server from a command: on uvloop if it is installed, until SIGTERM or SIGINT. A fault that ends the server is
+printed as one sentence."""
 
 import asyncio
 import signal
@@ -16,30 +17,32 @@ class StartError(Exception):
 
 
 class App(Protocol):
-    """A server: `start()` once, then `stop()` once, also after a start that failed."""
+    """A server. `run_app` calls `start()` once and then `stop()` once, also after a start that failed."""
 
     async def start(self) -> None:
         """Returns when the server serves. Raises StartError."""
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """Stops the server, also one that did not start wholly."""
 
     def ready_line(self) -> str:
-        """What programs and people read on stdout when the server is ready."""
+        """Returns the line that is printed for programs and people when the server is ready."""
 
     async def failed(self) -> str:
-        """Returns when the server cannot go on, with the sentence that says why. A server that never fails by itself
-        waits for ever."""
+        """Waits until the server cannot go on, and returns the sentence that says why. It never returns for a server
+        that does not fail by itself."""
 
 
 def sentence(error: Exception) -> str:
-    """The fault as a user reads it: of an OSError the file and the reason, without its number."""
+    """Returns a fault as a user reads it. For an OSError that is the file and the reason, without the error number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     return str(error)
 
 
 def run_app(app: App, *, log_level: str) -> int:
-    """Returns the exit code: 0 stopped as asked, 1 could not start or failed."""
+    """Runs a server to its end and returns the exit code: 0 when it was asked to stop, 1 when it could not start or
+    failed."""
     log_to_stderr(log_level)
     make_files_private()
     raise_limit()
@@ -54,7 +57,8 @@ def run_app(app: App, *, log_level: str) -> int:
 
 
 def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """uvloop where it exists: a production choice, nothing depends on it."""
+    """Returns uvloop's loop if it is installed, or None for asyncio's own: uvloop is faster, but nothing depends on
+    it."""
     try:
         import uvloop
     except ImportError:
@@ -63,7 +67,8 @@ def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
 
 
 async def serve(app: App) -> int:
-    """Runs until SIGTERM or SIGINT, which also cut a start off, or until it fails. Raises StartError."""
+    """Runs the server until SIGTERM or SIGINT, which also break a start off, or until it fails. Returns the exit code.
+    Raises StartError."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""One piece of work for all who ask for its result while it is under way."""
+"""Does a piece of work once for all callers who ask for its result while it is under way."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,14 +8,15 @@ T = TypeVar("T")
 
 
 class SharedResult(Generic[T]):
-    """Bounds what many callers at once may cost: the result is made once, and held once. It may have been begun a
-    little before a caller asked."""
+    """Bounds what many callers at the same time cost: the result is made once and kept in memory once. The work may
+    have begun a little before a caller asked, so its result may be that much older."""
 
     def __init__(self) -> None:
         self._under_way: asyncio.Future[T] | None = None
 
     async def get(self, make: Callable[[], Awaitable[T]]) -> T:
-        """Raises what `make` raises, to the caller whose work it is; the others then do it themselves."""
+        """Returns the result of the work that is under way, or does the work by `make` when none is. Raises what `make`
+        raises. The callers who waited for a `make` that failed do the work themselves."""
         while self._under_way is not None:
             others = self._under_way
             await asyncio.wait((others,))

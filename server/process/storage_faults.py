@@ -1,4 +1,4 @@
-"""Faults of the storage as clients are told of them."""
+"""Translates the faults of the storage and the metadata into the errors that clients are told."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from pulsar_proto.errors import MetadataFault, PulsarError, error_of_code
 
 
 def told_as(error: ManagedLedgerError | MetadataError) -> PulsarError:
-    """The error of the client protocol that says the same."""
+    """Returns the error of the client protocol that stands for a fault of the storage."""
     if isinstance(error, ManagedLedgerError):
         return error_of_code(error.code, str(error))
     return MetadataFault(str(error))
@@ -17,7 +17,7 @@ def told_as(error: ManagedLedgerError | MetadataError) -> PulsarError:
 
 @contextmanager
 def storage_faults_told() -> Iterator[None]:
-    """Turns what the storage raises inside into PulsarError."""
+    """Raises a PulsarError for each ManagedLedgerError and MetadataError that is raised inside."""
     try:
         yield
     except (ManagedLedgerError, MetadataError) as error:

@@ -1,8 +1,8 @@
-"""Long work on the event loop, in portions: whoever has a message to send waits for one portion, not for all of it.
+"""Does long work on the event loop in portions, so that a message waits for one portion and not for all of the work.
 
-Work whose length a client decides is written as a generator that yields where others may run, often enough that what
-lies between two yields takes far less than a portion. What spends its time in a compression library goes to a thread
-instead: such libraries let the interpreter go meanwhile, which Python code on a thread would not.
+Work whose length a client decides is written as a generator. It yields wherever others may run, so often that the time
+between two yields is far shorter than a portion. Work that spends its time in a compression library is done on a thread
+instead: such a library releases the interpreter meanwhile, which Python code on a thread does not.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PORTION_SECONDS = 0.004
-"""Then others have their turn."""
+"""How long a portion of work takes, before others have their turn."""
 
 FIRST_PORTION_PARTS = 8
-"""So much shorter is the first portion of one who finds others waiting."""
+"""The first portion of somebody who finds others waiting is so many times shorter."""
 
 Steps = Generator[None, None, T]
-"""Work in steps; what it returns is its result."""
+"""A piece of work: a generator that yields wherever others may run, and returns the result of the work."""
 
 
 class Turns:
-    """One for each piece of long work, which may be many `run`s after another."""
+    """The portions of one piece of long work. Its parts may be many calls of `run`, one after the other."""
 
     __slots__ = ("_ends_at",)
 
@@ -32,7 +32,7 @@ class Turns:
         self._ends_at = time.monotonic() + PORTION_SECONDS
 
     async def run(self, steps: Steps[T]) -> T:
-        """Raises what the work raises."""
+        """Does the work and returns its result. Raises what the work raises."""
         while True:
             try:
                 next(steps)
@@ -42,16 +42,16 @@ class Turns:
             await self.breathe()
 
     async def breathe(self) -> None:
-        """Lets others run, if this portion has taken its time."""
+        """Lets others run, if the time of this portion is over."""
         if time.monotonic() >= self._ends_at:
             await asyncio.sleep(0)
             self._ends_at = time.monotonic() + PORTION_SECONDS
 
 
 class TurnQueue:
-    """What many have left of their work: one portion of one of them in each turn of the loop, in the order in which
-    they came. If each took its own portion in every turn, a turn would be as long as all portions together, and a
-    message needs several turns from its arrival to its receipt."""
+    """A queue of work that many have left to do. In each turn of the loop one of them does one portion, in the order in
+    which they came. If each did its portion in every turn, a turn would be as long as all portions together, and a
+    message needs several turns of the loop from its arrival to its receipt."""
 
     __slots__ = ("_waiting",)
 
@@ -60,10 +60,12 @@ class TurnQueue:
 
     @property
     def portion_seconds(self) -> float:
-        """For who comes newly: short when others wait already."""
+        """How long the first portion of a newcomer may take: it is short when others wait already."""
         return PORTION_SECONDS / FIRST_PORTION_PARTS if self._waiting else PORTION_SECONDS
 
     def add(self, run: Callable[[], None]) -> None:
+        """Puts the next portion of somebody's work at the end of the queue. A `run` that does not finish its work adds
+        itself again."""
         self._waiting.append(run)
         if len(self._waiting) == 1:
             asyncio.get_running_loop().call_soon(self._run_next)
@@ -79,7 +81,7 @@ class TurnQueue:
 
 
 async def in_portions(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items one by one; when a portion has taken its time, others run before the next item."""
+    """Yields the items one by one. When the time of a portion is over, others run before the next item."""
     turns = Turns()
     for item in items:
         yield item
