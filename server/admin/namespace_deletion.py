@@ -9,7 +9,7 @@ from magnetar.metadata.errors import NoNodeError
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.admin import records
 from magnetar.server.policies.namespace_records import NamespaceNotFound
-from magnetar.server.topics.topic_deletion import delete_partitioned
+from magnetar.server.topics.partitioned_deletion import delete_partitioned
 from magnetar.server.web.calls import Refusal
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName

@@ -8,7 +8,7 @@ from magnetar.server.admin.paths import TOPIC, topic_of
 from magnetar.server.admin.shadow_topic_calls import check_no_shadow
 from magnetar.server.admin.topic_calls import check_amount, check_new
 from magnetar.server.topics.broker_service import TopicBusy
-from magnetar.server.topics.topic_deletion import delete_partitioned
+from magnetar.server.topics.partitioned_deletion import delete_partitioned
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace, topic
 from pulsar_proto.errors import TopicNotFound

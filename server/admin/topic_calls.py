@@ -12,7 +12,7 @@ from magnetar.server.admin.paths import TOPIC, topic_of
 from magnetar.server.admin.shadow_topic_calls import check_no_shadow
 from magnetar.server.topics import backlog
 from magnetar.server.topics.broker_service import TopicBusy
-from magnetar.server.topics.properties import fault_of_properties
+from magnetar.server.topics.properties_rules import fault_of_properties
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace, topic
 from pulsar_proto.errors import TopicNotFound

@@ -28,7 +28,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BOOT_CLOCK = time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CLOCK_MONOTONIC
 
 
-class Families:
+class MetricFamilies:
     """Samples by metric name, each name's together, as the text format asks."""
 
     def __init__(self, cluster: str) -> None:
@@ -58,7 +58,7 @@ class Families:
 
 async def render(broker: "Broker") -> list[bytes]:
     """The whole page, in parts: with thousands of topics it has tens of megabytes."""
-    families = Families(broker.cluster)
+    families = MetricFamilies(broker.cluster)
     totals: dict[str, float] = {}
     per_namespace: dict[str, int] = {}
     async for topic in in_portions(broker.service.all_topics):
@@ -74,7 +74,7 @@ async def render(broker: "Broker") -> list[bytes]:
     return await families.text()
 
 
-def _add_topic(families: Families, topic: "BaseTopic") -> list[tuple[str, float]]:
+def _add_topic(families: MetricFamilies, topic: "BaseTopic") -> list[tuple[str, float]]:
     """Returns what is summed up over the broker."""
     labels = {"namespace": topic.name.namespace, "topic": topic.name.full}
     counters = topic.publishing.counters
@@ -106,7 +106,7 @@ def _add_topic(families: Families, topic: "BaseTopic") -> list[tuple[str, float]
     return sums
 
 
-def _add_out(families: Families, subscription: "BaseSubscription", labels: str) -> tuple[float, float]:
+def _add_out(families: MetricFamilies, subscription: "BaseSubscription", labels: str) -> tuple[float, float]:
     """What goes out. Returns its message and byte rate."""
     out = subscription.counters_out()
     families.add_all(
@@ -127,7 +127,7 @@ def _add_out(families: Families, subscription: "BaseSubscription", labels: str) 
     return out.message_rate.value, out.byte_rate.value
 
 
-def _add_broker(families: Families, broker: "Broker", totals: dict[str, float], topics: int) -> None:
+def _add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, float], topics: int) -> None:
     labels = families.labels()
     families.add("pulsar_broker_topics_count", labels, topics)
     families.add_all(labels, ((f"pulsar_broker_{name}", value) for name, value in totals.items()))
@@ -148,7 +148,7 @@ def _add_broker(families: Families, broker: "Broker", totals: dict[str, float], 
         _add_authentication(families, broker.security)
 
 
-def _add_authentication(families: Families, security: "Security") -> None:
+def _add_authentication(families: MetricFamilies, security: "Security") -> None:
     """Logins and HTTP calls by method (AuthenticationMetrics). Apache's failures have a reason; here it is in the
     log."""
     for provider in security.providers.values():
@@ -157,7 +157,7 @@ def _add_authentication(families: Families, security: "Security") -> None:
         families.add("pulsar_authentication_failures_total", labels, provider.rejected, "counter")
 
 
-def _add_process(families: Families) -> None:
+def _add_process(families: MetricFamilies) -> None:
     """As the Java client library of Prometheus exports them; what this system does not tell is left out."""
     labels = families.labels()
     families.add("process_cpu_seconds_total", labels, time.process_time(), "counter")

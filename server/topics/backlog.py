@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.publish_times import published_at
-from magnetar.server.topics.subscriptions.messages import messages_of
+from magnetar.server.topics.subscriptions.outgoing_messages import messages_of
 from magnetar.server.topics.subscriptions.subscription import PersistentTopic, Subscription
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -29,10 +29,10 @@ class StoredMessage(NamedTuple):
     """From the broker's entry metadata (0x0e02) on, if there is one, else from 0x0e01 (or metadataSize) on."""
 
 
-Kept = Mapping[int, BitMap]
+EntriesByLedger = Mapping[int, BitMap]
 """Ledger -> entries that must not expire: they wait for their delivery time."""
 
-NOTHING: Kept = {}
+NOTHING: EntriesByLedger = {}
 
 READ_ENTRIES = 1_000
 READ_BYTES = 5 * 1024 * 1024
@@ -77,7 +77,7 @@ async def expire_older(subscription: Subscription, seconds: float, now_ms: int) 
     return expired
 
 
-async def _expire(subscription: Subscription, position: Position, kept: Kept) -> int:
+async def _expire(subscription: Subscription, position: Position, kept: EntriesByLedger) -> int:
     cursor = subscription.cursor
     before = cursor.backlog
     acknowledge_upto(subscription.topic.ledger, cursor, position, kept)
@@ -89,7 +89,9 @@ async def _expire(subscription: Subscription, position: Position, kept: Kept) ->
     return expired
 
 
-def acknowledge_upto(ledger: ManagedLedger, cursor: Cursor, position: Position, kept: Kept = NOTHING) -> None:
+def acknowledge_upto(
+    ledger: ManagedLedger, cursor: Cursor, position: Position, kept: EntriesByLedger = NOTHING
+) -> None:
     """Up to and including `position`, but for the entries `kept`: before the first of them by the mark-delete, behind
     it one by one."""
     first = min((Position(each, entries[0]) for each, entries in kept.items() if entries), default=None)

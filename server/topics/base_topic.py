@@ -14,7 +14,7 @@ from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies, of_broker
 from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import now_ms
-from magnetar.server.topics.inactivity_rules import Use
+from magnetar.server.topics.inactivity_rules import TopicUse
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.publishing.send_rules import SendChecks
@@ -22,7 +22,11 @@ from magnetar.server.topics.publishing.topic_producers import TopicProducers
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.consumer_owner import SubscriptionCursor
-from magnetar.server.topics.subscriptions.subscribe_limiter import CONSUMER_NAME_MAX, ConsumerIdentity, SubscribeLimiter
+from magnetar.server.topics.subscriptions.subscribe_rate_rules import (
+    CONSUMER_NAME_MAX,
+    ConsumerIdentity,
+    SubscribeLimiter,
+)
 from magnetar.server.topics.topic_schemas import TopicSchemas
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, NotAllowed, ProducerBusy, ServiceNotReady
@@ -111,10 +115,10 @@ class BaseTopic(ABC):
         """Of all durable subscriptions."""
         return 0
 
-    def use(self) -> Use:
+    def use(self) -> TopicUse:
         """What it is used for now."""
         producers = len(self.publishing.by_name) + len(self.publishing.access.waiting)
-        return Use(producers, self.consumer_count, len(self.subscriptions), self.backlog_entries)
+        return TopicUse(producers, self.consumer_count, len(self.subscriptions), self.backlog_entries)
 
     # --- policies ----------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from magnetar.server.schema.schema_storage import SchemaStorage
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.counters import RATE_PERIOD_SECONDS
 from magnetar.server.topics.inactivity_rules import is_active
-from magnetar.server.topics.ledger_config import ledger_config
+from magnetar.server.topics.ledger_config_rules import ledger_config
 from magnetar.server.topics.non_persistent.topics import NonPersistentTopics
 from magnetar.server.topics.policy_event_topics import PolicyEventTopics
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter

@@ -9,7 +9,7 @@ from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.policies.policy_values import InactiveTopicDeleteMode
 
 
-class Use(NamedTuple):
+class TopicUse(NamedTuple):
     """What a topic is used for now."""
 
     producers: int
@@ -19,7 +19,7 @@ class Use(NamedTuple):
     """Entries that some subscription did not acknowledge."""
 
 
-def is_active(use: Use, mode: InactiveTopicDeleteMode) -> bool:
+def is_active(use: TopicUse, mode: InactiveTopicDeleteMode) -> bool:
     if use.producers or use.consumers:
         return True
     if mode is InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS:

@@ -14,7 +14,7 @@ from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from magnetar.server.topics.counters import now_ms
-from magnetar.server.topics.ledger_config import ledger_config
+from magnetar.server.topics.ledger_config_rules import ledger_config
 from magnetar.server.topics.publish_times import OldestMessage
 from magnetar.server.topics.publishing.dedup_switch import DedupSwitch
 from magnetar.server.topics.publishing.quota_gate import QuotaGate
@@ -23,9 +23,9 @@ from magnetar.server.topics.subscriptions.consumer import start_asked_by
 from magnetar.server.topics.subscriptions.consumer_owner import SubscriptionCursor
 from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
 from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
-from magnetar.server.topics.subscriptions.dispatch_throttle import PerSecond
+from magnetar.server.topics.subscriptions.dispatch_throttle_rules import PerSecond
 from magnetar.server.topics.subscriptions.hole_filler import HoleFiller
-from magnetar.server.topics.subscriptions.messages import Messages, MessagesMemo, messages_of
+from magnetar.server.topics.subscriptions.outgoing_messages import MessagesMemo, OutgoingMessages, messages_of
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.subscriptions.subscription_settings import follow, properties_of
@@ -251,7 +251,7 @@ class Topic(BaseTopic):
                 dispatcher.kick()
         self._memo = None
 
-    def messages_of(self, run: EntryRun) -> Messages:
+    def messages_of(self, run: EntryRun) -> OutgoingMessages:
         return messages_of(run) if self._memo is None else self._memo.messages_of(run)
 
     async def last_message_id(self) -> tuple[Position, int]:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.key_shared_rules import KeySharedPolicy, Selector, selector_for
-from magnetar.server.topics.subscriptions.messages import Messages
-from magnetar.server.topics.subscriptions.read_plan import entries_within
+from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
+from magnetar.server.topics.subscriptions.read_size_rules import entries_within
 from magnetar.server.topics.subscriptions.shared_rules import RoundRobin
 from magnetar.server.topics.subscriptions.single_active_rules import Candidate, choose_active
 
@@ -30,7 +30,7 @@ class Receivers(ABC):
     def remove(self, consumer: Consumer) -> None: ...
 
     @abstractmethod
-    def send(self, messages: Messages) -> int:
+    def send(self, messages: OutgoingMessages) -> int:
         """Returns how many messages nobody took."""
 
     @property
@@ -76,7 +76,7 @@ class OneActive(Receivers):
             for consumer in told:
                 consumer.tell_active(consumer is self._active)
 
-    def send(self, messages: Messages) -> int:
+    def send(self, messages: OutgoingMessages) -> int:
         active = self._active
         if active is None or not active.can_take:
             return messages.total
@@ -95,7 +95,7 @@ class InTurns(Receivers):
     def remove(self, consumer: Consumer) -> None:
         self._consumers.remove(consumer)
 
-    def send(self, messages: Messages) -> int:
+    def send(self, messages: OutgoingMessages) -> int:
         if len(self._consumers) == 1:
             consumer = self._consumers.pick()
             return messages.total if consumer is None else give(consumer, messages)
@@ -125,7 +125,7 @@ class ByKey(Receivers):
     def remove(self, consumer: Consumer) -> None:
         self._selector.remove(consumer)
 
-    def send(self, messages: Messages) -> int:
+    def send(self, messages: OutgoingMessages) -> int:
         slot_of, owner = self._selector.slot_of, self._selector.owner
         shares: dict[int, tuple[Consumer, list[int]]] = {}
         dropped = 0
@@ -140,11 +140,11 @@ class ByKey(Receivers):
         return dropped
 
 
-def _part(messages: Messages, indexes: Sequence[int]) -> Messages:
+def _part(messages: OutgoingMessages, indexes: Sequence[int]) -> OutgoingMessages:
     return messages if len(indexes) == len(messages) else messages.pick(indexes)
 
 
-def give(consumer: Consumer, messages: Messages) -> int:
+def give(consumer: Consumer, messages: OutgoingMessages) -> int:
     """As many as it has permits for, in one write. Returns how many messages are left over."""
     count = entries_within(messages.counts, messages.total, 0, consumer.permits)
     taken = 0

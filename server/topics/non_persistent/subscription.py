@@ -14,7 +14,7 @@ from magnetar.server.topics.counters import Rate, now_ms
 from magnetar.server.topics.non_persistent.receivers import ByKey, InTurns, OneActive, Receivers
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription, SubscriptionTopic
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
-from magnetar.server.topics.subscriptions.messages import Messages
+from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
 from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -22,7 +22,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 log = logging.getLogger(__name__)
 
 
-class Nowhere:
+class NoCursor:
     """Stands where a persistent subscription has its cursor."""
 
     mark_delete: Position = EARLIEST
@@ -49,7 +49,7 @@ class NonPersistentSubscription(BaseSubscription):
         self, topic: NonPersistentSubscriptionTopic, name: str, *, durable: bool, properties: dict[str, str]
     ) -> None:
         """A `durable` one stays when its last consumer leaves, as long as the topic is loaded."""
-        super().__init__(topic, name, Nowhere())
+        super().__init__(topic, name, NoCursor())
         self.properties = properties
         self.dropped = 0
         """Messages that no consumer took."""
@@ -124,7 +124,7 @@ class NonPersistentSubscription(BaseSubscription):
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def send(self, messages: Messages) -> None:
+    def send(self, messages: OutgoingMessages) -> None:
         """To those who take them now."""
         if self._receivers is None or not self.consumers:
             self.dropped += messages.total

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.topics.base_topic import BaseTopic, TopicState
-from magnetar.server.topics.inactivity_rules import Use
+from magnetar.server.topics.inactivity_rules import TopicUse
 from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
 from magnetar.server.topics.publishing.producer import PublishGroup
 from magnetar.server.topics.publishing.producers_topic import PublishLog
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
-from magnetar.server.topics.subscriptions.messages import ENTRY_MESSAGES_MAX, Messages
+from magnetar.server.topics.subscriptions.outgoing_messages import ENTRY_MESSAGES_MAX, OutgoingMessages
 from magnetar.storage.managed.append_queue import AddDone, AddResult
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import MalformedFrame, MetadataFault, NotAllowed, SubscriptionNotFound
@@ -29,7 +29,7 @@ from pulsar_proto.records.payload import message_count
 
 log = logging.getLogger(__name__)
 
-NO_PLACE = Position(0, 0)
+NO_POSITION = Position(0, 0)
 """The id of every message."""
 
 
@@ -60,7 +60,7 @@ class NonPersistentProducers(TopicProducers):
     def publish(self, group: PublishGroup, payloads: list[bytes]) -> None:
         self.began(group)
         self._topic.send(payloads)
-        group.delivered(NO_PLACE)
+        group.delivered(NO_POSITION)
 
 
 class NonPersistentTopic(BaseTopic):
@@ -85,7 +85,7 @@ class NonPersistentTopic(BaseTopic):
     def is_terminated(self) -> bool:
         return False
 
-    def use(self) -> Use:
+    def use(self) -> TopicUse:
         """A subscription without consumers holds nothing, so it does not keep its topic either (Apache's goes with its
         last consumer: NonPersistentSubscription.removeConsumer)."""
         used = sum(1 for each in self.subscriptions.values() if each.consumers)
@@ -136,8 +136,8 @@ class NonPersistentTopic(BaseTopic):
         if not subscriptions:
             self.dropped += sum(sizes)
             return
-        ledger_id, entry_id = NO_PLACE
-        messages = Messages(ledger_id, [entry_id] * len(payloads), payloads, sizes)
+        ledger_id, entry_id = NO_POSITION
+        messages = OutgoingMessages(ledger_id, [entry_id] * len(payloads), payloads, sizes)
         for subscription in subscriptions:
             subscription.send(messages)
 

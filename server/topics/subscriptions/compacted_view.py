@@ -14,7 +14,7 @@ from magnetar.server.compaction.latest_by_key import remaining_indexes
 from magnetar.server.compaction.stored_entry import open_entry
 from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.process.turns import Turns
-from magnetar.server.topics.subscriptions.messages import Messages, messages_of
+from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, messages_of
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.ack_state import mask_of_words, words_of_mask
 from magnetar.storage.managed.cursor import Cursor
@@ -147,13 +147,13 @@ class CompactedView:
             return self._next[2]
         return await compacted.index_of(position)
 
-    def messages_of(self, run: EntryRun) -> Messages:
+    def messages_of(self, run: EntryRun) -> OutgoingMessages:
         if not isinstance(run, SparseRun):
             return messages_of(run)
         self._remaining = run.remaining
         dense = messages_of(EntryRun(run.ledger_id, 0, run.entries, 0))
         specials = {run.entry_ids[index]: special for index, special in (dense.specials or {}).items()}
-        return Messages(run.ledger_id, run.entry_ids, dense.payloads, dense.sizes, specials=specials or None)
+        return OutgoingMessages(run.ledger_id, run.entry_ids, dense.payloads, dense.sizes, specials=specials or None)
 
     # --- as the cursor -----------------------------------------------------------------------------------------------
 

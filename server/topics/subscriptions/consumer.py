@@ -14,9 +14,9 @@ from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import ConsumerCounters
 from magnetar.server.topics.subscriptions.consumer_owner import ConsumerOwner
-from magnetar.server.topics.subscriptions.key_shared_rules import AUTO_SPLIT, SLOTS, KeySharedPolicy, Range
-from magnetar.server.topics.subscriptions.messages import Messages
-from magnetar.server.topics.subscriptions.read_plan import EntryAverage
+from magnetar.server.topics.subscriptions.key_shared_rules import AUTO_SPLIT, SLOTS, KeySharedPolicy, SlotRange
+from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
+from magnetar.server.topics.subscriptions.read_size_rules import EntryAverage
 from magnetar.server.topics.subscriptions.redelivery import PendingAcks
 from pulsar_proto.errors import MetadataFault, NotAllowed
 from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
@@ -107,7 +107,7 @@ class Consumer:
         )
         self.key_shared = AUTO_SPLIT
         """Of a Key_Shared subscription; all of its consumers must agree."""
-        self.hash_ranges: Sequence[Range] = ()
+        self.hash_ranges: Sequence[SlotRange] = ()
         if command.HasField("keySharedMeta"):
             meta = command.keySharedMeta
             self.key_shared = KeySharedPolicy(meta.keySharedMode == pb.STICKY, meta.allowOutOfOrderDelivery)
@@ -247,7 +247,7 @@ class Consumer:
             self._watches_writable = True
             self.cnx.when_writable(self._writable_again)
 
-    def take(self, messages: Messages, start: int, stop: int) -> int:
+    def take(self, messages: OutgoingMessages, start: int, stop: int) -> int:
         """Accounts for entries [start, stop), which `write` sends next. Returns how many messages they are."""
         entry_ids, payloads, counts, total = messages.entry_ids, messages.payloads, messages.counts, messages.total
         if start or stop != len(payloads):
@@ -264,7 +264,7 @@ class Consumer:
         return total
 
     def write(
-        self, messages: Messages, start: int, stop: int, redelivery_counts: Mapping[int, int] | None = None
+        self, messages: OutgoingMessages, start: int, stop: int, redelivery_counts: Mapping[int, int] | None = None
     ) -> None:
         """Sends entries [start, stop) in one write. Last, because a connection that closes takes the consumer away."""
         ledger_id = messages.ledger_id

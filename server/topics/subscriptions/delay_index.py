@@ -1,7 +1,7 @@
 """When the delayed messages of one topic are due: one index, however many subscriptions wait for them.
 
-Sixteen bytes a message: two parallel arrays (time, position), sorted by time and cut into chunks, so that an addition
-moves at most a chunk. One bitmap per ledger says which entries are in the index, so that adding one again does nothing,
+Sixteen bytes a message: two parallel arrays (time, position), sorted by time and cut into segments, so that an addition
+moves at most a segment. One bitmap per ledger says which entries are in the index, so that adding one again does nothing,
 and so that who reads can pass over them.
 
 It remembers nothing that is not in the log: what is lost with a process is found again by reading.
@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from pulsar_proto.ids import Position
 
-CHUNK = 2_048
+SEGMENT_ENTRIES_MAX = 2_048
 ENTRIES_MAX = 5_000_000
 """At about 17 bytes. Beyond, `add` refuses, and who reads has to wait until something is due."""
 
@@ -26,7 +26,7 @@ _ENTRY_BITS = 32
 _ENTRY_MASK = (1 << _ENTRY_BITS) - 1
 
 
-class _Chunk:
+class _Segment:
     """`times[i]` is when the entry at `places[i]` is due. `places`: ledger's number << 32 | entry."""
 
     __slots__ = ("places", "times")
@@ -39,12 +39,12 @@ class _Chunk:
 class DelayIndex:
     """Times are ms since the epoch."""
 
-    __slots__ = ("_chunks", "_count", "_entries_max", "_last_times", "_ledger_ids", "_numbers", "bitmaps")
+    __slots__ = ("_count", "_entries_max", "_last_times", "_ledger_ids", "_numbers", "_segments", "bitmaps")
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self._entries_max = entries_max
         self._count = 0
-        self._chunks: list[_Chunk] = []
+        self._segments: list[_Segment] = []
         self._last_times: list[int] = []
         self._ledger_ids: list[int] = []
         self._numbers: dict[int, int] = {}
@@ -64,8 +64,8 @@ class DelayIndex:
     @property
     def size_bytes(self) -> int:
         """About how much memory it takes."""
-        chunks = sum(chunk.times.itemsize * len(chunk.times) * 2 + 256 for chunk in self._chunks)
-        return chunks + sum(64 + 2 * min(len(bitmap), 4_096) for bitmap in self.bitmaps.values())
+        segments = sum(segment.times.itemsize * len(segment.times) * 2 + 256 for segment in self._segments)
+        return segments + sum(64 + 2 * min(len(bitmap), 4_096) for bitmap in self.bitmaps.values())
 
     def has(self, ledger_id: int, entry_id: int) -> bool:
         bitmap = self.bitmaps.get(ledger_id)
@@ -87,35 +87,35 @@ class DelayIndex:
         return True
 
     def next_due_ms(self) -> int | None:
-        return self._chunks[0].times[0] if self._chunks else None
+        return self._segments[0].times[0] if self._segments else None
 
     def pop_due(self, now_ms: int, entries_max: int) -> dict[int, list[int]]:
         """What is due, the earliest first and at most `entries_max`, as ledger -> sorted entries."""
         due: dict[int, list[int]] = {}
-        while self._chunks and entries_max > 0:
-            chunk = self._chunks[0]
-            count = min(bisect_right(chunk.times, now_ms), entries_max)
+        while self._segments and entries_max > 0:
+            segment = self._segments[0]
+            count = min(bisect_right(segment.times, now_ms), entries_max)
             if not count:
                 break
             entries_max -= count
             self._count -= count
-            for place in chunk.places[:count]:
+            for place in segment.places[:count]:
                 ledger_id = self._ledger_ids[place >> _ENTRY_BITS]
                 bitmap = self.bitmaps.get(ledger_id)
                 entry_id = place & _ENTRY_MASK
                 if bitmap is not None and entry_id in bitmap:
                     due.setdefault(ledger_id, []).append(entry_id)
-            if count == len(chunk.times):
-                del self._chunks[0], self._last_times[0]
+            if count == len(segment.times):
+                del self._segments[0], self._last_times[0]
             else:
-                del chunk.times[:count], chunk.places[:count]
+                del segment.times[:count], segment.places[:count]
         for ledger_id, entry_ids in due.items():
             entry_ids.sort()
             bitmap = self.bitmaps[ledger_id]
             bitmap.difference_update(BitMap(entry_ids))
             if not bitmap:
                 del self.bitmaps[ledger_id]
-        if not self._chunks:
+        if not self._segments:
             self._ledger_ids.clear()
             self._numbers.clear()
         return due
@@ -144,10 +144,10 @@ class DelayIndex:
                 yield ledger_id, bitmap & BitMap(range(max(0, position.entry_id)))
 
     def _drop_unknown(self) -> None:
-        """Takes out of the chunks what the bitmaps do not have any more."""
-        old, self._chunks, self._last_times, self._count = self._chunks, [], [], 0
-        for chunk in old:
-            for due_ms, place in zip(chunk.times, chunk.places, strict=True):
+        """Takes out of the segments what the bitmaps do not have any more."""
+        old, self._segments, self._last_times, self._count = self._segments, [], [], 0
+        for segment in old:
+            for due_ms, place in zip(segment.times, segment.places, strict=True):
                 if self.has(self._ledger_ids[place >> _ENTRY_BITS], place & _ENTRY_MASK):
                     self._insert(due_ms, place)
 
@@ -163,22 +163,22 @@ class DelayIndex:
         last_times = self._last_times
         index = bisect_left(last_times, due_ms)
         if index == len(last_times):
-            if not last_times or len(self._chunks[-1].times) >= CHUNK:
-                # Times mostly grow: a full chunk at the end stays full.
-                self._chunks.append(_Chunk(array("q", (due_ms,)), array("Q", (place,))))
+            if not last_times or len(self._segments[-1].times) >= SEGMENT_ENTRIES_MAX:
+                # Times mostly grow: a full segment at the end stays full.
+                self._segments.append(_Segment(array("q", (due_ms,)), array("Q", (place,))))
                 last_times.append(due_ms)
                 return
             index -= 1
-        chunk = self._chunks[index]
-        at = bisect_right(chunk.times, due_ms)
-        chunk.times.insert(at, due_ms)
-        chunk.places.insert(at, place)
-        if len(chunk.times) > CHUNK:
-            half = CHUNK // 2
-            self._chunks.insert(index + 1, _Chunk(chunk.times[half:], chunk.places[half:]))
-            last_times.insert(index + 1, chunk.times[-1])
-            del chunk.times[half:], chunk.places[half:]
-        last_times[index] = chunk.times[-1]
+        segment = self._segments[index]
+        at = bisect_right(segment.times, due_ms)
+        segment.times.insert(at, due_ms)
+        segment.places.insert(at, place)
+        if len(segment.times) > SEGMENT_ENTRIES_MAX:
+            half = SEGMENT_ENTRIES_MAX // 2
+            self._segments.insert(index + 1, _Segment(segment.times[half:], segment.places[half:]))
+            last_times.insert(index + 1, segment.times[-1])
+            del segment.times[half:], segment.places[half:]
+        last_times[index] = segment.times[-1]
 
 
 def _first_missing(bitmap: BitMap, start: int) -> int:

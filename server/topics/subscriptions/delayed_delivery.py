@@ -26,7 +26,7 @@ LOOK_SECONDS_MAX = 60.0
 """The clock may be set meanwhile, so nothing sleeps for longer."""
 
 
-class Waiter(Protocol):
+class DelayingDispatcher(Protocol):
     """A dispatcher that obeys delays."""
 
     def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
@@ -54,7 +54,7 @@ class DelayedDelivery:
     def __init__(
         self,
         name: str,
-        waiters: Callable[[], Iterable[Waiter]],
+        waiters: Callable[[], Iterable[DelayingDispatcher]],
         first_ledger: Callable[[], int],
         enabled: bool,
     ) -> None:

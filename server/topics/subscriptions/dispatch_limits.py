@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.policies.policy_values import DispatchRate
-from magnetar.server.topics.subscriptions.dispatch_throttle import PerSecond, Throttle
+from magnetar.server.topics.subscriptions.dispatch_throttle_rules import PerSecond, Throttle
 
 
 class DispatchLimits:

@@ -28,8 +28,8 @@ from magnetar.server.process.turns import Turns
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
-from magnetar.server.topics.subscriptions.dispatch_throttle import Throttle
-from magnetar.server.topics.subscriptions.messages import AckView, Messages, unacknowledged
+from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle
+from magnetar.server.topics.subscriptions.outgoing_messages import AckView, OutgoingMessages, unacknowledged
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -47,7 +47,7 @@ ROUNDS_MAX = 4
 """Runs that one `kick` sends before it lets the loop serve others: of a hundred entries each, they take some ms."""
 
 
-class Read(NamedTuple):
+class PlannedRead(NamedTuple):
     """What is to be read next."""
 
     position: Position
@@ -56,7 +56,7 @@ class Read(NamedTuple):
     """Entries that were sent before, out of order."""
 
 
-class Source(NamedTuple):
+class DispatchSource(NamedTuple):
     """Where a dispatcher's entries come from."""
 
     name: str
@@ -64,7 +64,7 @@ class Source(NamedTuple):
     ledger: ManagedLedger
     cursor: Cursor
     settings: TopicSettings
-    messages_of: Callable[[EntryRun], Messages]
+    messages_of: Callable[[EntryRun], OutgoingMessages]
     delayed: DelayedDelivery
     """The topic's."""
     limits: Callable[[], tuple[Throttle, ...]]
@@ -76,7 +76,7 @@ class Source(NamedTuple):
 class Dispatcher(ABC):
     """`read_position` is the first entry that was not read yet."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: DispatchSource) -> None:
         self.cursor = source.cursor
         self.settings = source.settings
         self.read_position = source.cursor.next_unacked(source.cursor.mark_delete)
@@ -85,7 +85,7 @@ class Dispatcher(ABC):
         self._acks: AckView = source.cursor
         self._messages_of = source.messages_of
         self._loop = asyncio.get_running_loop()
-        self._held: Messages | None = None
+        self._held: OutgoingMessages | None = None
         self._held_at = 0
         self._reading: asyncio.Task[None] | None = None
         self._generation = 0
@@ -129,7 +129,7 @@ class Dispatcher(ABC):
         writable connection wakes the dispatcher."""
 
     @abstractmethod
-    def _send(self, messages: Messages) -> int:
+    def _send(self, messages: OutgoingMessages) -> int:
         """Sends from the beginning of `messages` what consumers take. Returns how many entries that was; at least one
         when `_room()` was not 0 just before."""
 
@@ -138,11 +138,11 @@ class Dispatcher(ABC):
         """Whether something is to be sent again, before anything new."""
         return False
 
-    def _next_replay(self, room: int) -> Read:
+    def _next_replay(self, room: int) -> PlannedRead:
         """What is to be sent again first."""
         raise AssertionError("this type never replays")
 
-    def _send_again(self, read: Read, run: EntryRun) -> None:
+    def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
         """`run` was read for `read`, which was a replay."""
         raise AssertionError("this type never replays")
 
@@ -225,7 +225,7 @@ class Dispatcher(ABC):
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
-    def _send_from_memory(self) -> Read | None:
+    def _send_from_memory(self) -> PlannedRead | None:
         """Returns what must be read to go on, or None when there is nothing to do (or it goes on by itself)."""
         self._sending = True
         try:
@@ -245,7 +245,7 @@ class Dispatcher(ABC):
         self._loop.call_soon(self.kick)
         return None
 
-    def _send_once(self) -> Read | None:
+    def _send_once(self) -> PlannedRead | None:
         """One run from memory, if there is one; `_progress` says whether it makes sense to go on."""
         self._progress = False
         held = self._held
@@ -270,7 +270,7 @@ class Dispatcher(ABC):
         else:
             run = self._ledger.cached(self.read_position, room, self.settings.dispatcher_max_read_size_bytes)
             if run is None:
-                return Read(self.read_position, room, False)
+                return PlannedRead(self.read_position, room, False)
             self._take(run)
         self._progress = True
         return None
@@ -293,7 +293,7 @@ class Dispatcher(ABC):
             self._throttled = None
             self.kick()
 
-    def _sent(self, messages: Messages) -> None:
+    def _sent(self, messages: OutgoingMessages) -> None:
         """For types, after they sent something while there are `_throttles`."""
         now_s = self._loop.time()
         size = sum(map(len, messages.payloads))
@@ -313,7 +313,7 @@ class Dispatcher(ABC):
             # Nothing is there although the position is not beyond the last: what stood there was deleted.
             self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
 
-    def _ordinary(self, messages: Messages, specials: Mapping[int, Special]) -> Messages:
+    def _ordinary(self, messages: OutgoingMessages, specials: Mapping[int, Special]) -> OutgoingMessages:
         """What is to be sent of `messages` now. What brokers wrote for brokers is acknowledged
         (AbstractBaseDispatcher.filterEntriesForConsumer)."""
         entry_ids = messages.entry_ids
@@ -323,7 +323,7 @@ class Dispatcher(ABC):
         self.cursor.ack([(messages.ledger_id, entry_id, None) for entry_id in markers])
         return messages.part([index for index, each in enumerate(entry_ids) if each not in markers])
 
-    def _send_new(self, messages: Messages) -> None:
+    def _send_new(self, messages: OutgoingMessages) -> None:
         self._held = None
         if not messages.payloads:
             return
@@ -334,9 +334,9 @@ class Dispatcher(ABC):
             self._held = messages
             self._held_at = sent
 
-    async def _read_on(self, first: Read, generation: int) -> None:
+    async def _read_on(self, first: PlannedRead, generation: int) -> None:
         """`generation` is that of the moment when `first` was chosen: a rewind may come before this begins."""
-        read: Read | None = first
+        read: PlannedRead | None = first
         turns = Turns()
         try:
             while read is not None:

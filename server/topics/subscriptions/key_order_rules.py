@@ -18,13 +18,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
-from magnetar.server.topics.subscriptions.key_shared_rules import Range, Selector
+from magnetar.server.topics.subscriptions.key_shared_rules import Selector, SlotRange
 from pulsar_proto.ids import Position
 
 T = TypeVar("T", bound=Hashable)
 
 
-class Draining(NamedTuple):
+class DrainingSlot(NamedTuple):
     """A slot whose holder does not own it (any more)."""
 
     slot: int
@@ -63,7 +63,7 @@ class KeyOrder(Generic[T]):
 
     # ---- members
 
-    def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
+    def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
         """Raises ConsumerAssignFault."""
         self.selector.add(member, name, ranges)
         self.cleared[member] = 0
@@ -186,12 +186,12 @@ class KeyOrder(Generic[T]):
 
     # ---- for stats
 
-    def draining(self) -> dict[T, list[Draining]]:
+    def draining(self) -> dict[T, list[DrainingSlot]]:
         """What others wait for that each member acknowledges, by slots."""
-        found: dict[T, list[Draining]] = {}
+        found: dict[T, list[DrainingSlot]] = {}
         for slot in sorted(self._draining):
             hold = self._holds[slot]
-            found.setdefault(hold.member, []).append(Draining(slot, hold.entries, hold.blocked))
+            found.setdefault(hold.member, []).append(DrainingSlot(slot, hold.entries, hold.blocked))
         return found
 
     @property

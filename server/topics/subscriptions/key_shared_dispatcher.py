@@ -13,10 +13,10 @@ Sources: PersistentStickyKeyDispatcherMultipleConsumers, PIP-379; facts 5.5.
 from collections.abc import Sequence
 
 from magnetar.server.topics.subscriptions.consumer import Consumer
-from magnetar.server.topics.subscriptions.dispatcher import Read, Source
+from magnetar.server.topics.subscriptions.dispatcher import DispatchSource, PlannedRead
 from magnetar.server.topics.subscriptions.key_order_rules import KeyOrder
-from magnetar.server.topics.subscriptions.key_shared_rules import KeySharedPolicy, Range, Sticky, selector_for
-from magnetar.server.topics.subscriptions.messages import Messages, messages_of, unacknowledged
+from magnetar.server.topics.subscriptions.key_shared_rules import KeySharedPolicy, SlotRange, Sticky, selector_for
+from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, messages_of, unacknowledged
 from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.storage.managed.entry_run import EntryRun
@@ -30,7 +30,7 @@ GAP_MAX = 16
 
 
 class KeySharedDispatcher(SharedDispatcher):
-    def __init__(self, source: Source, policy: KeySharedPolicy) -> None:
+    def __init__(self, source: DispatchSource, policy: KeySharedPolicy) -> None:
         super().__init__(source)
         self.policy = policy
         self.order: KeyOrder[Consumer] = KeyOrder(
@@ -43,7 +43,7 @@ class KeySharedDispatcher(SharedDispatcher):
         )
         self._slot_of = self.order.selector.slot_of
         self._may_go_on = False
-        self._ranges: dict[Consumer, list[Range]] | None = None
+        self._ranges: dict[Consumer, list[SlotRange]] | None = None
         """For stats; worked out for all at once when they are asked for."""
         self._due = ReplayQueue()
         """Delayed entries whose time has come. Their keys are known when they are read."""
@@ -68,7 +68,7 @@ class KeySharedDispatcher(SharedDispatcher):
         selector = self.order.selector
         return selector.rival(consumer.hash_ranges) if isinstance(selector, Sticky) else None
 
-    def ranges_of(self, consumer: Consumer) -> list[Range]:
+    def ranges_of(self, consumer: Consumer) -> list[SlotRange]:
         if self._ranges is None:
             self._ranges = self.order.selector.ranges()
         return self._ranges.get(consumer, [])
@@ -126,15 +126,15 @@ class KeySharedDispatcher(SharedDispatcher):
                 consumer.watch_writable()  # what waits may wait for it
         return self.order.first(able)
 
-    def _next_replay(self, room: int) -> Read:
+    def _next_replay(self, room: int) -> PlannedRead:
         first = self._first_replay() if self.replay else None
         if first is None:
             position, count = self._due.first_run(room)
-            return Read(position, count, True)
+            return PlannedRead(position, count, True)
         span = min(room, self.settings.dispatcher_max_read_batch_size)
-        return Read(first, self.replay.nearby(first, span, GAP_MAX), True)
+        return PlannedRead(first, self.replay.nearby(first, span, GAP_MAX), True)
 
-    def _send_again(self, read: Read, run: EntryRun) -> None:
+    def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
         ledger_id, first = read.position
         end = first + read.entries_max
         if self._due.contains(ledger_id, first):
@@ -161,7 +161,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self.replay.discard(ledger_id, plan.sent)
         self._carry_out(plan, messages)
 
-    def _send_due(self, read: Read, run: EntryRun) -> None:
+    def _send_due(self, read: PlannedRead, run: EntryRun) -> None:
         """They were never sent: they go the way of new ones."""
         ledger_id, first = read.position
         end = first + read.entries_max
@@ -175,7 +175,7 @@ class KeySharedDispatcher(SharedDispatcher):
         if messages.payloads:
             self._send(messages)
 
-    def _send(self, messages: Messages, again: bool = False) -> int:
+    def _send(self, messages: OutgoingMessages, again: bool = False) -> int:
         """New ones: what is not sent waits."""
         ledger_id, entry_ids, counts = messages.ledger_id, messages.entry_ids, messages.counts
         plan = _Plan(self.unacked_messages, self._unacked_max)
@@ -197,10 +197,10 @@ class KeySharedDispatcher(SharedDispatcher):
         for entry_id in entry_ids:
             self.order.forget(ledger_id, entry_id)
 
-    def _carry_out(self, plan: "_Plan", messages: Messages) -> None:
+    def _carry_out(self, plan: "_Plan", messages: OutgoingMessages) -> None:
         """Accounts for everything before it writes anything: a connection that closes takes its consumer away."""
         ledger_id = messages.ledger_id
-        parts: list[tuple[Consumer, Messages]] = []
+        parts: list[tuple[Consumer, OutgoingMessages]] = []
         for consumer, (indexes, slots) in plan.shares.items():
             part = messages.part(indexes)
             self.order.sent(consumer, ledger_id, part.entry_ids, slots)

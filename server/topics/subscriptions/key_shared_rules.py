@@ -27,7 +27,7 @@ NONE_KEY = b"NONE_KEY"
 _NON_NEGATIVE = 0x7FFF_FFFF
 _SEPARATOR = "\0"
 
-Range = tuple[int, int]
+SlotRange = tuple[int, int]
 """First and last slot."""
 
 T = TypeVar("T", bound=Hashable)
@@ -69,7 +69,7 @@ class Selector(ABC, Generic[T]):
         """Of a `hash_of` a key."""
 
     @abstractmethod
-    def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
+    def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
         """Raises ConsumerAssignFault, and nothing has changed then."""
 
     @abstractmethod
@@ -80,7 +80,7 @@ class Selector(ABC, Generic[T]):
         """None: nobody's."""
 
     @abstractmethod
-    def ranges(self) -> dict[T, list[Range]]:
+    def ranges(self) -> dict[T, list[SlotRange]]:
         """What each member owns, in order, for stats."""
 
 
@@ -91,8 +91,8 @@ class _Boundaries(Selector[T]):
         self._ends: list[int] = []
         self._owners: list[T] = []
 
-    def ranges(self) -> dict[T, list[Range]]:
-        found: dict[T, list[Range]] = {}
+    def ranges(self) -> dict[T, list[SlotRange]]:
+        found: dict[T, list[SlotRange]] = {}
         start = 1
         for end, owner in zip(self._ends, self._owners, strict=True):
             last = min(end, SLOTS - 1)
@@ -112,7 +112,7 @@ class AutoSplit(_Boundaries[T]):
 
     slot_of = staticmethod(range_slot)
 
-    def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
+    def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
         if not self._ends:
             self._ends, self._owners = [SLOTS], [member]
             return
@@ -153,7 +153,7 @@ class ConsistentHashing(_Boundaries[T]):
         self._places: list[tuple[T, str, int]] = []
         """(member, name, its number among members of that name)."""
 
-    def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
+    def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
         taken = {number for _, other, number in self._places if other == name}
         number = next(free for free in range(len(taken) + 1) if free not in taken)
         self._places.append((member, name, number))
@@ -180,7 +180,7 @@ class ConsistentHashing(_Boundaries[T]):
         index = bisect_left(self._ends, slot)
         return self._owners[index if index < len(self._ends) else 0]
 
-    def ranges(self) -> dict[T, list[Range]]:
+    def ranges(self) -> dict[T, list[SlotRange]]:
         found = super().ranges()
         if self._ends and self._ends[-1] < SLOTS - 1:
             found.setdefault(self._owners[0], []).append((self._ends[-1] + 1, SLOTS - 1))
@@ -206,7 +206,7 @@ class Sticky(Selector[T]):
         self._members: dict[int, T] = {}
         self._next = 0
 
-    def add(self, member: T, name: str, ranges: Sequence[Range] = ()) -> None:
+    def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
         if not ranges:
             raise ConsumerAssignFault("Ranges for KeyShared policy must not be empty.")
         if len(ranges) > SLOTS:
@@ -228,7 +228,7 @@ class Sticky(Selector[T]):
         self._members[self._next] = member
         self._next += 1
 
-    def rival(self, ranges: Sequence[Range]) -> T | None:
+    def rival(self, ranges: Sequence[SlotRange]) -> T | None:
         """A member that owns any part of `ranges`."""
         for first, last in ranges[:SLOTS]:
             number = self._overlapping(first, last)
@@ -245,8 +245,8 @@ class Sticky(Selector[T]):
         number = self._overlapping(slot, slot)
         return None if number is None else self._members[number]
 
-    def ranges(self) -> dict[T, list[Range]]:
-        found: dict[T, list[Range]] = {}
+    def ranges(self) -> dict[T, list[SlotRange]]:
+        found: dict[T, list[SlotRange]] = {}
         for first, last, number in self._ranges:
             found.setdefault(self._members[number], []).append((first, last))
         return found

@@ -19,9 +19,9 @@ from pyroaring import BitMap
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.topics.subscriptions.chunk_owners import ChunkOwners
 from magnetar.server.topics.subscriptions.consumer import Consumer
-from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, Read, Source
-from magnetar.server.topics.subscriptions.messages import Messages, unacknowledged
-from magnetar.server.topics.subscriptions.read_plan import entries_within
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, DispatchSource, PlannedRead
+from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, unacknowledged
+from magnetar.server.topics.subscriptions.read_size_rules import entries_within
 from magnetar.server.topics.subscriptions.redelivery import RedeliveryCounts, ReplayQueue
 from magnetar.server.topics.subscriptions.shared_rules import RoundRobin
 from magnetar.storage.managed.entry_run import EntryRun
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class SharedDispatcher(Dispatcher):
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: DispatchSource) -> None:
         super().__init__(source)
         self.replay = ReplayQueue()
         self.redelivery_counts = RedeliveryCounts()
@@ -194,7 +194,7 @@ class SharedDispatcher(Dispatcher):
         passed = self._delayed.index.before(self.read_position)
         return sum(self.cursor.unacked_among(ledger_id, entries) for ledger_id, entries in passed)
 
-    def _send_once(self) -> Read | None:
+    def _send_once(self) -> PlannedRead | None:
         if self._chunks.waiting:
             for ledger_id, entry_ids in self._chunks.ready():
                 self.replay.add(ledger_id, entry_ids)
@@ -202,7 +202,7 @@ class SharedDispatcher(Dispatcher):
             self.read_position = self._delayed.index.pass_over(self.read_position)
         return super()._send_once()
 
-    def _ordinary(self, messages: Messages, specials: Mapping[int, Special]) -> Messages:
+    def _ordinary(self, messages: OutgoingMessages, specials: Mapping[int, Special]) -> OutgoingMessages:
         messages = super()._ordinary(messages, specials)
         if not self._delayed.is_enabled:
             return messages
@@ -244,11 +244,11 @@ class SharedDispatcher(Dispatcher):
     def _has_replays(self) -> bool:
         return bool(self.replay)
 
-    def _next_replay(self, room: int) -> Read:
+    def _next_replay(self, room: int) -> PlannedRead:
         position, count = self.replay.first_run(room)
-        return Read(position, count, True)
+        return PlannedRead(position, count, True)
 
-    def _send_again(self, read: Read, run: EntryRun) -> None:
+    def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
         """What was asked for and does not exist, or is acknowledged, is not asked for again; what left the queue while
         it was read is not sent."""
         ledger_id, first = read.position
@@ -272,7 +272,7 @@ class SharedDispatcher(Dispatcher):
             for entry_id in entry_ids:
                 self.redelivery_counts.forget(ledger_id, entry_id)
 
-    def _send(self, messages: Messages, again: bool = False) -> int:
+    def _send(self, messages: OutgoingMessages, again: bool = False) -> int:
         specials = messages.specials
         if specials is not None and any(specials[each].chunk for each in messages.entry_ids if each in specials):
             return self._send_chunks(messages, specials, again)
@@ -302,7 +302,7 @@ class SharedDispatcher(Dispatcher):
             at = stop
         return at
 
-    def _send_chunks(self, messages: Messages, specials: Mapping[int, Special], again: bool) -> int:
+    def _send_chunks(self, messages: OutgoingMessages, specials: Mapping[int, Special], again: bool) -> int:
         """One by one, because each may have to go to somebody else, or to wait for its owner."""
         ledger_id = messages.ledger_id
         redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)

@@ -15,9 +15,9 @@ from pyroaring import BitMap
 
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
-from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, Read, Source
-from magnetar.server.topics.subscriptions.messages import Messages, messages_of, unacknowledged
-from magnetar.server.topics.subscriptions.read_plan import entries_to_read, entries_within
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, DispatchSource, PlannedRead
+from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, messages_of, unacknowledged
+from magnetar.server.topics.subscriptions.read_size_rules import entries_to_read, entries_within
 from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
 from magnetar.server.topics.subscriptions.single_active_rules import Candidate, choose_active
 from magnetar.storage.managed.entry_run import EntryRun
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class SingleActiveDispatcher(Dispatcher):
-    def __init__(self, source: Source, sub_type: SubType.ValueType, topic: str, partition_index: int) -> None:
+    def __init__(self, source: DispatchSource, sub_type: SubType.ValueType, topic: str, partition_index: int) -> None:
         super().__init__(source)
         self._source = source
         self.active: Consumer | None = None
@@ -93,7 +93,7 @@ class SingleActiveDispatcher(Dispatcher):
             return 0
         return entries_to_read(active.permits, active.average.value, self.settings.dispatcher_max_read_batch_size)
 
-    def _send(self, messages: Messages) -> int:
+    def _send(self, messages: OutgoingMessages) -> int:
         active = self.active
         assert active is not None
         if self._switching is not None:
@@ -110,11 +110,11 @@ class SingleActiveDispatcher(Dispatcher):
     def _has_replays(self) -> bool:
         return bool(self._holes)
 
-    def _next_replay(self, room: int) -> Read:
+    def _next_replay(self, room: int) -> PlannedRead:
         position, count = self._holes.first_run(room)
-        return Read(position, count, True)
+        return PlannedRead(position, count, True)
 
-    def _send_again(self, read: Read, run: EntryRun) -> None:
+    def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
         """What does not exist or is acknowledged meanwhile is forgotten."""
         ledger_id, first = read.position
         end = first + read.entries_max

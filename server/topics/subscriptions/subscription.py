@@ -19,10 +19,10 @@ from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
 from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
-from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, Source
-from magnetar.server.topics.subscriptions.dispatchers import new_dispatcher
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, DispatchSource
+from magnetar.server.topics.subscriptions.dispatcher_factory import new_dispatcher
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
-from magnetar.server.topics.subscriptions.messages import Messages, bits_set
+from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, bits_set
 from magnetar.server.topics.subscriptions.redelivery import ENTRY_ID_END
 from magnetar.server.topics.subscriptions.seek_target import SeekTarget, target_of
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
@@ -62,7 +62,7 @@ class PersistentTopic(SubscriptionTopic, Protocol):
     @property
     def is_terminated(self) -> bool: ...
 
-    def messages_of(self, run: EntryRun) -> Messages:
+    def messages_of(self, run: EntryRun) -> OutgoingMessages:
         """Cuts and counts the entries of a run."""
 
     async def delete_cursor(self, subscription: "Subscription") -> None:
@@ -97,7 +97,7 @@ class Subscription(BaseSubscription):
         """Where the last seek went, also where the log is trimmed."""
         self._deleting = False
         self.expired = ExpiryCounters()
-        self._source = Source(
+        self._source = DispatchSource(
             str(self),
             topic.ledger,
             cursor,

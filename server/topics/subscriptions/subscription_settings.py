@@ -4,7 +4,7 @@ Sources: PersistentTopic.getDurableSubscription, PersistentSubscription.setRepli
 """
 
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.topics.properties import fault_of_properties
+from magnetar.server.topics.properties_rules import fault_of_properties
 from magnetar.storage.managed.cursor import REPLICATED, Cursor
 from pulsar_proto.errors import NotAllowed
 from pulsar_proto.pb import pulsar_api_pb2 as pb

@@ -14,7 +14,7 @@ from magnetar.server.policies.policy_values import (
     InactiveTopicDeleteMode,
     InactiveTopicPolicies,
 )
-from magnetar.server.topics.inactivity_rules import Use, is_active, is_due, subscription_is_due
+from magnetar.server.topics.inactivity_rules import TopicUse, is_active, is_due, subscription_is_due
 from magnetar.server.topics.publishing.backlog_quota_rules import KEPT_SHARE, BacklogQuotaType, entries_to_cut, excesses
 
 NO_SUBSCRIPTIONS = InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS
@@ -47,16 +47,16 @@ def test_a_quota_is_exceeded_at_its_size_and_beyond_its_age() -> None:
 @pytest.mark.parametrize(
     ("use", "mode", "expected"),
     [
-        (Use(0, 0, 0, 0), NO_SUBSCRIPTIONS, False),
-        (Use(1, 0, 0, 0), NO_SUBSCRIPTIONS, True),
-        (Use(0, 0, 1, 0), NO_SUBSCRIPTIONS, True),
-        (Use(0, 0, 1, 0), CAUGHT_UP, False),
-        (Use(0, 0, 1, 3), CAUGHT_UP, True),
-        (Use(0, 1, 1, 0), CAUGHT_UP, True),
-        (Use(1, 0, 0, 0), CAUGHT_UP, True),
+        (TopicUse(0, 0, 0, 0), NO_SUBSCRIPTIONS, False),
+        (TopicUse(1, 0, 0, 0), NO_SUBSCRIPTIONS, True),
+        (TopicUse(0, 0, 1, 0), NO_SUBSCRIPTIONS, True),
+        (TopicUse(0, 0, 1, 0), CAUGHT_UP, False),
+        (TopicUse(0, 0, 1, 3), CAUGHT_UP, True),
+        (TopicUse(0, 1, 1, 0), CAUGHT_UP, True),
+        (TopicUse(1, 0, 0, 0), CAUGHT_UP, True),
     ],
 )
-def test_what_counts_as_use_depends_on_the_mode(use: Use, mode: InactiveTopicDeleteMode, expected: bool) -> None:
+def test_what_counts_as_use_depends_on_the_mode(use: TopicUse, mode: InactiveTopicDeleteMode, expected: bool) -> None:
     assert is_active(use, mode) is expected
 
 

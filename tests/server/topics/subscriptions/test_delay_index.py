@@ -17,8 +17,8 @@ FORGET = st.tuples(st.just("forget"), st.integers(1, 4), st.just(0), st.just(0))
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.one_of(ADD, ADD, ADD, POP, FORGET), max_size=80), st.integers(2, 5))
-def test_it_is_a_dictionary_sorted_by_time(operations: list[tuple[str, int, int, int]], chunk: int) -> None:
-    delay_index.CHUNK, before = chunk, delay_index.CHUNK
+def test_it_is_a_dictionary_sorted_by_time(operations: list[tuple[str, int, int, int]], segment: int) -> None:
+    delay_index.SEGMENT_ENTRIES_MAX, before = segment, delay_index.SEGMENT_ENTRIES_MAX
     try:
         index, twin = DelayIndex(), dict[tuple[int, int], int]()
         first_ledger = 0
@@ -55,7 +55,7 @@ def test_it_is_a_dictionary_sorted_by_time(operations: list[tuple[str, int, int,
         assert {(ledger_id, entry_id) for ledger_id in popped for entry_id in popped[ledger_id]} == set(twin)
         assert index.next_due_ms() is None
     finally:
-        delay_index.CHUNK = before
+        delay_index.SEGMENT_ENTRIES_MAX = before
 
 
 def test_a_full_index_takes_no_more_until_something_was_due() -> None:

@@ -7,7 +7,7 @@ from pyroaring import BitMap
 
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.stats.domain_stats import topic_stats
-from magnetar.server.topics.subscriptions.messages import messages_of
+from magnetar.server.topics.subscriptions.outgoing_messages import messages_of
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.topics.scene import (

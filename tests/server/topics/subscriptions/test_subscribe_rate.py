@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.server.policies.effective_policies import of_broker
 from magnetar.server.policies.policy_values import SubscribeRate
-from magnetar.server.topics.subscriptions.subscribe_limiter import CONSUMERS_MAX, ConsumerIdentity, SubscribeLimiter
+from magnetar.server.topics.subscriptions.subscribe_rate_rules import CONSUMERS_MAX, ConsumerIdentity, SubscribeLimiter
 from pulsar_proto.errors import NotAllowed
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time
 

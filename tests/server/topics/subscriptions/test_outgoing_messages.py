@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.server.topics.subscriptions.messages import (
+from magnetar.server.topics.subscriptions.outgoing_messages import (
     ENTRY_MESSAGES_MAX,
     MessagesMemo,
     bits_set,

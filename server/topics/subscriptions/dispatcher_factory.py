@@ -1,14 +1,14 @@
 """Which dispatcher a consumer's kind of subscription has."""
 
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
-from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, Source
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, DispatchSource
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
 from pulsar_proto.names import TopicName
 
 
-def new_dispatcher(source: Source, consumer: Consumer, topic: TopicName) -> Dispatcher:
+def new_dispatcher(source: DispatchSource, consumer: Consumer, topic: TopicName) -> Dispatcher:
     if consumer.sub_type == SubType.Shared:
         return SharedDispatcher(source)
     if consumer.sub_type == SubType.Key_Shared:

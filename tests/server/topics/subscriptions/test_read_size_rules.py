@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.server.topics.subscriptions.read_plan import EntryAverage, entries_to_read, entries_within
+from magnetar.server.topics.subscriptions.read_size_rules import EntryAverage, entries_to_read, entries_within
 
 COUNTS = st.lists(st.integers(1, 20), max_size=30)
 

@@ -34,7 +34,7 @@ class AckView(Protocol):
     def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None: ...
 
 
-class Messages:
+class OutgoingMessages:
     """Entries of one ledger in ascending order. Lists may be shared: not to be changed."""
 
     __slots__ = (
@@ -84,15 +84,15 @@ class Messages:
     def __len__(self) -> int:
         return len(self.payloads)
 
-    def pick(self, indexes: Sequence[int]) -> "Messages":
+    def pick(self, indexes: Sequence[int]) -> "OutgoingMessages":
         """Those at `indexes`, ascending, as if nothing of them was acknowledged: that is looked up last."""
         entry_ids = self.entry_ids
         if isinstance(indexes, range):
             part = slice(indexes.start, indexes.stop)
-            return Messages(
+            return OutgoingMessages(
                 self.ledger_id, entry_ids[part], self.payloads[part], self.sizes[part], specials=self.specials
             )
-        return Messages(
+        return OutgoingMessages(
             self.ledger_id,
             [entry_ids[index] for index in indexes],
             [self.payloads[index] for index in indexes],
@@ -100,7 +100,7 @@ class Messages:
             specials=self.specials,
         )
 
-    def part(self, indexes: Sequence[int]) -> "Messages":
+    def part(self, indexes: Sequence[int]) -> "OutgoingMessages":
         """Those at `indexes`, ascending, as they are."""
         if len(indexes) == len(self.payloads):
             return self
@@ -120,7 +120,7 @@ def _key_hash(payload: bytes) -> int:
     return hash_of(NONE_KEY if key is None else key)
 
 
-def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> Messages:
+def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> OutgoingMessages:
     """Cuts and counts; only the `wanted` entries (ids in the run, ascending) where they are given. An entry whose
     metadata does not decode counts as one message: the client must see it, because only the client can say that it is
     damaged (ACK.validation_error)."""
@@ -150,7 +150,7 @@ def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> Messages:
             if specials is None:
                 specials = {}
             specials[wanted[index]] = special
-    return Messages(run.ledger_id, wanted, payloads, counts, specials=specials)
+    return OutgoingMessages(run.ledger_id, wanted, payloads, counts, specials=specials)
 
 
 def _client_bytes_at(payload: bytes) -> int:
@@ -168,9 +168,9 @@ class MessagesMemo:
     def __init__(self) -> None:
         self._entries: list[bytes] | None = None
         self._first = -1
-        self._messages: Messages | None = None
+        self._messages: OutgoingMessages | None = None
 
-    def messages_of(self, run: EntryRun) -> Messages:
+    def messages_of(self, run: EntryRun) -> OutgoingMessages:
         # The tail cache hands out the same list for the same run, so identity tells.
         if self._entries is run.entries and self._first == run.first_entry_id:
             assert self._messages is not None
@@ -183,7 +183,7 @@ class MessagesMemo:
         self._entries = self._messages = None
 
 
-def unacknowledged(messages: Messages, start: int, acks: AckView) -> Messages:
+def unacknowledged(messages: OutgoingMessages, start: int, acks: AckView) -> OutgoingMessages:
     """What is left of `messages` from index `start` on, now: without acknowledged entries, and with the ack sets of
     batches that are acknowledged in part. The same object where nothing changes."""
     entry_ids = messages.entry_ids
@@ -215,7 +215,7 @@ def unacknowledged(messages: Messages, start: int, acks: AckView) -> Messages:
     return left if left.total == len(left.sizes) else _with_ack_sets(left, acks)
 
 
-def _with_ack_sets(messages: Messages, acks: AckView) -> Messages:
+def _with_ack_sets(messages: OutgoingMessages, acks: AckView) -> OutgoingMessages:
     sizes = messages.sizes
     ledger_id = messages.ledger_id
     ack_sets: dict[int, Sequence[int]] = {}
@@ -230,7 +230,7 @@ def _with_ack_sets(messages: Messages, acks: AckView) -> Messages:
                 counts[index] = bits_set(words)
     if not ack_sets:
         return messages
-    return Messages(
+    return OutgoingMessages(
         ledger_id, messages.entry_ids, messages.payloads, sizes, counts, ack_sets, specials=messages.specials
     )
 
