@@ -1,13 +1,13 @@
 """When the delayed messages of one topic are due: one index, however many subscriptions wait for them.
 
-Sixteen bytes a message: two parallel arrays (time, position), sorted by time and cut into segments, so that an addition
-moves at most a segment. One bitmap per ledger says which entries are in the index, so that adding one again does nothing,
-and so that who reads can pass over them.
+A message costs about sixteen bytes: two parallel arrays hold its time and its position, sorted by time. The arrays are
+cut into segments, so that adding a message moves at most one segment. One bitmap per ledger says which entries are in
+the index: adding an entry again has no effect, and dispatchers pass over runs of delayed entries at once.
 
-It remembers nothing that is not in the log: what is lost with a process is found again by reading.
+The index holds nothing that is not in the log: what is lost with the process is found again by reading.
 
-Pure. Beyond Apache (InMemoryDelayedDeliveryTracker, BucketDelayedDeliveryTracker), which keep one per subscription and
-round to ticks; facts 5.6, 11.13.
+Pure. Apache's InMemoryDelayedDeliveryTracker and BucketDelayedDeliveryTracker keep one index per subscription and round
+the times to ticks.
 """
 
 from array import array
@@ -20,14 +20,15 @@ from pulsar_proto.ids import Position
 
 SEGMENT_ENTRIES_MAX = 2_048
 ENTRIES_MAX = 5_000_000
-"""At about 17 bytes. Beyond, `add` refuses, and who reads has to wait until something is due."""
+"""At about 17 bytes each. A full index refuses more, and dispatchers then read no further until something is due."""
 
 _ENTRY_BITS = 32
 _ENTRY_MASK = (1 << _ENTRY_BITS) - 1
 
 
 class _Segment:
-    """`times[i]` is when the entry at `places[i]` is due. `places`: ledger's number << 32 | entry."""
+    """`times[i]` says when the entry at `places[i]` is due. A place is the ledger's number in the index << 32 | the
+    entry."""
 
     __slots__ = ("places", "times")
 
@@ -49,7 +50,7 @@ class DelayIndex:
         self._ledger_ids: list[int] = []
         self._numbers: dict[int, int] = {}
         self.bitmaps: dict[int, BitMap] = {}
-        """Ledger -> entries that are not due. Not to be changed."""
+        """Ledger -> entries that are not due yet. Callers must not change them."""
 
     def __len__(self) -> int:
         return sum(map(len, self.bitmaps.values()))
@@ -63,7 +64,7 @@ class DelayIndex:
 
     @property
     def size_bytes(self) -> int:
-        """About how much memory it takes."""
+        """Estimates the memory that the index takes."""
         segments = sum(segment.times.itemsize * len(segment.times) * 2 + 256 for segment in self._segments)
         return segments + sum(64 + 2 * min(len(bitmap), 4_096) for bitmap in self.bitmaps.values())
 
@@ -72,7 +73,8 @@ class DelayIndex:
         return bitmap is not None and entry_id in bitmap
 
     def add(self, ledger_id: int, entry_id: int, due_ms: int) -> bool:
-        """Ids below 2^32, `due_ms` below 2^63. False: it is full, and was not added. Adding again does nothing."""
+        """Adds an entry (its id is below 2^32) that is due at `due_ms` (below 2^63). Returns False when the index is
+        full and the entry was not added. Adding an entry again has no effect."""
         bitmap = self.bitmaps.get(ledger_id)
         if bitmap is None:
             if self.is_full:
@@ -90,7 +92,8 @@ class DelayIndex:
         return self._segments[0].times[0] if self._segments else None
 
     def pop_due(self, now_ms: int, entries_max: int) -> dict[int, list[int]]:
-        """What is due, the earliest first and at most `entries_max`, as ledger -> sorted entries."""
+        """Takes out what is due, the earliest first and at most `entries_max` entries. Returns ledger -> sorted
+        entries."""
         due: dict[int, list[int]] = {}
         while self._segments and entries_max > 0:
             segment = self._segments[0]
@@ -121,7 +124,7 @@ class DelayIndex:
         return due
 
     def forget_before(self, ledger_id: int) -> None:
-        """Ledgers before `ledger_id` were deleted; they do not come back."""
+        """The ledgers before `ledger_id` were deleted: forgets their entries."""
         gone = [known for known in self.bitmaps if known < ledger_id]
         for known in gone:
             del self.bitmaps[known]
@@ -129,14 +132,15 @@ class DelayIndex:
             self._drop_unknown()
 
     def pass_over(self, position: Position) -> Position:
-        """The first one at or after `position`, in its ledger, that is not in the index. It need not exist."""
+        """Returns the first position at or after `position`, in the same ledger, that is not in the index. There need
+        not be an entry."""
         bitmap = self.bitmaps.get(position.ledger_id)
         if bitmap is None or position.entry_id not in bitmap:
             return position
         return Position(position.ledger_id, _first_missing(bitmap, position.entry_id))
 
     def before(self, position: Position) -> Iterator[tuple[int, BitMap]]:
-        """(ledger, its entries in the index) as far as they are before `position`."""
+        """Yields each ledger with those of its entries in the index that stand before `position`."""
         for ledger_id, bitmap in self.bitmaps.items():
             if ledger_id < position.ledger_id:
                 yield ledger_id, bitmap
@@ -144,7 +148,7 @@ class DelayIndex:
                 yield ledger_id, bitmap & BitMap(range(max(0, position.entry_id)))
 
     def _drop_unknown(self) -> None:
-        """Takes out of the segments what the bitmaps do not have any more."""
+        """Drops from the segments what the bitmaps do not have any more."""
         old, self._segments, self._last_times, self._count = self._segments, [], [], 0
         for segment in old:
             for due_ms, place in zip(segment.times, segment.places, strict=True):
@@ -164,7 +168,7 @@ class DelayIndex:
         index = bisect_left(last_times, due_ms)
         if index == len(last_times):
             if not last_times or len(self._segments[-1].times) >= SEGMENT_ENTRIES_MAX:
-                # Times mostly grow: a full segment at the end stays full.
+                # A new time is mostly the largest so far: it begins a new segment instead of splitting a full one.
                 self._segments.append(_Segment(array("q", (due_ms,)), array("Q", (place,))))
                 last_times.append(due_ms)
                 return
@@ -182,7 +186,8 @@ class DelayIndex:
 
 
 def _first_missing(bitmap: BitMap, start: int) -> int:
-    """The least number >= start, which is in the bitmap, that is not. Halving: O(log) range tests."""
+    """Returns the least number above `start` that is not in the bitmap; `start` is in it. Doubles the step and then
+    halves it, so it takes O(log n) range tests."""
     low, high = start, start + 1
     while bitmap.contains_range(start, high + 1):
         low, high = high, start + 2 * (high - start) + 1

@@ -1,12 +1,13 @@
-"""Delayed delivery of one topic: Shared and Key_Shared subscriptions pass over what is not due, and get it at its time.
+"""Delayed delivery of one topic: Shared and Key_Shared subscriptions pass over messages that are not due, and send them
+when they are.
 
-Whoever reads a message that is not due adds it to the topic's index (`delay_index`) and reads on. When
-it is due, it comes out of the index, and each subscription that has passed over it, that is, whose place to read next
-is behind it, sends it before anything new. A subscription without consumers needs nothing: it reads again from its
-first unacknowledged message when somebody comes, as after a restart.
+The dispatcher that reads a message before its time adds it to the topic's index (`delay_index`) and reads on. When the
+message is due, it leaves the index, and every dispatcher that has passed over it (its read position is behind the
+message) sends it before anything new. A subscription without consumers needs nothing: when a consumer comes, it reads
+again from the first unacknowledged message, as after a restart.
 
-Exact to the millisecond of this machine's clock (`delayedDeliveryTickTimeMillis` is Apache's grain, not needed here).
-Exclusive and Failover ignore delays, as in Apache (AbstractBaseDispatcher.trackDelayedDelivery).
+Messages come at the millisecond of this machine's clock; Apache's grain, `delayedDeliveryTickTimeMillis`, is not
+needed. Exclusive and Failover ignore delays, as in Apache (AbstractBaseDispatcher.trackDelayedDelivery).
 """
 
 import asyncio
@@ -20,31 +21,30 @@ from magnetar.server.topics.subscriptions.delay_index import DelayIndex
 log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 5_000
-"""Messages that come out of the index before the loop serves others."""
+"""How many messages leave the index before the loop serves others."""
 
 LOOK_SECONDS_MAX = 60.0
-"""The clock may be set meanwhile, so nothing sleeps for longer."""
+"""No timer is longer, because the clock may be set meanwhile."""
 
 
 class DelayingDispatcher(Protocol):
-    """A dispatcher that obeys delays."""
+    """A dispatcher that obeys delays, as the delayed delivery sees it."""
 
     def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """These may be sent now, as far as it has passed over them."""
+        """The time of these entries has come. The dispatcher sends those that it has passed over."""
 
     def kick(self) -> None: ...
 
 
 class DelayedDelivery:
-    """`waiters()` are the dispatchers of the topic's subscriptions that have consumers; `first_ledger()` is the oldest
-    one that was not deleted."""
+    """Knows which messages of one topic are delayed, and wakes the dispatchers when they are due."""
 
     __slots__ = (
+        "_dispatchers",
         "_first_ledger",
         "_name",
         "_timer",
         "_timer_ms",
-        "_waiters",
         "_warned_full",
         "clock_ms",
         "index",
@@ -54,23 +54,25 @@ class DelayedDelivery:
     def __init__(
         self,
         name: str,
-        waiters: Callable[[], Iterable[DelayingDispatcher]],
+        dispatchers: Callable[[], Iterable[DelayingDispatcher]],
         first_ledger: Callable[[], int],
         enabled: bool,
     ) -> None:
+        """`dispatchers()` returns those of the topic's subscriptions that have consumers; `first_ledger()` the oldest
+        ledger that was not deleted."""
         self.index = DelayIndex()
         self.is_enabled = enabled
         self.clock_ms = now_ms
         self._name = name
-        self._waiters = waiters
+        self._dispatchers = dispatchers
         self._first_ledger = first_ledger
         self._timer: asyncio.Handle | None = None
         self._timer_ms = 0
         self._warned_full = False
 
     def delay(self, ledger_id: int, entry_id: int, due_ms: int) -> bool:
-        """Remembers that the message is not due before `due_ms`. False: the index is full, try again when something
-        was due."""
+        """Remembers that the message is not due before `due_ms`. Returns False when the index is full: the caller tries
+        again after something was due."""
         if not self.index.add(ledger_id, entry_id, due_ms):
             if not self._warned_full:
                 self._warned_full = True
@@ -83,7 +85,7 @@ class DelayedDelivery:
         return True
 
     def enable(self, enabled: bool) -> None:
-        """By policy. Without, what waits is due at once."""
+        """Turns delays on or off, by policy. Turned off, everything that waits is due at once."""
         if enabled != self.is_enabled:
             self.is_enabled = enabled
             if not enabled and self.index:
@@ -112,10 +114,10 @@ class DelayedDelivery:
         due = self.index.pop_due(self.clock_ms() if self.is_enabled else 2**63 - 1, AT_ONCE_MAX)
         if due:
             self._warned_full = False
-            for waiter in list(self._waiters()):
+            for dispatcher in list(self._dispatchers()):
                 for ledger_id, entry_ids in due.items():
-                    waiter.due(ledger_id, entry_ids)
-                waiter.kick()
+                    dispatcher.due(ledger_id, entry_ids)
+                dispatcher.kick()
         next_ms = self.index.next_due_ms()
         if next_ms is not None:
             self._arm(next_ms if self.is_enabled else 0)
