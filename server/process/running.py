@@ -11,6 +11,13 @@ from magnetar.server.process.log_lines import log_to_stderr
 from magnetar.server.process.loop_watch import make_loop_watch
 from magnetar.server.process.private_files import make_files_private
 
+STOP_DEADLINE_SECONDS = 1.5
+"""A program that stores data cuts its stop off after this time. The next start then replays the journal, and nothing is
+lost."""
+THREAD_SWITCH_SECONDS = 0.001
+"""How long the journal's thread may wait for the interpreter after an fsync (`sys.setswitchinterval`). Python's default
+of 5 ms would be added to the latency of publishing."""
+
 
 class StartError(Exception):
     """The server cannot start; the text is the sentence for the user."""

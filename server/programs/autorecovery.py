@@ -23,12 +23,12 @@ from magnetar.storage.repair.auto_recovery import AutoRecovery
 from pulsar_proto.errors import MalformedRecord
 
 START_FAULTS = (ConfigError, ClusterError, IdentityError, MetadataError, MalformedRecord, OSError)
-"""What stops a start for a reason outside this program: told to the user in one sentence."""
+"""Errors that stop a start for a reason outside of this program. The user is told them in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoRecoveryOptions:
-    """The command line."""
+    """What the command line asks for."""
 
     conf: Path | None = None
     overrides: dict[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class AutoRecoveryOptions:
 
 
 class AutoRecoveryApp:
-    """`start()` once, then `stop()` once, also after a start that failed."""
+    """Auto-recovery as a process. `start()` is called once, then `stop()` once, also after a start that failed."""
 
     def __init__(self, options: AutoRecoveryOptions) -> None:
         self._options = options
@@ -45,7 +45,7 @@ class AutoRecoveryApp:
         self.bookie_id = ""
 
     async def start(self) -> None:
-        """Returns when it heals and stands for auditor. Raises StartError."""
+        """Returns when this process heals ledgers and stands for auditor. Raises StartError."""
         try:
             config = load_config(self._options.conf, self._options.overrides, AUTORECOVERY_KEYS)
             process = config.fill(BookieServerConfig)
@@ -67,12 +67,12 @@ class AutoRecoveryApp:
         await self._closing.aclose()
 
     async def failed(self) -> str:
-        """Never: a lost session or a silent cluster is waited out."""
+        """Never returns: auto-recovery waits until a lost session or a silent cluster comes back."""
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody completes this future")
 
     def ready_line(self) -> str:
-        """What programs (JSON) and people read on stdout when it is at work."""
+        """The line that is printed on stdout when auto-recovery is at work, as JSON if programs read it."""
         if self._options.ready_json:
             return json.dumps({"bookieId": self.bookie_id, "pid": os.getpid(), "version": __version__})
         seconds = time.monotonic() - self._began

@@ -1,7 +1,7 @@
 """Builds, wires, starts and stops a standalone server: one process with broker, bookie and embedded metadata.
 
-Order of a start: reserve the ports (bound, not listening), lock the data folder, open metadata and bookie, prove that a
-ledger can be written and read, and only then listen. A failure before the lock leaves the folder untouched.
+A start reserves the ports (they are bound and do not listen), locks the data folder, opens metadata and bookie, proves
+that a ledger can be written and read, and only then listens. A failure before the lock leaves the folder untouched.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from magnetar.server.network.port_reservation import port_in_use
 from magnetar.server.network.ports import PortChoice, Ports, Urls, reserve_ports
 from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock
 from magnetar.server.process.private_files import keep_from_others
-from magnetar.server.process.running import StartError, sentence
+from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
 from magnetar.server.programs.storage_start import BOOKIE_ID, open_storage
 from magnetar.server.protocol.broker_listener import BrokerListener
 from magnetar.server.protocol.client_traffic import ClientTraffic
@@ -61,12 +61,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STOP_DEADLINE_SECONDS = 1.5
-"""A stop that takes longer is cut off: the next start then replays the journal, nothing is lost."""
-
-THREAD_SWITCH_SECONDS = 0.001
-"""How long the journal thread may wait for the interpreter after an fsync; the default of 5 ms would be the latency."""
-
 START_FAULTS = (
     AlreadyInUseError,
     ConfigError,
@@ -77,12 +71,12 @@ START_FAULTS = (
     PulsarError,
     OSError,
 )
-"""What stops a start for a reason outside this program: told to the user in one sentence."""
+"""Errors that stop a start for a reason outside of this program. The user is told them in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneOptions:
-    """The command line. None leaves a value to the configuration file, then to the default."""
+    """What the command line asks for. None means that the configuration file decides, or else the default."""
 
     data_dir: Path
     host: str | None = None
@@ -100,10 +94,10 @@ class StandaloneOptions:
 
 
 class Standalone:
-    """One server; `start()` once, then `stop()` once, also after a start that failed."""
+    """One server. `start()` is called once, then `stop()` once, also after a start that failed."""
 
     def __init__(self, options: StandaloneOptions, ask_to_stop: Callable[[], None] = lambda: None) -> None:
-        """`ask_to_stop`: what an administrator's call to shut down does."""
+        """`ask_to_stop` is called when an administrator asks over REST for the end of the process."""
         self._options = options
         self._ask_to_stop = ask_to_stop
         self._began = time.monotonic()
@@ -137,12 +131,12 @@ class Standalone:
         return self.urls.web
 
     async def failed(self) -> str:
-        """Returns when no write will be served until a restart, with the reason."""
+        """Returns the reason when no write can be served until a restart."""
         await self._failed.wait()
         return f"the server ends, because only a restart tells what is on the disk: {self._readiness.fault}"
 
     def ready_line(self) -> str:
-        """What programs (JSON) and people read on stdout when the server is ready."""
+        """The line that is printed on stdout when the server is ready, as JSON if programs read it."""
         if self._options.ready_json:
             urls = self.urls
             tls = {"brokerServiceUrlTls": urls.broker_tls, "webServiceUrlTls": urls.web_tls}
@@ -195,7 +189,7 @@ class Standalone:
         await self._listen(broker, ports, config.fill(WebSettings))
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
-        # What lives now lives to the end: the collector need not look at it again.
+        # What is alive now lives as long as the process. Python's collector need not look at it again.
         gc.collect()
         gc.freeze()
 
@@ -204,7 +198,7 @@ class Standalone:
             self._failed.set()
 
     async def _open_bookkeeper(self, config: ServerConfig, store: MetadataStore) -> BookKeeper:
-        """A ledger client that reaches the bookie by a call."""
+        """Returns a ledger client that reaches the bookie by a call, without a socket."""
         if await store.exists(paths.bookie_path(BOOKIE_ID)) is None:
             await store.create(paths.bookie_path(BOOKIE_ID), b"", make_parents=True)
         bookkeeper = BookKeeper(
@@ -232,7 +226,8 @@ class Standalone:
         return service
 
     async def _listen(self, broker: Broker, ports: Ports, settings: WebSettings) -> None:
-        """The last step. A port that another server began to listen on since it was reserved is named."""
+        """Listens on all ports, as the last step of the start. Raises AlreadyInUseError, which names the port, when
+        another server began to listen on it after it was reserved."""
         web = WebListener(broker, admin_routes, settings)
         clients = BrokerListener(ClientTraffic(broker), commands_of(broker.security))
         for listener, listening in ((web, ports.web), (clients, ports.broker)):
@@ -255,7 +250,7 @@ def admin_routes() -> "tuple[Route, ...]":
 
 
 def make_security(config: ServerConfig, store: MetadataStore, service: BrokerService) -> "Security | None":
-    """None where authentication is off: then its modules are not even imported. Raises SecurityConfigError."""
+    """Returns None when authentication is off; its modules are then not even imported. Raises SecurityConfigError."""
     settings = config.fill(SecuritySettings)
     if not settings.authentication_enabled:
         return None
@@ -265,7 +260,7 @@ def make_security(config: ServerConfig, store: MetadataStore, service: BrokerSer
 
 
 def watch_permissions(broker: Broker) -> None:
-    """Who is connected and may no longer is disconnected as soon as the permissions change."""
+    """Lets changes of permissions close the connections of clients that are no longer allowed what they do."""
     if broker.security is None or broker.security.authorizer is None:
         return
     from magnetar.server.upkeep.permission_recheck import Recheck
@@ -275,7 +270,7 @@ def watch_permissions(broker: Broker) -> None:
 
 
 async def prove_storage(bookkeeper: BookKeeper) -> None:
-    """Writes and reads one ledger, so that "ready" means it. Raises LedgerError."""
+    """Writes and reads one ledger, so that a server that says it is ready is ready. Raises LedgerError."""
     handle = await bookkeeper.create_ledger()
     await handle.add(b"ready?")
     await handle.read(0, 0)
@@ -284,7 +279,8 @@ async def prove_storage(bookkeeper: BookKeeper) -> None:
 
 
 def advertised_host(host: str) -> str:
-    """What clients dial, ready for a URL: an address that means "all" becomes the loopback one."""
+    """Returns the host that clients dial, as it stands in a URL. For an address that means "all", that is the loopback
+    address."""
     if host in ("0.0.0.0", "", "::"):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

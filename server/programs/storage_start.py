@@ -2,8 +2,8 @@
 
 The metadata file and the bookie's folders belong together: metadata that is older than the bookie's data has forgotten
 acknowledged topics, whose ledgers the collector would delete; a bookie that is older, or empty, has lost entries. The
-witness beside the bookie's mark tells (`witness`). Data of a version without witness is judged by the ids of
-its ledgers, once.
+witness beside the bookie's mark tells whether they belong together (`magnetar.metadata.embedded.witness`). Data of a
+version that had no witness yet is judged once by the ids of its ledgers.
 """
 
 import logging
@@ -32,24 +32,24 @@ from magnetar.storage.ledger.ledger_listing import list_ledgers
 log = logging.getLogger(__name__)
 
 BOOKIE_ID = "127.0.0.1:3181"
-"""The one bookie's id in ledger records: what Apache's standalone writes there."""
+"""The id of the only bookie in the records of ledgers. Apache's standalone writes the same."""
 
 ACCEPT_NOTHING = -1
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataSettings:
-    """The operator's word on metadata and ledgers that do not fit each other."""
+    """What the operator says about metadata and ledgers that do not fit each other."""
 
     accept_metadata_generation: int = ACCEPT_NOTHING
-    """acceptMetadataGeneration: metadata of this generation, which the refused start has named, counts. A value that is
-    left in a configuration accepts nothing else later, because the generation has grown."""
+    """acceptMetadataGeneration: metadata of this generation is accepted. A start that is refused names the generation.
+    A value that is left in a configuration accepts nothing else later, because the generation grows."""
 
 
 async def open_storage(
     config: ServerConfig, folder: Path, urls: Urls, closing: AsyncExitStack
 ) -> tuple[EmbeddedStore, Bookie]:
-    """`closing` gets what is to be closed. Raises MetadataError, BookieStartError, OSError; when the files themselves
+    """Opens both; `closing` closes them again. Raises MetadataError, BookieStartError, OSError. If the files themselves
     are the reason, none of them was changed."""
     ledgers = folder / "ledgers"
     bookie_config = config.bookie(journal_directories=(folder / "journal",), ledger_directories=(ledgers,))
@@ -73,7 +73,9 @@ async def open_storage(
     bookie = await Bookie.start(bookie_config, recovered, list_ledgers=partial(list_ledgers, store))
     closing.push_async_callback(bookie.close)
     if stored.is_accepted or stored.is_unwitnessed:
-        await bookie.checkpoint()  # makes durable which ledgers are kept, before the witness says that all is well
+        await (
+            bookie.checkpoint()
+        )  # The record of the ledgers that are kept is durable before the witness says that all is well.
     if stored.is_accepted or stored.is_unwitnessed:
         await store.begin_witness(witness)
         log.info("metadata file %s: its commits are witnessed by %s", stored.path, witness.path)
@@ -81,7 +83,8 @@ async def open_storage(
 
 
 def _instance_id(stored: StoredMetadata, config: BookieConfig, accepted_generation: int) -> str:
-    """The one that the metadata holds, or that it will hold. Raises StoreMismatchError, DirectoryMismatch."""
+    """Returns the instance id that the metadata holds, or a new one that it will hold. Raises StoreMismatchError when
+    the metadata is not as old as the bookie's data, and DirectoryMismatch."""
     record = stored.tree.find(paths.INSTANCE_ID)
     if record is not None:
         return record.value.decode()
@@ -95,8 +98,8 @@ def _instance_id(stored: StoredMetadata, config: BookieConfig, accepted_generati
 
 
 def _judge_unwitnessed(stored: StoredMetadata, recovered: RecoveredStorage, accepted_generation: int) -> StoredMetadata:
-    """What the ids of ledgers tell of metadata that has no witness yet. It may be older than the bookie's data all the
-    same, when it forgot no ledger but only other records. Raises StoreMismatchError."""
+    """Judges metadata that has no witness yet by the ids of its ledgers. Raises StoreMismatchError if the bookie holds
+    ledgers that the metadata cannot know. Metadata that is older but forgot no ledger is not recognized."""
     end, held = ledger_ids_end(stored.tree), max(recovered.states.ids(), default=-1)
     folder = recovered.directories.ledgers[0]
     if not stored.is_unwitnessed:
@@ -116,8 +119,8 @@ def _judge_unwitnessed(stored: StoredMetadata, recovered: RecoveredStorage, acce
 
 
 async def _keep_what_is_unknown(store: EmbeddedStore, recovered: RecoveredStorage) -> None:
-    """After the operator accepted metadata that may have forgotten ledgers: the collector must not delete them, and
-    their ids must not be given out again. Raises MetadataError."""
+    """Keeps ledgers that the metadata may have forgotten, after the operator accepted it: the collector does not delete
+    them, and their ids are not given out again. Raises MetadataError."""
     held = recovered.states.ids()
     unknown = held - await list_ledgers(store)
     recovered.states.keep(unknown)
@@ -130,9 +133,9 @@ async def _keep_what_is_unknown(store: EmbeddedStore, recovered: RecoveredStorag
 
 
 async def _keep_what_may_be_lost(store: EmbeddedStore, stored: StoredMetadata, recovered: RecoveredStorage) -> None:
-    """At the one start that adopts metadata without witness: a ledger that it does not list was deleted and not
-    collected yet, or was forgotten when the log of the metadata lost its end. Nothing tells which, so the collector
-    must not delete it. Raises MetadataError."""
+    """Keeps ledgers that metadata without a witness does not list, at the one start that adopts such metadata. Each of
+    them was either deleted and not yet collected, or forgotten when the metadata's log lost its end. Nothing tells
+    which, so the collector must not delete it. Raises MetadataError."""
     unknown = recovered.states.ids() - await list_ledgers(store)
     if not unknown:
         return

@@ -1,4 +1,4 @@
-"""`magnetar bk`: verbs about the cluster as a whole and its bookies."""
+"""Verbs of `magnetar bk` about the cluster as a whole and about its bookies."""
 
 import asyncio
 import uuid
@@ -80,7 +80,7 @@ async def _cookies(tool: Tool) -> list[str]:
 
 
 async def bookieinfo(tool: Tool, _: Namespace) -> int:
-    """Asks all at once; one that does not answer is named, and makes the exit code 1."""
+    """Asks all bookies at once. One that does not answer is named, and the exit code is then 1."""
     cluster = await tool.cluster()
     bookies = sorted(cluster.registry.bookies.all)
 
@@ -172,7 +172,7 @@ async def cookie_delete(tool: Tool, arguments: Namespace) -> int:
 
 
 async def delete_cookie(tool: Tool, bookie: str) -> None:
-    """Raises ToolError when there is none."""
+    """Deletes the bookie's cookie. Raises ToolError when it has none."""
     try:
         await (await tool.store()).delete(paths.cookie_path(bookie))
     except NoNodeError:

@@ -1,4 +1,4 @@
-"""`magnetar bk`: verbs that read a bookie's own files. They change nothing and work beside a running bookie."""
+"""Verbs of `magnetar bk` that read a bookie's own files. They change nothing and work beside a running bookie."""
 
 import base64
 import os
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from magnetar.server.programs.bk.verb_output import Progress, readable
+from magnetar.server.programs.bk.verb_output import ToolProgress, readable
 from magnetar.server.programs.bk.verb_running import Tool, ToolError
 from magnetar.storage.bookie.entry_index import EntryIndex
 from magnetar.storage.bookie.file_check import CheckSummary, check_files
@@ -29,7 +29,8 @@ OTHER_ENTRY_BYTES = 16
 
 
 def _folders(given: Sequence[Path], configured: Sequence[str], what: str) -> tuple[str, ...]:
-    """Raises ToolError for one that is not there."""
+    """Returns the folders that the command line names, or else those of the configuration. Raises ToolError for a
+    folder that does not exist."""
     folders = tuple(os.path.abspath(folder) for folder in (given or configured))
     for folder in folders:
         if not os.path.isdir(folder):
@@ -87,7 +88,8 @@ def _show_batch(tool: Tool, batch: SeenBatch, arguments: Namespace) -> None:
 
 
 def _entry(entry: bytes, with_message: bool) -> dict[str, Any]:
-    """An entry as stored. Which bytes are digest and which payload, only its ledger's record says: both are shown."""
+    """Returns the fields of a stored entry. Only the ledger's record says which bytes are the digest and which the
+    payload, so both are shown together."""
     ledger_id, entry_id = entry_ids(entry) if len(entry) >= OTHER_ENTRY_BYTES else (None, None)
     fields: dict[str, Any] = {"ledgerId": ledger_id, "entryId": entry_id, "bytes": len(entry)}
     if len(entry) >= ENTRY_HEADER_BYTES:
@@ -182,7 +184,7 @@ async def index(tool: Tool, arguments: Namespace) -> int:
 
 async def check(tool: Tool, arguments: Namespace) -> int:
     journals, ledgers = _journals(tool, arguments), _ledgers(tool, arguments)
-    progress = Progress("files checked")
+    progress = ToolProgress("files checked")
     seen = CheckSummary()
     damaged = 0
     for fault, lost in check_files(journals, ledgers, seen, progress.update):

@@ -1,4 +1,4 @@
-"""`magnetar bk`: verbs about ledgers and their entries."""
+"""Verbs of `magnetar bk` about ledgers and their entries."""
 
 import asyncio
 import base64
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from magnetar.metadata.errors import NodeExistsError
-from magnetar.server.programs.bk.verb_output import Progress, readable
+from magnetar.server.programs.bk.verb_output import ToolProgress, readable
 from magnetar.server.programs.bk.verb_running import Tool, ToolError
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry, NoSuchLedger
@@ -22,11 +22,11 @@ from pulsar_proto.records.ledger_record import LedgerMetadata, ledger_path
 
 AT_ONCE = 64
 APPENDS_MAX = 1000
-"""Entries of a test that are on their way."""
+"""How many entries of a test may be unacknowledged at once."""
 
 
 def metadata_fields(metadata: LedgerMetadata) -> dict[str, Any]:
-    """A record as JSON has it. The password is left out: it opens the ledger."""
+    """Returns a ledger's record as a JSON object. The password is left out, because it opens the ledger."""
     return {
         "ledgerId": metadata.ledger_id,
         "state": metadata.state.name,
@@ -56,7 +56,7 @@ def metadata_text(metadata: LedgerMetadata) -> str:
 
 async def listledgers(tool: Tool, arguments: Namespace) -> int:
     cluster = await tool.cluster()
-    progress = Progress("ledgers")
+    progress = ToolProgress("ledgers")
     if not arguments.meta and arguments.bookie is None:
         for ledger_id in sorted(await list_ledgers(cluster.store)):
             tool.out.result({"ledgerId": ledger_id}, str(ledger_id))
@@ -150,7 +150,7 @@ def _codec(metadata: LedgerMetadata) -> EntryCodec:
 async def _from_ledger(
     cluster: BookKeeperCluster, metadata: LedgerMetadata, arguments: Namespace
 ) -> AsyncIterator[bytes]:
-    """As any reader: from whichever replica has an entry, up to the last confirmed one."""
+    """Yields entries as any reader gets them: from whichever replica has the entry, up to the last confirmed one."""
     reader = await cluster.bookkeeper.open_ledger(
         metadata.ledger_id,
         password=metadata.password or b"",
@@ -169,7 +169,8 @@ async def _from_ledger(
 async def _from_bookie(
     cluster: BookKeeperCluster, metadata: LedgerMetadata, arguments: Namespace
 ) -> AsyncIterator[bytes]:
-    """What one bookie has, also beyond the last confirmed entry; what it lacks is passed over."""
+    """Yields the entries that one bookie has, also those beyond the last confirmed one. Entries that it lacks are left
+    out."""
     reader = ReplicaReader(
         metadata.ledger_id,
         master_key(metadata.password or b""),
@@ -233,7 +234,7 @@ async def simpletest(tool: Tool, arguments: Namespace) -> int:
 
 
 async def _write(handle: WriteHandle, payload: bytes, count: int) -> None:
-    progress = Progress("entries written")
+    progress = ToolProgress("entries written")
     written = 0
     while written < count:
         group = min(APPENDS_MAX, count - written)
@@ -247,8 +248,8 @@ async def _write(handle: WriteHandle, payload: bytes, count: int) -> None:
 
 
 async def _read_back(reader: ReadHandle, payload: bytes, count: int) -> None:
-    """Raises ToolError when anything else comes back."""
-    progress = Progress("entries read")
+    """Reads the entries of a test back. Raises ToolError when they differ from what was written."""
+    progress = ToolProgress("entries read")
     if reader.last_add_confirmed != count - 1:
         raise ToolError(f"the ledger ends at entry {reader.last_add_confirmed}, {count} entries were written")
     position = 0

@@ -1,4 +1,4 @@
-"""`magnetar bk`: verbs about lost copies, and about auto-recovery."""
+"""Verbs of `magnetar bk` about lost copies, and about auto-recovery."""
 
 import asyncio
 from argparse import Namespace
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from magnetar.server.programs.bk.cluster_verbs import delete_cookie
-from magnetar.server.programs.bk.verb_output import Progress
+from magnetar.server.programs.bk.verb_output import ToolProgress
 from magnetar.server.programs.bk.verb_running import Tool, ToolError
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.repair.auditor_election import current_auditor
@@ -38,7 +38,7 @@ async def recover(tool: Tool, arguments: Namespace) -> int:
         config = replace(config, replication_rate_by_bytes=arguments.replication_rate)
     question = f"Copy what {', '.join(sorted(bookies))} held of {len(ledgers)} ledgers to other bookies?"
     tool.confirm(question, force=arguments.force)
-    progress = Progress("ledgers recovered")
+    progress = ToolProgress("ledgers recovered")
     outcome = await recover_bookies(
         cluster, config, bookies, ledgers, skip_open=arguments.skip_open_ledgers, progress=progress.update
     )
@@ -68,12 +68,12 @@ async def recover(tool: Tool, arguments: Namespace) -> int:
 async def _ledgers_to_recover(
     tool: Tool, cluster: BookKeeperCluster, bookies: frozenset[str], ledger_id: int | None
 ) -> dict[int, dict[str, Any]]:
-    """What `_show_ledgers` shows of each ledger that names one of the bookies."""
+    """Returns what `_show_ledgers` shows, for each ledger whose record names one of the bookies."""
     if ledger_id is not None:
         metadata = (await cluster.driver.read(ledger_id)).metadata
         found = {ledger_id: metadata} if any(not bookies.isdisjoint(m) for _, m in metadata.ensembles) else {}
     else:
-        progress = Progress("ledgers looked at")
+        progress = ToolProgress("ledgers looked at")
         found = await ledgers_naming(cluster, bookies, at_once=AT_ONCE, progress=progress.update)
         progress.end()
     return {
@@ -116,7 +116,7 @@ async def _end_recovery(tool: Tool, arguments: Namespace, outcome: RecoveryOutco
 async def decommissionbookie(tool: Tool, arguments: Namespace) -> int:
     cluster, book = await tool.cluster(), await tool.book()
     await book.prepare()
-    scanning, progress = Progress("ledgers looked at"), Progress("ledgers replicated")
+    scanning, progress = ToolProgress("ledgers looked at"), ToolProgress("ledgers replicated")
     try:
         async with asyncio.timeout(arguments.timeout):
             ledgers = await decommission(
@@ -155,7 +155,7 @@ async def listunderreplicated(tool: Tool, arguments: Namespace) -> int:
     async for ledger_id in book.marked():
         mark = await book.get(ledger_id)
         if mark is None:
-            continue  # healed meanwhile
+            continue  # The ledger was healed meanwhile.
         if arguments.missing is not None and arguments.missing not in mark.replicas:
             continue
         if arguments.excluding is not None and arguments.excluding in mark.replicas:
@@ -199,7 +199,7 @@ async def triggeraudit(tool: Tool, _: Namespace) -> int:
 
 
 async def whoisauditor(tool: Tool, _: Namespace) -> int:
-    """Exit code 1 when nobody is."""
+    """Prints the auditor's id. The exit code is 1 when there is no auditor."""
     await tool.cluster()
     auditor = await current_auditor(await tool.store())
     tool.out.result({"auditor": auditor}, auditor or "nobody is the auditor: auto-recovery is not running")

@@ -1,4 +1,4 @@
-"""The options of `magnetar bk`'s verbs, in BookieShell's words with the usual long forms beside them."""
+"""The options of the verbs of `magnetar bk`: in BookieShell's words, and in the usual long form beside them."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ COUNT_MAX = 2**31 - 1
 
 
 def nothing(parser: ArgumentParser) -> None:
-    """A verb without options of its own."""
+    """Adds nothing: for verbs without options of their own."""
 
 
 def whole(text: str) -> int:
@@ -31,7 +31,8 @@ def seconds(text: str) -> int:
 
 
 def file_id(text: str) -> int:
-    """Files are named in hexadecimal: 0x1f or 1f.journal; a plain number is decimal."""
+    """Returns the number of a file. Names of files are hexadecimal, as in 1f.journal or 0x1f; a plain number is
+    decimal."""
     stem = text.partition(".")[0] if "." in text else text
     try:
         return int(stem, 16 if stem.startswith("0x") or "." in text else 10)
@@ -40,7 +41,7 @@ def file_id(text: str) -> int:
 
 
 def bookies_list(text: str) -> list[str]:
-    """Ids with commas; BookieShell's one bookie is such a list too."""
+    """Returns the bookie ids of a list with commas. BookieShell takes one bookie, which is a list too."""
     bookies = [one.strip() for one in text.split(",") if one.strip()]
     if not bookies:
         raise argparse.ArgumentTypeError("name at least one bookie id")

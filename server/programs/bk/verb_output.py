@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 PROGRESS_SECONDS = 2.0
-"""Between two lines of progress; on a terminal one line is rewritten five times a second."""
+"""Seconds between two lines of progress. On a terminal, one line is rewritten five times a second instead."""
 TERMINAL_SECONDS = 0.2
 
 
-class Output:
+class ToolOutput:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
     def result(self, fields: Mapping[str, Any], text: str | None = None) -> None:
-        """One result: `fields` as a JSON object on a line, or `text` (by default "name: value" lines)."""
+        """Prints one result: with --json the fields as an object on a line, otherwise the text, or lines of "name:
+        value" if there is none."""
         if self.as_json:
             print(json.dumps(fields, default=str), flush=True)
             return
@@ -26,13 +27,14 @@ class Output:
         print(text, flush=True)
 
     def text(self, line: str) -> None:
-        """For people only."""
+        """Prints a line for people; with --json it is left out."""
         if not self.as_json:
             print(line, flush=True)
 
 
-class Progress:
-    """`update` may be called as often as one likes. `what` is in the plural: "ledgers"."""
+class ToolProgress:
+    """Shows on stderr how far a long verb has come. `update` may be called as often as one likes. `what` is in the
+    plural, as in "ledgers"."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -62,7 +64,7 @@ class Progress:
 
 
 def readable(payload: bytes, limit: int = 4096) -> str:
-    """A payload for people: text where it is, else hexadecimal; cut at the limit."""
+    """Returns a payload for people to read: as text if it is text, otherwise in hexadecimal, cut at the limit."""
     shown = payload[:limit]
     cut = f" … ({len(payload)} bytes)" if len(payload) > limit else ""
     try:

@@ -1,4 +1,5 @@
-"""Runs one verb of `magnetar bk`: configuration, connection, and faults as one sentence and an exit code."""
+"""Runs one verb of `magnetar bk`: reads the configuration, connects, and tells faults in one sentence and an exit
+code."""
 
 import argparse
 import asyncio
@@ -18,7 +19,7 @@ from magnetar.server.config.bookie_settings import zookeeper_of
 from magnetar.server.config.broker_config import ConfigError, ServerConfig, load_config
 from magnetar.server.process.log_lines import log_to_stderr
 from magnetar.server.process.running import loop_factory, sentence
-from magnetar.server.programs.bk.verb_output import Output
+from magnetar.server.programs.bk.verb_output import ToolOutput
 from magnetar.storage.bookie.bookie_errors import BookieStartError, EntryLogDamaged, IndexFailure
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.ledger_errors import LedgerError
@@ -28,13 +29,13 @@ from magnetar.storage.repair.underreplication import ReplicationDisabled, Underr
 from pulsar_proto.errors import MalformedRecord
 
 CALL_SECONDS = 10.0
-"""A tool tells soon that ZooKeeper does not answer."""
+"""The seconds after which a call of ZooKeeper fails: a tool has to tell soon that nobody answers."""
 
 INTERRUPTED = 130
 
 
 class ToolError(Exception):
-    """The verb cannot be done; the text is the sentence for the user."""
+    """The verb cannot be done. The text is the sentence that the user is told."""
 
 
 FAULTS = (
@@ -52,10 +53,10 @@ FAULTS = (
 
 
 class Tool:
-    """What a verb works with. The connection is made when it is first asked for."""
+    """What a verb works with: settings, output, and connections, which are made when they are first asked for."""
 
     def __init__(self, arguments: argparse.Namespace, stack: AsyncExitStack) -> None:
-        self.out = Output(as_json=arguments.json)
+        self.out = ToolOutput(as_json=arguments.json)
         self._stack = stack
         overrides = dict(arguments.overrides or ())
         if arguments.uri:
@@ -71,7 +72,7 @@ class Tool:
         return autorecovery_settings(self.config).recovery
 
     async def store(self) -> ZooKeeperStore:
-        """Raises MetadataError."""
+        """Returns the connection to ZooKeeper. Raises MetadataError."""
         if self._store is None:
             self._store = await ZooKeeperStore.open(
                 self.connect, session_timeout_ms=self.process.zk_timeout, call_timeout_seconds=CALL_SECONDS
@@ -80,7 +81,7 @@ class Tool:
         return self._store
 
     async def cluster(self) -> BookKeeperCluster:
-        """Raises ToolError when there is none, MetadataError."""
+        """Returns the cluster's ledger client. Raises ToolError when there is no cluster, and MetadataError."""
         if self._cluster is None:
             store = await self.store()
             layout = await store.get(paths.LAYOUT)
@@ -97,11 +98,12 @@ class Tool:
         return self._cluster
 
     async def book(self) -> Underreplication:
-        """Raises ToolError, MetadataError."""
+        """Returns the records of under-replicated ledgers. Raises ToolError, MetadataError."""
         return Underreplication((await self.cluster()).store, now_ms=wall_clock_ms)
 
     def confirm(self, question: str, *, force: bool) -> None:
-        """Asks on a terminal. Raises ToolError for any answer but yes, and where nobody can answer."""
+        """Asks the user on the terminal, unless `force` says yes. Raises ToolError for any other answer, and when there
+        is no terminal."""
         if force:
             return
         if not sys.stdin.isatty():
@@ -112,7 +114,7 @@ class Tool:
 
 
 def run_verb(arguments: argparse.Namespace) -> int:
-    """Returns the exit code."""
+    """Runs the verb that the command line names and returns the exit code."""
     log_to_stderr(arguments.log_level)
     module, _, name = arguments.implementation.partition(":")
     verb: Callable[[Tool, argparse.Namespace], Awaitable[int]] = getattr(import_module(f".{module}", __package__), name)

@@ -1,4 +1,4 @@
-"""What `magnetar bk` can do: one row a verb, in BookieShell's words. Nothing is imported here that a verb runs.
+"""The table of the verbs of `magnetar bk`, in BookieShell's words. What a verb runs is imported only when it runs.
 
 Options may be written as BookieShell has them (`-rw`, `-ledgerid 5`) or in the usual long form.
 """
@@ -12,8 +12,8 @@ from magnetar.server.programs.bk import verb_arguments as a
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`run` names the coroutine function (tool, arguments) -> exit code as "module:function" of this package; `options`
-    adds what it takes."""
+    """A verb. `run` names, as "module:function" of this package, the coroutine function that takes the tool and the
+    parsed arguments and returns the exit code. `options` adds the verb's options to its parser."""
 
     name: str
     summary: str

@@ -1,7 +1,7 @@
-"""The bookie's HTTP port (httpServerEnabled): is it alive, ready, writable; its room and its figures.
+"""The bookie's HTTP port (httpServerEnabled): whether it is alive, ready and writable, its disk space and its metrics.
 
-Paths and answers as BookKeeper's HttpRouter and its services give them in 4.17. Like there nobody is asked who they
-are: it is off unless it is switched on, and it can change nothing but when garbage is collected.
+Paths and answers are those of BookKeeper 4.17's HttpRouter and its services. As there, callers do not log in: the port
+is off unless it is switched on, and a caller can change nothing but the time when garbage is collected.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
 class RunningBookie(Protocol):
-    """What the pages tell of."""
+    """What the pages need to know of the running bookie."""
 
     bookie: Bookie
     wire: BookieWireServer
@@ -52,13 +52,13 @@ class RunningBookie(Protocol):
 
 
 class BookieHttp:
-    """`start` once on a bound socket, then `close` once."""
+    """The HTTP port. `start` is called once with a bound socket, then `close` once."""
 
     def __init__(self, running: RunningBookie, *, metrics_only: bool = False) -> None:
         self._running = running
         self._collecting: asyncio.Task[None] | None = None
         self._pages: dict[str, dict[str, Page]] = {"/metrics": {"GET": self._metrics}}
-        """By path and method."""
+        """The handlers, by path and method."""
         if not metrics_only:
             self._pages |= self._bookkeepers()
         self._server: asyncio.Server | None = None
@@ -75,7 +75,7 @@ class BookieHttp:
         }
 
     async def start(self, sock: socket.socket) -> None:
-        """Raises OSError."""
+        """Listens on the bound socket. Raises OSError."""
         settings = WebSettings()
         self._web = HttpServer(self._handle, settings, LoopShare())
         backlog = settings.http_server_accept_queue_size
@@ -127,8 +127,8 @@ class BookieHttp:
         )
 
     async def _is_ready(self, _: web.BaseRequest) -> web.Response:
-        """Serves, and the cluster's records say so. A read-only bookie is ready, as Apache's is; the reason why one is
-        not is in the answer."""
+        """Answers 200 if the bookie serves requests and the cluster's records say so; a read-only bookie is ready too,
+        as Apache's is. Otherwise the answer says why it is not ready."""
         bookie = self._running.bookie
         if bookie.mode not in (BookieMode.WRITABLE, BookieMode.READ_ONLY):
             return web.Response(status=503, text=bookie.hindrance)
@@ -144,7 +144,8 @@ class BookieHttp:
         return answer({"freeSpace": free, "totalSpace": total})
 
     async def _list_bookies(self, request: web.BaseRequest) -> web.Response:
-        """`?type=rw` or `?type=ro`: ids, each with null where Apache gives a host name when it is asked for."""
+        """Answers the ids of the bookies that `?type=rw` or `?type=ro` asks for. Each has the value null, where Apache
+        gives a host name if it is asked for."""
         kind = request.query.get("type")
         if kind not in ("rw", "ro"):
             return web.Response(status=400, text="the query must have type=rw or type=ro")
@@ -161,7 +162,7 @@ class BookieHttp:
         return answer({"is_in_force_gc": str(running).lower()})
 
     async def _trigger_gc(self, _: web.BaseRequest) -> web.Response:
-        """One at a time; asking again meanwhile changes nothing."""
+        """Begins a collection of garbage. A request during a collection has no effect."""
         if self._collecting is None or self._collecting.done():
             self._collecting = asyncio.get_running_loop().create_task(self._collect())
         return web.Response(text="Triggered GC on BookieServer\n")

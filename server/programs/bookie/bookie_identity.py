@@ -1,5 +1,6 @@
-"""Who a bookie is: its id in ledgers' records, and the address that clients connect to (BookieImpl.getBookieAddress and
-getBookieId of 4.17; facts bookkeeper.md 4)."""
+"""Who a bookie is: its id in the records of ledgers, and the address that clients connect to.
+
+Source: BookieImpl.getBookieAddress and BookieImpl.getBookieId of BookKeeper 4.17."""
 
 import fcntl
 import ipaddress
@@ -13,28 +14,29 @@ from magnetar.server.config.bookie_process_config import BookieServerConfig
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 
 BOOKIE_ID = re.compile(r"[a-zA-Z0-9:-_.\-]+")
-"""Apache's expression; `:-_` in it is a range, which lets `;<=>?@[\\]^` through."""
+"""Apache's expression for a valid id. Its `:-_` is a range, which also allows the characters `;<=>?@[\\]^`."""
 RESERVED_IDS = ("readonly",)
-"""A child of `available` that is no bookie."""
+"""Names that no bookie may have: in ZooKeeper, `available/readonly` is a folder beside the bookies."""
 
 _GET_ADDRESS = 0x8915 if sys.platform == "linux" else 0xC0206921
-"""SIOCGIFADDR."""
+"""The number of the system call SIOCGIFADDR, which asks for an interface's address."""
 
 
 class IdentityError(Exception):
-    """The bookie's id or address cannot be made of the configuration; the text is the sentence for the user."""
+    """The configuration does not give an id or an address for the bookie. The text is the sentence that the user is
+    told."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """`host` and `port` are what clients connect to."""
+class BookieIdentity:
+    """The id of a bookie, and the host and port that clients connect to."""
 
     bookie_id: str
     host: str
     port: int
 
     def service_info(self, http_port: int | None = None) -> bytes:
-        """BookieServiceInfo as registered: without the endpoint "bookie-rpc" a Java client cannot connect."""
+        """Returns the BookieServiceInfo that is registered. A Java client connects to its endpoint "bookie-rpc"."""
         rpc = pb.BookieServiceInfoFormat.Endpoint(id="bookie", port=self.port, host=self.host, protocol="bookie-rpc")
         info = pb.BookieServiceInfoFormat(endpoints=[rpc])
         if http_port is not None:
@@ -42,24 +44,25 @@ class Identity:
         return info.SerializeToString()
 
 
-def identity_of(config: BookieServerConfig, port: int) -> Identity:
-    """`port` is the one that is bound. Asks the system for its addresses. Raises IdentityError."""
+def identity_of(config: BookieServerConfig, port: int) -> BookieIdentity:
+    """Returns the identity of a bookie that listens on `port`, asking the system for its addresses. Raises
+    IdentityError."""
     host = config.advertised_address or _own_host(config)
     bookie_id = config.bookie_id or f"{host}:{port}"
     if not BOOKIE_ID.fullmatch(bookie_id) or bookie_id in RESERVED_IDS:
         raise IdentityError(f"bookieId {bookie_id!r} is not a valid bookie id: letters, digits and .:-_ only")
-    return Identity(bookie_id, host, port)
+    return BookieIdentity(bookie_id, host, port)
 
 
 def bind_hosts(config: BookieServerConfig) -> tuple[str, ...]:
-    """Addresses to try in turn. Raises IdentityError."""
+    """Returns the addresses to listen on; the first one that can be bound is taken. Raises IdentityError."""
     if config.listening_interface:
         return (interface_address(config.listening_interface),)
     return ("::", "0.0.0.0") if socket.has_dualstack_ipv6() else ("0.0.0.0",)
 
 
 def interface_address(interface: str) -> str:
-    """Its IPv4 address. Raises IdentityError."""
+    """Returns the IPv4 address of a network interface. Raises IdentityError."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             answer = fcntl.ioctl(probe, _GET_ADDRESS, struct.pack("256s", interface.encode()[:15]))
@@ -86,7 +89,7 @@ def _own_host(config: BookieServerConfig) -> str:
 
 
 def _own_address() -> str:
-    """What this machine's host name resolves to. Raises IdentityError."""
+    """Returns the address that this machine's host name resolves to. Raises IdentityError."""
     name = socket.gethostname()
     try:
         return str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])

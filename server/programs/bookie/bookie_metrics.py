@@ -1,6 +1,6 @@
-"""What a bookie's /metrics answers: BookKeeper's names for what exists here, read when somebody asks.
+"""The metrics of a bookie, under the names that BookKeeper 4.17's PrometheusMetricsProvider writes.
 
-Names as PrometheusMetricsProvider of 4.17 writes them (BookKeeperServerStats).
+Only metrics of parts that exist here are there. They are read when somebody asks. Source: BookKeeperServerStats.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 
 
 def server_status(registered_as: Wanted | None) -> int:
-    """1 writable, 0 read-only, -1 not registered."""
+    """Returns 1 for a writable bookie, 0 for a read-only one, and -1 for one that is not registered."""
     if registered_as is None:
         return UNREGISTERED
     return int(registered_as is Wanted.WRITABLE)
@@ -30,7 +30,7 @@ def server_status(registered_as: Wanted | None) -> int:
 def samples(
     stats: BookieStats, registered_as: Wanted | None, connections: int, inflight_bytes: int, directories: int
 ) -> Iterator[Sample]:
-    """`directories`: ledger directories; all are writable or none."""
+    """Yields all samples. `directories` is the number of ledger directories, which are all writable or all not."""
     yield Sample("bookie_SERVER_STATUS", "gauge", server_status(registered_as))
     yield Sample("bookie_ledger_num_dirs", "gauge", directories)
     yield Sample("bookie_ledger_writable_dirs", "gauge", directories if stats.mode == "writable" else 0)
@@ -59,5 +59,5 @@ def samples(
 
 
 def text(found: Iterable[Sample]) -> str:
-    """The page."""
+    """Returns the page in Prometheus's text format."""
     return "".join(f"# TYPE {sample.name} {sample.kind}\n{sample.name} {sample.value:g}\n" for sample in found)

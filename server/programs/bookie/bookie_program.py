@@ -1,8 +1,8 @@
 """Builds, starts and stops one bookie of a cluster: storage, port, and its records in ZooKeeper.
 
-Order of a start: reserve the port (bound, not listening), open the session, compare the cookies, open the folders and
-replay the journal, listen, register. So the port is open only when every acknowledged entry can be read, and the
-cluster hears of the bookie only when the port is open.
+A start reserves the port (it is bound and does not listen), opens the session, compares the cookies, opens the folders,
+replays the journal, listens, and registers the bookie, in this order. So the port is open only when every acknowledged
+entry can be read, and the cluster hears of the bookie only when the port is open.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from magnetar.server.config.broker_config import ConfigError, load_config
 from magnetar.server.network.port_reservation import port_in_use, reserve_port
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.process.descriptors import DESCRIPTORS
-from magnetar.server.process.running import StartError, sentence
-from magnetar.server.programs.bookie.bookie_identity import Identity, IdentityError, bind_hosts, identity_of
+from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
+from magnetar.server.programs.bookie.bookie_identity import BookieIdentity, IdentityError, bind_hosts, identity_of
 from magnetar.server.programs.bookie.cluster_records import ClusterCookie, ClusterError, instance_id, instance_of
 from magnetar.server.programs.bookie.over_replicated import OverReplicatedLedgers
 from magnetar.server.programs.bookie.registration import Registration
@@ -51,14 +51,10 @@ from pulsar_proto.errors import MalformedRecord
 
 log = logging.getLogger(__name__)
 
-STOP_DEADLINE_SECONDS = 1.5
-"""A stop that takes longer is cut off: the next start then replays the journal, nothing is lost."""
 PART_OF_STOP_SECONDS = 0.3
-THREAD_SWITCH_SECONDS = 0.001
-"""How long the journal thread may wait for the interpreter after an fsync; the default of 5 ms would be the latency."""
 FORMER_SESSIONS_WAITED_FOR = 3
-"""Times the session's timeout that a start waits for the end of a former session; the servers may have granted that
-one more time than this one, and begin anew to count when their leader changes."""
+"""A start waits this many session timeouts for the end of the bookie's former session. ZooKeeper may have granted that
+session a longer timeout than this one, and begins to count anew when its leader changes."""
 
 START_FAULTS = (
     AlreadyInUseError,
@@ -70,12 +66,12 @@ START_FAULTS = (
     MalformedRecord,
     OSError,
 )
-"""What stops a start for a reason outside this program: told to the user in one sentence."""
+"""Errors that stop a start for a reason outside of this program. The user is told them in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookieOptions:
-    """The command line."""
+    """What the command line asks for."""
 
     conf: Path | None = None
     overrides: dict[str, str] = field(default_factory=dict)
@@ -83,7 +79,7 @@ class BookieOptions:
 
 
 class BookieApp:
-    """One bookie; `start()` once, then `stop()` once, also after a start that failed."""
+    """One bookie as a process. `start()` is called once, then `stop()` once, also after a start that failed."""
 
     def __init__(self, options: BookieOptions) -> None:
         self._options = options
@@ -100,7 +96,7 @@ class BookieApp:
         self.disk_space: DiskSpace
         self.ledger_directories = 0
         self.store: ZooKeeperStore
-        self.identity: Identity
+        self.identity: BookieIdentity
 
     async def start(self) -> None:
         """Returns when the bookie is registered. Raises StartError."""
@@ -112,7 +108,7 @@ class BookieApp:
             raise StartError(sentence(error)) from error
 
     async def stop(self) -> None:
-        """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS: the record goes first."""
+        """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS. The record in ZooKeeper goes first."""
         try:
             async with asyncio.timeout(STOP_DEADLINE_SECONDS):
                 if self._registration is not None:
@@ -122,22 +118,22 @@ class BookieApp:
             log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
 
     async def failed(self) -> str:
-        """Returns when the bookie cannot go on, with the reason."""
+        """Returns the reason when the bookie cannot go on."""
         await self._failed.wait()
         return self._failure
 
     @property
     def registered_as(self) -> Wanted | None:
-        """What the cluster's records say of this bookie."""
+        """What the cluster's records say of this bookie, or None while it is not registered."""
         return self._registration.registered_as if self._registration is not None else None
 
     @property
     def awaits_former_session(self) -> bool:
-        """Whether the start waits until ZooKeeper ends a session of this bookie from before."""
+        """Whether the start waits until ZooKeeper ends the session that this bookie had before."""
         return self._registration is not None and self._registration.awaits_former_session
 
     def ready_line(self) -> str:
-        """What programs (JSON) and people read on stdout when the bookie is registered."""
+        """The line that is printed on stdout when the bookie is registered, as JSON if programs read it."""
         identity = self.identity
         mode = self.bookie.mode.value
         if self._options.ready_json:
@@ -179,7 +175,7 @@ class BookieApp:
         self._start_looks(process)
         if process.auto_recovery_daemon_enabled:
             await self._start_auto_recovery(autorecovery_settings(config))
-        # What lives now lives to the end: the collector need not look at it again.
+        # What is alive now lives as long as the process. Python's collector need not look at it again.
         gc.collect()
         gc.freeze()
 
@@ -191,13 +187,14 @@ class BookieApp:
             except OSError:
                 if host == hosts[-1]:
                     raise
-                continue  # a machine without IPv6
+                continue  # This machine has no IPv6.
             self._closing.callback(sock.close)
             return sock
         raise AssertionError("there is at least one")
 
     def _reserve_http_port(self, process: BookieServerConfig) -> socket.socket | None:
-        """One for all pages, or for /metrics alone, or none."""
+        """Reserves the port for all pages, or the one for /metrics alone, and returns None if neither is switched
+        on."""
         if process.http_server_enabled:
             sock = reserve_port(process.http_server_host, process.http_server_port)
         elif process.wants_metrics_port:
@@ -237,7 +234,9 @@ class BookieApp:
         self._closing.push_async_callback(self.wire.close)
 
     async def _listen_http(self, sock: socket.socket, *, metrics_only: bool) -> None:
-        from magnetar.server.programs.bookie.bookie_http import BookieHttp  # aiohttp is tens of megabytes
+        from magnetar.server.programs.bookie.bookie_http import (
+            BookieHttp,  # aiohttp takes tens of megabytes, which a bookie without an HTTP port does not need.
+        )
 
         http = BookieHttp(self, metrics_only=metrics_only)
         try:
@@ -247,7 +246,7 @@ class BookieApp:
         self._closing.push_async_callback(http.close)
 
     async def _register(self, process: BookieServerConfig) -> None:
-        """Raises StartError when an earlier session does not end, MetadataError."""
+        """Makes the bookie's record. Raises StartError when its former session does not end, and MetadataError."""
         info = self.identity.service_info(self.http_port if process.http_server_enabled else None)
         registration = Registration(self.store, self.identity.bookie_id, info, self._wanted())
         self._registration = registration
@@ -265,7 +264,7 @@ class BookieApp:
             ) from None
 
     async def _start_auto_recovery(self, settings: AutoRecoverySettings) -> None:
-        """In the bookie's own session. Raises MetadataError, MalformedRecord."""
+        """Starts auto-recovery in the bookie's own session. Raises MetadataError, MalformedRecord."""
         cluster = await BookKeeperCluster.connect(self.store, config=settings.ledger, wire=settings.wire)
         self._closing.push_async_callback(soon, cluster.close)
         recovery = AutoRecovery(cluster, settings.recovery, self.identity.bookie_id)
@@ -273,7 +272,7 @@ class BookieApp:
         await recovery.start()
 
     def _start_looks(self, process: BookieServerConfig) -> None:
-        """What the bookie does by the clock and in the cluster."""
+        """Starts what the bookie does by the clock: it collects garbage and gives up ledgers that lie elsewhere."""
         looks = OverReplicatedLedgers(self.store, self._sync, self.bookie, self.identity.bookie_id)
         seconds = process.gc_overreplicated_ledger_wait_time / 1000
         task = asyncio.get_running_loop().create_task(looks.run(seconds))
@@ -295,14 +294,14 @@ class BookieApp:
         self._failed.set()
 
     async def _list_ledgers(self) -> set[int]:
-        """What is not listed is deleted here."""
+        """Returns the ids of all ledgers that the metadata knows. The bookie deletes every other ledger."""
         await self._sync()
         return await list_ledgers(self.store)
 
     async def _sync(self) -> None:
-        """Before something is deleted here because of what the records say: a server that lags behind must not hide a
-        ledger that was made just now, and another cluster in this one's place must not pass for it. Raises
-        ClusterError, MetadataError."""
+        """Makes sure that the records tell the truth, before something is deleted because of what they say. A ZooKeeper
+        server that lags behind must not hide a ledger that was made just now, and another cluster in the place of
+        ours must not pass for it. Raises ClusterError, MetadataError."""
         await self.store.sync()
         instance = await self.store.get(paths.INSTANCE_ID)
         if instance is None or instance_of(instance) != self._instance:
@@ -310,7 +309,7 @@ class BookieApp:
 
 
 async def soon(stop: Callable[[], Awaitable[None]]) -> None:
-    """Stops what may wait for ZooKeeper, but no longer than leaves the bookie time to flush."""
+    """Stops a part that may wait for ZooKeeper, and gives up waiting in time for the bookie to flush."""
     try:
         async with asyncio.timeout(PART_OF_STOP_SECONDS):
             await stop()
@@ -319,6 +318,6 @@ async def soon(stop: Callable[[], Awaitable[None]]) -> None:
 
 
 async def cancelled(task: "asyncio.Task[None]") -> None:
-    """Returns when it has ended."""
+    """Cancels the task and returns when it has ended."""
     task.cancel()
     await asyncio.wait((task,))

@@ -1,4 +1,5 @@
-"""What a bookie's process reads and writes in its cluster's metadata at the start: that it is one, and the cookie."""
+"""What a bookie reads and writes in its cluster's metadata when it starts: the cluster's instance id, and its
+cookie."""
 
 from magnetar.metadata import paths
 from magnetar.metadata.errors import NodeExistsError
@@ -11,11 +12,11 @@ from magnetar.storage.bookie.cookie_rules import check_cookies
 
 
 class ClusterError(Exception):
-    """The metadata is not a BookKeeper cluster's, or not one that this bookie can be in."""
+    """The metadata is not that of a BookKeeper cluster, or of one that this bookie cannot be a member of."""
 
 
 async def instance_id(store: MetadataStore, uri: ServiceUri) -> str:
-    """The cluster's. Raises ClusterError, MetadataError."""
+    """Returns the instance id of the cluster. Raises ClusterError, MetadataError."""
     layout, instance = await store.get(paths.LAYOUT), await store.get(paths.INSTANCE_ID)
     if layout is None or instance is None:
         missing = paths.LAYOUT if layout is None else paths.INSTANCE_ID
@@ -28,12 +29,12 @@ async def instance_id(store: MetadataStore, uri: ServiceUri) -> str:
 
 
 def instance_of(record: Record) -> str:
-    """What the record INSTANCEID says."""
+    """Returns the id that the record INSTANCEID holds."""
     return record.value.decode("utf-8", "replace").strip()
 
 
 class ClusterCookie:
-    """The cookie of a bookie in ZooKeeper: `check` before the folders are opened, `write` when they are."""
+    """The cookie of a bookie in ZooKeeper. `check` is called before the folders are opened, `write` after that."""
 
     def __init__(self, store: MetadataStore, config: BookieConfig, bookie_id: str, instance: str) -> None:
         self._store = store
@@ -44,7 +45,8 @@ class ClusterCookie:
         self._to_write = False
 
     async def check(self) -> None:
-        """Raises DirectoryMismatch, MetadataError, OSError. Changes nothing."""
+        """Compares the cookies in ZooKeeper and in the folders, and changes nothing. Raises DirectoryMismatch when they
+        differ, MetadataError, OSError."""
         self._found = await self._store.get(self._path)
         self._to_write = check_cookies(
             self._directories.cookie,
@@ -55,8 +57,8 @@ class ClusterCookie:
         )
 
     async def write(self) -> None:
-        """Folders bear it already: one that is killed here goes on at its next start. Raises DirectoryMismatch when
-        another bookie took the id meanwhile, MetadataError."""
+        """Writes the cookie. The folders have it already, so a bookie that is killed before this goes on at its next
+        start. Raises DirectoryMismatch when another bookie took the id meanwhile, and MetadataError."""
         if not self._to_write:
             return
         value = self._directories.cookie.format()

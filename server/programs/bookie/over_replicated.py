@@ -1,9 +1,10 @@
-"""Gives up ledgers that this bookie need not have any more: closed ones whose metadata does not name it.
+"""Gives up ledgers that this bookie need not hold any more: closed ledgers whose metadata does not name it.
 
-Copies are left over where auto-recovery replaced a bookie that came back. The order is Apache's
-(ScanAndCompareGarbageCollector.removeOverReplicatedLedgers of 4.17; facts bookkeeper.md 6): the lock that replication
-workers take, so that no copy is being made here; then the metadata, read anew; then the deletion; then the lock goes. A
-ledger is given up only when the look before this one found the same: tools that copy without the lock take less time.
+Such copies are left over when auto-recovery replaced a bookie that came back later. The order of steps is that of
+ScanAndCompareGarbageCollector.removeOverReplicatedLedgers in BookKeeper 4.17: take the lock that replication workers
+take, so that nobody is copying the ledger to this bookie; read the metadata anew; delete the copy; release the lock. A
+ledger is given up only if the look before this one found the same, because tools that copy without the lock need less
+time than the interval between two looks.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ READS_AT_ONCE = 64
 
 
 class LocalLedgers(Protocol):
-    """What is asked of the bookie."""
+    """What the bookie has to offer: its ledgers, and their deletion."""
 
     def ledger_ids(self) -> set[int]: ...
 
@@ -33,13 +34,15 @@ class LocalLedgers(Protocol):
 
 
 def is_over_replicated(metadata: LedgerMetadata, bookie_id: str) -> bool:
-    """An open ledger may get this bookie at any moment: by an ensemble change or by its recovery."""
+    """Tells whether the bookie need not hold the ledger. It may need an open one: an ensemble change or a recovery can
+    bring this bookie into the ensemble at any moment."""
     named = any(bookie_id in bookies for _, bookies in metadata.ensembles)
     return metadata.is_closed and not named
 
 
 class OverReplicatedLedgers:
-    """`sync`: reads that follow see all that others changed (`ZooKeeperStore.sync`)."""
+    """Looks for such ledgers and gives them up. After `sync`, reads see everything that others have changed
+    (`ZooKeeperStore.sync`)."""
 
     def __init__(
         self, store: MetadataStore, sync: Callable[[], Awaitable[None]], bookie: LocalLedgers, bookie_id: str
@@ -51,7 +54,7 @@ class OverReplicatedLedgers:
         self._suspects: set[int] = set()
 
     async def run(self, interval_seconds: float) -> None:
-        """For the bookie's life; the first look comes after an interval."""
+        """Looks once in an interval, for as long as the bookie lives."""
         while True:
             await asyncio.sleep(interval_seconds)
             try:
@@ -60,7 +63,7 @@ class OverReplicatedLedgers:
                 log.warning("over-replicated ledgers: the look broke off, there will be another: %r", error)
 
     async def look(self) -> int:
-        """How many ledgers were given up. Raises MetadataError, IndexFailure."""
+        """Looks once, and returns how many ledgers were given up. Raises MetadataError, IndexFailure."""
         found: set[int] = set()
         await self._sync()
         ids = iter(sorted(self._bookie.ledger_ids()))
@@ -82,7 +85,7 @@ class OverReplicatedLedgers:
     async def _is_over_replicated(self, ledger_id: int) -> bool:
         record = await self._store.get(ledger_path(ledger_id))
         if record is None:
-            return False  # deleted: that is the collector's
+            return False  # The ledger was deleted: the collector deals with that.
         try:
             metadata = LedgerMetadata.parse(ledger_id, record.value)
         except MalformedRecord as error:
@@ -95,7 +98,7 @@ class OverReplicatedLedgers:
         try:
             await self._store.create(path, records.lock_value(self._bookie_id), ephemeral=True, make_parents=True)
         except NodeExistsError:
-            return False  # it is being copied, to here perhaps
+            return False  # Somebody is copying the ledger, perhaps to this bookie.
         try:
             await self._sync()
             if not await self._is_over_replicated(ledger_id):

@@ -1,9 +1,8 @@
-"""Keeps a bookie registered: as what it is now, in the session that is now, for as long as it runs.
+"""Keeps a bookie registered for as long as it runs: with the mode that it has, in the session that it has.
 
-One task turns the records into what they should be, and looks again at each change of the bookie's mode, of the session
-and of the records. It never gives up: a bookie that lost ZooKeeper goes on serving, and is back in the list as soon as
-there is a session again.
-"""
+One task turns the records into what they should be, and looks again whenever the bookie's mode, the session or a record
+changes. It never gives up: a bookie that has lost ZooKeeper goes on serving, and is back in the list as soon as there
+is a session again."""
 
 import asyncio
 import contextlib
@@ -13,17 +12,18 @@ from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError, NodeExistsError, NoNodeError
 from magnetar.metadata.zookeeper.client_config import SessionEvent
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
-from magnetar.server.programs.bookie.registration_rules import Seen, Step, Wanted, next_step
+from magnetar.server.programs.bookie.registration_rules import SeenRecord, Step, Wanted, next_step
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
-"""Pause after a refused or lost call. A change of the session or the mode ends it."""
+"""Seconds to wait after a call that was refused or lost, unless the session or the mode changes before."""
 CLOSE_SECONDS = 0.5
 
 
 class Registration:
-    """Made on the loop's thread. `start()`, then `close()`."""
+    """The registration of one bookie. It is made on the loop's thread; `start()` is called once, then `close()`
+    once."""
 
     def __init__(self, store: ZooKeeperStore, bookie_id: str, service_info: bytes, wanted: Wanted) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class Registration:
 
     @property
     def registered_as(self) -> Wanted | None:
-        """What the cluster's records say, as far as this process knows."""
+        """What the cluster's records say of this bookie, as far as this process knows."""
         return self._registered_as
 
     @property
@@ -66,7 +66,7 @@ class Registration:
             await waiter
 
     async def close(self) -> None:
-        """Takes the bookie out of the list, if ZooKeeper answers soon: else its records end with the session."""
+        """Takes the bookie out of the list if ZooKeeper answers soon. Otherwise its records vanish with the session."""
         for cancel in self._cancels:
             cancel()
         if self._task is not None:
@@ -105,7 +105,7 @@ class Registration:
                     await self._changed.wait()
 
     async def _settle(self) -> None:
-        """Takes steps until there is none to take now. Raises MetadataError."""
+        """Takes one step after the other until none is left to take. Raises MetadataError."""
         while True:
             wanted = self._wanted
             other = Wanted.READ_ONLY if wanted is Wanted.WRITABLE else Wanted.WRITABLE
@@ -113,7 +113,7 @@ class Registration:
             step = next_step(await self._seen(wanted), found_other)
             if wanted is not self._wanted:
                 continue
-            if step in (Step.CREATE, Step.AWAIT_END) and found_other is not Seen.OURS:
+            if step in (Step.CREATE, Step.AWAIT_END) and found_other is not SeenRecord.OURS:
                 self._registered_as = None
             self._note_waiting(step is Step.AWAIT_END)
             match step:
@@ -127,14 +127,17 @@ class Registration:
                 case Step.DELETE_OTHER:
                     await self._delete(other)
 
-    async def _seen(self, where: Wanted) -> Seen:
+    async def _seen(self, where: Wanted) -> SeenRecord:
         path = self._path(where)
         if await self._store.owns(path):
-            return Seen.OURS
-        return Seen.ABSENT if await self._store.exists(path) is None else Seen.FORMER
+            return SeenRecord.OURS
+        return SeenRecord.ABSENT if await self._store.exists(path) is None else SeenRecord.FORMER
 
     async def _create(self, wanted: Wanted) -> None:
-        with contextlib.suppress(NodeExistsError):  # somebody was quicker: the next look tells who
+        with contextlib.suppress(
+            NodeExistsError
+            # Another process changed the record first. The next look tells what stands there now.
+        ):
             await self._store.create(self._path(wanted), self._service_info, ephemeral=True)
 
     async def _delete(self, other: Wanted) -> None:

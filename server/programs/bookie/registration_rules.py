@@ -1,10 +1,10 @@
-"""What a bookie's two records in the cluster should be turned into next. No I/O.
+"""Decides what to do next with a bookie's two records in the cluster.
 
-`available/<id>` says that it takes writes, `available/readonly/<id>` that it only serves reads; both are ephemeral. At
-a change the new record is made before the old one goes (ZKRegistrationManager), so that no client takes the bookie for
-dead. A record of another session is our own from before a kill or an expiry: nobody else can have our cookie and our
-folders. It is waited for where ours must stand, and deleted where none must be.
-"""
+`available/<id>` says that the bookie takes writes, `available/readonly/<id>` that it only serves reads. Both records
+are ephemeral. When the mode changes, the new record is made before the old one is deleted (ZKRegistrationManager), so
+that no client takes the bookie for dead. A record of another session is our own, from before a kill or an expiry, since
+nobody else can have our cookie and our folders. The bookie waits for its end where the record of this session must
+stand, and deletes it at the path where no record must be."""
 
 from enum import Enum
 
@@ -14,14 +14,14 @@ class Wanted(Enum):
     READ_ONLY = "read-only"
 
 
-class Seen(Enum):
-    """What stands at one of the two paths."""
+class SeenRecord(Enum):
+    """What stands at one of the two paths: no record, or one of this or of a former session."""
 
     ABSENT = "absent"
     OURS = "ours"
-    """Made in the session that is now."""
+    """A record that was made in the present session."""
     FORMER = "former"
-    """Made in another session."""
+    """A record that was made in a former session."""
 
 
 class Step(Enum):
@@ -31,10 +31,11 @@ class Step(Enum):
     REGISTERED = "nothing is left to do"
 
 
-def next_step(wanted: Seen, other: Seen) -> Step:
-    """`wanted` and `other`: what stands where the bookie is to be registered, and where it is not to be."""
-    if wanted is Seen.FORMER:
+def next_step(wanted: SeenRecord, other: SeenRecord) -> Step:
+    """Returns the next step. `wanted` is what stands at the path where the bookie is to be registered, and `other` what
+    stands at the other path."""
+    if wanted is SeenRecord.FORMER:
         return Step.AWAIT_END
-    if wanted is Seen.ABSENT:
+    if wanted is SeenRecord.ABSENT:
         return Step.CREATE
-    return Step.REGISTERED if other is Seen.ABSENT else Step.DELETE_OTHER
+    return Step.REGISTERED if other is SeenRecord.ABSENT else Step.DELETE_OTHER

@@ -10,7 +10,7 @@ from magnetar.server.config.bookie_keys import BOOKIE_KEYS
 from magnetar.server.config.bookie_process_config import BookieServerConfig
 from magnetar.server.config.bookie_settings import service_uri, storage_config
 from magnetar.server.config.broker_config import ConfigError, load_config
-from magnetar.server.programs.bookie.bookie_identity import Identity, IdentityError, bind_hosts, identity_of
+from magnetar.server.programs.bookie.bookie_identity import BookieIdentity, IdentityError, bind_hosts, identity_of
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 
 
@@ -21,14 +21,14 @@ def config(**values: Any) -> BookieServerConfig:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"advertised_address": "10.0.0.7"}, Identity("10.0.0.7:3181", "10.0.0.7", 3181)),
-        ({"advertised_address": "bk.example"}, Identity("bk.example:3181", "bk.example", 3181)),
-        ({"advertised_address": "127.0.0.1"}, Identity("127.0.0.1:3181", "127.0.0.1", 3181)),
-        ({"advertised_address": "h", "bookie_id": "rack1-a"}, Identity("rack1-a", "h", 3181)),
-        ({"listening_interface": "lo", "allow_loopback": True}, Identity("127.0.0.1:3181", "127.0.0.1", 3181)),
+        ({"advertised_address": "10.0.0.7"}, BookieIdentity("10.0.0.7:3181", "10.0.0.7", 3181)),
+        ({"advertised_address": "bk.example"}, BookieIdentity("bk.example:3181", "bk.example", 3181)),
+        ({"advertised_address": "127.0.0.1"}, BookieIdentity("127.0.0.1:3181", "127.0.0.1", 3181)),
+        ({"advertised_address": "h", "bookie_id": "rack1-a"}, BookieIdentity("rack1-a", "h", 3181)),
+        ({"listening_interface": "lo", "allow_loopback": True}, BookieIdentity("127.0.0.1:3181", "127.0.0.1", 3181)),
     ],
 )
-def test_the_id_is_the_advertised_address_unless_it_is_set(values: dict[str, Any], expected: Identity) -> None:
+def test_the_id_is_the_advertised_address_unless_it_is_set(values: dict[str, Any], expected: BookieIdentity) -> None:
     assert identity_of(config(**values), 3181) == expected
 
 
@@ -59,12 +59,12 @@ def test_an_interface_narrows_where_the_port_is_open() -> None:
 
 
 def test_clients_find_the_port_in_the_registered_record() -> None:
-    info = pb.BookieServiceInfoFormat.FromString(Identity("b", "h", 3181).service_info(8080))
+    info = pb.BookieServiceInfoFormat.FromString(BookieIdentity("b", "h", 3181).service_info(8080))
     rpc, http = info.endpoints
     assert (rpc.id, rpc.host, rpc.port, rpc.protocol) == ("bookie", "h", 3181, "bookie-rpc")
     assert (http.id, http.port, http.protocol) == ("httpserver", 8080, "http")
     golden = "32220a06626f6f6b696510ed181a093132372e302e302e31220a626f6f6b69652d727063"
-    assert Identity("x", "127.0.0.1", 3181).service_info().hex() == golden
+    assert BookieIdentity("x", "127.0.0.1", 3181).service_info().hex() == golden
 
 
 def test_apaches_file_configures_ours(tmp_path: Path) -> None:

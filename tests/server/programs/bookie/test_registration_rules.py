@@ -4,30 +4,30 @@ from itertools import product
 
 import pytest
 
-from magnetar.server.programs.bookie.registration_rules import Seen, Step, next_step
+from magnetar.server.programs.bookie.registration_rules import SeenRecord, Step, next_step
 
 STEPS_MAX = 5
 
 
-@pytest.mark.parametrize(("wanted", "other"), list(product(Seen, Seen)))
-def test_the_steps_end_with_the_wanted_record_alone(wanted: Seen, other: Seen) -> None:
+@pytest.mark.parametrize(("wanted", "other"), list(product(SeenRecord, SeenRecord)))
+def test_the_steps_end_with_the_wanted_record_alone(wanted: SeenRecord, other: SeenRecord) -> None:
     for _ in range(STEPS_MAX):
         match next_step(wanted, other):
             case Step.REGISTERED:
                 break
             case Step.CREATE:
-                assert wanted is Seen.ABSENT
-                wanted = Seen.OURS
+                assert wanted is SeenRecord.ABSENT
+                wanted = SeenRecord.OURS
             case Step.AWAIT_END:
-                assert wanted is Seen.FORMER, "nothing else ends by itself"
-                wanted = Seen.ABSENT
+                assert wanted is SeenRecord.FORMER, "nothing else ends by itself"
+                wanted = SeenRecord.ABSENT
             case Step.DELETE_OTHER:
-                assert wanted is Seen.OURS, "the new record is there before the old one goes"
-                other = Seen.ABSENT
-    assert (wanted, other) == (Seen.OURS, Seen.ABSENT)
+                assert wanted is SeenRecord.OURS, "the new record is there before the old one goes"
+                other = SeenRecord.ABSENT
+    assert (wanted, other) == (SeenRecord.OURS, SeenRecord.ABSENT)
 
 
 def test_a_former_sessions_record_is_never_deleted_where_ours_must_stand() -> None:
     """It might be deleted after ZooKeeper ended that session and we made ours."""
-    for other in Seen:
-        assert next_step(Seen.FORMER, other) is Step.AWAIT_END
+    for other in SeenRecord:
+        assert next_step(SeenRecord.FORMER, other) is Step.AWAIT_END
