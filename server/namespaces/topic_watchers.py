@@ -12,7 +12,12 @@ from collections.abc import Callable, Sequence
 from magnetar.metadata import paths
 from magnetar.metadata.store import CancelWatch, MetadataStore, RecordEvent
 from magnetar.server.namespaces.topic_catalog import Catalog
-from magnetar.server.namespaces.topic_list import TopicListChange, change_between, filter_by_pattern, without_scheme
+from magnetar.server.namespaces.topic_list_rules import (
+    TopicListChange,
+    change_between,
+    filter_by_pattern,
+    without_scheme,
+)
 from magnetar.server.process.turns import Turns
 from pulsar_proto.errors import NotAllowed, PulsarError
 from pulsar_proto.names import TopicName

@@ -263,9 +263,9 @@ def watch_permissions(broker: Broker) -> None:
     """Lets changes of permissions close the connections of clients that are no longer allowed what they do."""
     if broker.security is None or broker.security.authorizer is None:
         return
-    from magnetar.server.upkeep.permission_recheck import Recheck
+    from magnetar.server.upkeep.permission_recheck import PermissionRecheck
 
-    recheck = Recheck(broker.security.authorizer, broker.service, broker.spawn)
+    recheck = PermissionRecheck(broker.security.authorizer, broker.service, broker.spawn)
     broker.service.namespace_listeners.append(recheck.namespace_changed)
 
 

@@ -1,1 +1,5 @@
-"""What the broker does to topics by the clock: expiry, quotas, snapshots, and what is not used any more."""
+"""What the clock does to topics: messages and subscriptions expire, backlogs are cut, unused topics are deleted,
+deduplication takes snapshots, compaction begins; and clients that lost a permission are disconnected.
+
+It may use the topics, policies, settings and `security`; only the program that builds a broker uses it.
+"""

@@ -1,7 +1,8 @@
-"""The jobs themselves: what is looked at, and what is done. What decides is in the modules of rules beside this one.
+"""The jobs that the scheduler runs: for each, the visit to one topic. What decides stands in
+`topics/publishing/backlog_quota_rules.py` and `topics/inactivity_rules.py`.
 
 Sources: BrokerService (checkMessageExpiry, monitorBacklogQuota, checkInactiveSubscriptions, checkGC,
-checkDeduplicationSnapshot), BacklogQuotaManager; facts 4.2, 7.
+checkDeduplicationSnapshot), BacklogQuotaManager.
 """
 
 import logging
@@ -24,14 +25,14 @@ log = logging.getLogger(__name__)
 
 
 class Deleter(Protocol):
-    """The broker's service."""
+    """`BrokerService`, as far as the jobs need it."""
 
     async def delete_unused(self, topic: BaseTopic) -> None:
         """Deletes a topic that nobody uses. Raises PulsarError."""
 
 
 def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
-    """All that is done to topics by the clock. Who has another job adds a line."""
+    """Returns all jobs, each with its interval."""
     jobs: list[Job[BaseTopic]] = [
         Job("message expiry", settings.message_expiry_check_interval_in_minutes * 60, persistent(expire_messages)),
         Job(
@@ -60,7 +61,7 @@ def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
 def persistent(
     visit: Callable[[Topic, int], Awaitable[None] | None],
 ) -> Callable[[BaseTopic, int], Awaitable[None] | None]:
-    """A visit that has nothing to do with non-persistent topics."""
+    """Wraps a visit so that it passes over non-persistent topics, and topics that are being closed."""
 
     def visit_persistent(topic: BaseTopic, now_ms: int) -> Awaitable[None] | None:
         return visit(topic, now_ms) if isinstance(topic, Topic) and topic.is_open else None
@@ -72,7 +73,8 @@ def persistent(
 
 
 def expire_messages(topic: Topic, now_ms: int) -> Awaitable[None] | None:
-    """By the time to live. Readers' cursors are not touched: what is retained stays readable."""
+    """Skips the messages that are older than the topic's time to live, in all durable subscriptions. The cursors of
+    readers stay, so readers can still read what is retained."""
     ttl = topic.policies.message_ttl_in_seconds
     if ttl <= 0 or not any(each.cursor.durable and each.cursor.backlog for each in topic.subscriptions.values()):
         return None
@@ -88,7 +90,7 @@ async def _expire_messages(topic: Topic, ttl_seconds: float, now_ms: int) -> Non
 
 
 def expire_subscriptions(topic: BaseTopic, now_ms: int) -> Awaitable[None] | None:
-    """Those that nobody is connected to, and nobody was for so long."""
+    """Deletes durable subscriptions to which nobody has been connected for the topic's expiration time."""
     minutes = topic.policies.subscription_expiration_time_minutes
     if minutes <= 0 or not topic.is_open:
         return None
@@ -105,6 +107,7 @@ async def _delete_subscriptions(due: Sequence[BaseSubscription], minutes: int) -
 
 
 def snapshot_deduplication(topic: Topic, now_ms: int) -> None:
+    """Lets the topic's deduplication take its snapshots and forget producers that left long ago."""
     topic.deduplication.tick(time.monotonic(), topic.policies.deduplication_snapshot_interval_seconds)
 
 
@@ -112,7 +115,8 @@ def snapshot_deduplication(topic: Topic, now_ms: int) -> None:
 
 
 def compact_if_due(topic: Topic, now_ms: int) -> None:
-    """By the bytes that were written since the last time; where nobody subscribed durably, since ever."""
+    """Begins a compaction when more bytes than the threshold were written since the last one. Before the first one the
+    topic's backlog counts, or all that the topic holds when it has no durable subscription."""
     compaction, threshold = topic.compaction, topic.policies.compaction_threshold
     if compaction is None or threshold <= 0:
         return
@@ -130,6 +134,7 @@ def compact_if_due(topic: Topic, now_ms: int) -> None:
 
 
 def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
+    """Applies the backlog quotas of a topic that has any."""
     quotas = topic.policies.backlog_quotas
     if quotas.destination_storage.limit < 0 and quotas.message_age.limit <= 0:
         topic.quota.excess = None
@@ -138,7 +143,8 @@ def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
 
 
 async def _check_quotas(topic: Topic, now_ms: int) -> None:
-    """Producers of a topic over its quota are closed, and the next ones refused; or what is too much goes."""
+    """When the topic is over a quota, closes its producers, and `topic.quota` refuses new ones; or cuts the backlog, if
+    that is the quota's action."""
     quotas = topic.policies.backlog_quotas
     age_s = 0.0
     if quotas.message_age.limit > 0:
@@ -158,6 +164,7 @@ async def _check_quotas(topic: Topic, now_ms: int) -> None:
 
 
 async def _cut(topic: Topic, excess: Excess, now_ms: int) -> None:
+    """Skips so many of the oldest messages in all durable subscriptions that the backlog is within the quota again."""
     ledger = topic.ledger
     subscriptions = [each for each in topic.subscriptions.values() if each.cursor.durable]
     upto: Position | None = None
@@ -184,6 +191,7 @@ async def _cut(topic: Topic, excess: Excess, now_ms: int) -> None:
 
 
 def delete_inactive(topic: BaseTopic, service: Deleter, now_s: float) -> Awaitable[None] | None:
+    """Deletes a topic that nobody has used for as long as its policy says."""
     rule = topic.policies.inactive_topic_policies
     if not topic.is_open or inactivity.is_active(topic.use(), rule.delete_mode):
         topic.last_active_s = now_s

@@ -1,7 +1,7 @@
-"""What a namespace's changed permissions mean for who is connected already: whoever may no longer is disconnected.
+"""Judges producers and consumers anew after a namespace's permissions have changed: those that are no longer permitted
+are disconnected. Their clients reconnect, and are then refused with the reason.
 
-Source: PersistentTopic.onPoliciesUpdate, Producer.checkPermissionsAsync, Consumer.checkPermissionsAsync. The client
-comes back, and is then told that it may not.
+Sources: PersistentTopic.onPoliciesUpdate, Producer.checkPermissionsAsync, Consumer.checkPermissionsAsync.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ CONSUME = OnTopic(TopicOperation.CONSUME)
 
 
 class Spawn(Protocol):
-    """Broker.spawn."""
+    """`Broker.spawn`, which runs work in a task that the broker owns."""
 
     def __call__(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
 
 
-class Recheck:
-    """`namespace_changed` is called for every change of a namespace's record; what does not concern permissions costs
-    one comparison."""
+class PermissionRecheck:
+    """`namespace_changed` is called for every change of a namespace's record. Connections are judged only when the
+    permissions differ from those before."""
 
     def __init__(self, authorizer: Authorizer, service: "BrokerService", spawn: Spawn) -> None:
         self._authorizer = authorizer
@@ -61,7 +61,7 @@ class Recheck:
             log.warning("%s: who is connected cannot be judged anew: %s", namespace, error)
 
     def _judgements(self, namespace: str) -> Iterator[Callable[[], Awaitable[None]]]:
-        """One for each producer and consumer."""
+        """Yields a judgement of each producer and each consumer of the namespace's topics."""
         for topic in self._service.all_topics:
             if topic.name.namespace == namespace:
                 yield from (partial(self._judge_producer, topic, producer) for producer in topic.producers.values())

@@ -1,9 +1,9 @@
-"""One timer for everything that is done to all topics once in a while: a table of jobs, each with its interval.
+"""Runs the jobs that visit all topics once in a while, by one timer.
 
-A job visits one topic after the other and lets the loop serve others in between; while one round of a job lasts, the
-next one of the same job does not begin. What a visit raises concerns that topic alone, and so does a visit that takes
-long: after VISIT_SECONDS the round goes on with the other topics, and the late visit runs to its end beside it, because
-it may be changing the topic. Until then the job passes that topic over.
+A job visits one topic after the other, and other work of the loop gets its turn in between. The next round of a job
+begins only after the last one has ended. When a visit raises, only that topic is concerned. When a visit takes longer
+than VISIT_SECONDS, the round goes on with the other topics; the slow visit is not cancelled, because it may be changing
+the topic, and until it ends the job passes over that topic.
 """
 
 import asyncio
@@ -24,14 +24,15 @@ T = TypeVar("T")
 
 class Job(NamedTuple, Generic[T]):
     name: str
-    """For logs."""
+    """The name that log lines show."""
     interval_seconds: float
     visit: Callable[[T, int], Awaitable[None] | None]
-    """(topic, ms since the epoch). What it returns is waited for."""
+    """Called with the topic and the time in ms since the epoch. A visit that has to wait returns an awaitable, for
+    which the round waits."""
 
 
 class Scheduler(Generic[T]):
-    """`start` once, then `close`. `topics()` are those to visit now."""
+    """Call `start` once, and `close` at the end. `topics()` returns the topics that a round visits."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Scheduler(Generic[T]):
         self._due = {job.name: now() + job.interval_seconds for job in jobs}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._visits: dict[tuple[str, T], asyncio.Task[None]] = {}
-        """Under way, by the job's name and the topic."""
+        """The visits under way, by the job's name and the topic."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -57,7 +58,7 @@ class Scheduler(Generic[T]):
             self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
 
     async def close(self) -> None:
-        """No visit is under way any more."""
+        """Cancels all visits, and returns when they have ended."""
         if self._timer is not None:
             self._timer.cancel()
         under_way = [*self._running.values(), *self._visits.values()]
@@ -67,7 +68,7 @@ class Scheduler(Generic[T]):
             await asyncio.wait(under_way)
 
     async def run(self, name: str) -> None:
-        """One round of a job, now."""
+        """Runs one round of a job now."""
         job = self.jobs[name]
         async for topic in in_portions(list(self._topics())):
             if (name, topic) in self._visits:

@@ -52,7 +52,6 @@ RULES_WITHOUT_IO = (
     "server/policies/event_schema.py",
     "server/policies/policy_events.py",
     "server/policies/policy_values.py",
-    "server/namespaces/topic_list.py",
     "server/web/needs.py",
     "server/web/router.py",
     "server/schema/schema_types.py",

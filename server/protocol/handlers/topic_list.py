@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from magnetar.server.namespaces.topic_list import TopicListChange, filter_by_pattern, hash_of
+from magnetar.server.namespaces.topic_list_rules import TopicListChange, filter_by_pattern, hash_of
 from magnetar.server.namespaces.topic_watchers import Watcher
 from magnetar.server.process.turns import Turns
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TooManyRequests

@@ -1,8 +1,9 @@
-"""Whether a topic takes producers, as far as its backlog quotas go.
+"""Refuses producers of a topic that is over a backlog quota.
 
-The size of the backlog is known at any time; the age of its oldest message is looked at by upkeep, and remembered here.
+The size of the backlog is known at any time. The age of its oldest message has to be read from the log, so upkeep looks
+at it from time to time, and what it found is kept here.
 
-Sources: PersistentTopic.checkBacklogQuotaExceeded; facts 4.1.
+Source: PersistentTopic.checkBacklogQuotaExceeded.
 """
 
 from typing import Protocol
@@ -17,6 +18,8 @@ REFUSAL = "Cannot create producer on topic with backlog quota exceeded"
 
 
 class TopicWithBacklog(Protocol):
+    """What the gate needs of its topic."""
+
     @property
     def policies(self) -> EffectivePolicies: ...
 
@@ -34,16 +37,18 @@ class QuotaGate:
         self._topic = topic
         self.oldest = oldest
         self.excess: Excess | None = None
-        """The quota for the age of messages that it was over at the last look, if that stops producers."""
+        """The quota for the age of messages, if the topic was over it when upkeep last looked, and if this quota stops
+        producers."""
 
     async def oldest_age_seconds(self, time_ms: int) -> float:
-        """Of the oldest message that some durable subscription did not acknowledge; 0 without one. Raises
-        ManagedLedgerError."""
+        """Returns the age of the oldest message that some durable subscription has not acknowledged, or 0 when there is
+        none. Raises ManagedLedgerError."""
         published_ms = await self.oldest.published_ms()
         return 0.0 if published_ms is None else (time_ms - published_ms) / 1000
 
     def check(self) -> None:
-        """Before a producer is made. Raises QuotaExceededHold, QuotaExceeded."""
+        """Called before a producer is made. Raises QuotaExceededHold or QuotaExceeded when the topic is over a quota
+        that stops producers."""
         quotas = self._topic.policies.backlog_quotas
         if quotas.destination_storage.limit < 0 and self.excess is None:
             return

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from magnetar.server.namespaces.topic_list import filter_by_pattern, hash_of
+from magnetar.server.namespaces.topic_list_rules import filter_by_pattern, hash_of
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
 from pulsar_proto.system_topics import is_system_topic

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from magnetar.server.namespaces.topic_list import change_between, hash_of
+from magnetar.server.namespaces.topic_list_rules import change_between, hash_of
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command

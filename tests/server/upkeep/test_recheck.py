@@ -11,7 +11,7 @@ from magnetar.metadata.errors import MetadataError
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.security.authorizer import Authorizer
 from magnetar.server.security.principals import Principal
-from magnetar.server.upkeep.permission_recheck import Recheck
+from magnetar.server.upkeep.permission_recheck import PermissionRecheck
 from pulsar_proto.names import TopicName
 
 
@@ -44,7 +44,7 @@ class Scene:
         self.elsewhere = self.topic("persistent://acme/other/t")
         service: Any = SimpleNamespace(all_topics=[self.here, self.elsewhere])
         settings = SecuritySettings(super_user_roles=("root",))
-        self.recheck = Recheck(Authorizer(settings, self.tenant, self.namespace), service, self.spawn)
+        self.recheck = PermissionRecheck(Authorizer(settings, self.tenant, self.namespace), service, self.spawn)
         self.tasks: list[asyncio.Task[None]] = []
 
     def topic(self, name: str) -> Any:
