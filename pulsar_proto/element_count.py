@@ -1,8 +1,18 @@
-"""Bounds the work that parsing a message is, which is decided by how many elements it has, not by how long it is.
+"""Bounds the work of parsing a protobuf message, which depends on how many elements it has, not on how long it is.
 
-A frame of 5 MB may hold one long string or a million empty ones; the second takes a second to parse and to look
-through. So what is longer than INNOCENT_BYTES is walked over first, and refused when it has too many elements: any
-sound one is long because something in it is long.
+A frame of 5 MB may hold one string of 5 MB, which is parsed at once, or two million empty strings, which keep everybody
+else waiting for a second. The two differ in the number of elements only. So a message longer than INNOCENT_BYTES is
+first walked over without building anything, and refused when it has more than ELEMENTS_MAX elements: a message that an
+honest peer sends is long because a few things in it are long.
+
+The walk looks at tags and lengths only, and steps over everything else:
+
+    tag len=5 |hello| tag varint  tag len=9 | tag len=0 || tag len=5 |world| |
+    1               2             3           4              5                    elements
+
+It goes into a field only when the descriptor says that the field holds a message (3 above), since only those cost the
+parser further elements; the same bytes in a string are just bytes. The walk stops at the element that is one too many,
+so it costs at most ELEMENTS_MAX steps, whatever the peer sent.
 """
 
 from google.protobuf.descriptor import Descriptor
@@ -11,9 +21,9 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.varint import varint_at
 
 INNOCENT_BYTES = 16 << 10
-"""So much may consist of the smallest elements."""
+"""A message that is no longer than this may consist of the smallest elements: it is parsed in some milliseconds."""
 ELEMENTS_MAX = 4_096
-"""Of a longer message, those of its inner messages included."""
+"""Elements that a longer message may have, the elements of its inner messages included."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -24,7 +34,10 @@ def check_elements(data: bytes, descriptor: Descriptor, elements_max: int = ELEM
 
 
 def _walk(data: bytes, at: int, end: int, descriptor: Descriptor | None, room: int) -> int:
-    """How much room is left. What does not decode is for the parser to say."""
+    """Returns how many more elements there is room for behind `end`.
+
+    Bytes that do not decode are not judged here: the parser refuses them afterwards.
+    """
     while at < end:
         room -= 1
         if room < 0:

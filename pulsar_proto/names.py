@@ -1,7 +1,7 @@
 """Names of topics and namespaces, and the spellings under which they are stored.
 
-Source: Java's TopicName, NamespaceName, NamedEntity and Codec (facts 3). Names of Pulsar 1 with a cluster in the middle
-(tenant/cluster/namespace/topic) are refused, as Pulsar 5.0 does.
+Source: Java's TopicName, NamespaceName, NamedEntity and Codec; docs/WIRE_FORMATS.md, "Names as stored". Names of Pulsar
+1 with a cluster in the middle (tenant/cluster/namespace/topic) are refused, as Pulsar 5.0 does.
 """
 
 import re
@@ -17,28 +17,30 @@ NON_PERSISTENT = "non-persistent"
 DEFAULT_NAMESPACE = "public/default"
 PARTITION_SUFFIX = "-partition-"
 CACHED_NAMES_MAX = 10_000
-"""Parsed names kept for the next parse; the least recently used one is forgotten."""
+"""Parsed names that are kept for the next parse of the same text. Beyond that the least recently used one is
+dropped."""
 CACHED_CHARACTERS_MAX = 1_024
-"""Of a name that is kept: clients may ask for names of megabytes."""
+"""A longer name is parsed but not kept: clients may ask for names of megabytes."""
 
 _ENTITY = re.compile(r"[-=:.A-Za-z0-9_]+")
 _DOTS = (".", "..")
-"""No names of records: a metadata store takes them for a way."""
+"""Names that no record can have, since a metadata store takes them for steps of a path."""
 _I32_MAX = 2**31 - 1
 
 
 def encode_local(text: str) -> str:
-    """Java's URLEncoder in UTF-8: space is `+`, and only letters, digits and `.-*_` stay."""
+    """Encodes a local name as Java's URLEncoder does in UTF-8: space is `+`; only letters, digits and `.-*_` stay."""
     return quote_plus(text, safe="*", errors="replace").replace("~", "%7E")
 
 
 def decode_local(text: str) -> str:
-    """The reverse of `encode_local`."""
+    """Does the reverse of `encode_local`."""
     return unquote_plus(text)
 
 
 def partition_index(local_name: str) -> int:
-    """k of `…-partition-k`, or -1. Decimal digits without a leading zero, up to 2^31-1."""
+    """Returns k of a name `…-partition-k`, or -1 for any other name. k is decimal without leading zeros, up to
+    2^31-1."""
     _, suffix, digits = local_name.rpartition(PARTITION_SUFFIX)
     if not suffix or not digits.isascii() or not digits.isdigit() or (digits[0] == "0" and digits != "0"):
         return -1
@@ -48,14 +50,15 @@ def partition_index(local_name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceName:
-    """`tenant/name`."""
+    """A namespace's name in its parts, `tenant/name`."""
 
     tenant: str
     name: str
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises InvalidTopicName."""
+        """Raises InvalidTopicName unless `text` is two names with a slash between, of the characters that are
+        allowed."""
         tenant, slash, name = text.partition("/")
         if not slash or not all(_ENTITY.fullmatch(each) and each not in _DOTS for each in (tenant, name)):
             raise InvalidTopicName(f"Invalid namespace name {text!r}: expected <tenant>/<namespace>")
@@ -67,7 +70,7 @@ class NamespaceName:
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A topic's name in its parts. Two are equal when `full` is."""
+    """A topic's name in its parts. Two names are equal when their full texts are."""
 
     full: str
     """`persistent://tenant/namespace/local`: what bundles hash, clients see and listings hold."""
@@ -76,16 +79,19 @@ class TopicName:
     namespace_name: str = field(compare=False)
     local_name: str = field(compare=False)
     partition_index: int = field(compare=False)
-    """-1: not a partition."""
+    """-1 when the topic is not a partition."""
 
     @staticmethod
     def parse(text: str) -> "TopicName":
-        """From a full name, `tenant/namespace/topic` or `topic`. Raises InvalidTopicName."""
-        return _parse(text) if len(text) <= CACHED_CHARACTERS_MAX else _parsed(text)
+        """Takes a full name, or short for a persistent topic `tenant/namespace/topic` or `topic` (in public/default).
+
+        Raises InvalidTopicName for any other text.
+        """
+        return _kept(text) if len(text) <= CACHED_CHARACTERS_MAX else _parsed(text)
 
     @staticmethod
     def from_managed_ledger_name(name: str) -> "TopicName":
-        """From `tenant/namespace/domain/encoded-local`. Raises InvalidTopicName."""
+        """Takes `tenant/namespace/domain/encoded-local`. Raises InvalidTopicName for any other text."""
         parts = name.split("/")
         if len(parts) != 4:
             raise InvalidTopicName(f"Invalid managed ledger name {name!r}")
@@ -107,23 +113,23 @@ class TopicName:
 
     @property
     def base(self) -> "TopicName":
-        """The partitioned topic of a partition; else the topic itself."""
+        """Returns the partitioned topic that a partition belongs to; for any other topic, the topic itself."""
         if self.partition_index < 0:
             return self
         return TopicName.parse(self.full.rpartition(PARTITION_SUFFIX)[0])
 
     def partition(self, index: int) -> "TopicName":
-        """Partition `index` of this topic."""
+        """Returns the name of partition `index` of this topic."""
         return TopicName.parse(f"{self.full}{PARTITION_SUFFIX}{index}")
 
     @property
     def managed_ledger_name(self) -> str:
-        """`tenant/namespace/domain/encoded-local`: the path below /managed-ledgers."""
+        """Returns `tenant/namespace/domain/encoded-local`, the path below /managed-ledgers."""
         return f"{self.tenant}/{self.namespace_name}/{self.domain}/{encode_local(self.local_name)}"
 
     @property
     def schema_id(self) -> str:
-        """`tenant/namespace/encoded-local` of the base topic: the path below /schemas."""
+        """Returns `tenant/namespace/encoded-local` of the base topic, the path below /schemas."""
         return f"{self.tenant}/{self.namespace_name}/{encode_local(self.base.local_name)}"
 
     def __str__(self) -> str:
@@ -131,7 +137,7 @@ class TopicName:
 
 
 @lru_cache(maxsize=CACHED_NAMES_MAX)
-def _parse(text: str) -> TopicName:
+def _kept(text: str) -> TopicName:
     return _parsed(text)
 
 

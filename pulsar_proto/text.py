@@ -1,8 +1,9 @@
-"""The door for strings of protobuf messages that others wrote.
+"""Checks the strings of protobuf messages that others wrote, where these messages enter.
 
-Of proto2 the parser does not check that strings are UTF-8: a field that is not is handed over as `bytes`, in spite of
-its type. Nothing behind the door meets one. Commands and records are refused by `check_text`. What a producer wrote
-into a message is stored and sent on as it came; whoever looks at a string in it takes it by `raw` or `shown`.
+The parser does not check that the strings of a proto2 message are UTF-8: it hands over a field that is not as `bytes`,
+in spite of the field's type. No code behind this check meets such a value. Commands and records with one are refused by
+`check_text`. What a producer wrote into a message's metadata is stored and sent on as it came; code that looks at a
+string of it takes the string by `raw` or `shown`.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,12 +20,12 @@ class NotText(DecodeError):
 
 
 def raw(value: str | bytes) -> bytes:
-    """A string's bytes as they came."""
+    """Returns a string's bytes as they came."""
     return value if isinstance(value, bytes) else value.encode()
 
 
 def shown(value: str | bytes) -> str:
-    """A string for people and JSON: what is not UTF-8 becomes U+FFFD, as Java decodes it."""
+    """Returns a string for people and JSON. Bytes that are not UTF-8 become U+FFFD, as Java decodes them."""
     return value if isinstance(value, str) else value.decode(errors="replace")
 
 
@@ -50,14 +51,17 @@ def _each(values: Any) -> Iterable[Any]:
 
 
 def _keys_and_values(mapping: Any) -> Iterable[Any]:
-    """Lazily: the value of a key that is not UTF-8 cannot be asked for."""
+    """Gives the keys before any value: the value of a key that is not UTF-8 cannot be asked for, so the check has to
+    fail at the key."""
     return chain(mapping.keys(), mapping.values())
 
 
 @cache
 def _fields_with_text(descriptor: Descriptor) -> tuple[tuple[str, Callable[[Any], Iterable[Any]]], ...]:
-    """The fields that are strings, or messages with strings somewhere in them, each with what gives the elements of its
-    value."""
+    """Returns the fields that are strings, or messages with strings somewhere in them, by name.
+
+    Each comes with the function that gives the elements of the field's value: one, all of a list, or keys and values.
+    """
     return tuple((field.name, _elements(field)) for field in descriptor.fields if _has_text(field, frozenset()))
 
 

@@ -1,6 +1,7 @@
-"""Commands of the client protocol: bytes to BaseCommand, and the frames that a broker or client sends.
+"""Commands of the client protocol: turns bytes into a BaseCommand, and makes the frames that a broker or client sends.
 
-Frames with a payload are made by `frame_encoders` (MESSAGE) and `payload` (SEND); the rest is here.
+`frame_encoders` makes the two frames that a broker sends once per message, and `send_run` parses SENDs. Everything else
+is here; rules for the fields stand in docs/WIRE_FORMATS.md, "Frames between clients and brokers".
 """
 
 from struct import Struct
@@ -16,10 +17,10 @@ from pulsar_proto.wire.id_list import ID_LISTS, PORTION_BYTES
 _SIZES = Struct(">II").pack
 _TYPE_FIELD = 1
 ID_LIST_BYTES_MAX = 2 * PORTION_BYTES
-"""Of a command that lists message ids, and so of one portion of a longer list."""
+"""Bytes of a command with a list of message ids that is parsed as a whole; a longer one comes cut into portions."""
 
-# A command's number in BaseCommand.Type is its field's number (facts 1.3). PING and PONG carry nothing, so a missing
-# field does no harm there.
+# The number of a command in BaseCommand.Type is the number of its field (PulsarApi.proto). PING and PONG carry nothing,
+# so a missing field does no harm there.
 _FIELD_OF_TYPE = {
     field.number: field.name
     for field in pb.BaseCommand.DESCRIPTOR.fields
@@ -30,16 +31,17 @@ _new_command = pb.BaseCommand.FromString
 
 
 def _begin(data: bytes) -> str:
-    """The bytes that hold a sound command's type. More is not shown: what follows may be credentials."""
+    """Returns the bytes that hold a sound command's type, for a message. What follows may be credentials: it is not
+    shown."""
     return data[:2].hex()
 
 
 def parse_command(data: bytes) -> pb.BaseCommand:
-    """The command, with all its required fields and the field that its type names.
+    """Parses a command; it then has all its required fields and the field that its type names.
 
-    Raises UnknownCommand for a type of a later version, MalformedFrame for anything that does not decode or has too
-    many elements (a long list of ids is to be cut before, by `cut_id_list`): a broken required field closes the
-    connection without an ERROR frame (PulsarDecoder.channelRead).
+    Raises UnknownCommand for a type of a later version. Raises MalformedFrame for bytes that do not decode, lack a
+    required field or have too many elements: the connection is then closed without an ERROR frame
+    (PulsarDecoder.channelRead). The caller cuts a long list of message ids before, with `cut_id_list`.
     """
     if len(data) > INNOCENT_BYTES and not (data.startswith(ID_LISTS) and len(data) <= ID_LIST_BYTES_MAX):
         check_elements(data, pb.BaseCommand.DESCRIPTOR)
@@ -59,7 +61,10 @@ def parse_command(data: bytes) -> pb.BaseCommand:
 
 
 def _unknown_type(command: pb.BaseCommand, data: bytes) -> int | None:
-    """Protobuf counts an enum field with a value that it does not know as missing: read it from the bytes."""
+    """Returns the type's number when protobuf does not know it, else None.
+
+    Protobuf counts an enum field with an unknown value as missing, so the number is read from the bytes.
+    """
     if command.HasField("type") or data[:1] != b"\x08":
         return None
     value = 0
@@ -71,13 +76,13 @@ def _unknown_type(command: pb.BaseCommand, data: bytes) -> int | None:
 
 
 def simple_frame(command: pb.BaseCommand) -> bytes:
-    """A frame without payload."""
+    """Makes a frame without payload."""
     body = command.SerializeToString()
     return _SIZES(len(body) + 4, len(body)) + body
 
 
 def send_frame(send: pb.CommandSend, payload: bytes) -> bytes:
-    """A client's SEND; `payload` as `payload.build_payload` makes it."""
+    """Makes a client's SEND; `payload` is what `payload.build_payload` makes."""
     body = pb.BaseCommand(type=pb.BaseCommand.SEND, send=send).SerializeToString()
     return b"".join((_SIZES(len(body) + 4 + len(payload), len(body)), body, payload))
 
@@ -97,7 +102,7 @@ def pong_frame() -> bytes:
 def connected_frame(
     server_version: str, protocol_version: int, max_message_size: int, feature_flags: pb.FeatureFlags
 ) -> bytes:
-    """Clients fail without a server version. `max_message_size`: bytes."""
+    """Makes a CONNECTED. Clients fail without a server version. `max_message_size` is in bytes."""
     connected = pb.CommandConnected(
         server_version=server_version,
         protocol_version=protocol_version,
@@ -112,7 +117,7 @@ def success_frame(request_id: int) -> bytes:
 
 
 def error_frame(request_id: int, code: pb.ServerError.ValueType, message: str) -> bytes:
-    """`request_id` is NO_REQUEST_ID when CONNECT is refused."""
+    """Makes an ERROR. `request_id` is NO_REQUEST_ID when CONNECT is refused."""
     error = pb.CommandError(request_id=request_id, error=code, message=message)
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.ERROR, error=error))
 
@@ -126,7 +131,11 @@ def producer_success_frame(
     topic_epoch: int | None = None,
     producer_ready: bool = True,
 ) -> bytes:
-    """`schema_version`: 8 bytes big-endian, or empty. `producer_ready` False makes the client wait for a second one."""
+    """Makes a PRODUCER_SUCCESS.
+
+    `schema_version` has 8 bytes, big-endian, or is empty. When `producer_ready` is False, the client waits for a second
+    PRODUCER_SUCCESS of the same request.
+    """
     success = pb.CommandProducerSuccess(
         request_id=request_id,
         producer_name=producer_name,
@@ -139,7 +148,8 @@ def producer_success_frame(
 
 
 def send_error_frame(producer_id: int, sequence_id: int, code: pb.ServerError.ValueType, message: str) -> bytes:
-    """All codes but ChecksumError make a C++ client drop its connection (facts 1.6)."""
+    """Makes a SEND_ERROR. Any code but ChecksumError makes a C++ client drop its connection
+    (ClientConnection::handleSendError)."""
     error = pb.CommandSendError(producer_id=producer_id, sequence_id=sequence_id, error=code, message=message)
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.SEND_ERROR, send_error=error))
 
@@ -155,7 +165,8 @@ def close_consumer_frame(consumer_id: int, request_id: int = NO_REQUEST_ID) -> b
 
 
 def active_consumer_change_frame(consumer_id: int, is_active: bool) -> bytes:
-    """Failover subscriptions and clients of protocol 12 or later only."""
+    """Makes an ACTIVE_CONSUMER_CHANGE, for consumers of Failover subscriptions whose client has protocol 12 or
+    later."""
     change = pb.CommandActiveConsumerChange(consumer_id=consumer_id, is_active=is_active)
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=change))
 
@@ -168,13 +179,14 @@ def reached_end_of_topic_frame(consumer_id: int) -> bytes:
 def ack_response_frame(
     consumer_id: int, request_id: int, code: pb.ServerError.ValueType | None = None, message: str | None = None
 ) -> bytes:
-    """The answer to an ACK that had a request id."""
+    """Makes the answer to an ACK that had a request id."""
     response = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id, error=code, message=message)
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response))
 
 
 def partitions_frame(request_id: int, partitions: int) -> bytes:
-    """PARTITIONED_METADATA_RESPONSE; 0 partitions: a plain topic, or one that may be created so."""
+    """Makes a PARTITIONED_METADATA_RESPONSE. 0 partitions stand for a topic that is not partitioned, or does not exist
+    and would be created so."""
     response = pb.CommandPartitionedTopicMetadataResponse(
         request_id=request_id,
         partitions=partitions,
@@ -201,7 +213,11 @@ def _partitions(response: pb.CommandPartitionedTopicMetadataResponse) -> bytes:
 def lookup_connect_frame(
     request_id: int, service_url: str, service_url_tls: str | None = None, *, through_service_url: bool = False
 ) -> bytes:
-    """LOOKUP_RESPONSE: the owner. `through_service_url`: stay on the address that was dialled (facts 3)."""
+    """Makes a LOOKUP_RESPONSE that names the topic's owner.
+
+    With `through_service_url` the client stays on the address that it dialled, although the owner has another one:
+    Apache's standalone answers so when it advertises a loopback address, and forwarded ports depend on it.
+    """
     response = pb.CommandLookupTopicResponse(
         brokerServiceUrl=service_url,
         brokerServiceUrlTls=service_url_tls,
@@ -223,7 +239,10 @@ def lookup_failed_frame(request_id: int, code: pb.ServerError.ValueType, message
 def last_message_id_frame(
     request_id: int, last: Position, partition: int, batch_index: int, mark_delete: Position
 ) -> bytes:
-    """GET_LAST_MESSAGE_ID_RESPONSE. `batch_index` -1: not a batch; `last` (-1, -1): an empty topic (facts 5.6)."""
+    """Makes a GET_LAST_MESSAGE_ID_RESPONSE.
+
+    `batch_index` is -1 unless the last entry is a batch. `last` is (-1, -1) for an empty topic.
+    """
     response = pb.CommandGetLastMessageIdResponse(
         last_message_id=pb.MessageIdData(
             ledgerId=unsigned64(last.ledger_id),

@@ -1,8 +1,9 @@
-"""Which entries of a ledger a bookie has, as GET_LIST_OF_ENTRIES_OF_LEDGER carries it.
+"""Encodes which entries of a ledger a bookie has, for the answer to GET_LIST_OF_ENTRIES_OF_LEDGER.
 
-64-byte header: i32 version 0, i32 number of groups, zeros. Then for each group 24 bytes: i64 start of its first
-sequence, i64 start of its last, i32 entries in a sequence, i32 distance between starts (0 for a single sequence).
-Source: AvailabilityOfEntriesOfLedger of BookKeeper 4.17; facts, bookkeeper.md 1.3 and its captured answer.
+A 64-byte header holds i32 version 0, i32 number of groups, and zeros. Each group then takes 24 bytes: i64 start of its
+first sequence, i64 start of its last, i32 entries in a sequence, i32 distance between starts (0 for a single sequence).
+Source: AvailabilityOfEntriesOfLedger of BookKeeper 4.17, and an answer captured from it
+(tests/vectors/bookkeeper_exchanges.json).
 """
 
 import struct
@@ -12,7 +13,7 @@ from pulsar_proto.errors import MalformedFrame
 
 HEADER_BYTES = 64
 GROUPS_MAX = 200_000
-"""Groups that a peer may announce; they must also fit the packet."""
+"""Groups that a peer may announce at most. They must also fit the packet."""
 
 _HEADER = struct.Struct(">ii")
 _GROUP = struct.Struct(">qqii")
@@ -23,7 +24,8 @@ Group = tuple[int, int, int, int]
 
 
 def encode(runs: Iterable[range]) -> bytes:
-    """`runs`: entry ids, ascending, in ranges of step 1 without overlap. Equal runs at equal distances form a group."""
+    """Encodes runs of entry ids: ascending ranges of step 1 that do not overlap. Runs of one length at equal distances
+    form a group."""
     groups: list[Group] = []
     for run in _joined(runs):
         for start in range(run.start, run.stop, _SEQUENCE_MAX):
@@ -33,7 +35,7 @@ def encode(runs: Iterable[range]) -> bytes:
 
 
 def _joined(runs: Iterable[range]) -> Iterator[range]:
-    """Neighbours as one run."""
+    """Gives the runs, with those that follow each other without a gap joined to one."""
     open_run = range(0)
     for run in runs:
         if open_run and run.start == open_run.stop:
@@ -57,7 +59,7 @@ def _append(groups: list[Group], start: int, size: int) -> None:
 
 
 def decode(blob: bytes) -> list[range]:
-    """Sequences in the order of the groups. Raises MalformedFrame."""
+    """Returns the sequences in the order of the groups. Raises MalformedFrame when numbers contradict each other."""
     if len(blob) < HEADER_BYTES:
         raise MalformedFrame(f"entry availability of {len(blob)} bytes has no header")
     version, count = _HEADER.unpack_from(blob)

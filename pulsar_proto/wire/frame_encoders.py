@@ -1,8 +1,26 @@
 """Encoders of the two frames that a broker sends once per message: SEND_RECEIPT and the head of MESSAGE.
 
-Encoded by hand, because building a BaseCommand costs several microseconds; tests hold them equal to protobuf's bytes.
-Both rely on ids that mostly grow by one: only the low seven bits (a varint's first byte) change from frame to frame,
-so everything else is kept ready for the current block of 128 ids.
+They are put together by hand, because building and serializing a BaseCommand costs several microseconds; tests hold
+their bytes equal to protobuf's.
+
+Ids mostly grow by one. A varint has the low seven bits of an id in its first byte, so from frame to frame only that
+byte changes, and all ids of one block (those with the same `id >> 7`) share every other byte of the frame. The receipt
+of sequence id 1001 at ledger 12, entry 300:
+
+    00 00 00 14 00 00 00 10 08 07 3a 0c 08 01 10    e9    07 1a 05 08 0c 10    ac    02
+    prefix: both sizes of the frame, the type,      |     middle: the other    |     rest: the other
+    tag and size of the receipt, producer_id 1,     |     byte of 1001, tag    |     byte of 300
+    the tag of sequence_id                          |     and size of the      |
+                                                    |     message id, ledger   first byte of 300
+                                                    |     12, tag of entryId
+                                                    first byte of 1001
+
+Invariant: prefix, middle and rest belong to the blocks and the ledger that the encoder remembers (`_sequence_block`,
+`_entry_block`, `_ledger_id`); a frame is put together from them only after these were compared with the ids at hand,
+and `_prepare` makes them anew when one differs. Lengths are safe because they are the same for all ids of a block: the
+first byte is always one byte, and whether others follow (`CONTINUED_BYTE` or `LAST_BYTE`) is the block's matter. Block
+0 is its own case only in that nothing follows. Negative ids (-1 in a duplicate's receipt) work like others, since they
+are taken modulo 2^64 and `-1 >> 7` is -1, a block of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,18 +32,23 @@ _SIZES = Struct(">II").pack
 _NO_BLOCK = -(2**64)
 
 Receipt = tuple[int, int | None]
-"""(sequence_id, highest_sequence_id or None), as SEND gave them."""
+"""(sequence_id, highest_sequence_id or None), as the SEND had them."""
 
 
 def _block(value: int) -> tuple[tuple[bytes, ...], bytes]:
-    """For all ids with the same `id >> 7`: the table of first bytes (by `id & 127`) and the bytes after it."""
+    """Returns what all ids with the same `id >> 7` share: the table of first bytes (by `id & 127`), and the bytes that
+    follow the first one."""
     block = (value & U64_MASK) >> 7
     return (CONTINUED_BYTE, varint(block)) if block else (LAST_BYTE, b"")
 
 
 class ReceiptEncoder:
-    """SEND_RECEIPT frames of one producer: {producer_id, sequence_id, message_id{ledgerId, entryId}} and, where SEND
-    had it, highest_sequence_id, both sequence ids untouched (facts 4.2)."""
+    """Makes the SEND_RECEIPT frames of one producer.
+
+    A receipt holds producer_id, sequence_id, message_id{ledgerId, entryId} and, when the SEND had it,
+    highest_sequence_id. Both sequence ids go back untouched: C++ and Go clients compare them with what they sent
+    (Commands.newSendReceiptCommand).
+    """
 
     __slots__ = (
         "_entry_block",
@@ -46,7 +69,7 @@ class ReceiptEncoder:
         self._prefix = self._middle = self._entry_rest = b""
 
     def encode(self, sequence_id: int, highest_sequence_id: int | None, ledger_id: int, entry_id: int) -> bytes:
-        """One whole frame. Ids of -1 (a duplicate's receipt) are encoded as Java does, as 2^64-1."""
+        """Returns one whole frame. Ids of -1, as a duplicate's receipt has, become 2^64-1, as in Java."""
         if highest_sequence_id is not None:
             return self._with_highest(sequence_id, highest_sequence_id, ledger_id, entry_id)
         if (
@@ -66,7 +89,10 @@ class ReceiptEncoder:
         )
 
     def encode_run(self, receipts: Iterable[Receipt], ledger_id: int, first_entry_id: int) -> bytes:
-        """The frames of consecutive entries of one ledger, joined."""
+        """Returns the frames of consecutive entries of one ledger, joined.
+
+        The loop keeps the current blocks in local variables, which saves the look-ups of `encode` for each receipt.
+        """
         parts: list[bytes] = []
         sequence_block = entry_block = _NO_BLOCK
         sequence_table = entry_table = LAST_BYTE
@@ -112,12 +138,15 @@ class ReceiptEncoder:
 
 
 def _receipt_head(receipt_size: int) -> bytes:
-    """Frame sizes and the BaseCommand's opening. A receipt takes at most 70 bytes, so its length is one byte."""
+    """Returns the frame's sizes and the opening of the BaseCommand.
+
+    A receipt has at most 70 bytes (its largest ids have ten bytes each), so that its length is a varint of one byte.
+    """
     return _SIZES(receipt_size + 8, receipt_size + 4) + b"\x08\x07\x3a" + LAST_BYTE[receipt_size]
 
 
 class MessageFramer:
-    """Everything of MESSAGE frames before the stored payload, for one consumer."""
+    """Makes what stands before the stored payload in the MESSAGE frames of one consumer."""
 
     __slots__ = (
         "_command_size",
@@ -131,7 +160,7 @@ class MessageFramer:
     )
 
     def __init__(self, consumer_id: int, partition: int = -1) -> None:
-        """`partition`: the topic's partition index, -1 for none; Java always sends it."""
+        """`partition` is the topic's partition index, -1 for none. Java sends it also when it is -1, and so do we."""
         self._consumer = b"\x08" + varint(consumer_id) + b"\x12"
         self._partition = partition
         self._ledger_id = self._entry_block = _NO_BLOCK
@@ -148,10 +177,11 @@ class MessageFramer:
         ack_set: Sequence[int] = (),
         consumer_epoch: int | None = None,
     ) -> bytes:
-        """The frame is this and then `payload_len` bytes: the stored payload from 0x0e01 (or metadataSize) on.
+        """Returns the head of a frame; `payload_len` bytes follow it, the stored payload from 0x0e01 (or metadataSize)
+        on.
 
-        `ack_set`: words of the batch's BitSet, 1 = still to be consumed; empty = all. `consumer_epoch` is for Exclusive
-        and Failover only (facts 5.3).
+        `ack_set` holds the words of the batch's BitSet, where 1 means "still to be consumed"; it is empty when no
+        message of the entry was acknowledged. `consumer_epoch` is for Exclusive and Failover subscriptions only.
         """
         if redelivery_count or ack_set or consumer_epoch is not None:
             return self._general(ledger_id, entry_id, payload_len, redelivery_count, ack_set, consumer_epoch)
@@ -166,7 +196,7 @@ class MessageFramer:
         )
 
     def frames(self, ledger_id: int, entry_ids: Iterable[int], payloads: Iterable[bytes]) -> list[bytes]:
-        """Heads and payloads in turn, of entries that are sent the first time and whole."""
+        """Returns heads and payloads in turn, for entries that are sent for the first time and whole."""
         chunks: list[bytes] = []
         append = chunks.append
         size = -1
@@ -174,7 +204,7 @@ class MessageFramer:
             if entry_id >> 7 != self._entry_block or ledger_id != self._ledger_id:
                 self._prepare(ledger_id, entry_id)
                 size = -1
-            if len(payload) != size:  # many are as long as the one before
+            if len(payload) != size:  # many payloads are as long as the one before
                 size = len(payload)
                 begin = _SIZES(self._command_size + 4 + size, self._command_size) + self._head
             append(begin + self._entry_table[entry_id & 127] + self._tail)

@@ -1,9 +1,19 @@
-"""Cuts a long list of message ids into shorter commands, before any of it is parsed.
+"""Cuts an ACK or REDELIVER_UNACKNOWLEDGED_MESSAGES with a long list of message ids into shorter ones, unparsed.
 
-Clients group a thousand acknowledgements, but when acknowledgements time out, C++ and Python clients ask for everything
-again that a consumer holds, in one REDELIVER_UNACKNOWLEDGED_MESSAGES: fifty thousand ids
-(`maxUnackedMessagesPerConsumer`). To parse and handle them at once would make everybody else wait. So the broker cuts
-off a portion at a time, which is a sound command by itself.
+Clients acknowledge a thousand messages at a time. But when acknowledgements time out, C++ and Python clients ask again
+for everything that a consumer holds, in one REDELIVER_UNACKNOWLEDGED_MESSAGES of up to fifty thousand ids
+(`maxUnackedMessagesPerConsumer`). Parsing and handling them at once would make everybody else wait. So the broker cuts
+off one portion at a time, each a sound command by itself:
+
+    begin size | consumer id, type | id id id … id id id … id | request id         as it came
+    begin size'| consumer id, type | id id id …                                    a portion
+    begin size"| consumer id, type |                 id id … id | request id       the rest, perhaps cut again
+
+The cut needs no parser, because an encoded message is its fields one after another, each with its own tag and length;
+a repeated field may end anywhere between two elements. It is safe because of two things. The meaning is the same: ids
+are handled one by one in both commands, the leading fields are repeated, and what follows the ids (the request id, to
+which there must be one answer only) goes with the last portion alone. And nothing foreign is cut: bytes that do not
+have the shape above, as every client writes it, are refused or stay one command, which the parser judges.
 """
 
 from typing import NamedTuple
@@ -13,36 +23,36 @@ from pulsar_proto.varint import varint, varint_at
 
 PORTION_IDS = 1_000
 PORTION_BYTES = 32 << 10
-"""A portion ends with the id that reaches either."""
+"""A portion ends with the id that reaches either limit."""
 LIST_BYTES_MAX = 2 << 20
-"""Of a whole command: twice the fifty thousand ids that a consumer may hold by default, as clients write them."""
+"""Bytes of a whole command: twice the fifty thousand ids that a consumer may hold by default, as clients write them."""
 LEADING_FIELDS_MAX = 4
-"""What stands before the ids: the consumer's id and, of an ACK, its type. Every portion repeats it."""
+"""Fields that may stand before the ids: the consumer's id and, in an ACK, its type. Every portion repeats them."""
 
 
 class _IdListCommand(NamedTuple):
-    """How a command with a list of ids begins, and with which byte each id does."""
+    """The bytes that a command with a list of ids begins with, and the tag before each id."""
 
     begin: bytes
     id_tag: int
 
 
 _COMMANDS = (_IdListCommand(b"\x08\x0a\x52", 3 << 3 | 2), _IdListCommand(b"\x08\x14\xa2\x01", 2 << 3 | 2))
-"""CommandAck.message_id, CommandRedeliverUnacknowledgedMessages.message_ids. The type comes first in every client's
-encoding."""
+"""ACK with CommandAck.message_id (field 3), and REDELIVER_UNACKNOWLEDGED_MESSAGES with message_ids (field 2). The type
+comes first in every client's encoding."""
 ID_LISTS = tuple(kind.begin for kind in _COMMANDS)
 
 
 def is_long_id_list(data: bytes) -> bool:
+    """Returns whether the command is one that `cut_id_list` must cut before it is parsed."""
     return len(data) > PORTION_BYTES and data.startswith(ID_LISTS)
 
 
 def cut_id_list(data: bytes) -> list[bytes]:
-    """A long ACK or REDELIVER as two commands with the same meaning: a portion, and all that is left, which may be long
-    itself. What follows the ids, among it the request id of an ACK, goes with the last one. Returns one command when
-    there is nothing to cut off.
+    """Cuts a long ACK or REDELIVER into two commands: a portion, and all that is left, which may be long itself.
 
-    Raises MalformedFrame for a list of more than LIST_BYTES_MAX, and for ids that stand where no client writes them.
+    Returns the command alone when there is nothing to cut off. Raises MalformedFrame for a command of more than
+    LIST_BYTES_MAX, and for ids that stand where no client writes them.
     """
     if len(data) > LIST_BYTES_MAX:
         raise MalformedFrame(f"a list of message ids has {len(data)} bytes, at most {LIST_BYTES_MAX} are taken")
@@ -64,6 +74,7 @@ def cut_id_list(data: bytes) -> list[bytes]:
 
 
 def _first_id(data: bytes, at: int, end: int, id_tag: int) -> int:
+    """Returns where the ids begin: behind the leading numbers, LEADING_FIELDS_MAX at most."""
     for _ in range(LEADING_FIELDS_MAX):
         if at >= end or data[at] == id_tag:
             break
