@@ -1,0 +1,79 @@
+"""What pages and docstrings name can be opened: paths in the tree, and no document that only its author has."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from tests.house.tree import LINKED, ROOT, is_test, name_of, report, sources
+
+PATH = re.compile(r"(?<![\w./*-])(?:[a-z_]+/)*[a-z_0-9]+\.py\b")
+"""`server/web/calls.py`, or a file's name alone."""
+PAGE = re.compile(r"\]\(([\w./-]+\.md)\)")
+ELSEWHERE = re.compile(
+    r"\b[Ff]acts? \d|\(facts\)|(?<![\w/])(?:bookkeeper|pulsar|zookeeper|spark|cluster|peers|design)\.md\b"
+)
+"""Notes that were at hand when the code was written."""
+USERS_OWN = ("docs/SPARK.md", "docs/spark/")
+"""Pages whose examples have files of the reader's."""
+
+
+@cache
+def files() -> frozenset[str]:
+    return frozenset(name_of(path) for path in sources())
+
+
+def pages() -> list[Path]:
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "compat_tests").glob("*.md")])
+
+
+def leads_somewhere(path: str) -> bool:
+    """Whether our files have one that ends so: a page about one room leaves the first folders out."""
+    return path in files() or any(file.endswith(f"/{path}") for file in files())
+
+
+def test_pages_name_files_that_are_there() -> None:
+    report(
+        [
+            f"{name_of(page)}:{number}: {path} is not there"
+            for page in pages()
+            for number, line in enumerate(page.read_text().splitlines(), start=1)
+            for path in PATH.findall(line)
+            if not leads_somewhere(path) and not ("/" not in path and name_of(page).startswith(USERS_OWN))
+        ]
+    )
+
+
+def test_docstrings_name_files_that_are_there() -> None:
+    report(
+        [
+            f"{name_of(source)}:{number}: {path} is not there"
+            for source in sources()
+            if not is_test(source)
+            for number, line in enumerate(source.read_text().splitlines(), start=1)
+            for path in PATH.findall(line)
+            if path.split("/")[0] in (*LINKED, "pulsar_proto", "tests") and not leads_somewhere(path)
+        ]
+    )
+
+
+def test_pages_link_to_pages_that_are_there() -> None:
+    report(
+        [
+            f"{name_of(page)}: {link} is not there"
+            for page in pages()
+            for link in PAGE.findall(page.read_text())
+            if not (page.parent / link).exists()
+        ]
+    )
+
+
+def test_nobody_is_sent_to_a_document_that_is_not_here() -> None:
+    report(
+        [
+            f"{name_of(path)}:{number}: '{match[0]}': name Apache's class and method, the PIP or a page of docs/"
+            for path in (*sources(), *pages())
+            if path != Path(__file__).resolve()
+            for number, line in enumerate(path.read_text().splitlines(), start=1)
+            for match in ELSEWHERE.finditer(line)
+        ]
+    )
