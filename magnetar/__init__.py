@@ -4,5 +4,5 @@ from importlib.metadata import PackageNotFoundError, version
 
 try:
     __version__ = version("magnetar")
-except PackageNotFoundError:  # run from a source tree that was never installed
+except PackageNotFoundError:  # the program runs from a source tree that was never installed
     __version__ = "0+source"

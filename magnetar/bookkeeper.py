@@ -5,7 +5,7 @@
         entry_id = await ledger.add(b"hello")
         await ledger.close()
 
-docs/BOOKKEEPER_CLIENT.md tells the rest.
+docs/BOOKKEEPER_CLIENT.md describes the whole interface.
 """
 
 from collections.abc import AsyncIterator
@@ -71,10 +71,10 @@ async def connect(
     wire: WireConfig | None = None,
     session_timeout_ms: int = 30_000,
 ) -> AsyncIterator[BookKeeper]:
-    """A client of the cluster whose records are at `zk+hierarchical://host:port[;host:port]/ledgers`.
+    """Gives a client of the cluster whose records are at `zk+hierarchical://host:port[;host:port]/ledgers`.
 
-    Ledgers that are open at the end stay open: their next reader recovers them. Raises ValueError for a URI that is
-    none, metadata.errors.MetadataError when ZooKeeper cannot be reached.
+    Ledgers that are still open when the block ends are not closed: whoever reads one next recovers it. Raises
+    ValueError for a malformed URI, and magnetar.metadata.errors.MetadataError when ZooKeeper cannot be reached.
     """
     uri = parse_service_uri(metadata_service_uri)
     store = await ZooKeeperStore.open(uri.connect, session_timeout_ms=session_timeout_ms)

@@ -1,8 +1,8 @@
 """Starts the program of the console script `magnetar`."""
 
+from magnetar.server.commands.main import main as run_command
+
 
 def main() -> None:
-    """The entry point of the console script; it ends the process with the exit code of the command."""
-    from magnetar.server.commands.main import main as run
-
-    raise SystemExit(run())
+    """Runs the command that the command line names and ends the process with its exit code."""
+    raise SystemExit(run_command())

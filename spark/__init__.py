@@ -1,6 +1,7 @@
-"""Spark and Pulsar: a data source and pipelines. Installed, this package is `magnetar.spark`.
+"""Spark and Pulsar: a data source (`source`) and pipelines that are ready to run (`jobs`). Both talk to a service URL,
+and stand on `pulsar_proto` alone of what else is in this project.
 
-Nothing is imported before it is asked for: the list of jobs is printed without pyspark.
+The data source is imported when it is asked for, so that the list of jobs is printed without pyspark.
 """
 
 from importlib import import_module

@@ -1,6 +1,10 @@
-"""The pure-Python Pulsar data source for Spark.
+"""The Pulsar data source for Spark in pure Python: `data_source` is what Spark calls, `options` what a user may set.
 
-It is imported when it is asked for: the protocol code below it also serves jobs that read through the published
+Reading: `planner` asks on the driver where a query begins and ends and which tasks it has, and `range_reader` reads one
+task's range in an executor. Writing: `row_writer` sends one task's rows. They stand on four rooms, each of which may
+use those before it: `ranges`, `decoding`, `client`, `columns`. The jobs use all of them.
+
+The data source itself is imported when it is asked for: the rest also serves jobs that read through the published
 connector on a pyspark without `pyspark.sql.datasource`.
 """
 
@@ -13,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["PulsarDataSource"]
 
 _EXTRAS = ("fastavro", "numpy", "pandas", "pyarrow", "pyspark")
-"""The packages of the extra `spark`."""
+"""The packages that the extra `spark` installs."""
 
 
 def __getattr__(name: str) -> Any:

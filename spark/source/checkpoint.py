@@ -1,6 +1,7 @@
-"""What a streaming query's checkpoint says: its id, and up to where it is committed.
+"""What the checkpoint of a streaming query says: the query's id, and up to where it is committed.
 
-The log's files are text: a version, the batch's settings, then one offset a source (Spark's OffsetSeqLog, CommitLog).
+Its folders `offsets` and `commits` hold a text file a batch. A file of `offsets` has the format's version, the batch's
+settings, and then one line a source with the source's offset (Spark's OffsetSeqLog and CommitLog).
 """
 
 import json
@@ -17,37 +18,38 @@ class Checkpoint:
     """A checkpoint folder on this machine or on a mounted file system."""
 
     def __init__(self, location: str) -> None:
-        """A path or a `file:` URL."""
+        """Takes a path or a `file:` URL. Raises ValueError for another URL."""
         parts = urlsplit(location)
         if parts.scheme not in ("", "file"):
             raise ValueError(f"checkpoint {location}: only local and mounted folders can be looked into")
         self.folder = Path(unquote(parts.path) if parts.scheme else location)
 
     def query_id(self) -> str:
-        """Made with the checkpoint, and kept by restarts. Raises FileNotFoundError before the first start."""
+        """Returns the id that Spark made with the checkpoint and that restarts keep. Raises FileNotFoundError before
+        the query's first start."""
         return str(json.loads((self.folder / "metadata").read_text())["id"])
 
     def sweep(self) -> None:
-        """Removes the nameless record that a kill leaves in the moment in which the first batch is written down: Spark
-        4.1 begins no query where such a file is (SPARK-53103). Once a batch has its record nothing is touched."""
+        """Removes the unfinished record that is left when the driver was killed while Spark wrote down the first batch:
+        Spark 4.1 begins no query where such a file is (SPARK-53103). Once a batch has its record nothing is removed."""
         if self._newest("offsets") < 0:
             for unfinished in (self.folder / "offsets").glob(".*.tmp*"):
                 unfinished.unlink(missing_ok=True)
 
     def committed_batch(self) -> int:
-        """-1: none."""
+        """Returns the number of the last committed batch, -1 when there is none."""
         return self._newest("commits")
 
     def committed(self) -> dict[str, Bound]:
-        """By partition, the last message of the last committed batch, over all pulsar sources of the query."""
+        """Returns for each partition the last message that is committed, over all Pulsar sources of the query."""
         return self._bounds(self.committed_batch())
 
     def planned(self) -> dict[str, Bound]:
-        """The same of the last batch that was planned, which a restart does first."""
+        """Returns the same for the last batch that was planned. A restart runs that batch first."""
         return self._bounds(self._newest("offsets"))
 
     def _newest(self, log: str) -> int:
-        """The last batch with a record; -1: none."""
+        """Returns the last batch that the log has a record of, -1 when there is none."""
         return max((int(path.name) for path in (self.folder / log).glob("*") if path.name.isdigit()), default=-1)
 
     def _bounds(self, batch: int) -> dict[str, Bound]:
@@ -62,8 +64,8 @@ class Checkpoint:
 
 
 def acknowledge(address: ServiceAddress, subscription: str, bounds: dict[str, Bound]) -> None:
-    """Tells the named subscription what is committed. A query does so itself whenever it asks for its next batch; after
-    the last batch of `trigger(availableNow=True)` there is no next one."""
+    """Acknowledges on the named subscription what is committed. A query does so itself when it asks for its next batch;
+    after the last batch of `trigger(availableNow=True)` it never asks again, so the job calls this."""
     client = PulsarClient(address.service_url, address.login)
     named = NamedSubscription(client, subscription)
     try:

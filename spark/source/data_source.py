@@ -1,7 +1,7 @@
-"""`format("pulsar")` in pure Python: what Spark calls, handing on to planner, readers and writers.
+"""`format("pulsar")` in pure Python: the classes that Spark calls. They hand on to planner, readers and writers.
 
 Spark pickles these objects by their module's name and makes them anew in other processes, so they hold nothing but
-options and bytes until they are used. Source: pyspark.sql.datasource of 4.1 (facts 5.1).
+options and bytes until they are used. The interface is that of `pyspark.sql.datasource` in Spark 4.1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ class PulsarDataSource(DataSource):
         return "pulsar"
 
     def schema(self) -> StructType:
-        """The value columns of the topics' schema, then the metadata columns."""
+        """Returns the value columns of the topics' schema, and then the metadata columns."""
         options = read_options(self.options, streaming=_may_stream(self.options))
         planner = Planner(options)
         try:
@@ -72,13 +72,15 @@ class PulsarDataSource(DataSource):
 
 
 def _may_stream(options: Mapping[str, str]) -> bool:
-    """Spark asks for the schema without saying whether the query streams: accept what either kind allows."""
+    """Spark asks for the schema without saying whether the query streams. Returns whether the options may be those of a
+    streaming query, so that options which only one kind of query allows are accepted."""
     lower = {name.lower(): value for name, value in options.items()}
     return str(lower.get("startingoffsets", "")).lower() == LATEST or not {"endingoffsets", "endingtime"} & set(lower)
 
 
 class _Reading:
-    """What batch and streaming share: the executor's side."""
+    """What readers of batch and streaming queries share: it is made on the driver, which asks for the topics' schema,
+    and is pickled to the executors, where `read_task` reads."""
 
     def __init__(self, schema: StructType, given: dict[str, str], *, streaming: bool) -> None:
         self._columns = schema
@@ -90,7 +92,7 @@ class _Reading:
         finally:
             planner.close()
         self._schema = None if found is None else found.SerializeToString()
-        BatchBuilder(schema, self._values(None, ""), "")  # a column that cannot be is better found here than in tasks
+        BatchBuilder(schema, self._values(None, ""), "")  # raises for an unknown column before any task starts
 
     @cached_property
     def options(self) -> ReadOptions:
@@ -110,7 +112,8 @@ class _Reading:
         return ValueColumns(schema, lookup, self.options.bad_values)
 
     def read_task(self, task: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """A query without any task asks for None, from Spark 4.3 on for a bare InputPartition."""
+        """Yields the rows of one task. A query without any task is asked for None, from Spark 4.3 on for a bare
+        InputPartition, and has no rows."""
         if task is None or type(task) is InputPartition:
             return
         assert isinstance(task, ReadTask)
@@ -138,7 +141,8 @@ class _Reading:
 
 
 def _tasks(planner: Planner, wanted: Mapping[str, Range], *, repeatable: bool) -> list[InputPartition]:
-    """`repeatable`: the same for the same ranges, whenever they are planned, as a sink goes by tasks' numbers."""
+    """Returns the tasks that read the `wanted` ranges. A streaming query asks for `repeatable` ones: whenever the same
+    ranges are planned, the tasks are the same. A sink needs that, because it goes by the tasks' numbers."""
     busy = {name: each for name, each in wanted.items() if not each.is_empty}
     tasks: list[InputPartition] = []
     for name, each in busy.items():
@@ -148,7 +152,7 @@ def _tasks(planner: Planner, wanted: Mapping[str, Range], *, repeatable: bool) -
 
 
 class PulsarReader(_Reading, DataSourceReader):
-    """A batch query: the range is fixed when it is planned."""
+    """Reads for a batch query, whose range is fixed when it is planned."""
 
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
         super().__init__(schema, given, streaming=False)
@@ -169,10 +173,11 @@ class PulsarReader(_Reading, DataSourceReader):
 
 
 class PulsarStreamReader(_Reading, DataSourceStreamReader):
-    """A streaming query. Offsets are maps of partition to the last message taken in.
+    """Reads for a streaming query. An offset maps each partition to the last message that the query has taken in.
 
-    Spark 4.1 asks for the latest offset without saying where the query is, so the last answer is remembered; after a
-    restart Spark first plans an empty range at the checkpoint's offset, which tells it.
+    Spark 4.1 asks for the latest offset without saying where the query is, so the last answer is remembered. After a
+    restart Spark first plans an empty range at the checkpoint's offset, from which the reader learns where the query
+    is.
     """
 
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
@@ -199,6 +204,7 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         return bounds_to_json(self._begin)
 
     def _protect(self, names: Sequence[str], *, latest: bool) -> None:
+        """Makes sure that the named subscription, if there is one, keeps what is unread of these partitions."""
         if self._subscription is not None:
             for name in names:
                 self._subscription.mark_delete(name, latest=latest)
@@ -206,7 +212,7 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
     def latestOffset(  # noqa: N802, Spark's name
         self, start: Mapping[str, str] | None = None, limit: object = None
     ) -> dict[str, str]:
-        """The end of the next batch, within the limits. Spark 4.2 hands in where the query is."""
+        """Returns the end of the next batch, within the limits. From Spark 4.2 on `start` says where the query is."""
         self._acknowledge()
         if start:
             self._known = bounds_from_json(start)
@@ -217,16 +223,16 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         for name in names:
             try:
                 wanted[name] = self._what_came(name)
-            except TopicNotFound:  # since it was listed
+            except TopicNotFound:  # it was deleted after it was listed
                 planner.gone([name])
         ends = planner.capped(wanted)
         self._known = {**self._known, **ends}
         return bounds_to_json(self._known)
 
     def _what_came(self, name: str) -> Range:
-        """Raises TopicNotFound."""
+        """Returns the range from where the query is in a partition to the partition's end. Raises TopicNotFound."""
         after = self._known.get(name)
-        if after is None:  # all of a partition that comes later is new
+        if after is None:  # a partition that appears while the query runs is read from its begin
             is_new = bool(self._known)
             if is_new:
                 self._planner.check_schema(name, self._schema)
@@ -235,7 +241,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         return Range(after, self._last(name, after))
 
     def _last(self, name: str, after: Bound) -> Bound:
-        """Never before `after`: nothing new. Raises DataLoss when the topic ends before what was read already."""
+        """Returns the partition's last message, or `after` when nothing came behind it. Raises DataLoss when the topic
+        ends before what was already read."""
         last = self._planner.last(name)
         if not last.is_before_all and last[:2] < after[:2] and last.entry >= 0 and self.options.fail_on_data_loss:
             raise DataLoss(
@@ -245,8 +252,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         return max(last, after)
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """The tasks of a batch. A query's first one is repeated from where the query would begin now: partitions that
-        came since are in its start, and not in its end."""
+        """Returns the tasks of a batch. When a query's first batch is repeated, Spark takes its start from
+        `initialOffset`, asked anew: partitions that were added meanwhile are in `start` and not in `end`."""
         after, upto = bounds_from_json(start), bounds_from_json(end)
         if after != self._begin and (lost := sorted(set(after) - set(upto))):
             self._planner.gone(lost, "or the checkpoint is of another query")
@@ -263,13 +270,14 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """The batch that was planned last is in the commit log: Spark asks for the next one, or says so, only then."""
+        """Acknowledges the batch that was planned last. It is in the commit log by now: Spark asks for the next batch,
+        or calls `commit`, only after that."""
         done, self._unacknowledged = self._unacknowledged, {}
         if self._subscription is not None:
             for name, bound in done.items():
                 try:
                     self._subscription.acknowledge(name, bound)
-                except TopicNotFound:  # deleted, and its subscription too; whether that is an error is said elsewhere
+                except TopicNotFound:  # gone with its subscription; `latestOffset` decides whether that is an error
                     self._subscription.forget(name)
 
     def stop(self) -> None:
@@ -280,7 +288,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
 
 
 class PulsarWriter(DataSourceArrowWriter):
-    """A batch write: at least once, or once where `producerName` is given and the topic deduplicates."""
+    """Writes for a batch query: each row at least once, or exactly once when `producerName` is given and the topic
+    deduplicates."""
 
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
         self._columns = schema
@@ -291,8 +300,8 @@ class PulsarWriter(DataSourceArrowWriter):
 
 
 class PulsarStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming write: each task has a producer of its own name and numbers its rows from the batch's number, so a
-    topic with deduplication takes each row once, however often a batch is repeated."""
+    """Writes for a streaming query. Each task has a producer with a name of its own and numbers its rows from the
+    batch's number, so a topic with deduplication takes each row once, however often a batch is repeated."""
 
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
         self._columns = schema
@@ -302,7 +311,7 @@ class PulsarStreamWriter(DataSourceStreamArrowWriter):
         return write_rows(iterator, self._columns, self._options, streaming=True)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, Spark's name
-        """Everything is durable when the tasks end."""
+        """Does nothing: everything is durable when the tasks end."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What was written stays, and is not written again when the batch is repeated."""
+        """Does nothing: what was written stays, and is not written again when the batch is repeated."""

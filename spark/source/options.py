@@ -1,7 +1,7 @@
 """What a user may set with `.option(…)`: names, defaults, checks.
 
-Names are those of the published Pulsar connector (facts 2.6) or, where it has none, of Spark's Kafka source. Names are
-case-insensitive; an unknown one is an error that says so, because a misspelt limit would go unnoticed.
+Names are those of the published Pulsar connector (org.apache.spark.sql.pulsar.PulsarOptions) or, where it has none, of
+Spark's Kafka source. Case does not matter. An unknown name is an error, because a misspelt limit would go unnoticed.
 """
 
 import json
@@ -34,11 +34,11 @@ KNOWN = (
 
 EARLIEST, LATEST = "earliest", "latest"
 QueryEdge = str | Mapping[str, Bound]
-"""`earliest`, `latest`, or an id a partition."""
+"""Where a query begins or ends: `earliest`, `latest`, or for each partition a message id."""
 
 
 class BadOption(ValueError):
-    """An option that is missing, unknown or makes no sense; the text names it."""
+    """An option is missing, unknown or makes no sense; the text names it."""
 
 
 class Options:
@@ -78,7 +78,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """Where to connect."""
+    """Where to connect, and with which credentials."""
 
     service_url: str
     admin_url: str
@@ -86,6 +86,7 @@ class ServiceAddress:
 
 
 def address_of(options: Options) -> ServiceAddress:
+    """Raises BadOption when the service URL is missing or malformed, or the authentication is not supported."""
     url = options.text("service.url")
     if not url:
         raise BadOption("option service.url is missing: pulsar://host:port")
@@ -108,14 +109,15 @@ def address_of(options: Options) -> ServiceAddress:
 
 
 def _token(options: Options) -> tuple[str | None, str | None]:
-    """(token, file of one). `authParams`: `token:…`, `file:///…`, or the token itself, as in Java."""
+    """Returns the token or the file that holds it, the other one being None. As in Java's AuthenticationToken,
+    `authParams` is `token:…`, `file:///…`, or the token itself."""
     plugin = options.text("pulsar.client.authPluginClassName")
     params = options.text("pulsar.client.authParams")
     if not plugin and not params:
         return None, None
     if plugin and plugin not in TOKEN_PLUGINS:
         if plugin.endswith("AuthenticationTls"):
-            return None, None  # the certificate's options say it all
+            return None, None  # the options of the client's certificate are enough
         raise BadOption(f"option pulsar.client.authPluginClassName: {plugin} is not supported, AuthenticationToken is")
     if params.startswith("file:"):
         return None, "/" + params.removeprefix("file:").lstrip("/")
@@ -124,7 +126,7 @@ def _token(options: Options) -> tuple[str | None, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a reading query asks for. Limits of 0 mean none."""
+    """What a query that reads asks for. A limit of 0 means no limit."""
 
     address: ServiceAddress
     topics: tuple[str, ...]
@@ -148,11 +150,12 @@ class ReadOptions:
     permits: int
     read_compacted: bool
     raw_columns: bool
-    """Also what a copy of a message needs: its bytes, its schema's version, its ordering key."""
+    """Whether there are columns for what a copy of a message needs besides: its bytes, the version of its schema, its
+    ordering key."""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Raises BadOption."""
+    """Returns the checked options of a query that reads. Raises BadOption."""
     options = Options(given)
     address = address_of(options)
     topics, pattern = _topics(options)
@@ -233,7 +236,8 @@ def _edge(options: Options, name: str, default: str) -> QueryEdge:
 
 
 def _times(options: Options, name: str) -> int | Mapping[str, int] | None:
-    """Milliseconds since the epoch, for all or by partition; -1 latest, -2 earliest, as the connector has them."""
+    """Returns milliseconds since the epoch, one number for all partitions or one for each; None when the option is not
+    given. As in the published connector, -1 means latest and -2 earliest."""
     if not options.text(name):
         return None
     times = _json(options, name)
@@ -246,7 +250,7 @@ def _times(options: Options, name: str) -> int | Mapping[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a writing query asks for. `topic` empty: the column __topic says it row by row."""
+    """What a query that writes asks for. When `topic` is empty, the column __topic names the topic of each row."""
 
     address: ServiceAddress
     topic: str
@@ -256,11 +260,11 @@ class WriteOptions:
     batch_messages: int
     send_timeout_seconds: float
     messages_per_second: int
-    """Of each task; 0: as fast as the broker takes them."""
+    """The limit of each task; with 0 a task writes as fast as the broker takes messages."""
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Raises BadOption."""
+    """Returns the checked options of a query that writes. Raises BadOption."""
     options = Options(given)
     topic = options.text("topic") or options.text("path")
     compression = options.one_of("pulsar.producer.compressionType", tuple(COMPRESSIONS), "none")

@@ -1,6 +1,6 @@
 """The driver's part of reading: which partitions there are, where a query starts and ends, what its tasks are.
 
-Pure arithmetic lives in `ledger_plan`; this asks the broker what that needs.
+The arithmetic is in `ranges.planning_rules`; the planner asks the broker for what that needs.
 """
 
 import time
@@ -23,17 +23,18 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 LATEST_TIME, EARLIEST_TIME = -1, -2
 TOPIC_WAIT_SECONDS = 5.0
 LATEST_LEDGER = 2**63 - 1
-"""MessageId.latest, as the published connector's offsets have it."""
+"""The ledger of Java's MessageId.latest, which offsets of the published connector may name."""
 SAMPLE_SECONDS = 10.0
 SAMPLE_ENTRIES, SAMPLE_BYTES = 16, 4 * 1024 * 1024
 ENTRY_BYTES_MAX = 5 * 1024 * 1024
-"""As brokers are set up: where so large entries would not fill a task, sizes are not looked at."""
+"""The longest entry that brokers take by default (maxMessageSize). When a range would fit into one task even with
+entries of this size, the planner does not look at their sizes."""
 
 Times = int | Mapping[str, int]
 
 
 class Planner:
-    """Keeps one idle reader a partition, to ask for the last message; call `close` at the end."""
+    """Keeps one idle reader for each partition, through which it asks for the last message. Call `close` at the end."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -50,20 +51,22 @@ class Planner:
         self.client.close()
 
     def topics(self) -> list[str]:
-        """The base topics. Raises TopicNotFound for a missing one, after waiting if the options say so."""
+        """Returns the full names of the topics, partitioned ones as a whole: those of the option, or those that match
+        the pattern now."""
         if self._options.pattern:
             return self.client.persist(lambda: self.client.topics_matching(self._options.pattern))
         return list(self._options.topics)
 
     def partitions(self) -> list[str]:
-        """Full names of all partitions, sorted."""
+        """Returns the full names of all partitions, sorted. Raises TopicNotFound for a topic that does not exist, after
+        waiting for it if the options say so."""
         names: list[str] = []
         for topic in self.topics():
             try:
                 names += self._partitions_of(topic)
             except TopicNotFound:
                 if not self._options.pattern:
-                    raise  # one that a pattern found may be deleted since
+                    raise  # a topic that a pattern found may have been deleted meanwhile
         return sorted(names)
 
     def _partitions_of(self, topic: str) -> list[str]:
@@ -76,7 +79,8 @@ class Planner:
                 time.sleep(TOPIC_WAIT_SECONDS)
 
     def schema(self) -> pb.Schema | None:
-        """What all topics have in common. Raises ValueError when they differ and the options do not allow it."""
+        """Returns the schema that all topics have in common, None for bytes. Raises ValueError when the schemas differ
+        and the options do not allow that."""
         if self._options.different_schemas:
             return None
         schemas = {}
@@ -94,8 +98,9 @@ class Planner:
         return kept[1] if kept else None
 
     def check_schema(self, name: str, known: bytes | None) -> None:
-        """Of a topic that came while a query runs, which began with `known`. Raises ValueError when its schema is
-        neither that nor what the other topics have by now: its values would all be bad."""
+        """Checks the schema of a topic that appeared while a query runs. `known` is the schema that the query began
+        with. Raises ValueError when the new topic's schema is neither that one nor the one that the other topics have
+        by now: all of its values would be bad."""
         if self._options.different_schemas:
             return
         found = self.client.persist(lambda: self.client.schema(name))
@@ -103,7 +108,7 @@ class Planner:
             self.schema()
 
     def last(self, name: str) -> Bound:
-        """The partition's last entry; BEFORE_ALL when it is empty."""
+        """Returns the partition's last entry, BEFORE_ALL when the partition is empty."""
         return self._reader(name).last_and_mark_delete()[0]
 
     def _reader(self, name: str) -> PartitionReader:
@@ -116,7 +121,8 @@ class Planner:
             self._idle.pop(name).close()
 
     def start(self, name: str, *, is_new: bool = False) -> Bound:
-        """The cut before a query's first message. Partitions that appear later (`is_new`) start at their begin."""
+        """Returns the cut before a query's first message. Partitions that appear later (`is_new`) are read from their
+        begin."""
         options = self._options
         if is_new:
             return BEFORE_ALL
@@ -133,14 +139,14 @@ class Planner:
         return BEFORE_ALL if given is None else given.before()
 
     def check_ids(self, names: list[str]) -> None:
-        """Raises BadOption where ids are given for a partitioned topic as a whole: they would go unnoticed."""
+        """Raises BadOption when ids are given for a partitioned topic as a whole: they would have no effect."""
         for option, edge in (("startingOffsets", self._options.starting), ("endingOffsets", self._options.ending)):
             for name in () if isinstance(edge, str) else edge:
                 if name not in names and (parts := [each for each in names if TopicName.parse(each).base.full == name]):
                     raise BadOption(f"option {option}: {name} has partitions, give the ids of {', '.join(parts)}")
 
     def end(self, name: str) -> Bound:
-        """The last message of a batch query."""
+        """Returns the last message that a batch query reads."""
         options = self._options
         if options.ending_time is not None:
             return self._at_time(name, options.ending_time, LATEST)
@@ -151,7 +157,9 @@ class Planner:
         return last if given.ledger == LATEST_LEDGER else given
 
     def _at_time(self, name: str, times: Times, missing: QueryEdge) -> Bound:
-        """The cut before the first message published at or after the time."""
+        """Returns the cut before the first message that was published at or after the time. `missing` is where
+        partitions begin or end that have no time of their own in `times`. Raises ValueError when no message is that
+        young and the options want an error then."""
         when = times if isinstance(times, int) else times.get(name)
         if when is None:
             when = EARLIEST_TIME if missing == EARLIEST else LATEST_TIME
@@ -170,7 +178,7 @@ class Planner:
         return min(before, last)
 
     def ledgers(self, name: str, wanted: Range) -> list[LedgerRun]:
-        """What is known of the entries in a range."""
+        """Returns what is known of the ledgers that a range lies in."""
         if self._admin is None:
             return one_ledger(wanted)
         try:
@@ -178,10 +186,11 @@ class Planner:
         except AdminError as error:
             if error.status != NOT_FOUND:
                 raise
-            return one_ledger(wanted)  # deleted since: that is for the tasks to find, and to say
+            return one_ledger(wanted)  # the topic was deleted meanwhile: the tasks will find that, and report it
 
     def capped(self, wanted: Mapping[str, Range]) -> dict[str, Bound]:
-        """Ends within the trigger's limits, shared out evenly over the partitions that have something to read."""
+        """Returns for each range an end within the limits of a trigger. The limits are shared out evenly over the
+        partitions that have something to read."""
         options = self._options
         waiting = [name for name, each in wanted.items() if not each.is_empty]
         ends = {name: each.upto for name, each in wanted.items()}
@@ -197,7 +206,8 @@ class Planner:
         return ends
 
     def _messages_per_entry(self, name: str, wanted: Range) -> int:
-        """Of the range's first entry: ledgers count entries, a limit counts messages."""
+        """Returns how many messages the range's first entry has. It converts a limit, which counts messages, to the
+        entries that ledgers count."""
         reader = PartitionReader(self.client, name, wanted.after, self._settings)
         try:
             block = reader.read_block(time.monotonic() + SAMPLE_SECONDS)
@@ -206,8 +216,9 @@ class Planner:
         return 1 if block is None else block.pick(np.zeros(1, np.int64)).message_count()
 
     def tasks(self, name: str, wanted: Range, partitions: int, *, repeatable: bool) -> list[Range]:
-        """How one partition's range is split; `partitions`: how many partitions share `minPartitions`. `repeatable`:
-        by nothing that changes while a ledger grows, as the average size of its entries does."""
+        """Returns the parts that one partition's range is split into, a task each. `partitions` is the number of
+        partitions that share the option minPartitions. A `repeatable` split depends on nothing that changes while a
+        ledger grows, as the average size of its entries does."""
         if wanted.is_empty:
             return []
         options = self._options
@@ -223,7 +234,7 @@ class Planner:
         return split(runs, wanted, max(1, pieces), bytes_max)
 
     def _first_size(self, name: str, wanted: Range) -> float:
-        """Bytes of an entry, as the mean of the range's first ones; 0 when they do not come."""
+        """Returns the mean size of the range's first entries in bytes, 0 when they do not come in time."""
         reader = PartitionReader(self.client, name, wanted.after, replace(self._settings, permits=SAMPLE_ENTRIES))
         sizes: list[int] = []
         deadline = time.monotonic() + SAMPLE_SECONDS
@@ -242,8 +253,8 @@ class Planner:
         return first_mean(sizes, SAMPLE_ENTRIES, SAMPLE_BYTES)
 
     def gone(self, names: list[str], otherwise: str = "") -> None:
-        """Partitions that a checkpoint knows and the broker does not. Raises DataLoss. `otherwise`: what else it may
-        be."""
+        """Is called with partitions that a checkpoint knows and the broker does not. Raises DataLoss unless the options
+        allow losses; `otherwise` is what else may be the reason, for the error's text."""
         for name in names:
             self.forget(name)
         if names and self._options.fail_on_data_loss:
@@ -252,7 +263,7 @@ class Planner:
 
 
 def _content(schema: pb.Schema | None) -> tuple[object, ...] | None:
-    """What makes schemas equal: all but the name."""
+    """Returns what makes two schemas equal: everything but the name."""
     if schema is None:
         return None
     properties = sorted((pair.key, pair.value) for pair in schema.properties)

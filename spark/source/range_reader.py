@@ -1,4 +1,9 @@
-"""An executor's part of reading: one range of one partition, as Arrow record batches."""
+"""The executor's part of reading: one range of one partition, as Arrow record batches.
+
+`RangeReader` takes blocks of entries from a `PartitionReader`, counts them through `Continuity` and decodes them.
+Ordinary entries go through `BlockDecoder`, all at once; odd ones, and runs that it refuses, through `RowDecoder`, one
+by one.
+"""
 
 import logging
 import time
@@ -28,19 +33,19 @@ log = logging.getLogger(__name__)
 
 BATCH_ROWS = 10_000
 BATCH_BYTES = 3 * 1024 * 1024
-"""A record batch goes to the JVM when it holds so many rows, or values of so many bytes."""
+"""A record batch goes to the JVM when it holds BATCH_ROWS rows, or values of BATCH_BYTES bytes."""
 COMPACTED_LOOK_SECONDS = 1.0
-"""After such a silence a reader of a compacted view asks where the view ends."""
+"""A reader of a compacted view that got nothing for this long asks the broker where the view ends."""
 PORTION_BYTES = 64 * 1024 * 1024
-"""So much is decompressed at once, and at most one entry more."""
+"""At most this much is decompressed at once, plus one entry."""
 _UNCOMPRESSED_SIZE = pb.MessageMetadata.DESCRIPTOR.fields_by_name["uncompressed_size"].number
 ODD_SHARE = 8
-"""When more than one entry of so many is odd, all of a block are read one by one."""
+"""When more than one in ODD_SHARE entries of a block is odd, all of them are read one by one."""
 
 
 @dataclass
 class ReadTask(InputPartition):
-    """What one Spark task reads: strings only, because it is pickled."""
+    """What one Spark task reads. It holds strings only, because Spark pickles it."""
 
     topic: str
     after: str
@@ -52,8 +57,8 @@ class ReadTask(InputPartition):
 
 
 def portions(block: EntryBlock) -> list[EntryBlock]:
-    """The block, or parts of it where its entries claim to hold much: who may write to a topic must not take the
-    memory of those who read it."""
+    """Splits a block whose entries claim to hold more than PORTION_BYTES uncompressed. Otherwise somebody who may write
+    to a topic could take all memory of those who read it."""
     sizes = block.metadata.number(_UNCOMPRESSED_SIZE)
     if sizes is None:
         return [block]
@@ -65,7 +70,7 @@ def portions(block: EntryBlock) -> list[EntryBlock]:
 
 
 class RangeReader:
-    """Reads one task's range; `batches` once."""
+    """Reads one task's range; `batches` may be called once."""
 
     def __init__(
         self,
@@ -92,7 +97,8 @@ class RangeReader:
         self._chunks_until = 0.0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Raises DataLoss and CorruptEntry when losses are to be errors; else they are logged."""
+        """Yields the range's rows. Raises DataLoss and CorruptEntry with the option failOnDataLoss=true; otherwise both
+        are logged and skipped."""
         try:
             while not self._is_finished():
                 block = self._next_block()
@@ -111,8 +117,9 @@ class RangeReader:
         self._finish()
 
     def _next_block(self) -> EntryBlock | None:
-        """None: nothing came in time. The rest of chunked messages gets as much time in all, as other messages may
-        come behind the range for ever."""
+        """Returns None when nothing came in time. Once the range's end is reached, the remaining chunks of messages
+        that began in it get one timeout in all: other messages may come behind the range for ever, and each would start
+        a timeout anew."""
         now = time.monotonic()
         if not self._reached:
             return self._first_of(now + self._timeout)
@@ -120,7 +127,9 @@ class RangeReader:
         return None if now >= self._chunks_until else self._reader.read_block(self._chunks_until)
 
     def _first_of(self, deadline: float) -> EntryBlock | None:
-        """A compacted view may end before the range does: a tombstone that was its end is in no view."""
+        """Waits for the next block of the range. In a compacted view it also looks whether the view is at its end: that
+        may lie before the range's end, because a tombstone that was the topic's last message is in no compacted
+        view."""
         while self._continuity.is_sparse:
             look_at = min(deadline, time.monotonic() + COMPACTED_LOOK_SECONDS)
             block = self._reader.read_block(look_at)
@@ -143,7 +152,8 @@ class RangeReader:
             self._read_plainly(block, np.arange(inside, len(block)))
 
     def _watched(self, block: EntryBlock) -> int:
-        """How many entries there are up to and with the range's last, or the first behind it."""
+        """Shows the block's entries to the continuity check. Returns how many of them to decode: those up to and with
+        the range's last entry, or the first one behind it."""
         ledgers, entries = block.ledgers, block.entries
         ledger, entry, _ = self._wanted.upto
         behind = (ledgers > ledger) | ((ledgers == ledger) & (entries >= entry))

@@ -1,4 +1,4 @@
-"""An executor's part of writing: one task's rows to the producers of their partitions."""
+"""The executor's part of writing: sends one task's rows to the producers of their partitions."""
 
 import base64
 import time
@@ -23,15 +23,17 @@ from magnetar.spark.source.worker_relief import relieve_worker
 
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
-"""Local properties that Spark sets for the tasks of a micro-batch (MicroBatchExecution, StreamExecution)."""
+"""The local properties by which Spark tells the tasks of a micro-batch their batch and query (MicroBatchExecution,
+StreamExecution)."""
 
 ROWS_OF_A_TASK_MAX = 2**32
-"""A sequence id is the batch's number times this, and the row's number in its task."""
+"""A row's sequence id is the batch's number times this, plus the row's number in its task."""
 
 
 @dataclass
 class WrittenRows(WriterCommitMessage):
-    """What a task did. `skipped`: rows that an earlier attempt had written."""
+    """What a task tells the driver. `rows` counts all of its rows, `skipped` those that an earlier attempt had
+    written."""
 
     rows: int = 0
     skipped: int = 0
@@ -41,7 +43,7 @@ class WrittenRows(WriterCommitMessage):
 def write_rows(
     batches: Iterator[pa.RecordBatch], columns: StructType, options: WriteOptions, *, streaming: bool
 ) -> WrittenRows:
-    """Returns when all rows are stored. Raises SendFailed, BadColumns."""
+    """Writes the rows of the running task and returns when all are stored. Raises SendFailed and BadColumns."""
     context = TaskContext.get()
     assert context is not None, "only tasks of Spark write"
     name, batch_id = options.producer_name, 0
@@ -65,7 +67,8 @@ def write_rows(
 
 
 def _property(context: TaskContext, name: str) -> str:
-    """Raises SendFailed: with a guess instead, rows would be taken for repeated ones."""
+    """Returns a local property of the task. Raises SendFailed when it is not set: with a guess instead, the broker
+    would take new rows for repeated ones."""
     value = context.getLocalProperty(name)
     if not value:
         raise SendFailed(f"Spark does not say which batch it writes: its task has no property {name}")
@@ -73,7 +76,8 @@ def _property(context: TaskContext, name: str) -> str:
 
 
 class Pace:
-    """Lets a task write so many messages a second, in tenths of a second."""
+    """Keeps a task to `per_second` messages a second (0: no limit) by pauses after every tenth of a second's
+    messages."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
@@ -82,11 +86,12 @@ class Pace:
         self._written = 0
 
     def is_due(self) -> bool:
-        """Call after each message; True: flush, then `wait`."""
+        """Is called after each message. When it returns True, the caller flushes and then calls `wait`."""
         self._written += 1
         return self._per_second > 0 and self._written % self._step == 0
 
     def wait(self) -> None:
+        """Sleeps for as long as the task is ahead of its rate."""
         ahead = self._written / self._per_second - (time.monotonic() - self._began)
         if ahead > 0:
             time.sleep(ahead)
@@ -109,11 +114,13 @@ class TopicWriter:
         self._rows = 0
 
     def in_order(self, batches: Iterable[pa.RecordBatch]) -> Iterable[OutgoingMessage]:
-        """`rowOrder=sorted`: by content, so that a repeated batch has the same order after a shuffle too."""
+        """Returns the messages of all rows. With the option `rowOrder=sorted` they are sorted by content, so that a
+        repeated batch has the same order even after a shuffle."""
         messages = (message for batch in batches for message in self._outgoing.messages(batch))
         return sorted(messages, key=_sort_key) if self._options.sorted_rows else messages
 
     def write(self, message: OutgoingMessage) -> None:
+        """Hands one message to its partition's producer. Raises SendFailed, also for an earlier message."""
         row = self._rows
         if row >= ROWS_OF_A_TASK_MAX:
             raise SendFailed(f"a task writes more than {ROWS_OF_A_TASK_MAX} rows: use more partitions")
@@ -121,7 +128,8 @@ class TopicWriter:
         self._producer(self._route(message, row)).send(message, self._batch_id * ROWS_OF_A_TASK_MAX + row)
 
     def _route(self, message: OutgoingMessage, row: int) -> str:
-        """By the key's hash as Java's clients do, else by turns of a batch's length, which any attempt repeats."""
+        """Returns the partition: with a key the one that Java's clients choose by its hash, else each in turn for the
+        length of a batch. Both depend on the row alone, so every attempt of the task chooses the same."""
         partitions = self._partitions.get(message.topic)
         if partitions is None:
             topic = message.topic
@@ -144,7 +152,8 @@ class TopicWriter:
         return known
 
     def _check_batch(self, producer: PartitionProducer) -> None:
-        """A name whose numbers are ahead belongs to another query: everything would be taken for duplicates."""
+        """Raises SendFailed when the producer's name has written a later batch than this one. Then the name belongs to
+        another query, and the broker would take all of our rows for duplicates."""
         written = producer.last_sequence_id // ROWS_OF_A_TASK_MAX
         if self._name and producer.last_sequence_id >= 0 and written > self._batch_id:
             raise SendFailed(
@@ -153,11 +162,12 @@ class TopicWriter:
             )
 
     def flush(self) -> None:
-        """Returns when all is stored."""
+        """Returns when everything is stored that was written."""
         for producer in self._producers.values():
             producer.flush()
 
     def finish(self) -> WrittenRows:
+        """Flushes and closes the producers; returns what the task did."""
         self.flush()
         skipped = sum(producer.skipped for producer in self._producers.values())
         for producer in self._producers.values():
@@ -171,7 +181,8 @@ def _sort_key(message: OutgoingMessage) -> tuple[object, ...]:
 
 
 def java_string_hash(key: bytes) -> int:
-    """String.hashCode of the key as text (its base64 where it is none), without the sign: JavaStringHash."""
+    """Returns what org.apache.pulsar.client.impl.JavaStringHash makes of a key: String.hashCode without the sign. A key
+    that is not UTF-8 is hashed as its base64 text, because that is how it is sent."""
     try:
         text = key.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
-"""What a worker of Spark spends on every task besides the task, and how to spare it: 0.3 s of CPU a task.
+"""Spares Spark's Python workers 0.3 s of CPU a task, which they spend on every task besides the task itself.
 
 Before each task a worker calls `importlib.invalidate_caches`. Until Python 3.13 that reads the directory of every zip
-file anew, once for each package that was looked for in it (cpython gh-103200), and the workers' path has Spark's zip of
-1,300 files and its jar of 5,000. After each task it calls `gc.collect`, which walks through all that was imported.
+file again, once for each package that was looked for in it (cpython gh-103200), and the workers' path has Spark's zip
+of 1,300 files and its jar of 5,000. After each task a worker calls `gc.collect`, which visits every imported object.
 """
 
 import gc
@@ -15,14 +15,15 @@ _is_of_spark = re.compile(r".*[/\\](pyspark\.zip|py4j-[^/\\]*\.zip|spark-core_[^
 
 
 def relieve_worker() -> None:
-    """Call at the end of what a worker was asked for, when all is imported that the next task needs."""
+    """Is called at the end of a task, when everything is imported that the worker's next task needs."""
     _forget_spark_archives()
     _freeze_once()
 
 
 def _forget_spark_archives() -> None:
-    """An import that needs one of these importers makes it again, at no cost. Those of other archives (`addPyFile`)
-    stay: these may be replaced while a worker lives."""
+    """Drops the importers of Spark's own archives, so that there is no directory to read again. An import that needs
+    one makes a new importer, at no cost. Importers of other archives (`addPyFile`) stay, because these files may be
+    replaced while a worker lives."""
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter) and _is_of_spark(importer.archive):
             sys.path_importer_cache.pop(path, None)
@@ -30,6 +31,7 @@ def _forget_spark_archives() -> None:
 
 @cache
 def _freeze_once() -> None:
-    """Once: what a later task leaves in cycles is to be collected."""
+    """Takes what is imported out of the collector's sight. This is done once only, so that what a later task leaves in
+    cycles is still collected."""
     gc.collect()
     gc.freeze()

@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, DecimalType, IntegralType, NumericType
 START, END, KEY, TIME = "window_start", "window_end", "key", "event_time"
 IDENTITY = (START, END, KEY)
 COUNT, FRESH = "rows", "fresh"
-"""DecodedRows of a window: all, and those that came with this batch."""
+"""Rows of a window: all, and those that came with this batch."""
 CLOSED = "closed"
 TAKEN = (*IDENTITY, CLOSED)
 

@@ -1,4 +1,5 @@
-"""The few REST calls that the source makes, with nothing but the standard library."""
+"""A client of Pulsar's admin interface for the few REST calls that the data source and the jobs make. It needs nothing
+but the standard library."""
 
 import json
 import time
@@ -17,7 +18,7 @@ PASSING = (0, 502, 503, 504)
 
 
 class AdminError(Exception):
-    """The admin interface refused or failed. `status`: HTTP code, 0 when it did not answer."""
+    """The admin interface refused or failed. `status` is the HTTP code, or 0 when there was no answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -26,15 +27,15 @@ class AdminError(Exception):
 
 class AdminClient:
     def __init__(self, admin_url: str, login: ClientLogin) -> None:
-        """Raises ValueError for anything but http:// and https:// URLs."""
+        """Raises ValueError for a URL that is neither http:// nor https://."""
         if urlsplit(admin_url).scheme not in ("http", "https"):
             raise ValueError(f"admin.url '{admin_url}': expected http://host:port or https://host:port")
         self._url = admin_url.rstrip("/")
         self._login = login
 
     def internal_stats(self, topic: str) -> dict[str, Any]:
-        """Of one partition or plain topic. Asked again while the server restarts, as long as an operation may take.
-        Raises AdminError (404: it does not exist)."""
+        """Returns `internalStats` of one partition or non-partitioned topic. It asks again while the server restarts,
+        until the login's timeout. Raises AdminError, with status 404 when the topic does not exist."""
         deadline = time.monotonic() + self._login.timeout_seconds
         while True:
             try:
@@ -46,7 +47,8 @@ class AdminClient:
                 time.sleep(RETRY_SECONDS)
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """`path` below /admin/v2/. Returns the parsed answer, None for an empty one. Raises AdminError."""
+        """Makes one request for a `path` below /admin/v2/. Returns the parsed answer, None for an empty one. Raises
+        AdminError."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._url}/admin/v2/{path}", data, method=method)
         request.add_header("Accept", "application/json")
@@ -68,6 +70,6 @@ class AdminClient:
 
 
 def topic_path(topic: str) -> str:
-    """`persistent/tenant/namespace/encoded-name`."""
+    """Returns a topic's path in REST calls: `persistent/tenant/namespace/encoded-name`."""
     name = TopicName.parse(topic)
     return f"{name.domain}/{name.tenant}/{name.namespace_name}/{quote(name.local_name, safe='')}"

@@ -1,8 +1,9 @@
-"""One synchronous connection to a broker: frames out, frames in, requests answered in order.
+"""One blocking connection to a broker: frames out, frames in, requests answered in order.
 
-Executors and the driver's planner run in plain processes without an event loop, and read one partition at a time:
-a blocking socket is the simplest thing that is fast. PINGs are answered whenever the connection is looked at; a
-connection that lay idle for longer than the broker bears is found closed and opened anew by its user.
+Executors and the driver's planner run in plain processes without an event loop, and read one partition at a time. For
+them a blocking socket is the simplest thing that is fast. PINGs are answered whenever the owner of the connection reads
+from it or asks whether it is alive. A broker closes one that was idle for too long; its owner notices and opens
+another.
 """
 
 import select
@@ -24,9 +25,9 @@ from pulsar_proto.wire.framing import FRAME_PADDING, Frame, FrameReader
 PROTOCOL_VERSION = 21
 CLIENT_VERSION = "Magnetar-Spark"
 READ_BYTES = 1 << 16
-"""Of the buffer that answers are read into."""
+"""The size of the buffer that answers are read into."""
 GATHER_SECONDS = 0.004
-"""So long a pause ends a block of messages that is not full yet."""
+"""A pause of this length ends a block of messages that is not full yet."""
 PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 
 MESSAGE = pb.BaseCommand.MESSAGE
@@ -34,12 +35,12 @@ CLOSED_BY_BROKER = (pb.BaseCommand.CLOSE_CONSUMER, pb.BaseCommand.CLOSE_PRODUCER
 
 
 class Disconnected(ConnectionError):
-    """The broker closed the connection, or it broke; nothing is known about what was under way."""
+    """The broker closed the connection, or it broke. Nobody knows whether the broker did what was under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """How to connect. Never printed: it may hold a token."""
+    """With which credentials and timeout to connect. It is never printed, because it may hold a token."""
 
     token: str | None = None
     token_file: str | None = None
@@ -54,7 +55,7 @@ class ClientLogin:
         return "ClientLogin(…)"
 
     def token_text(self) -> str | None:
-        """Read anew from the file at every connection: tokens in files are rotated."""
+        """Returns the token. One in a file is read again for every connection, because such tokens are rotated."""
         if self.token_file is not None:
             return Path(self.token_file).read_text(encoding="utf-8").strip()
         return self.token
@@ -70,11 +71,11 @@ class ClientLogin:
 
 
 class BrokerConnection:
-    """Connected when constructed. Not for use by several threads."""
+    """Is connected and logged in when it is constructed. Several threads must not use it."""
 
     def __init__(self, url: str, login: ClientLogin, proxy_to: str | None = None) -> None:
-        """`url`: pulsar://host:port or pulsar+ssl://…; `proxy_to`: the broker behind a proxy. Raises Disconnected,
-        PulsarError (a refused login)."""
+        """Connects to `url`, pulsar://host:port or pulsar+ssl://…; `proxy_to` is the address of the broker when that is
+        a proxy's. Raises Disconnected, and PulsarError for a refused login."""
         self.url = url
         self._timeout = login.timeout_seconds
         self._frames: deque[Frame] = deque()
@@ -113,11 +114,13 @@ class BrokerConnection:
 
     @property
     def reads_blocks(self) -> bool:
+        """Whether `block` was called, after which no other method may wait for an answer."""
         return self._inbox is not None
 
     def block(self, deadline: float) -> tuple[Buffer, Ints] | None:
-        """Many frames at once: a buffer, and where in it they begin. None when `deadline` (monotonic seconds) passes
-        before one comes. From the first call on nothing else may be asked here. Raises Disconnected."""
+        """Returns many frames at once: a buffer, and where in it they begin; None when `deadline` (monotonic seconds)
+        passes before one comes. From the first call on the connection is for messages only: no other method may wait
+        for an answer. Raises Disconnected."""
         if self._inbox is None:
             self._inbox = Inbox(self.max_message_size + FRAME_PADDING, self._reader.take_rest())
         inbox = self._inbox
@@ -155,8 +158,8 @@ class BrokerConnection:
         return self._request_id
 
     def frames(self, deadline: float) -> deque[Frame]:
-        """What has come, at least one frame; the caller takes away what it uses. Empty when `deadline` (monotonic
-        seconds) passes before anything comes. Raises Disconnected."""
+        """Returns the frames that have come, and waits for the first one. The caller removes those that it uses. The
+        queue is empty when `deadline` (monotonic seconds) passes before anything comes. Raises Disconnected."""
         while not self._frames:
             left = deadline - time.monotonic()
             if left <= 0 or not self._receive(left):
@@ -164,7 +167,7 @@ class BrokerConnection:
         return self._frames
 
     def _receive(self, seconds: float) -> bool:
-        """False: nothing came in time."""
+        """Reads once; returns False when nothing came in time."""
         count = self._read_into(self._reader.get_buffer(), seconds)
         if not count:
             return False
@@ -175,7 +178,7 @@ class BrokerConnection:
         return True
 
     def _read_into(self, room: memoryview, seconds: float) -> int:
-        """0: nothing came in time."""
+        """Reads once and returns the number of bytes, 0 when nothing came in time."""
         self._socket.settimeout(max(seconds, 0.001))
         try:
             count = self._socket.recv_into(room)
@@ -188,7 +191,8 @@ class BrokerConnection:
         return count
 
     def command(self, deadline: float) -> pb.BaseCommand:
-        """The next command that is not PING, PONG, AUTH_CHALLENGE or a message; raises Disconnected at the deadline."""
+        """Returns the next command that is not PING, PONG, AUTH_CHALLENGE or a message. Raises Disconnected when none
+        came by the deadline."""
         while True:
             frames = self.frames(deadline)
             if not frames:
@@ -198,7 +202,8 @@ class BrokerConnection:
                 return parsed
 
     def housekeeping(self, data: bytes) -> pb.BaseCommand | None:
-        """The command, or None when this was one that the connection itself answers or that nobody knows."""
+        """Parses one command. Returns None for those that the connection handles itself, PING, PONG and AUTH_CHALLENGE,
+        and for unknown ones. Raises Disconnected for bytes that do not decode."""
         try:
             parsed = parse_command(data)
         except UnknownCommand:
@@ -220,14 +225,15 @@ class BrokerConnection:
         self.send(simple_frame(pb.BaseCommand(type=pb.BaseCommand.AUTH_RESPONSE, authResponse=answer)))
 
     def request(self, command: pb.BaseCommand, field: str) -> pb.BaseCommand:
-        """Sends a command whose `field` has a request id, returns its answer. Raises PulsarError when it is ERROR."""
+        """Sends a command whose body `field` has a request id, and returns its answer. Raises PulsarError when the
+        answer is ERROR, and Disconnected when none comes in time."""
         body = getattr(command, field)
         request_id = body.request_id = self.next_request_id()
         self.send(simple_frame(command))
         return self.answer(request_id)
 
     def answer(self, request_id: int) -> pb.BaseCommand:
-        """Commands that answer nothing (CLOSE_CONSUMER by the broker) are passed over."""
+        """Waits for the answer to a request, passing over commands that answer nothing, such as CLOSE_CONSUMER."""
         deadline = time.monotonic() + self._timeout
         while True:
             command = self.command(deadline)
@@ -240,8 +246,8 @@ class BrokerConnection:
             return command
 
     def is_alive(self) -> bool:
-        """Looks at what came while nobody waited: answers PINGs, notices the end, and a consumer or producer that the
-        broker closed."""
+        """Looks at what came while nobody waited, and answers PINGs. Returns False when the broker closed the
+        connection or the consumer or producer on it."""
         try:
             while select.select([self._socket], [], [], 0)[0]:
                 self._receive(0.001)

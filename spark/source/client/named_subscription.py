@@ -1,7 +1,8 @@
 """The named subscription of a streaming query: it keeps what is unread, and is acknowledged when a batch is committed.
 
-One durable Exclusive consumer a partition that asks for no messages. Cumulative acknowledgements make the backlog fall
-to zero, which the published connector's commits by SEEK never do (facts 2.2).
+It has a durable Exclusive consumer for each partition, which never asks for messages. Cumulative acknowledgements let
+the backlog fall to zero. The published connector commits by SEEK to the batch's last message, which leaves that one in
+the backlog.
 """
 
 import time
@@ -15,7 +16,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 CONSUMER_ID = 1
 BUSY_SECONDS = 10.0
-"""How long a predecessor that was killed may take to be noticed by the broker."""
+"""How long ConsumerBusy is borne: a broker may take this long to notice that the predecessor was killed."""
 
 
 class NamedSubscription:
@@ -30,11 +31,14 @@ class NamedSubscription:
         self._connections.clear()
 
     def mark_delete(self, topic: str, *, latest: bool = False) -> Bound:
-        """Subscribes if need be (a new subscription begins at earliest or latest); up to where it is acknowledged."""
+        """Returns up to where the subscription is acknowledged on a partition. It subscribes first if need be; a new
+        subscription begins at the topic's begin, or with `latest` at its end."""
         return self._client.persist(lambda: last_message_id(self._consumer(topic, latest), CONSUMER_ID)[1])
 
     def acknowledge(self, topic: str, upto: Bound) -> None:
-        """All messages up to and with `upto`, durably. Raises ConsumerBusy when another query has the subscription."""
+        """Acknowledges all messages up to and including `upto`; it returns when the broker has stored that. A bound
+        inside a batch acknowledges what lies before that batch. Raises ConsumerBusy when another query uses the
+        subscription."""
         if upto.is_before_all:
             return
         message_id = wire_id(upto if upto.batch_index == WHOLE_ENTRY else Bound(upto.ledger, upto.entry - 1))

@@ -1,7 +1,9 @@
-"""A producer of one topic partition: batches out, receipts in, and everything again after a reconnect.
+"""A producer of one topic partition: it sends batches, waits for receipts, and sends again what has none after a
+reconnect.
 
-It numbers messages as its caller says. After (re)connecting the broker tells the last number that it has stored for the
-producer's name, and what lies up to there is not sent again (facts 4.2): with deduplication a message is stored once.
+The caller numbers the messages. When a producer connects, PRODUCER_SUCCESS tells the highest sequence id that the
+broker has stored for the producer's name (last_sequence_id), and messages up to that one are not sent again. So a topic
+with deduplication stores each message once.
 """
 
 import base64
@@ -20,12 +22,12 @@ from pulsar_proto.wire.commands import send_frame
 
 PRODUCER_ID = 1
 PENDING_MAX = 500
-"""Batches without a receipt: then the producer waits."""
+"""When this many batches have no receipt yet, the producer waits."""
 PENDING_BYTES_MAX = 64 * 1024 * 1024
-"""Likewise; one message may be larger."""
+"""When batches of this many bytes have no receipt yet, the producer waits, too. A single message may be larger."""
 BATCH_BYTES = 128 * 1024
 BUSY_SECONDS = 20.0
-"""How long a killed task's connection may take to be noticed by the broker."""
+"""How long ProducerBusy is borne: a broker may take this long to notice that the task before was killed."""
 
 
 class SendFailed(Exception):
@@ -33,7 +35,7 @@ class SendFailed(Exception):
 
 
 class OutgoingMessage(NamedTuple):
-    """One row. `event_time`: milliseconds, 0 for none; `value` None: a tombstone."""
+    """A message to be sent. `event_time` is in milliseconds, 0 for none. A `value` of None makes a tombstone."""
 
     topic: str
     key: bytes | None
@@ -51,12 +53,12 @@ class ProducerSettings:
 
 
 class PartitionProducer:
-    """Connects when constructed. Not for use by several threads."""
+    """Connects when it is constructed. Several threads must not use it."""
 
     def __init__(
         self, client: PulsarClient, topic: str, name: str, schema: pb.Schema | None, settings: ProducerSettings
     ) -> None:
-        """`name` empty: the broker names it, and nothing is deduplicated."""
+        """With an empty `name` the broker names the producer, and nothing is deduplicated."""
         self.topic = topic
         self._client = client
         self._name = name
@@ -70,19 +72,20 @@ class PartitionProducer:
         self._batch: list[tuple[int, OutgoingMessage]] = []
         self._batch_bytes = 0
         self.last_sequence_id = -1
-        """The highest that the broker had stored for the producer's name when it was connected last."""
+        """The highest sequence id that the broker had stored for the producer's name when it last connected."""
         self.skipped = 0
-        """Messages that the broker had already."""
+        """How many messages were not sent, because the broker had them already."""
         self._client.persist(self._connect)
 
     def close(self) -> None:
-        """Without waiting for receipts: `flush` first."""
+        """Closes the connection without waiting for receipts: call `flush` first."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def send(self, message: OutgoingMessage, sequence_id: int) -> None:
-        """Numbers must rise. Raises SendFailed, also for an earlier message."""
+        """Takes one message; the batch that it is in goes out when it is full. Sequence ids must rise. Raises
+        SendFailed, also for an earlier message."""
         if self._name and sequence_id <= self.last_sequence_id:
             self.skipped += 1
             return
@@ -97,7 +100,7 @@ class PartitionProducer:
             self._send_batch()
 
     def flush(self) -> None:
-        """Returns when all is stored. Raises SendFailed."""
+        """Sends what is left, and returns when everything is stored. Raises SendFailed."""
         self._send_batch()
         self._await_receipts(0)
 
@@ -146,7 +149,8 @@ class PartitionProducer:
         return build_payload(metadata, body), command
 
     def _await_receipts(self, at_most: int) -> None:
-        """Until no more than so many batches are without one, nor many bytes."""
+        """Waits until at most `at_most` batches, of at most PENDING_BYTES_MAX bytes, have no receipt. Raises SendFailed
+        when no receipt comes for as long as the send timeout."""
         deadline = time.monotonic() + self._settings.send_timeout_seconds
         while len(self._pending) > at_most or self._pending_bytes > PENDING_BYTES_MAX:
             before = len(self._pending)
@@ -176,7 +180,8 @@ class PartitionProducer:
                 raise Disconnected(f"the broker closed the producer of {self.topic}")
 
     def _receipt(self, sequence_id: int) -> None:
-        """Receipts come in order; one that is older belongs to a connection before."""
+        """Receipts come in order. One that is not for the oldest batch is of an earlier connection, and has no
+        effect."""
         if self._pending and self._pending[0][0] == sequence_id:
             self._settled()
 
@@ -191,7 +196,7 @@ class PartitionProducer:
             raise SendFailed(f"{self.topic}: {error}") from error
 
     def _connect(self) -> None:
-        self.close()  # one that broke while the last attempt sent again
+        self.close()  # the last attempt may have left a connection that broke while it sent again
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             connection = self._client.own_connection(self.topic)
@@ -244,7 +249,7 @@ def _describe(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, message: 
 
 
 def _set_key(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, key: bytes) -> None:
-    """A key that is text goes as text, so that clients without binary keys read it; others as base64."""
+    """Sends a key that is UTF-8 as text, so that clients without binary keys can read it, and any other as base64."""
     try:
         metadata.partition_key = key.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,8 @@
-"""The entries of one topic partition, in order, from a place on: a non-durable reader that survives reconnects.
+"""Reads the entries of one topic partition in order from a given place on, also across reconnects. On the broker it is
+a non-durable subscription.
 
-Permits count messages and an entry is sent whole, so the last batch may exceed them; that is the broker's rule. What
-is not read yet waits in the socket: a slow task holds no memory beyond one read.
+Permits count messages, but a broker sends an entry whole, so the last batch may exceed them. What is not read yet waits
+in the socket: a slow task holds no memory beyond one read.
 """
 
 import time
@@ -20,7 +21,7 @@ CONSUMER_ID = 1
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
-    """How readers present themselves. `permits`: messages under way at most (receiverQueueSize)."""
+    """How readers present themselves to the broker. At most `permits` messages are under way (receiverQueueSize)."""
 
     name: str = "spark-pulsar-reader"
     permits: int = 10_000
@@ -32,7 +33,7 @@ class PartitionReader:
     broker sends does not decode."""
 
     def __init__(self, client: PulsarClient, topic: str, after: Bound, settings: ReaderSettings | None = None) -> None:
-        """`after`: the first entry that comes is the one behind it (BEFORE_ALL: the topic's first)."""
+        """The first entry that comes is the one behind `after`; with BEFORE_ALL it is the topic's first."""
         self.topic = topic
         self._client = client
         self._after = after
@@ -44,14 +45,14 @@ class PartitionReader:
         self._damage: CorruptEntry | None = None
 
     def close(self) -> None:
-        """Leaves by closing the connection: what is still under way is dropped."""
+        """Closes the connection; what is still under way is dropped."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def read(self, deadline: float) -> list[Entry]:
-        """Some entries one by one, for who wants few; none when `deadline` passes. Raises CorruptEntry, after what
-        came before it was read."""
+        """Returns some entries one by one, for a caller who wants few of them; an empty list when `deadline` (monotonic
+        seconds) passes. Raises CorruptEntry for a damaged entry, after all entries before it were returned."""
         if self._damage is not None:
             damage, self._damage = self._damage, None
             raise damage
@@ -69,7 +70,7 @@ class PartitionReader:
         return entries
 
     def read_block(self, deadline: float) -> EntryBlock | None:
-        """Some entries; None when `deadline` (monotonic seconds) passes before one comes."""
+        """Returns some entries as a block; None when `deadline` (monotonic seconds) passes before one comes."""
         while True:
             try:
                 if self._connection is None:
@@ -84,7 +85,7 @@ class PartitionReader:
                 return block
 
     def last_and_mark_delete(self) -> tuple[Bound, Bound]:
-        """(the partition's last entry, the entry before the first that this reader would get)."""
+        """Returns the partition's last entry, and the entry before the first one that this reader would get."""
 
         def ask() -> tuple[Bound, Bound]:
             if self._connection is None or self._connection.reads_blocks or not self._connection.is_alive():
@@ -100,11 +101,11 @@ class PartitionReader:
         return self._client.persist(ask)
 
     def is_at_end(self) -> bool:
-        """Whether the topic, as this reader sees it, has nothing behind what was read."""
+        """Returns whether the topic, as this reader sees it, has nothing behind what was read."""
         return self.last_and_mark_delete()[0][:2] <= self._after[:2]
 
     def seek_time(self, milliseconds: int) -> None:
-        """Moves to the first message that was published at or after a time."""
+        """Moves to the first message that was published at or after a time (milliseconds since the epoch)."""
 
         def seek() -> None:
             if self._connection is None or self._connection.reads_blocks:
@@ -162,7 +163,7 @@ class PartitionReader:
         if block is None:
             return None
         self._permits_left -= block.message_count()
-        after = self._after[:2]  # a broker begins with the start id's own entry (facts 2.2)
+        after = self._after[:2]  # a broker begins with the entry of start_message_id itself, which is read already
         if not block.is_behind(after):
             block = block.without_known(after)
         if not len(block):
@@ -179,11 +180,12 @@ class PartitionReader:
     def _other(self, connection: BrokerConnection, data: bytes) -> None:
         command = connection.housekeeping(data)
         if command is not None and command.type in CLOSED_BY_BROKER:
-            self._is_closed_by_broker = True  # what came before it is good
+            self._is_closed_by_broker = True  # what came before CLOSE_CONSUMER is used; the next read reconnects
 
 
 def last_message_id(connection: BrokerConnection, consumer_id: int) -> tuple[Bound, Bound]:
-    """(last entry of the consumer's topic, its subscription's mark-delete position), as whole entries."""
+    """Returns the last entry of a consumer's topic and the mark-delete position of its subscription, as whole
+    entries."""
     request = pb.CommandGetLastMessageId(consumer_id=consumer_id)
     command = pb.BaseCommand(type=pb.BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=request)
     answer = connection.request(command, "getLastMessageId").getLastMessageIdResponse

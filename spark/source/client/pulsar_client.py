@@ -1,4 +1,8 @@
-"""What driver and executors ask a broker: partitions, owners, schemas, topics of a namespace. Source: facts 2, 3."""
+"""What driver and executors ask brokers: partitions, owners, schemas, the topics of a namespace.
+
+Each question is a command of the binary protocol (PulsarApi.proto): PARTITIONED_METADATA, LOOKUP, GET_SCHEMA,
+GET_TOPICS_OF_NAMESPACE.
+"""
 
 import re
 import time
@@ -20,7 +24,7 @@ PASSING_ERRORS = (Disconnected, ServiceNotReady, TooManyRequests)
 
 
 def topic_pattern(pattern: str) -> Callable[[TopicName], bool]:
-    """See `PulsarClient.topics_matching`."""
+    """Returns the test of a topic's name that `PulsarClient.topics_matching` applies."""
     expression, namespace = re.compile(pattern), namespace_of_pattern(pattern)
 
     def matches(name: TopicName) -> bool:
@@ -31,8 +35,8 @@ def topic_pattern(pattern: str) -> Callable[[TopicName], bool]:
 
 
 class PulsarClient:
-    """One connection to the service URL and one to each owner. Everything is tried again until `login.timeout_seconds`
-    have passed: a broker that restarts is not an error yet."""
+    """Keeps one connection to the service URL and one to each broker that owns a topic. `persist` repeats what fails
+    for a while, so that a broker which restarts is not an error yet."""
 
     def __init__(self, service_url: str, login: ClientLogin) -> None:
         self._urls = service_urls(service_url)
@@ -45,7 +49,8 @@ class PulsarClient:
         self._connections.clear()
 
     def persist(self, attempt: Callable[[], T], seconds: float | None = None) -> T:
-        """Runs `attempt` again after errors that pass, for `seconds`. Raises the last error."""
+        """Returns what `attempt` returns. After PASSING_ERRORS it tries again, with growing pauses, for `seconds` or
+        for the login's timeout; then it raises the last error."""
         deadline = time.monotonic() + (self.login.timeout_seconds if seconds is None else seconds)
         pause = RETRY_FIRST_SECONDS
         while True:
@@ -60,7 +65,7 @@ class PulsarClient:
                 pause = min(2 * pause, RETRY_LONGEST_SECONDS)
 
     def service(self) -> BrokerConnection:
-        """A connection to any of the service URL's hosts."""
+        """Returns a connection to the first of the service URL's hosts that answers. Raises Disconnected."""
         error: Disconnected | None = None
         for url in self._urls:
             try:
@@ -81,11 +86,11 @@ class PulsarClient:
         return made
 
     def owner(self, topic: str) -> BrokerConnection:
-        """The shared connection to the broker that owns the topic."""
+        """Returns the client's own connection to the broker that owns the topic."""
         return self._connection(*self._owner_url(topic))
 
     def own_connection(self, topic: str) -> BrokerConnection:
-        """A connection of the caller's own to the topic's owner; the caller closes it."""
+        """Returns a new connection to the broker that owns the topic; the caller closes it."""
         url, proxy_to = self._owner_url(topic)
         return BrokerConnection(url, self.login, proxy_to)
 
@@ -108,7 +113,8 @@ class PulsarClient:
         raise Disconnected(f"lookup of {topic} was redirected {REDIRECTS_MAX} times")
 
     def partition_count(self, topic: str, *, create: bool = False) -> int:
-        """0: not partitioned. Raises TopicNotFound for a missing topic unless `create`."""
+        """Returns the number of partitions, 0 for a topic that is not partitioned. Raises TopicNotFound when the topic
+        does not exist, unless `create` lets the broker create it."""
         request = pb.CommandPartitionedTopicMetadata(topic=topic, metadata_auto_creation_enabled=create)
         answer = self.service().request(
             _command("PARTITIONED_METADATA", partitionMetadata=request), "partitionMetadata"
@@ -119,14 +125,15 @@ class PulsarClient:
         return found.partitions
 
     def partitions(self, topic: str, *, create: bool = False) -> list[str]:
-        """The full names to read from or write to: the partitions, or the topic itself."""
+        """Returns the full names to read from or write to: those of the partitions, or the topic's own."""
         name = TopicName.parse(topic)
         count = self.partition_count(name.full, create=create)
         return [name.partition(index).full for index in range(count)] if count else [name.full]
 
     def topics_matching(self, pattern: str) -> list[str]:
-        """Base topics whose full name, or name without domain, matches all of `pattern`; system topics never do. One
-        without "/" is of the default namespace, where it may match the local name."""
+        """Returns the topics whose full name, or name without the domain, matches `pattern` as a whole, partitioned
+        topics as one. System topics never match. A pattern without "/" looks in public/default, and may match the local
+        name there."""
         matches = topic_pattern(pattern)
         namespace = namespace_of_pattern(pattern)
         request = pb.CommandGetTopicsOfNamespace(namespace=namespace, mode=pb.CommandGetTopicsOfNamespace.PERSISTENT)
@@ -136,7 +143,7 @@ class PulsarClient:
         return sorted(name.full for name in names if not name.local_name.startswith("__") and matches(name))
 
     def schema(self, topic: str, version: bytes | None = None) -> pb.Schema | None:
-        """The topic's newest schema or the given version; None where it has none."""
+        """Returns the topic's newest schema, or the given version of it; None when there is none."""
         request = pb.CommandGetSchema(topic=TopicName.parse(topic).base.full)
         if version is not None:
             request.schema_version = version
@@ -154,7 +161,7 @@ def _command(kind: str, **body: object) -> pb.BaseCommand:
 
 
 def service_urls(service_url: str) -> list[str]:
-    """`pulsar://a:6650,b:6650` names two hosts."""
+    """Returns a URL for each host: `pulsar://a:6650,b:6650` names two. Raises ValueError."""
     scheme, separator, hosts = service_url.partition("://")
     if not separator or not hosts:
         raise ValueError(f"service.url '{service_url}': expected pulsar://host:port or pulsar+ssl://host:port")
@@ -166,7 +173,8 @@ def _host(url: str) -> str:
 
 
 def namespace_of_pattern(pattern: str) -> str:
-    """`tenant/namespace` of `persistent://tenant/namespace/…`; a bare pattern is one of public/default."""
+    """Returns `tenant/namespace` of the pattern `persistent://tenant/namespace/…`, and public/default for a pattern of
+    local names."""
     rest = pattern.partition("://")[2] or pattern
     parts = rest.split("/", 2)
     if len(parts) < 3:

@@ -1,6 +1,6 @@
-"""Spark's types as Arrow's, as Spark's JVM wants them: instants in UTC.
+"""Spark's types as the Arrow types that Spark's JVM expects; timestamps are in UTC.
 
-Spark has such a function of its own, but not for others: its arguments change from release to release.
+PySpark has such a function (`to_arrow_type`), but for itself only: its arguments change from release to release.
 """
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ _SIMPLE: dict[type[types.DataType], pa.DataType] = {
 
 
 def arrow_type(kind: types.DataType) -> pa.DataType:
-    """Of the types that schemas become (`avro_types`). Raises KeyError for another one."""
+    """Returns the Arrow type of a Spark type that `avro_types` gives. Raises KeyError for any other."""
     if isinstance(kind, types.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, types.ArrayType):

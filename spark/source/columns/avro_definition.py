@@ -1,4 +1,4 @@
-"""The Avro definition of a query's columns, which is also how Pulsar describes JSON."""
+"""The Avro definition of a query's columns. Pulsar describes JSON schemas by Avro definitions, too."""
 
 from typing import Any
 
@@ -40,11 +40,12 @@ _AVRO: dict[type[DataType], Any] = {
 
 
 class BadColumns(ValueError):
-    """The query's columns cannot be written; the text names the column."""
+    """The query's columns, or a row's values, cannot be written; the text names the column."""
 
 
 def avro_definition(record: StructType, name: str = RECORD_NAME) -> dict[str, Any]:
-    """An Avro record with `[T, "null"]` unions for nullable fields, as Spark's Avro writer names things."""
+    """Returns an Avro record with `[T, "null"]` unions for nullable fields. Nested records are named by their path, as
+    in Spark's Avro writer (SchemaConverters). Raises BadColumns."""
     fields = []
     for field in record.fields:
         kind = _avro_type(field.dataType, f"{name}.{field.name}")

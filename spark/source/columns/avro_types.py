@@ -1,7 +1,8 @@
 """Avro record definitions, which JSON and AVRO schemas both carry, as Spark types.
 
-Unions follow the published connector: null makes a column nullable, int|long is long, float|double is double, other
-unions become a struct member0, member1, … of which one is set (facts 4). Recursive records have no Spark type.
+Unions become what they become in the published connector: null makes a column nullable, int|long is long, float|double
+is double, and any other union is a struct with the fields member0, member1, … of which one is set. Recursive records
+have no Spark type.
 """
 
 import base64
@@ -34,16 +35,17 @@ from pyspark.sql.types import (
 )
 
 Convert = Callable[[Any], Any]
-"""From what JSON or fastavro gives to what Arrow takes; None never reaches it."""
+"""Turns a value that JSON or fastavro gives into one that Arrow takes. It is never called with None."""
 
 
 class UnsupportedSchema(Exception):
-    """A schema that has no Spark type; the text says which part."""
+    """A schema has no Spark type; the text says which part of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A Spark type, whether it may be null, and how values of both encodings become Arrow's (None: as they are)."""
+    """A Spark type, whether it may be null, and how values of JSON and of Avro become Arrow's. A conversion of None
+    leaves values as they are."""
 
     type: DataType
     nullable: bool = False
@@ -87,7 +89,7 @@ _WIDER = ({"int", "long"}, {"float", "double"})
 
 
 def record_field(definition: bytes) -> AvroField:
-    """The field of a whole schema. Raises UnsupportedSchema."""
+    """Returns what a schema's whole definition becomes. Raises UnsupportedSchema."""
     try:
         parsed = orjson.loads(definition)
     except orjson.JSONDecodeError as error:
@@ -96,8 +98,8 @@ def record_field(definition: bytes) -> AvroField:
 
 
 def with_nulls(kind: DataType) -> DataType:
-    """The same, null anywhere: no reader of JSON makes sure that a value has what its schema wants, and Spark fails
-    where a null is that cannot be."""
+    """Returns the same type with all of its parts nullable. Nothing makes sure that a JSON value has the fields that
+    its schema wants, and Spark fails on a null in a type that allows none."""
     if isinstance(kind, StructType):
         return StructType([StructField(field.name, with_nulls(field.dataType), True) for field in kind.fields])
     if isinstance(kind, ArrayType):
@@ -148,7 +150,8 @@ def _remember(schema: dict[str, Any], named: dict[str, Any]) -> None:
 
 
 def _known(name: str, named: dict[str, Any]) -> Any:
-    """By its full name or, as a type without a namespace has that of the record around it, by its last part."""
+    """Returns the definition of a named type, None for an unknown name. It is found by its full name or by the last
+    part of it, because a type without a namespace has the namespace of the record around it."""
     return named.get(name) or named.get(name.rpartition(".")[2])
 
 
@@ -243,7 +246,7 @@ _PYTHON_OF: tuple[tuple[type[DataType], tuple[type, ...]], ...] = (
 
 
 def _choose(members: list[AvroField], encoding: str) -> Convert:
-    """The first member that takes a value has it."""
+    """Returns the conversion of a union's values: the first member whose type takes a value gets it."""
     table = (_PYTHON_OF_JSON if encoding == "from_json" else _PYTHON_OF_AVRO) + _PYTHON_OF
     kinds_of = [next(python for spark, python in table if isinstance(member.type, spark)) for member in members]
 

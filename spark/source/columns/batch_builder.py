@@ -21,7 +21,7 @@ from magnetar.spark.source.decoding.row_columns import RowColumns
 
 
 class BatchBuilder:
-    """Makes batches with exactly the columns of `schema`, in its order."""
+    """Makes record batches with exactly the columns of `schema`, in its order."""
 
     def __init__(self, schema: StructType, values: ValueColumns, topic: str) -> None:
         """Raises ValueError for a column that neither the topic's schema nor the metadata has."""
@@ -39,10 +39,11 @@ class BatchBuilder:
 
     @property
     def wants_ids(self) -> bool:
+        """Whether the query asks for message ids, which cost time to make."""
         return MESSAGE_ID in self._names
 
     def batch(self, rows: RowColumns) -> pa.RecordBatch:
-        """All rows. Raises BadValue when a value does not fit the schema and nobody takes corrupt ones."""
+        """Returns a batch of all rows. Raises BadValue in mode FAILFAST when a value does not fit the schema."""
         columns = self._values.columns(rows) if self._wants_values else {}
         arrays = [columns[name] if name in columns else self._metadata(name, rows) for name in self._names]
         return pa.RecordBatch.from_arrays(arrays, names=self._names)

@@ -1,7 +1,7 @@
-"""Do a query's columns fit the JSON schema that a topic has already?
+"""Whether a query's columns fit the JSON schema that a topic has already.
 
-Brokers compare schemas, never values: a row that does not fit would be stored, and read as nulls. Both sides are Avro
-definitions, as Pulsar describes JSON.
+Brokers compare schemas, never values: a row that does not fit would be stored, and read as nulls. Both the columns and
+the topic's schema are given as Avro definitions, because Pulsar describes JSON by these.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ _FAMILIES = {
 
 
 def misfit(columns: Mapping[str, Any], topic: Mapping[str, Any]) -> str:
-    """What does not fit, as a sentence; empty: all does. Records inside are not looked into."""
+    """Returns a sentence that says what does not fit, or an empty text when everything does. It does not look into
+    nested records."""
     known = {field["name"]: field for field in topic["fields"]}
     given = {field["name"]: field for field in columns["fields"]}
     for name, field in given.items():
@@ -35,7 +36,7 @@ def misfit(columns: Mapping[str, Any], topic: Mapping[str, Any]) -> str:
 
 
 def never_null(columns: Mapping[str, Any], topic: Mapping[str, Any]) -> list[str]:
-    """Columns that may hold nulls, and fields of the topic's schema that may not."""
+    """Returns the columns that may hold nulls while the topic's schema allows none: each row has to be checked."""
     required = {field["name"] for field in topic["fields"] if not _may_be_null(field["type"])}
     return [field["name"] for field in columns["fields"] if field["name"] in required and _may_be_null(field["type"])]
 
@@ -45,7 +46,8 @@ def _may_be_null(kind: Any) -> bool:
 
 
 def _family(kind: Any) -> str:
-    """Empty: several, or not known here. A decimal is written as a number or as text."""
+    """Returns the kind of JSON value that a type is written as. It is empty when there may be several kinds, as for a
+    decimal, which is written as a number or as text, or when the type is a name."""
     if isinstance(kind, list):
         parts = [part for part in kind if part != NULL]
         return _family(parts[0]) if len(parts) == 1 else ""

@@ -1,4 +1,4 @@
-"""Spark's rows as what orjson writes."""
+"""Spark's values as values that orjson can write."""
 
 import base64
 import datetime
@@ -11,13 +11,14 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def micros(value: datetime.datetime) -> int:
-    """Since the epoch; a time without a zone is taken as it stands, wherever the executor is."""
+    """Returns microseconds since the epoch. A time without a zone counts as UTC, whatever zone the executor is in."""
     return ((value if value.tzinfo else value.replace(tzinfo=datetime.UTC)) - _EPOCH) // _MICROSECOND
 
 
 def plain(value: Any, definition: Any = None) -> Any:
-    """What orjson writes: timestamps become milliseconds, bytes base64, decimals numbers, or text where no float is
-    the same number. `definition`: Avro's of the value, if some of its timestamps are in microseconds."""
+    """Returns a value that orjson can write. Timestamps become milliseconds, bytes become base64, decimals become
+    numbers, or text when no float equals them. `definition` is the value's Avro definition; it is needed when some of
+    the timestamps are in microseconds."""
     if isinstance(value, dict):
         fields = _definitions(definition)
         return {key: plain(item, fields(key)) for key, item in value.items()}
@@ -37,7 +38,7 @@ def plain(value: Any, definition: Any = None) -> Any:
 
 
 def _part(definition: Any) -> dict[str, Any]:
-    """The definition itself, out of its union with null; empty where it is a name or nothing."""
+    """Returns a type's definition, taken out of its union with null; an empty one when it is a name or None."""
     if isinstance(definition, list):
         definition = next((each for each in definition if each != "null"), None)
     if isinstance(definition, dict) and isinstance(definition.get("type"), dict | list):
@@ -46,7 +47,7 @@ def _part(definition: Any) -> dict[str, Any]:
 
 
 def _definitions(definition: Any) -> Callable[[str], Any]:
-    """Of a record's fields or a map's values, by name."""
+    """Returns a function from the name of a record's field, or a map's key, to the definition of its value."""
     if definition is None:
         return _nothing
     part = _part(definition)

@@ -1,7 +1,8 @@
-"""Arrow batches to messages: which columns are metadata, and how the others become a value (facts 2.5).
+"""Turns Arrow batches into messages: some columns are metadata, the others become the value, as in the published
+connector's sink.
 
-One other column, not a struct, is a value of its primitive schema; otherwise the columns are an Avro record
-`topLevelRecord`, or JSON where the topic's schema is JSON already.
+A single other column that is no struct is a value of its primitive schema. Otherwise these columns are the fields of an
+Avro record `topLevelRecord`, or of JSON when the topic's schema is JSON already.
 """
 
 from collections.abc import Iterator
@@ -17,14 +18,14 @@ from magnetar.spark.source.columns.value_encoders import encoder_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 IGNORED = (MESSAGE_ID, PUBLISH_TIME)
-"""The broker gives both anew."""
+"""The broker gives new ones to each message."""
 
 
 class MessageBuilder:
-    """How the rows of one query become messages."""
+    """Makes messages of the rows of one query."""
 
     def __init__(self, columns: StructType, topic: str, existing: pb.Schema | None) -> None:
-        """`existing`: the topic's schema, if it has one. Raises BadColumns."""
+        """`existing` is the topic's schema, if it has one. Raises BadColumns when the columns cannot be written."""
         names = set(columns.fieldNames())
         if not topic and TOPIC not in names:
             raise BadColumns("neither the option topic nor a column __topic says where to write")
@@ -41,7 +42,7 @@ class MessageBuilder:
         self.schema = self._encoder.schema
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[OutgoingMessage]:
-        """One a row, in order."""
+        """Yields a message for each row, in order. Raises BadColumns for a row that cannot be written."""
         rows = batch.num_rows
         nothing: list[Any] = [None] * rows
         column = {name: batch.column(name).to_pylist() for name in self._names if name in (KEY, TOPIC, PROPERTIES)}
@@ -81,7 +82,8 @@ def _check_metadata(columns: StructType) -> None:
 
 
 def _check_event_time(columns: StructType) -> bool:
-    """True: a timestamp, in microseconds; False: a number of milliseconds."""
+    """Returns whether event times are timestamps, which Arrow has in microseconds, and not numbers of milliseconds.
+    Raises BadColumns when they are neither."""
     field = next((field for field in columns.fields if field.name == EVENT_TIME), None)
     if field is None or isinstance(field.dataType, LongType):
         return False

@@ -1,4 +1,5 @@
-"""The columns beside a message's value: their names and types are those of the published connector."""
+"""The columns beside a message's value. The names and types of `METADATA_TYPES` are those of the published connector,
+so that a query runs over either."""
 
 from collections.abc import Mapping
 
@@ -7,7 +8,7 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructF
 KEY, TOPIC, MESSAGE_ID = "__key", "__topic", "__messageId"
 PUBLISH_TIME, EVENT_TIME, PROPERTIES = "__publishTime", "__eventTime", "__messageProperties"
 VALUE, SCHEMA_VERSION, ORDERING_KEY = "__value", "__schemaVersion", "__orderingKey"
-"""With the option rawColumns: the bytes as they are stored, for copies."""
+"""The columns that the option rawColumns adds for copies of messages: bytes as they are stored."""
 
 METADATA_TYPES: Mapping[str, DataType] = {
     KEY: BinaryType(),

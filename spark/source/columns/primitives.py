@@ -1,6 +1,7 @@
 """Pulsar's primitive schemas as Spark types, and their big-endian bytes as Arrow columns.
 
-Source: Java's `*Schema` classes. A value of the wrong length is a bad value, never a shifted column.
+The encodings are those of Java's classes org.apache.pulsar.client.impl.schema.*Schema. A value of the wrong length is a
+bad value, and does not shift the values behind it.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,17 +30,21 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 Values: TypeAlias = pa.BinaryArray
 Bad = list[int]
-"""Row numbers whose value does not fit."""
+"""The numbers of the rows whose value does not fit the schema."""
 Decoder = Callable[[Values], tuple[pa.Array, Bad]]
 
 NO_SCHEMA = 0
-"""`Schema.Type.None`, which Python reserves: bytes."""
+"""`Schema.Type.None`, the schema type of bytes, under a name that Python allows."""
 DAY_MILLIS = 86_400_000
 DAY_MICROS = DAY_MILLIS * 1000
 
 
 def _numbers(values: Values, dtype: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Bad]:
-    """(numbers, which rows are null or bad, bad rows)."""
+    """Returns the values as numbers of `dtype`, which rows are null or bad, and the bad rows.
+
+    When every value has the right length, the column's content is the array of numbers: it is read in place. Otherwise
+    bad and null values are first replaced by zeros.
+    """
     kind = np.dtype(dtype)
     borders = np.frombuffer(values.buffers()[1] or bytes(4), np.int32)[values.offset : values.offset + len(values) + 1]
     present = values.is_valid().to_numpy(zero_copy_only=False)
@@ -62,14 +67,15 @@ def _fixed(dtype: str, arrow: pa.DataType) -> Decoder:
 
 
 def _scaled(multiply: int, divide: int, arrow: pa.DataType, storage: pa.DataType) -> Decoder:
-    """A long that is an arrow time after scaling."""
+    """Decodes a long that is an Arrow time after it is multiplied and divided. One that is too large for that is
+    bad."""
     most = min((2 ** (storage.bit_width - 1) - 1) * divide, 2**63 - 1) // multiply
 
     def decode(values: Values) -> tuple[pa.Array, Bad]:
         numbers, mask, bad = _numbers(values, ">i8")
         native = numbers.astype(np.int64)
         beyond = ~mask & ((native < -most) | (native > most))
-        if beyond.any():  # one such value must not stop everybody's queries
+        if beyond.any():  # one such value must not stop the queries of everybody
             bad, mask = sorted([*bad, *np.flatnonzero(beyond).tolist()]), mask | beyond
         native = np.where(mask, 0, native) * multiply // divide
         return pa.array(native, mask=mask).cast(storage).cast(arrow), bad
@@ -78,7 +84,8 @@ def _scaled(multiply: int, divide: int, arrow: pa.DataType, storage: pa.DataType
 
 
 def _pair(second: str, combine: Callable[[Any, Any], Any], arrow: pa.DataType) -> Decoder:
-    """INSTANT (seconds, nanoseconds) and LOCAL_DATE_TIME (day, nanosecond of the day), to microseconds."""
+    """Decodes pairs of numbers to microseconds: INSTANT has seconds and nanoseconds, LOCAL_DATE_TIME has the day and
+    the nanosecond of the day."""
 
     def decode(values: Values) -> tuple[pa.Array, Bad]:
         pairs, mask, bad = _numbers(values, f">i8,{second}")
@@ -98,7 +105,7 @@ def binary(values: Values) -> tuple[pa.Array, Bad]:
 
 
 def string(values: Values) -> tuple[pa.Array, Bad]:
-    """UTF-8; a value that is not is bad."""
+    """Decodes UTF-8; any other value is bad."""
     try:
         return values.cast(pa.string()), []
     except pa.ArrowInvalid:
@@ -134,4 +141,5 @@ PRIMITIVES: Mapping[int, tuple[DataType, Decoder]] = {
     pb.Schema.LocalTime: (TimestampNTZType(), _scaled(1, 1000, _LOCAL, pa.int64())),
     pb.Schema.LocalDateTime: (TimestampNTZType(), _pair(">i8", lambda d, n: d * DAY_MICROS + n // 1000, _LOCAL)),
 }
-"""By the number of the schema's type. A time of day is that time on 1970-01-01: Spark has no type for it."""
+"""Spark type and decoder of each schema type. A time of day becomes that time on 1970-01-01, because there is no
+column type for it in the published connector or in Spark 3."""

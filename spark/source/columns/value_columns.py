@@ -1,8 +1,8 @@
-"""A topic's schema as value columns: which there are, and how the bytes of many messages fill them.
+"""A topic's schema as value columns: which columns there are, and how the bytes of many messages fill them.
 
-Records give a column a field, everything else one column `value`, KEY_VALUE the columns `key` and `value` (facts 4; the
-published connector has no KEY_VALUE). What does not fit the schema is a bad value: `mode` says what then happens, as
-Spark's JSON source has it.
+A record has a column for each field, and everything else one column `value`, as in the published connector. KEY_VALUE,
+which the connector does not support, has the columns `key` and `value`. What does not fit the schema is a bad value; as
+in Spark's JSON source the option `mode` says what becomes of it.
 """
 
 import io
@@ -27,19 +27,20 @@ from pulsar_proto.errors import AuthenticationFault, AuthorizationFault, Metadat
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 VersionLookup = Callable[[bytes], pb.Schema | None]
-"""A message's schema version to the schema that it was written with."""
+"""Returns the schema of a version, None when the topic has none. Raises PulsarError."""
 
 
 Versions = Sequence[bytes] | None
 
 
 NOT_THE_VERSIONS_FAULT = (*PASSING_ERRORS, AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault)
-"""When a version is looked up; other refusals make its values bad: anybody can send a version that never was."""
+"""Errors on looking up a schema version that say nothing about the version; they end the query. Any other refusal makes
+the version's values bad, because anybody can send messages with a version that does not exist."""
 
 
 class BadValueMode(StrEnum):
     PERMISSIVE = "PERMISSIVE"
-    """A bad value becomes nulls, and its bytes stand in the corrupt column if there is one."""
+    """A bad value becomes nulls, and its bytes are in the corrupt column if there is one."""
     FAILFAST = "FAILFAST"
     """A bad value fails the query."""
 
@@ -50,19 +51,20 @@ class BadValue(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BadValues:
-    """What to do with them. `corrupt_column`: name of a binary column for their bytes, or empty."""
+    """What to do with bad values. `corrupt_column` is the name of a binary column for their bytes, or empty."""
 
     mode: BadValueMode = BadValueMode.PERMISSIVE
     corrupt_column: str = ""
 
 
 class ValueCodec(Protocol):
-    """Decodes the bytes of one column. `versions`: one schema version a value; None: none has one."""
+    """Decodes the bytes of one column. `versions` has the schema version of each value; it is None when no value has
+    one."""
 
     type: DataType
 
     def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
-        """(column, numbers of the bad rows)."""
+        """Returns the column, and the numbers of the rows whose value is bad."""
 
 
 class PrimitiveCodec:
@@ -74,7 +76,7 @@ class PrimitiveCodec:
 
 
 class RecordCodec:
-    """JSON or AVRO."""
+    """Decodes records of JSON or AVRO schemas."""
 
     def __init__(self, schema: pb.Schema, lookup: VersionLookup) -> None:
         field = record_field(schema.schema_data)
@@ -88,7 +90,8 @@ class RecordCodec:
         self._lookup = lookup
         self._writers: dict[bytes, Any] = {}
         self._definitions: dict[bytes, bytes | None] = {}
-        """By schema version; None: the topic's newest, empty: the broker refuses to tell, so the value is bad."""
+        """The Avro definition of each schema version that was looked up. None stands for the topic's newest one. An
+        empty one means that the broker refused to tell: the version's values are bad."""
 
     def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
         bad: list[int] = []
@@ -119,7 +122,8 @@ class RecordCodec:
         return record if self._convert is None else self._convert(record)
 
     def _find_writer(self, version: bytes) -> None:
-        """Raises what passes: a broker that does not answer makes no value bad."""
+        """Looks up the definition of a version, once. Raises NOT_THE_VERSIONS_FAULT: a broker that does not answer must
+        not make values bad."""
         if version and version not in self._definitions:
             try:
                 schema = self._lookup(version)
@@ -167,7 +171,7 @@ class ValueColumns:
             self.fields.append(StructField(self._bad.corrupt_column, BinaryType(), True))
 
     def columns(self, rows: RowColumns) -> Mapping[str, pa.Array]:
-        """By name. Raises BadValue in mode FAILFAST."""
+        """Returns the columns by their names. Raises BadValue in mode FAILFAST."""
         versions: Versions = None
         if rows.versions is not None:
             versions = rows.versions.to_pylist()
@@ -208,7 +212,7 @@ class ValueColumns:
 
 
 def _fields_of(kind: DataType) -> list[StructField]:
-    """Every field may be null: of a bad value, of a tombstone."""
+    """Returns the columns of a type. Each may be null, because bad values and tombstones are."""
     if isinstance(kind, StructType):
         return [StructField(field.name, field.dataType, True) for field in kind.fields]
     return [StructField("value", kind, True)]
@@ -218,11 +222,13 @@ def _codec(schema: pb.Schema | None, lookup: VersionLookup) -> ValueCodec:
     kind = NO_SCHEMA if schema is None else schema.type
     if schema is not None and kind in (pb.Schema.Json, pb.Schema.Avro):
         return RecordCodec(schema, lookup)
-    return PrimitiveCodec(kind if kind in PRIMITIVES else NO_SCHEMA)  # protobuf and others: their bytes
+    return PrimitiveCodec(kind if kind in PRIMITIVES else NO_SCHEMA)  # values of protobuf and others stay bytes
 
 
 def _key_value(schema: pb.Schema, lookup: VersionLookup) -> tuple[ValueCodec, ValueCodec, bool]:
-    """Source: Java's KeyValueSchemaInfo: two definitions with their lengths, the rest in properties."""
+    """Returns the codecs of key and value, and whether both are in the message's value (INLINE) or the key is the
+    message's. The schema's data are the two definitions with their lengths, its properties name their types (Java's
+    KeyValueSchemaInfo)."""
     properties = {pair.key: pair.value for pair in schema.properties}
     key_data, value_data = split_pair(schema.schema_data)
     codecs = []
@@ -242,14 +248,14 @@ def _part_of(schema: pb.Schema | None, part: str) -> pb.Schema | None:
 
 
 def schema_type(name: str) -> "pb.Schema.Type.ValueType":
-    """From Java's SchemaType name; unknown ones are bytes."""
+    """Returns the number of a schema type from its name in Java's SchemaType; unknown names are bytes."""
     wanted = name.replace("_", "").lower()
     found = next((number for text, number in pb.Schema.Type.items() if text.lower() == wanted), NO_SCHEMA)
     return pb.Schema.Type.ValueType(found)
 
 
 def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
-    """`i32 size | key | i32 size | value`; size -1: null. Raises ValueError."""
+    """Returns key and value of `i32 size | key | i32 size | value`, None for a size of -1. Raises ValueError."""
     parts: list[bytes | None] = []
     at = 0
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The columns of a query that are no metadata, as values: of a primitive schema, or records in Avro or JSON."""
+"""Encodes the columns of a query that are not metadata as values: of a primitive schema, or records in Avro or JSON."""
 
 import io
 import struct
@@ -44,14 +44,15 @@ _NUMBERS: dict[type[DataType], tuple[int, int]] = {
 class ValueEncoder(Protocol):
     @property
     def schema(self) -> pb.Schema | None:
-        """What producers announce; None: bytes without a schema."""
+        """The schema that producers announce, None for bytes without a schema."""
 
     def values(self, batch: pa.RecordBatch) -> list[bytes | None]:
-        """One a row; None: a tombstone. Raises BadColumns for a row that is none of the topic's schema."""
+        """Returns a value for each row, None for a tombstone. Raises BadColumns for a row that does not fit the topic's
+        schema."""
 
 
 def encoder_of(fields: Sequence[StructField], existing: pb.Schema | None) -> ValueEncoder:
-    """`existing`: the topic's schema, if it has one. Raises BadColumns."""
+    """Returns the encoder of these columns. `existing` is the topic's schema, if it has one. Raises BadColumns."""
     if len(fields) == 1 and not isinstance(fields[0].dataType, StructType):
         return _Primitives(fields[0])
     record = StructType(list(fields))
@@ -94,7 +95,7 @@ class _AvroRecords:
 
 
 class _JsonRecords:
-    """Of the schema that the topic has."""
+    """Encodes records as JSON of the schema that the topic has already."""
 
     def __init__(self, record: StructType, schema: pb.Schema) -> None:
         self.schema = schema
@@ -141,7 +142,8 @@ def _to_avro(schema: Any, row: dict[str, Any]) -> bytes:
 
 
 def _dicts_of(kind: DataType) -> Callable[[Any], Any] | None:
-    """Arrow gives maps as lists of pairs; how a value of the type gets dicts instead. None: it holds no map."""
+    """Returns a function that turns the maps in a value of the type into dicts; Arrow gives them as lists of pairs.
+    Returns None when the type holds no map."""
     if isinstance(kind, MapType):
         of_value = _dicts_of(kind.valueType) or _same
         return lambda pairs: None if pairs is None else {name: of_value(item) for name, item in pairs}

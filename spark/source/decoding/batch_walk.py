@@ -1,6 +1,8 @@
-"""Where the messages of batches begin and end, without looking at more of their metadata than its size fields.
+"""Finds where the messages of batches begin and end, by the size fields of their metadata alone.
 
-What is skipped here is read, and held against these places, by whoever scans the metadata afterwards.
+A message in a batch is `i32 metadata size | SingleMessageMetadata | value`, and the metadata's payload_size is the size
+of the value. The walk takes the first field that looks like payload_size. `BlockDecoder` scans all metadata afterwards,
+and refuses the batch when payload_size, read properly, says something else.
 """
 
 from struct import Struct
@@ -15,26 +17,37 @@ _size_at = Struct(">I").unpack_from
 _PAYLOAD_SIZE_TAG = 3 << 3
 _PROPERTIES_TAG, _KEY_TAG = 1 << 3 | 2, 2 << 3 | 2
 _RUN_MIN = 8
-"""Messages left in a batch for which it is worth looking whether all are equally long."""
+"""When at least this many messages of a batch are left, it is worth looking whether they are equally long."""
 
 
 class Unusual(Exception):
-    """What only the plain way can read, or find damaged."""
+    """Something that only `RowDecoder` can read, or find damaged."""
 
 
 class BatchPlaces:
-    """Walks batches that stand in `data`, one after the other."""
+    """Walks batches that stand in `data`, one after the other, and collects the places of their messages.
+
+    Messages of equal begin and equal length are found in one step. When a message begins with the same bytes as the one
+    before (its metadata's size, then payload_size first of all) and is as long, numpy compares these bytes at each
+    following multiple of that length. Where they are equal, the sizes are equal, so each of these places is the begin
+    of a message:
+
+        at                  at + size           at + 2 size
+        [begin|   value   ] [begin|   value   ] [begin|   value   ] …
+
+    Such a run is kept as whole arrays in `_runs`; messages found one by one wait in lists until `_close_run` puts them
+    there.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._octets = np.frombuffer(data, np.uint8)
         self._runs: list[tuple[Any, Any, Any]] = []
         self._heads: list[int] = []
         self._values: list[int] = []
         self._ends: list[int] = []
 
     def columns(self) -> tuple[Ints, Ints, Ints]:
-        """Of all messages: where the metadata begins, the value begins, the value ends."""
+        """Returns, for all messages, where the metadata begins, where the value begins and where the value ends."""
         self._close_run()
         heads, values, ends = zip(*self._runs, strict=True) if self._runs else ((), (), ())
         if not heads:
@@ -48,7 +61,8 @@ class BatchPlaces:
             self._heads, self._values, self._ends = [], [], []
 
     def walk(self, start: int, stop: int, count: int) -> None:
-        """A batch of `count` messages between two places. Raises Unusual."""
+        """Walks a batch of `count` messages that stands between two places. Raises Unusual when it does not end exactly
+        at `stop`."""
         if count <= 0 or count * 5 > stop - start:
             raise Unusual(f"{count} messages in {stop - start} bytes")
         try:
@@ -103,7 +117,8 @@ class BatchPlaces:
         return at
 
     def _behind_text(self, at: int) -> int:
-        """Properties and a key come before the payload's size in what clients write."""
+        """Returns where the field behind properties or a key begins. Clients write only these two before payload_size.
+        Raises Unusual for another field."""
         data = self._data
         if data[at] not in (_PROPERTIES_TAG, _KEY_TAG):
             raise Unusual("metadata in another order")
@@ -115,7 +130,7 @@ class BatchPlaces:
         return at + 3 + (size & 127 | data[at + 2] << 7)
 
     def _equal(self, at: int, begin: bytes, step: int, most: int) -> int:
-        """How many messages from here on begin with the same bytes, `step` bytes apart."""
+        """Returns how many messages from `at` on, at most `most`, begin with the same bytes, `step` bytes apart."""
         most = min(most, (len(self._data) - at) // step)
         if most < 2:
             return 1

@@ -1,7 +1,8 @@
-"""A run of ordinary entries to rows, all at once: no object is made per message.
+"""Decodes a run of ordinary entries to rows, all at once: no object is made per message.
 
-`RowDecoder` is the plain way to the same rows. Whatever is unusual here (a batch whose sizes lie, text that is not
-UTF-8, a damaged compression) is left to it, and so is the error that names the entry.
+`RowDecoder` is the slower way to the same rows. Whatever is unusual (a batch with wrong sizes, text that is not UTF-8,
+a body that does not decompress) raises Unusual here. Then the caller gives the entries to `RowDecoder`, which reads
+them or raises the error that names the damaged entry.
 """
 
 import base64
@@ -30,17 +31,18 @@ _WANTED_OF_ONE = frozenset(_ONE[name] for name in (*_HEADER_FIELDS, "payload_siz
 
 @dataclass(slots=True)
 class _BlockMessages:
-    """One item a message: what its metadata says, and where its value stands."""
+    """The messages of a block, in columns of one item a message: what its metadata says, and where its value stands."""
 
     entry: Ints
-    """Which entry of the block it belongs to."""
+    """The number of the message's entry within the block."""
     index: Ints | None
-    """In its batch; None: no message is one of a batch."""
+    """The message's index in its batch; None when no message is in a batch."""
     starts: Ints
     stops: Ints
     heads: Scan
     fields: dict[str, int]
-    """The numbers that `heads` goes by."""
+    """Field names with the numbers by which `heads` has them: those of MessageMetadata, or of SingleMessageMetadata for
+    messages of batches."""
 
     def pick(self, kept: Ints) -> "_BlockMessages":
         index = None if self.index is None else self.index[kept]
@@ -50,7 +52,7 @@ class _BlockMessages:
 
 
 class BlockDecoder:
-    """Of one partition's range."""
+    """Decodes the entries of one partition, and drops the messages that are outside the wanted range."""
 
     def __init__(self, partition: int, wanted: Range, *, with_ids: bool = True) -> None:
         self._partition = b"\x18" + varint(partition) if partition >= 0 else b""
@@ -58,7 +60,8 @@ class BlockDecoder:
         self._with_ids = with_ids
 
     def decode(self, block: EntryBlock) -> list[RowColumns]:
-        """The rows of a block without odd entries, in pieces of one kind. Raises Unusual."""
+        """Returns the rows of a block that has no odd entries. They come in pieces, either of batches or of single
+        messages. Raises Unusual."""
         buffer, bodies, stops = _unpacked(block)
         is_batch = block.metadata.has.get(_META["num_messages_in_batch"])
         if is_batch is None or not is_batch.any():
@@ -99,7 +102,7 @@ class BlockDecoder:
         return found if gone is None else found.pick(np.flatnonzero(~gone))
 
     def _inside(self, block: EntryBlock, found: _BlockMessages) -> _BlockMessages:
-        """Those of the wanted range."""
+        """Returns the messages that are in the wanted range."""
         after, upto = self._wanted
         if not len(found.entry):
             return found
@@ -131,7 +134,8 @@ class BlockDecoder:
         )
 
     def _ids(self, block: EntryBlock, found: _BlockMessages) -> pa.BinaryArray:
-        """MessageIdData: ledger, entry, partition, and of a batch the index and size."""
+        """Returns the ids as MessageIdData: ledger, entry, partition, and for messages of batches index and batch
+        size."""
         ledgers = block.ledgers[found.entry]
         borders = np.flatnonzero(np.diff(ledgers)) + 1
         parts = [self._ids_of_ledger(block, found, each) for each in np.split(np.arange(len(ledgers)), borders)]
@@ -147,7 +151,11 @@ class BlockDecoder:
 
 
 def _unpacked(block: EntryBlock) -> tuple[Buffer, Ints, Ints]:
-    """The buffer, and where in it the bodies are, decompressed. Raises Unusual."""
+    """Returns a buffer with the decompressed bodies, and where in it each one starts and stops. Raises Unusual.
+
+    When no body is compressed that is the block's own buffer. Otherwise the decompressed bodies are appended to a copy
+    of it, so that places in the old buffer, of metadata and of bodies that are not compressed, hold in the new one too.
+    """
     kinds = block.metadata.flags(_META["compression"])
     if kinds is None:
         return block.buffer, block.bodies, block.stops
@@ -171,7 +179,7 @@ def _unpacked(block: EntryBlock) -> tuple[Buffer, Ints, Ints]:
 
 
 _UNPACKED_BYTES_MAX = 1 << 28
-"""Of one block; what claims more is read entry by entry."""
+"""A block that holds more than this uncompressed is read entry by entry."""
 
 
 def _is_upto(ledgers: Ints, entries: Ints, indexes: Ints, bound: tuple[int, int, int]) -> Bools:
@@ -183,7 +191,8 @@ def _is_upto(ledgers: Ints, entries: Ints, indexes: Ints, bound: tuple[int, int,
 
 
 def _keys(buffer: Buffer, found: _BlockMessages) -> pa.BinaryArray:
-    """Binary keys were sent as base64."""
+    """Returns the keys' bytes. Keys that the metadata marks as base64 are decoded, because clients send binary keys
+    so."""
     heads, fields = found.heads, found.fields
     places = heads.places.get(fields["partition_key"])
     if places is None:
@@ -214,7 +223,7 @@ def _must_be_text(column: pa.BinaryArray) -> pa.StringArray:
 
 
 def _properties(buffer: Buffer, heads: Scan) -> pa.MapArray:
-    """Of a name that comes twice in a message, the last counts."""
+    """Returns the messages' properties. When a message has a name twice, the last one counts."""
     if not heads.repeated or not sum(len(rows) for rows, _, _ in heads.repeated):
         return no_maps(heads.count)
     rows, starts, stops = (np.concatenate(part) for part in zip(*heads.repeated, strict=True))
@@ -253,7 +262,7 @@ def _versions(block: EntryBlock, entries: Ints) -> pa.BinaryArray | None:
 
 
 def _ordering_keys(buffer: Buffer, found: _BlockMessages) -> pa.BinaryArray | None:
-    """An empty one is none."""
+    """Returns the ordering keys, null for an empty one; None when no message has any."""
     places = found.heads.places.get(found.fields["ordering_key"])
     if places is None:
         return None
@@ -262,7 +271,11 @@ def _ordering_keys(buffer: Buffer, found: _BlockMessages) -> pa.BinaryArray | No
 
 
 def _glued(parts: list[bytes | Ints], count: int) -> pa.BinaryArray:
-    """A value a row: constants, and numbers as varints, one behind the other."""
+    """Returns a column of `count` values. Each is the parts joined: constant bytes, and numbers as varints.
+
+    All parts are laid side by side as a matrix of bytes, a row a value. A varint's columns are as wide as its longest
+    number, and `which` marks the bytes that count; picking these row by row gives the column's content.
+    """
     octets, used = [], []
     for part in parts:
         if isinstance(part, bytes):

@@ -1,6 +1,7 @@
-"""The codecs of message bodies: raw LZ4 and Snappy blocks, Zstandard, and zlib (facts 1.1).
+"""The codecs of message bodies (PulsarApi.proto, CompressionType): raw LZ4 and Snappy blocks, Zstandard, and zlib.
 
-pyarrow gives back as many bytes as it is told, also where LZ4 and Snappy made fewer: those are asked how many.
+Asked for a number of bytes, pyarrow returns that many, even when an LZ4 or Snappy block holds fewer. So these two are
+decompressed, or at least measured, by cramjam, which tells how many there are.
 """
 
 import zlib
@@ -12,18 +13,20 @@ import pyarrow as pa
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 UNCOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
-"""What a batch may claim to hold; a larger claim is refused before memory is given to it."""
+"""The largest size that a batch may claim to have uncompressed. A larger claim is refused before memory is
+allocated."""
 
 NAMES: Final = {"none": pb.NONE, "lz4": pb.LZ4, "zlib": pb.ZLIB, "zstd": pb.ZSTD, "snappy": pb.SNAPPY}
 _ARROW: Final[dict[int, str]] = {pb.LZ4: "lz4_raw", pb.ZSTD: "zstd", pb.SNAPPY: "snappy"}
 
 
 class BadCompression(Exception):
-    """A body does not decompress to the size that its metadata says."""
+    """A body does not decompress to the size that its metadata names."""
 
 
 def decompress(body: bytes, kind: int, size: int) -> bytes:
-    """`kind`: CompressionType; `size`: uncompressed_size, bytes. Raises BadCompression."""
+    """Returns the `size` bytes (the metadata's uncompressed_size) that a body of CompressionType `kind` holds. Raises
+    BadCompression."""
     if kind == pb.NONE:
         return body
     if size > UNCOMPRESSED_BYTES_MAX:

@@ -1,7 +1,7 @@
-"""What a broker sent, as columns: the entries of many MESSAGE frames that lie in one buffer.
+"""The entries of many MESSAGE frames that lie in one buffer, as columns.
 
-Each checksum is verified here. Entries that are not like most (encrypted, chunked, markers, damaged, without checksum)
-are marked odd: they are read one by one, the plain way (`cut`).
+Each checksum is verified here. Entries unlike most others (encrypted, chunked, markers, damaged, without a checksum)
+are marked odd, and are read one by one with protobuf (`cut`).
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from pulsar_proto.records.payload import (
 from pulsar_proto.records.payload import body as body_of
 
 Entry = tuple[int, int, pb.MessageMetadata, bytes]
-"""(ledger, entry, metadata, body as it is stored: compressed, perhaps a batch)."""
+"""Ledger id, entry id, metadata, and the body as it is stored: perhaps compressed, perhaps a batch."""
 
 _COMMAND_MESSAGE = pb.BaseCommand.DESCRIPTOR.fields_by_name["message"].number
 _COMMAND_TYPE = pb.BaseCommand.DESCRIPTOR.fields_by_name["type"].number
@@ -47,19 +47,19 @@ _NUMBERS_THAT_MAKE_ODD = (
     (_NUMBERS["num_chunks_from_msg"], 1),
     (_COUNT, 2**31 - 1),
 )
-"""(field, the largest number that is not odd)."""
+"""Fields with the largest number that does not make an entry odd."""
 
 _magic_crc_size = Struct(">HII").unpack_from
 _parse_metadata = pb.MessageMetadata.FromString
 
 
 class CorruptEntry(Exception):
-    """An entry's bytes disagree with their checksum or do not decode; the text names it."""
+    """An entry's bytes disagree with their checksum or do not decode. The text names the entry."""
 
 
 @dataclass(slots=True)
 class EntryBlock:
-    """Entries in the order in which they came. All columns have one item an entry."""
+    """Entries in the order in which they came. Each column has one item an entry."""
 
     buffer: Buffer
     ledgers: Ints
@@ -71,13 +71,13 @@ class EntryBlock:
     stops: Ints
     metadata: Scan
     odd: Bools
-    """Those of which nothing in `bodies` and `metadata` is to be believed."""
+    """Which entries are odd. What `bodies` and `metadata` say of these must not be used."""
 
     def __len__(self) -> int:
         return len(self.ledgers)
 
     def message_count(self) -> int:
-        """As the broker counts permits: at least one an entry."""
+        """Returns how many permits the entries took. Like a broker it counts at least one for each entry."""
         counts = self.metadata.number(_COUNT)
         total = len(self) if counts is None else int(np.maximum(counts[~self.odd], 1).sum()) + int(self.odd.sum())
         for index in np.flatnonzero(self.odd).tolist():
@@ -88,13 +88,15 @@ class EntryBlock:
         return total
 
     def payload(self, index: int) -> bytes:
+        """Returns an entry as it is stored, with its checksum and metadata."""
         return self.buffer.data[self.starts[index] : self.stops[index]]
 
     def place(self, index: int) -> tuple[int, int]:
+        """Returns the ledger id and entry id of an entry."""
         return int(self.ledgers[index]), int(self.entries[index])
 
     def entry(self, index: int, topic: str) -> Entry:
-        """The plain way. Raises CorruptEntry."""
+        """Returns one entry, parsed by protobuf. Raises CorruptEntry."""
         ledger, entry = self.place(index)
         try:
             return (ledger, entry, *cut(self.payload(index)))
@@ -102,7 +104,7 @@ class EntryBlock:
             raise CorruptEntry(f"{topic}: entry {ledger}:{entry} is damaged: {error}") from error
 
     def without_known(self, after: tuple[int, int]) -> "EntryBlock":
-        """Only what lies behind `after` and ascends."""
+        """Returns the block without the entries that do not come after `after` or after the entry before them."""
         kept = []
         for index, place in enumerate(zip(self.ledgers.tolist(), self.entries.tolist(), strict=True)):
             if place > after:
@@ -111,12 +113,13 @@ class EntryBlock:
         return self.pick(np.array(kept, np.int64))
 
     def is_behind(self, after: tuple[int, int]) -> bool:
-        """Whether all entries lie behind `after` and ascend."""
+        """Returns whether all entries come after `after`, in ascending order."""
         steps = np.diff(self.ledgers)
         ascends = ((steps > 0) | ((steps == 0) & (np.diff(self.entries) > 0))).all()
         return bool(ascends) and self.place(0) > after
 
     def pick(self, indexes: Ints) -> "EntryBlock":
+        """Returns a block of some of the entries; it shares the buffer."""
         return EntryBlock(
             self.buffer,
             self.ledgers[indexes],
@@ -130,9 +133,9 @@ class EntryBlock:
 
 
 def block_of(buffer: Buffer, frames: Ints) -> tuple[EntryBlock | None, list[bytes]]:
-    """(the entries of all MESSAGE frames that begin at `frames`, the commands of all other frames).
-
-    `frames`: places of whole frames, whose sizes are known to make sense.
+    """Takes whole frames that begin at `frames` and whose sizes make sense (`inbox.whole_frames`). Returns the entries
+    of all MESSAGE frames, None when there is none, and the commands of all other frames. Raises MalformedFrame for a
+    MESSAGE that does not decode.
     """
     commands = frames + 8
     payloads = commands + buffer.sizes_at(frames + 4)
@@ -166,7 +169,7 @@ def _entries(buffer: Buffer, ledgers: Ints, entries: Ints, starts: Ints, stops: 
     heads = buffer.sizes_at(starts)
     bodies = starts + 10 + buffer.sizes_at(starts + 6)
     odd = (heads >> 16 != MAGIC_CRC32C) | (bodies > stops) | (starts + 10 > stops)
-    bodies = np.where(odd, starts, bodies)  # nothing is scanned where there is nothing sure
+    bodies = np.where(odd, starts, bodies)  # an empty range: nothing is scanned where the sizes cannot be relied on
     data, stored = buffer.data, buffer.sizes_at(starts + 2)
     checked = [data[start:stop] for start, stop in zip((starts + 6).tolist(), stops.tolist(), strict=True)]
     odd |= np.fromiter(map(crc32c_of, checked), np.int64, len(checked)) != stored
@@ -181,7 +184,11 @@ def _entries(buffer: Buffer, ledgers: Ints, entries: Ints, starts: Ints, stops: 
 
 
 def cut(payload: bytes) -> tuple[pb.MessageMetadata, bytes]:
-    """Metadata and body of a MESSAGE's payload, checked. Raises MalformedFrame."""
+    """Returns metadata and body of a MESSAGE's payload after checking its checksum. Raises MalformedFrame.
+
+    A payload that begins with a checksum is parsed here at once. All others, those with broker entry metadata or
+    without a checksum and those that do not decode, go through `pulsar_proto.records.payload`, which knows them all.
+    """
     try:
         magic, crc, size = _magic_crc_size(payload)
         if magic == MAGIC_CRC32C:
@@ -200,4 +207,5 @@ def cut(payload: bytes) -> tuple[pb.MessageMetadata, bytes]:
 
 
 def padded(data: bytes) -> Buffer:
+    """Returns a buffer with a copy of `data`."""
     return Buffer(data + bytes(PADDING))

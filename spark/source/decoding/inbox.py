@@ -1,6 +1,7 @@
-"""What came from a broker and was not looked at yet: frames are cut out by the thousand, as places in one buffer.
+"""The bytes that came from a broker and were not decoded yet. Frames are found by the thousand, as places in one
+buffer.
 
-For connections that read messages; answers to requests go through `pulsar_proto.framing`.
+This serves connections that read messages; answers to requests go through `pulsar_proto.wire.framing`.
 """
 
 from struct import Struct
@@ -11,9 +12,9 @@ from magnetar.spark.source.decoding.wire_scan import PADDING, Buffer, Ints
 from pulsar_proto.wire.framing import frame_size
 
 BLOCK_BYTES = 4 << 20
-"""As much is gathered before it is decoded, if it comes without a pause."""
+"""This much is gathered before it is decoded, if it comes without a pause."""
 ROOM_BYTES = 1 << 20
-"""Beyond a block, for the end of the last read."""
+"""What the buffer has beyond a block, for the end of the last read."""
 _FIRST_BYTES = 1 << 16
 _GROWTH = 4
 _RUN_MIN = 8
@@ -22,17 +23,18 @@ _sizes_at = Struct(">II").unpack_from
 
 
 class Inbox:
-    """Its memory grows with what has come, not with what a peer announces."""
+    """Holds received bytes. Its memory grows with what has come, not with what a peer announces."""
 
     def __init__(self, limit: int, begin: bytes = b"") -> None:
-        """`limit`: bytes of the longest frame, its first size word not counted. `begin`: what has come already."""
+        """`limit` is the length of the longest frame in bytes, without its first size word. `begin` is what has come
+        already."""
         self._limit = limit
         self._buffer = bytearray(max(_FIRST_BYTES, len(begin)) + PADDING)
         self._buffer[: len(begin)] = begin
         self._filled = len(begin)
 
     def room(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Returns the space for the next bytes, which is never empty. `received` says how many were written there."""
         free = len(self._buffer) - PADDING - self._filled
         if free < ROOM_BYTES // 4 and self._filled < max(BLOCK_BYTES, self._limit):
             wanted = min(max(self._filled, _FIRST_BYTES) * _GROWTH, max(BLOCK_BYTES, self._limit) + ROOM_BYTES)
@@ -47,13 +49,13 @@ class Inbox:
         return self._filled >= BLOCK_BYTES
 
     def has_frame(self) -> bool:
-        """Whether a whole frame is here. Raises MalformedFrame."""
+        """Returns whether a whole frame has come. Raises MalformedFrame for a frame whose sizes make no sense."""
         size = frame_size(bytes(self._buffer[: min(16, self._filled)]), self._limit)
         return 8 <= size <= self._filled
 
     def take(self) -> tuple[Buffer, Ints]:
-        """(a copy of what came, where its whole frames begin). What is left is kept; a frame whose sizes make no sense
-        stays at its begin."""
+        """Returns a copy of what came, and where its whole frames begin. What comes behind the last whole frame is
+        kept; if that is a frame whose sizes make no sense, the next `has_frame` raises."""
         buffer = Buffer(bytes(memoryview(self._buffer)[: self._filled + PADDING]))
         frames, end = whole_frames(buffer, self._filled, self._limit)
         self._buffer[: self._filled - end] = buffer.data[end : self._filled]
@@ -62,7 +64,17 @@ class Inbox:
 
 
 def whole_frames(buffer: Buffer, end: int, limit: int) -> tuple[Ints, int]:
-    """(where frames begin, where the last of them ends). Stops before one that is cut off or makes no sense."""
+    """Returns where frames begin, and where the last of them ends. It stops before a frame that is incomplete, or whose
+    sizes make no sense.
+
+    Frames of equal messages have equal sizes. When two in a row do, one comparison in numpy finds all that follow:
+
+        at             at + step      at + 2 step    …
+        [total][cmd]…  [total][cmd]…  [total][cmd]…      step = total + 4
+
+    The comparison looks at both size words wherever a frame would begin, so a run ends before the first place where
+    they differ. If it was short, the next comparison waits until 16 times as many bytes are behind.
+    """
     data = buffer.data
     runs: list[Ints] = []
     places: list[int] = []
@@ -79,7 +91,7 @@ def whole_frames(buffer: Buffer, end: int, limit: int) -> tuple[Ints, int]:
                 places = []
                 at += run * (total + 4)
                 continue
-            retry = at + 16 * run * (total + 4)  # frames of all lengths: do not look too often
+            retry = at + 16 * run * (total + 4)  # where lengths vary, a comparison at each frame would cost too much
         before = sizes
         places.append(at)
         at += total + 4
@@ -88,7 +100,7 @@ def whole_frames(buffer: Buffer, end: int, limit: int) -> tuple[Ints, int]:
 
 
 def _equal(buffer: Buffer, at: int, sizes: tuple[int, int], end: int) -> int:
-    """How many frames from here on have the same sizes."""
+    """Returns how many frames from `at` on have the same sizes."""
     step = sizes[0] + 4
     rows = np.ndarray(((end - at) // step, 2), ">u4", buffer.data, at, (step, 4))
     same = (rows == np.array(sizes)).all(axis=1)

@@ -1,4 +1,4 @@
-"""DecodedRows as Arrow columns, before the topic's schema is applied: what both ways of decoding entries end in."""
+"""Decoded messages as Arrow columns, before the topic's schema is applied. Both ways of decoding entries end here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,33 +11,35 @@ from magnetar.spark.source.decoding.wire_scan import Ints
 
 TIME = pa.timestamp("us", tz="UTC")
 EVENT_TIME_MAX = (2**63 - 1) // 1000
-"""Milliseconds: Spark's timestamps are microseconds in 64 bits."""
+"""The last event time that there is a column value for, in milliseconds: Spark's timestamps are microseconds in 64
+bits."""
 MAP = pa.map_(pa.string(), pa.string())
 
 
 @dataclass(slots=True)
 class RowColumns:
-    """All columns are equally long. None for `versions` and `ordering_keys`: no row has any; `ids`: nobody asked."""
+    """The columns of some messages, all of equal length. `versions` and `ordering_keys` are None when no message has
+    one, `ids` when the query does not ask for them."""
 
     values: pa.BinaryArray
     keys: pa.BinaryArray
     publish_times: pa.Array
     event_times: pa.Array
     properties: pa.MapArray
-    """An empty map for a message without properties, as the published connector has it."""
+    """A message without properties has an empty map, as in the published connector."""
     ids: pa.BinaryArray | None
     versions: pa.BinaryArray | None
-    """Empty for a message without one."""
+    """The versions of the messages' schemas, empty for a message without one."""
     ordering_keys: pa.BinaryArray | None
     size: int
-    """Bytes of the values."""
+    """The bytes of all values together."""
 
     def __len__(self) -> int:
         return len(self.values)
 
 
 def columns_of(rows: DecodedRows) -> RowColumns:
-    """What was collected row by row."""
+    """Returns the columns of rows that were decoded one by one."""
     published = _numbers(rows.publish_times)
     event_times = _numbers([0 if time is None else time for time in rows.event_times])
     properties = (
@@ -61,14 +63,15 @@ def _numbers(milliseconds: list[int]) -> Ints:
 
 
 def times(milliseconds: Ints) -> pa.Array:
-    """Milliseconds since the epoch as Spark's instants. What lies beyond its last one becomes that."""
+    """Returns milliseconds since the epoch as Spark's timestamps. A time beyond the last timestamp becomes the last
+    one."""
     micros = milliseconds.view(np.uint64).clip(max=np.uint64(EVENT_TIME_MAX)).view(np.int64) * 1000
     return pa.array(micros).view(TIME)
 
 
 def moments(milliseconds: Ints) -> pa.Array:
-    """Event times. Null for 0, and where microseconds do not hold a time: whoever sends it must not stop everybody's
-    queries."""
+    """Returns event times as Spark's timestamps: null for 0, which means none, and for a time that no timestamp can
+    hold. One message with such a time must not stop the queries of everybody."""
     held = (milliseconds > 0) & (milliseconds <= EVENT_TIME_MAX)
     return pa.array(np.where(held, milliseconds, 0) * 1000, mask=~held).view(TIME)
 
@@ -79,7 +82,7 @@ def no_maps(count: int) -> pa.MapArray:
 
 
 def joined(pieces: Sequence[RowColumns]) -> RowColumns:
-    """One after the other; at least one."""
+    """Returns the rows of all pieces, of which there is at least one, as one."""
     if len(pieces) == 1:
         return pieces[0]
     ids = None if pieces[0].ids is None else pa.concat_arrays([piece.ids for piece in pieces])
@@ -99,6 +102,7 @@ def joined(pieces: Sequence[RowColumns]) -> RowColumns:
 def _rare(
     columns: Sequence[pa.BinaryArray | None], pieces: Sequence[RowColumns], nothing: bytes | None
 ) -> pa.BinaryArray | None:
+    """Joins a column that some pieces lack, with `nothing` for their rows. Returns None when all pieces lack it."""
     if all(column is None for column in columns):
         return None
     return pa.concat_arrays(

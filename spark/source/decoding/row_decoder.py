@@ -1,6 +1,6 @@
-"""Entries to rows one by one, the plain way: what `BlockDecoder` does not read, and what it is held against.
+"""Decodes entries to rows one by one: those that `BlockDecoder` refuses, and chunked messages. Tests compare the two.
 
-Batches are walked with offsets, and every value lands in a list that becomes an Arrow column.
+Batches are walked by offsets, and every value is appended to a list that becomes an Arrow column.
 """
 
 import base64
@@ -21,8 +21,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.varint import varint
 
 CHUNKED_MESSAGES_MAX = 100
-"""Unfinished chunked messages of one partition (maxPendingChunkedMessage is 10 in the clients): the oldest is given
-up beyond that."""
+"""How many unfinished chunked messages of one partition are kept (clients keep 10: maxPendingChunkedMessage). Beyond
+that the oldest one is given up."""
 
 _size_at = Struct(">I").unpack_from
 _parse_single = pb.SingleMessageMetadata.FromString
@@ -33,7 +33,7 @@ Properties = tuple[tuple[str, str], ...]
 
 
 class DecodedRows:
-    """Columns under construction. `keys`, `event_times` and `properties` are None where a message has none."""
+    """Columns under construction. `keys`, `event_times` and `properties` have None for a message without one."""
 
     __slots__ = (
         "event_times", "has_properties", "ids", "keys", "ordering_keys", "properties", "publish_times",
@@ -49,16 +49,16 @@ class DecodedRows:
         self.publish_times: list[int] = []
         self.schema_versions: list[bytes] = []
         self.ordering_keys: dict[int, bytes] = {}
-        """By row; few messages have one."""
+        """The ordering keys by row, because few messages have one."""
         self.has_properties = False
         self.size = 0
-        """Bytes of the values."""
+        """The bytes of all values together."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def cut(self, count: int) -> None:
-        """Forgets what a damaged entry left behind: the rows from `count` on."""
+        """Removes the rows from `count` on, which a damaged entry has left behind."""
         columns: tuple[list[Any], ...] = (self.values, self.keys, self.event_times, self.properties, self.ids)
         for column in (*columns, self.publish_times, self.schema_versions):
             del column[count:]
@@ -85,14 +85,16 @@ class RowDecoder:
         self._chunks: dict[str, _Chunks] = {}
         self._suffixes: dict[int, list[bytes]] = {}
         self.skipped_chunks = 0
-        """Chunks whose first one lies before the range, or that were given up."""
+        """How many chunks were left out: those of messages that begin before the range, and of messages that were given
+        up."""
 
     @property
     def has_unfinished_chunks(self) -> bool:
         return bool(self._chunks)
 
     def decode(self, entry: Entry, rows: DecodedRows) -> None:
-        """Raises CorruptEntry."""
+        """Appends the entry's messages that are in the range to `rows`. Raises CorruptEntry, and then leaves `rows` as
+        they were."""
         ledger, entry_id, metadata, body = entry
         if metadata.encryption_param:
             raise CorruptEntry(f"{self._topic}: entry {ledger}:{entry_id} is encrypted; this source has no keys")
@@ -158,7 +160,8 @@ class RowDecoder:
         rows.schema_versions += [metadata.schema_version] * len(indexes)
 
     def _suffixes_of(self, count: int) -> list[bytes]:
-        """Batch index and size as MessageIdData holds them, for each message of a batch."""
+        """Returns batch index and batch size as MessageIdData holds them, for each message of a batch. The texts for up
+        to 64 sizes of batches are kept; then the table begins anew."""
         known = self._suffixes.get(count)
         if known is None:
             if len(self._suffixes) > 64:
@@ -168,7 +171,8 @@ class RowDecoder:
         return known
 
     def _chunk(self, entry: Entry, rows: DecodedRows) -> None:
-        """A chunked message belongs to the range that holds its first chunk; its id is that of the last one."""
+        """Keeps a chunk until its message is complete. The message belongs to the range that its first chunk is in, and
+        its id is that of the last chunk."""
         ledger, entry_id, metadata, body = entry
         message_id = pb.MessageIdData(ledgerId=ledger, entryId=entry_id)
         if self._partition >= 0:
@@ -180,7 +184,7 @@ class RowDecoder:
                 self._chunks[metadata.uuid] = _Chunks(message_id, [body])
             return
         known = self._chunks.get(metadata.uuid)
-        if known is None or metadata.chunk_id < len(known.parts):  # of an earlier range, or sent twice
+        if known is None or metadata.chunk_id < len(known.parts):  # begun before the range, or a chunk sent twice
             self.skipped_chunks += known is None
             return
         if metadata.chunk_id > len(known.parts):
@@ -199,16 +203,19 @@ class RowDecoder:
         self._single(message_id.SerializeToString(), metadata, whole, rows)
 
     def give_up_chunks(self) -> int:
-        """Forgets unfinished chunked messages (their producer died); returns how many."""
+        """Forgets the unfinished chunked messages, whose producers died, and returns how many they were."""
         count = len(self._chunks)
         self._chunks.clear()
         return count
 
 
 def _walk(batch: bytes, count: int, rows: DecodedRows, only: tuple[int, int] | None) -> list[int]:
-    """Appends the messages of a batch (those with index first..last of `only`) to the rows; returns their indexes.
+    """Appends the messages of a batch to the rows, all or those whose index is from `only[0]` to `only[1]`. Returns
+    their indexes. Raises ValueError, IndexError or struct.error when the batch does not decode.
 
-    The plain case, a message with nothing but its size and sequence id, is read without protobuf.
+    Most messages have nothing but payload_size and sequence_id in their metadata. These two are recognized by their
+    tags, and such a message is read without protobuf: the metadata is `0x18 size`, perhaps followed by `0x40 sequence
+    id` up to its end.
     """
     add_value: Callable[[bytes | None], None] = rows.values.append
     taken: list[int] = []
@@ -266,7 +273,7 @@ def _add_plain(rows: DecodedRows, count: int) -> None:
 
 
 def key_of(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> bytes | None:
-    """The key's bytes: clients with binary keys send base64 text."""
+    """Returns the key's bytes, None for a message without a key. Clients send binary keys as base64 text."""
     if not metadata.HasField("partition_key") or metadata.null_partition_key:
         return None
     key = metadata.partition_key

@@ -1,8 +1,20 @@
-"""Protobuf messages by the thousand: the fields of many small messages that lie in one buffer, found with numpy.
+"""Finds the fields of many small protobuf messages that lie in one buffer, thousands at a time with numpy.
 
-All messages are walked in step, a field at a time; those whose next field differs are walked in groups. What cannot be
-read so (a group, a length that lies, a field's number beyond two bytes) is marked odd and left to protobuf itself.
-Nothing is raised for bad bytes and nothing is read outside the buffer.
+All messages are walked in step, one field of each at a time. Where their next fields have different tags, the messages
+are walked in groups of one tag each:
+
+    step       1          2              3
+    message 0  publish    key            properties
+    message 1  publish    key            properties
+    message 2  publish    properties     (ended)
+
+Every step is a few numpy calls for all messages, and messages that a producer wrote alike have their fields in the same
+order. So the work hardly depends on how many messages there are.
+
+A message that cannot be read so (it has a protobuf group, a length beyond its end, or a field whose number takes more
+than two bytes) is marked odd and left to protobuf itself. Bad bytes raise nothing. Nothing is read outside the buffer:
+each place is checked against its message's end before the next step, and PADDING covers what a single step may read
+beyond it.
 """
 
 from collections.abc import Collection
@@ -15,16 +27,16 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 PADDING = 16
-"""Bytes that a buffer has behind its content: words are read as a whole, up to the last byte."""
+"""How many bytes a buffer has behind its content. Words of eight bytes are read from any place, also the last one."""
 FIELDS_MAX = 64
-"""A message with more fields than this is odd: the walk takes a step a field."""
+"""A message with more fields than this is odd, because the walk takes a step for each of them."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _ONE = np.uint64(1)
 _TOP_BITS = np.uint64(0x8080808080808080)
 _LAST_BIT = np.uint64(1 << 63)
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
-_SQUEEZES = tuple(
+_SQUEEZES = tuple(  # see `varints`
     (np.uint64(low), np.uint64(high), np.uint64(shift))
     for low, high, shift in (
         (0x007F007F007F007F, 0x7F007F007F007F00, 1),
@@ -35,7 +47,7 @@ _SQUEEZES = tuple(
 
 
 class Buffer:
-    """Bytes, and the same as numbers. `size`: the content's, the padding not counted."""
+    """Bytes, and views of them as numbers. `size` is that of the content, without the padding."""
 
     __slots__ = ("big_words", "data", "octets", "size", "words")
 
@@ -44,15 +56,26 @@ class Buffer:
         self.size = len(padded) - PADDING
         self.octets = np.frombuffer(padded, np.uint8)
         self.words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
-        """The eight bytes from each place on."""
+        """The eight bytes from each place on, as one number."""
         self.big_words = np.ndarray((len(padded) - 3,), ">u4", padded, strides=(1,))
-        """The four bytes from each place on, as Pulsar's sizes have them."""
+        """The four bytes from each place on, as Pulsar writes sizes."""
 
     def sizes_at(self, places: Ints) -> Ints:
         return self.big_words[places].astype(np.int64)
 
     def values(self, starts: Ints, stops: Ints, present: Bools | None = None) -> pa.BinaryArray:
-        """The bytes between; null where not `present`. A single copy of each."""
+        """Returns the bytes between each start and stop as a column, null where not `present`. Each value is copied
+        once.
+
+        The column of pieces has the buffer itself for its content, and for borders start, stop, start, stop …. So every
+        second piece is a value, and the pieces between are what lies between two values:
+
+            borders   start₀ stop₀ start₁ stop₁ …
+            pieces     value₀  gap₀  value₁ …
+
+        `take` then copies the values alone. Borders have to ascend, so values that stand in another order are sorted
+        first.
+        """
         count = len(starts)
         if present is not None:
             starts, stops = starts[present], stops[present]
@@ -75,32 +98,35 @@ class Buffer:
 
 
 class Scan:
-    """What was found, by field number. Absent fields of a message are 0, and their `starts` equal their `stops`."""
+    """The fields that were found, by their numbers. A field that a message does not have is 0 in `numbers`, and empty
+    in `places`."""
 
     __slots__ = ("count", "has", "numbers", "odd", "places", "repeated")
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.numbers: dict[int, Ints] = {}
-        """Varints. A field that no message has is missing; so it is below."""
+        """The values of varint fields. This dictionary, like the following two, has no item for a field that no message
+        has."""
         self.has: dict[int, Bools] = {}
-        """Which messages have the number."""
+        """Which messages have the varint field."""
         self.places: dict[int, tuple[Ints, Ints, Bools]] = {}
-        """Byte fields: where they start and stop, and which messages have them."""
+        """Where byte fields start and stop, and which messages have them."""
         self.repeated: list[tuple[Ints, Ints, Ints]] = []
-        """Each find of the repeated field: (message, start, stop)."""
+        """All finds of the repeated field, in groups: the numbers of the messages, and where the field starts and
+        stops."""
         self.odd = np.zeros(count, np.bool_)
 
     def number(self, field: int) -> Ints | None:
         return self.numbers.get(field)
 
     def flags(self, field: int) -> Bools | None:
-        """Which messages have a number other than 0; None: no message."""
+        """Returns which messages have a number other than 0 in a varint field, None when no message has."""
         found = self.numbers.get(field)
         return None if found is None or not found.any() else found != 0
 
     def pick(self, indexes: Ints) -> "Scan":
-        """The same of some messages."""
+        """Returns what was found in some of the messages, which are numbered anew."""
         picked = Scan(len(indexes))
         picked.numbers = {field: values[indexes] for field, values in self.numbers.items()}
         picked.has = {field: present[indexes] for field, present in self.has.items()}
@@ -136,6 +162,8 @@ class Scan:
 
 
 class _Walk:
+    """One walk through messages. `rows` are the numbers of the messages that a step is about, None for all of them."""
+
     def __init__(self, buffer: Buffer, count: int, wanted: Collection[int], repeated: int) -> None:
         self._buffer = buffer
         self._wanted = wanted
@@ -164,7 +192,7 @@ class _Walk:
         tags = self._buffer.octets[at].astype(np.int64)
         if tags.max() > 127:
             second = self._buffer.octets[at + 1].astype(np.int64)
-            second[second == 0] = 255  # an overlong tag: odd
+            second[second == 0] = 255  # a tag with needless bytes; 255 makes its number too large, so it becomes odd
             tags = np.where(tags > 127, tags & 127 | second << 7, tags)
         first = int(tags[0])
         if (tags == first).all():
@@ -176,7 +204,8 @@ class _Walk:
         return after
 
     def _field(self, tag: int, rows: Ints | None, at: Ints, stops: Ints) -> Ints:
-        """Where the next field begins. A tag of three bytes or more shows as one above 2^14."""
+        """Notes a field that was asked for, and returns where the next one begins; for an odd message that is beyond
+        its end. The first two bytes of a longer tag give a tag above 2^14."""
         field, kind = tag >> 3, tag & 7
         at = at + (1 if tag < 128 else 2)
         if tag >= 1 << 14 or field == 0 or kind not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
@@ -200,16 +229,28 @@ class _Walk:
 
 
 def scan(buffer: Buffer, starts: Ints, stops: Ints, wanted: Collection[int], repeated: int = 0) -> Scan:
-    """The `wanted` fields of the messages that stand between `starts` and `stops`, and all finds of one `repeated`
-    field. As in protobuf, the last of several finds counts. What stands in `odd` messages is of no use."""
+    """Returns the `wanted` fields of the messages that stand between `starts` and `stops`, and all finds of one
+    `repeated` field. As in protobuf, the last of several finds of a wanted field counts. What is found in `odd`
+    messages must not be used."""
     walk = _Walk(buffer, len(starts), wanted, repeated)
     walk.run(starts, stops)
     return walk.found
 
 
 def varints(buffer: Buffer, at: Ints) -> tuple[Ints, Ints, Bools | None]:
-    """(the varints that begin at `at`, where they end, which are no varints; None: all are). Those from 2^63 on come
-    out negative, as protobuf's signed numbers do."""
+    """Returns the varints that begin at `at`, where they end, and which are malformed (None: none is). Those from 2^63
+    on come out negative, as protobuf's signed numbers do.
+
+    A varint has seven bits a byte, the lowest first, and the top bit is set in all bytes but the last. The eight bytes
+    from a place on are read as one word. The lowest byte without a top bit is the last of the varint; everything above
+    it is masked out, and so are the top bits. What is left are groups of seven bits with a gap of one bit between each
+    two. Three squeezes close the gaps, each by joining neighbours:
+
+        0ggggggg 0fffffff 0eeeeeee 0ddddddd …     7 bits a byte
+        00gggggg gfffffff 00eeeeee eddddddd …     14 bits in two bytes, then 28 in four, then 56 in eight
+
+    A varint whose first eight bytes all have the top bit set takes its ninth and tenth byte besides.
+    """
     first = buffer.octets[at]
     if first.max(initial=0) < 128:
         return first.astype(np.int64), at + 1, None
@@ -235,7 +276,8 @@ def varints(buffer: Buffer, at: Ints) -> tuple[Ints, Ints, Bools | None]:
 
 
 def varint_bytes(values: Ints) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Bools]:
-    """The reverse, for numbers from 0 on: (a row of bytes a number, which of them are its)."""
+    """Returns the varints of numbers that are not negative: a row of bytes for each, and which bytes of the row
+    count."""
     width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
     shifted = values[:, None] >> np.arange(0, 7 * width, 7)
     used = shifted > 0

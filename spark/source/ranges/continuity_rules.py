@@ -1,7 +1,8 @@
-"""Finds out from the ids that come whether messages are missing: pure rules, fed by the reader.
+"""Finds out from the ids of the entries that a reader gets whether messages are missing.
 
-Entry ids are gap-free inside a ledger and begin at 0 in the next one; which ledgers there were cannot be seen from ids.
-So a reader that starts behind a known entry asks for that entry again: it comes while its ledger exists.
+Entry ids have no gaps inside a ledger and begin at 0 in each ledger, so a missing entry shows. A missing ledger does
+not show, because ledger ids have gaps. So a reader that starts behind a known entry asks for that entry again: as long
+as its ledger exists the entry comes, and everything behind it follows.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from magnetar.spark.source.ranges.bounds import WHOLE_ENTRY, Bound, Range
 
 
 class DataLoss(Exception):
-    """Messages that should be there are gone; the text says between which ids, and what can be done."""
+    """Messages that should be there are gone. The text says between which ids, and what can be done."""
 
 
 ADVICE = (
@@ -20,13 +21,13 @@ ADVICE = (
 
 
 class Continuity:
-    """Watches the entries of one range in order. `missing` collects one sentence a gap."""
+    """Watches the entries of one range as they come, in order. `missing` has a sentence for each gap."""
 
     __slots__ = ("_last", "_name", "_protected", "_sparse", "_wanted", "missing")
 
     def __init__(self, name: str, wanted: Range, *, protected: bool, sparse: bool) -> None:
-        """`protected`: a subscription keeps what is unread, so that a ledger that is gone held nothing unread.
-        `sparse`: gaps are to be expected (a compacted view)."""
+        """`protected` says that a subscription keeps what is unread; then a ledger that is gone held nothing unread.
+        `sparse` says that gaps are to be expected, because the reader reads a compacted view."""
         self._name = name
         self._wanted = wanted
         self._protected = protected
@@ -36,7 +37,8 @@ class Continuity:
 
     @property
     def probe(self) -> Bound | None:
-        """The entry to ask for first although it is already read; None at a ledger's begin or the topic's."""
+        """The entry to ask for first although it was read before. None when the range begins with the topic or with a
+        ledger, so that there is no such entry."""
         after = self._wanted.after
         return Bound(after.ledger, after.entry) if after.ledger >= 0 and after.entry >= 0 else None
 
@@ -45,7 +47,7 @@ class Continuity:
         return self._sparse
 
     def entry(self, ledger: int, entry: int) -> None:
-        """An entry has come."""
+        """Is called for each entry that comes."""
         last = self._last
         self._last = Bound(ledger, entry)
         if self._sparse:
@@ -58,12 +60,13 @@ class Continuity:
             self._report(f"ledger {ledger} begins with entry {entry}")
 
     def run(self, ledgers: Sequence[int], entries: Sequence[int]) -> None:
-        """Many entries have come. Those that follow each other in one ledger need no look."""
+        """Is called for many entries, which ascend. When they follow each other in one ledger, only the first one needs
+        a look."""
         count = len(ledgers)
         if not count:
             return
         self.entry(ledgers[0], entries[0])
-        if ledgers[0] == ledgers[-1] and entries[-1] - entries[0] == count - 1:  # they ascend
+        if ledgers[0] == ledgers[-1] and entries[-1] - entries[0] == count - 1:  # no gap, because they ascend
             self._last = Bound(ledgers[-1], entries[-1])
             return
         for ledger, entry in zip(ledgers[1:], entries[1:], strict=True):
@@ -80,11 +83,11 @@ class Continuity:
             self._report(f"ledger {after.ledger} is gone: after {after} came {ledger}:{entry}")
 
     def absent(self) -> None:
-        """The topic is not there."""
+        """Is called when the topic does not exist."""
         self._report(f"it does not exist any more, {self._wanted.upto} was to be read")
 
     def finished(self, reached: bool) -> None:
-        """The range ends. `reached`: its last entry, or one behind it, has come."""
+        """Is called when the reader stops. `reached` says that the range's last entry, or one behind it, has come."""
         upto = self._wanted.upto
         if self._sparse:
             return
@@ -104,6 +107,6 @@ class Continuity:
 
 
 def takes(wanted: Range, ledger: int, entry: int, batch_index: int) -> bool:
-    """Whether a range has the message. `batch_index` -1: not batched."""
+    """Returns whether a range includes a message. `batch_index` is -1 for a message that is not in a batch."""
     index = batch_index if batch_index >= 0 else WHOLE_ENTRY
     return wanted.after < (ledger, entry, index) <= wanted.upto

@@ -1,7 +1,7 @@
-"""Which entries of a topic partition a trigger takes, and how they are shared out over tasks: pure arithmetic.
+"""Which entries of a topic partition a trigger takes, and how they are shared out over tasks: the planner's arithmetic.
 
-A partition's ledgers come from the admin interface's `internalStats`; without it only a range inside one ledger can be
-cut, because entry ids are gap-free inside a ledger and nothing is known across ledgers.
+A partition's ledgers come from the admin interface's `internalStats`. Without it only a range inside one ledger can be
+split, because entry ids have no gaps inside a ledger and nothing is known across ledgers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,8 @@ from magnetar.spark.source.ranges.bounds import WHOLE_ENTRY, Bound, Range
 
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
-    """Entries `first` to `last` (both in) of one ledger, of `entry_bytes` on average (0: unknown)."""
+    """The entries `first` to `last` of one ledger, both included. They have `entry_bytes` bytes on average; 0 means
+    that their size is unknown."""
 
     ledger: int
     first: int
@@ -27,14 +28,15 @@ class LedgerRun:
 
 
 def runs_of(stats: Mapping[str, Any]) -> list[LedgerRun]:
-    """All ledgers of `internalStats`, in order. The open one's numbers are the `currentLedger…` fields."""
+    """Returns all ledgers of `internalStats` that hold entries, in order. The numbers of the open ledger, which is the
+    last one, are in the fields `currentLedger…`."""
     infos = sorted(stats["ledgers"], key=lambda info: int(info["ledgerId"]))
     runs = []
     for number, info in enumerate(infos, start=1):
         is_open = number == len(infos)
         entries = int(stats["currentLedgerEntries"] if is_open else info["entries"])
         size = int(stats["currentLedgerSize"] if is_open else info["size"])
-        if is_open and entries <= 0:  # a ledger that was closed and not yet followed by an open one
+        if is_open and entries <= 0:  # the last ledger is closed already, and the next one is not open yet
             entries, size = int(info["entries"]), int(info["size"])
         if entries > 0:
             runs.append(LedgerRun(int(info["ledgerId"]), 0, entries - 1, size / entries))
@@ -42,7 +44,8 @@ def runs_of(stats: Mapping[str, Any]) -> list[LedgerRun]:
 
 
 def clip(runs: Iterable[LedgerRun], wanted: Range) -> list[LedgerRun]:
-    """The parts of the runs that hold messages of `wanted`; an entry that is cut through belongs to it."""
+    """Returns the parts of the runs that hold messages of `wanted`. An entry of which only some messages are wanted is
+    part of them."""
     clipped = []
     first_ledger, first_entry = wanted.after.ledger, wanted.after.entry + (wanted.after.batch_index == WHOLE_ENTRY)
     for run in runs:
@@ -54,7 +57,8 @@ def clip(runs: Iterable[LedgerRun], wanted: Range) -> list[LedgerRun]:
 
 
 def take(runs: Sequence[LedgerRun], wanted: Range, entries_max: int | None, bytes_max: int | None) -> Bound:
-    """The end of what fits: whole entries, at least one, never beyond `wanted`."""
+    """Returns the end of as many whole entries of `wanted` as fit into the limits (None: no limit). At least one entry
+    is taken, and the end is never beyond `wanted`."""
     entries_left = float("inf") if entries_max is None else max(1, entries_max)
     bytes_left = float("inf") if bytes_max is None else float(bytes_max)
     end = wanted.after
@@ -75,9 +79,11 @@ def take(runs: Sequence[LedgerRun], wanted: Range, entries_max: int | None, byte
 
 
 def split(runs: Sequence[LedgerRun], wanted: Range, pieces: int, bytes_max: int | None) -> list[Range]:
-    """`wanted` in at least `pieces` parts where there are entries enough, none above about `bytes_max` bytes.
+    """Splits `wanted` into at least `pieces` parts, if it has that many entries, of at most about `bytes_max` bytes
+    each.
 
-    The parts follow each other without gap, whatever the runs say: what they do not know falls into a neighbour.
+    The parts follow each other without a gap, whatever the runs say: an entry that no run has falls into the part
+    around it.
     """
     inside = clip(runs, wanted)
     entries = sum(run.entries for run in inside)
@@ -101,7 +107,8 @@ def split(runs: Sequence[LedgerRun], wanted: Range, pieces: int, bytes_max: int 
 
 
 def first_mean(sizes: Sequence[int], count_max: int, bytes_max: int) -> float:
-    """Of the first `count_max` sizes or `bytes_max` bytes, whichever is less, however many more came; 0 of none."""
+    """Returns the mean of the first `count_max` sizes, or of as many as reach `bytes_max` bytes if these are fewer. So
+    it does not depend on how many sizes there are beyond that. Returns 0 when there are none."""
     total = count = 0
     for size in sizes[:count_max]:
         total, count = total + size, count + 1
@@ -111,7 +118,8 @@ def first_mean(sizes: Sequence[int], count_max: int, bytes_max: int) -> float:
 
 
 def one_ledger(wanted: Range) -> list[LedgerRun]:
-    """What is known without the admin interface: the entries of a range that lies in one ledger."""
+    """Returns what is known without the admin interface: the entries of a range when it lies inside one ledger,
+    otherwise nothing."""
     after, upto = wanted.after, wanted.upto
     if after.ledger != upto.ledger or after.is_before_all:
         return []
