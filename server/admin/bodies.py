@@ -1,6 +1,7 @@
-"""What admin calls take as bodies: JSON, read as leniently as Jackson reads it and refused with the fault's name.
+"""Reads the JSON bodies of admin calls, as leniently as Jackson does for Apache's broker.
 
-A number may stand in a string, a scalar may be null, an object may have keys that nobody knows. Raises Refusal 400.
+A number may be written as a string, a scalar may be null, and an object may have keys that nobody knows. Every function
+here raises Refusal 400, which names the fault, for a value of another kind; `what` is how it names the value. Pure.
 """
 
 import json
@@ -21,23 +22,24 @@ Kind = TypeVar("Kind", bound=StrEnum)
 
 
 class _Absent:
-    """No body at all."""
+    """The class of ABSENT, which is false."""
 
     def __bool__(self) -> bool:
         return False
 
 
 ABSENT: Final = _Absent()
+"""Stands for an empty body, which differs from one that says `null`."""
 
 
 def parse(body: bytes) -> Any:
-    """The JSON of a body, or ABSENT."""
+    """Returns the value of a JSON body, or ABSENT for an empty one."""
     if not body.strip():
         return ABSENT
     try:
         parsed = json.loads(body, parse_constant=_no_constant)
         if b"\\u" in body or b"\xed" in body:
-            # Half of a surrogate pair is a string that nothing can store.
+            # This raises for a string with half of a surrogate pair, which cannot be stored anywhere.
             json.dumps(parsed, ensure_ascii=False).encode()
         return parsed
     except (ValueError, RecursionError) as error:
@@ -45,8 +47,8 @@ def parse(body: bytes) -> Any:
 
 
 def word(body: bytes) -> str:
-    """A text that stands alone as the body: in JSON's quotation marks, or without them as Apache's Java client sends a
-    string. Empty for no body and for null. Raises Refusal 400 for bytes that are not UTF-8."""
+    """Returns the text of a body that is only a string: in JSON's quotation marks, or without them, as Apache's Java
+    client sends it. Returns "" for an empty body and for null."""
     try:
         raw = body.decode().strip()
     except UnicodeDecodeError:
@@ -57,13 +59,14 @@ def word(body: bytes) -> str:
 
 
 def present(value: Any) -> Any:
+    """Returns the value. Raises Refusal 400 for ABSENT."""
     if value is ABSENT:
         raise Refusal(400, "The request entity cannot be empty.")
     return value
 
 
 def integer(value: Any, most: int = INT_MAX, what: str = "the body") -> int:
-    """Null is 0, and a fraction is cut off, as in Java."""
+    """Reads a whole number from -most - 1 to most. As in Java, null is 0 and a fraction is cut off."""
     if value is None:
         return 0
     number = _number(value)
@@ -108,7 +111,7 @@ def obj(value: Any, what: str = "the body") -> dict[str, Any]:
 
 
 def strings(value: Any, what: str = "the body") -> list[str]:
-    """Without repeats, in the order given."""
+    """Reads a list of strings. Repeated ones are left out; the order is kept."""
     if not isinstance(value, list):
         raise Refusal(400, f"{what} must be a list of strings, not {_shown(value)}")
     return list(dict.fromkeys(text(each, f"a member of {what}") for each in value))
@@ -132,12 +135,13 @@ def some_of(value: Any, choices: Iterable[str], what: str = "the body") -> list[
 
 
 def fields(value: Any, readers: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    """An object with exactly these keys; one that is missing is read from null."""
+    """Reads an object by one reader for each key. A key that is missing is read as null; other keys are ignored."""
     known = obj(value)
     return {key: read(known.get(key)) for key, read in readers.items()}
 
 
 def _number(value: Any) -> int | float | None:
+    """Returns the number that is, or is written in, a value; None when it is not a number."""
     if isinstance(value, int | float):
         return value if math.isfinite(value) else None
     if isinstance(value, str) and NUMBER.fullmatch(value.strip()):

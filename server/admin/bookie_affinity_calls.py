@@ -1,7 +1,8 @@
-"""Which groups of bookies a namespace's ledgers should lie on: kept and shown, and without effect where one bookie has
-all ledgers. It stands in the namespace's local policies.
+"""The groups of bookies that the ledgers of a namespace should be written to.
 
-Source: NamespacesBase (internalSetBookieAffinityGroup), BookieAffinityGroupData; real answers of 4.0.7.
+They are stored in the namespace's local policies and shown, but without effect: in a standalone server one bookie has
+all ledgers. Source: NamespacesBase (internalSetBookieAffinityGroup), BookieAffinityGroupData; answers recorded from
+Pulsar 4.0.7.
 """
 
 import logging
@@ -29,7 +30,7 @@ async def get(call: Call) -> Answer:
 
 
 async def put(call: Call) -> Answer:
-    """Null takes it away."""
+    """Sets the groups. A body of null, or none, removes them."""
     name, body = await _checked(call), bodies.parse(call.body)
     given = None
     if body is not bodies.ABSENT and body is not None:
@@ -56,7 +57,7 @@ async def _change(call: Call, name: str, given: dict[str, str] | None) -> None:
 
 
 async def _checked(call: Call) -> str:
-    """The namespace. Raises Refusal 404."""
+    """Returns the name of the call's namespace. Raises Refusal 404 when the namespace does not exist."""
     name = namespace_of(call)
     if not await call.broker.service.catalog.namespace_exists(name):
         raise Refusal(404, "Namespace not found")
@@ -70,4 +71,5 @@ ROUTES = (
     Route("POST", PATH, put, SUPERUSER),
     Route("DELETE", PATH, delete, SUPERUSER),
 )
-"""Apache asks for a superuser, where other policies of a namespace are its tenant's."""
+"""Apache lets only superusers make these calls, although the tenant's administrators may change most other policies of
+a namespace."""

@@ -1,5 +1,5 @@
-"""Bookies: which there are, and in which racks they stand. Source: Bookies (pulsar-broker admin v2),
-BookiesRackConfiguration; real answers of 4.0.7."""
+"""The bookies and their racks. Source: Bookies (pulsar-broker admin v2), BookiesRackConfiguration; answers recorded
+from Pulsar 4.0.7."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from magnetar.server.web.needs import SUPERUSER
 
 
 async def list_all(call: Call) -> Answer:
-    """Those that take writes and those that only answer reads."""
+    """Lists the bookies that take writes and those that are read-only."""
     store = call.broker.service.metadata
     ids = [
         *await records.children(store, paths.AVAILABLE_BOOKIES),
@@ -62,7 +62,8 @@ async def remove_rack(call: Call) -> Answer:
 
 
 def _forget(groups: dict[str, Any], bookie: str) -> bool:
-    """Empty groups go."""
+    """Takes a bookie out of its group, and deletes the group when it becomes empty. Returns whether a group had the
+    bookie."""
     found = False
     for name, members in list(groups.items()):
         if members.pop(bookie, None) is not None:

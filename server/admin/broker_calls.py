@@ -1,6 +1,6 @@
-"""The broker about itself: health, readiness, version, who is there, configuration, metrics.
+"""What the broker says about itself: health, readiness, version, the list of brokers, configuration, metrics.
 
-Sources: BrokersBase, MetricsServlet; real answers of 4.0.7 (JSON's content type also for plain words).
+Sources: BrokersBase, MetricsServlet; answers recorded from Pulsar 4.0.7, which labels even plain words as JSON.
 """
 
 import asyncio
@@ -20,18 +20,19 @@ log = logging.getLogger(__name__)
 TOPIC_VERSIONS = ("V1", "V2")
 
 METRICS = Need(Scope.EVERYBODY, "metrics")
-"""Open unless authenticateMetricsEndpoint says otherwise."""
+"""The metrics are open to everybody unless authenticateMetricsEndpoint is set."""
 
 
 async def status(call: Call) -> Answer:
-    """What load balancers ask: Apache serves a file here. Reads are served, so a full disk is no reason to be left out;
-    Refusal 503 when only a restart helps."""
+    """Answers load balancers, for which Apache serves a file. A full disk is no reason to take this broker out, since
+    it still serves reads. Raises Refusal 503 when only a restart helps."""
     _refuse_with(call.broker.readiness.fault)
     return Text(b"OK", "text/plain; charset=utf-8")
 
 
 async def health(call: Call) -> Answer:
-    """`ok` when a message was stored and read back just now, and nothing hinders the next write. Raises Refusal 503."""
+    """Answers `ok` after it has stored a message and read it back. Raises Refusal 503 when that fails, or when
+    something prevents the next write."""
     version = call.query.get("topicVersion")
     if version is not None and version not in TOPIC_VERSIONS:
         raise Refusal(404, f"There is no topicVersion {version}")
@@ -42,7 +43,8 @@ async def health(call: Call) -> Answer:
 
 
 async def ready(call: Call) -> Answer:
-    """The ports open when clients can produce and consume. Raises Refusal 503 while they cannot produce."""
+    """Answers `ok`, since the ports are only opened when clients can produce and consume. Raises Refusal 503 while they
+    cannot produce."""
     _refuse_with(call.broker.readiness.hindrance)
     return Text(b"ok")
 
@@ -57,7 +59,7 @@ async def version(call: Call) -> Answer:
 
 
 async def brokers(call: Call) -> Answer:
-    """Apache answers the same for whatever cluster is named."""
+    """Lists this broker, whatever cluster the path names, as Apache does."""
     return [call.broker.broker_id]
 
 
@@ -66,7 +68,7 @@ async def leader(call: Call) -> Answer:
 
 
 async def owned_namespaces(call: Call) -> Answer:
-    """The bundles with topics that are loaded here."""
+    """Answers with the bundles that have a topic that is loaded here."""
     if call.parts["broker"] != call.broker.broker_id:
         raise Refusal(404, f"Broker id '{call.parts['broker']}' not found in available brokers.")
     return {
@@ -77,17 +79,17 @@ async def owned_namespaces(call: Call) -> Answer:
 
 
 async def configuration_names(call: Call) -> Answer:
-    """Of the keys that can be changed while the server runs: none yet."""
+    """Lists the keys that can be changed while the server runs: there is none yet."""
     return []
 
 
 async def configuration_values(call: Call) -> Answer:
-    """Of the keys that were changed while the server runs."""
+    """Answers with the keys that were changed while the server runs: there is none yet."""
     return {}
 
 
 async def runtime_configuration(call: Call) -> Answer:
-    """What holds, by the keys of broker.conf; nothing that may be a secret."""
+    """Answers with the settings of topics in force, by their keys in broker.conf. No secret is among them."""
     settings = call.broker.service.settings
     values = {}
     for key in KEYS.values():
@@ -123,13 +125,13 @@ async def internal_configuration(call: Call) -> Answer:
 
 
 async def backlog_quota_check(call: Call) -> Answer:
-    """Quotas are checked at the next turn of their clock anyway."""
+    """Has no effect: the quotas are checked periodically anyway."""
     return NO_CONTENT
 
 
 async def shut_down(call: Call) -> Answer:
-    """As SIGTERM does, once this is answered. `?maxConcurrentUnloadPerSec=&forcedTerminateTopic=` have no meaning for a
-    broker whose topics go nowhere."""
+    """Stops the server as SIGTERM does, after this call is answered. The parameters `maxConcurrentUnloadPerSec` and
+    `forcedTerminateTopic` are ignored: no other broker takes the topics over."""
     log.warning("asked over HTTP to shut down")
     asyncio.get_running_loop().call_soon(call.broker.ask_to_stop)
     return NO_CONTENT

@@ -1,7 +1,8 @@
-"""What goes on in this broker as a whole: its loaded topics by bundle, its load, its figures as JSON.
+"""Statistics of this broker as a whole: its loaded topics by bundle, its load report, its metrics as JSON.
 
-Sources: BrokerStatsBase, PulsarStats, NamespaceStats, LocalBrokerData; real answers of 4.0.7. There it is a picture
-that is a minute old at most; here it is how things are, with rates of the last full period.
+Apache answers with a snapshot that is up to a minute old. These calls answer with the present state, and with rates of
+the last full period. Sources: BrokerStatsBase, PulsarStats, NamespaceStats, LocalBrokerData; answers recorded from
+Pulsar 4.0.7.
 """
 
 import os
@@ -24,13 +25,14 @@ from magnetar.server.web.needs import SUPERUSER
 
 Json = dict[str, Any]
 Loaded = dict[str, dict[str, list[BaseTopic]]]
+"""Loaded topics by namespace and bundle."""
 
 RATES = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
 MAXRSS_UNITS_PER_MB = 1 << 20 if sys.platform == "darwin" else 1 << 10
 LOAD_MANAGER = "org.apache.pulsar.broker.loadbalance.NoopLoadManager"
-"""Apache's name for a broker that bears everything alone."""
+"""The load manager of an Apache broker that has all topics to itself."""
 NOT_MEASURED: Json = {"usage": -1.0, "limit": -1.0}
-"""ResourceUsage as Java makes it."""
+"""What Java's ResourceUsage is before anything was measured."""
 
 PUBLISHER = (
     "msgRateIn", "msgThroughputIn", "averageMsgSize", "address", "producerId", "producerName", "connectedSince",
@@ -53,11 +55,12 @@ COUNTERS = {
     "msgOutCount": "msgOutCounter",
     "bytesOutCount": "bytesOutCounter",
 }
-"""Here -> in the topic's own stats."""
+"""The counters by the names that they have here, each with its name in the topic's own statistics."""
 
 
 async def loaded_by_bundle(service: BrokerService) -> Loaded:
-    """Topics of both domains that are loaded, by namespace and bundle; none without a topic. Raises MetadataError."""
+    """Returns the loaded topics of both domains. It has only namespaces and bundles with a loaded topic. Raises
+    MetadataError."""
     found: Loaded = {}
     boundaries: dict[str, list[str]] = {}
     async for topic in in_portions(service.all_topics):
@@ -70,7 +73,8 @@ async def loaded_by_bundle(service: BrokerService) -> Loaded:
 
 
 async def topics(call: Call) -> Answer:
-    """Namespace, bundle, domain, topic. A bundle names non-persistent topics only where it has some."""
+    """Answers with the topics by namespace, bundle and domain. The domain `non-persistent` is there only when the
+    bundle has such topics, `persistent` always."""
     answer: Json = {}
     for namespace, bundles in (await loaded_by_bundle(call.broker.service)).items():
         for bundle, loaded in bundles.items():
@@ -83,7 +87,7 @@ async def topics(call: Call) -> Answer:
 
 
 def topic_summary(stats: Json) -> Json:
-    """Of a topic's own stats. Pure."""
+    """Returns what this call shows of a topic's own statistics. Pure."""
     subscriptions = {
         name: {"consumers": [_of(each, CONSUMER) for each in held["consumers"]], **_of(held, SUBSCRIPTION)}
         for name, held in stats["subscriptions"].items()
@@ -104,7 +108,8 @@ def _of(stats: Json, keys: Iterable[str]) -> Json:
 
 
 async def load_report(call: Call) -> Answer:
-    """Whoever spreads bundles over brokers reads it; with one broker nobody does, but its sums say what it bears."""
+    """Answers with the report that Apache's load manager reads to spread bundles over brokers. Nothing reads it when
+    there is one broker, but its sums say how much this broker has to do."""
     broker = call.broker
     urls = broker.listeners.internal
     bundles = {
@@ -146,7 +151,7 @@ async def load_report(call: Call) -> Answer:
 
 @dataclass(slots=True)
 class _Sums:
-    """Of some topics."""
+    """The sums of statistics over some topics."""
 
     topics: int = 0
     rates: tuple[float, ...] = (0.0,) * len(RATES)
@@ -185,7 +190,7 @@ async def _bundle_load(loaded: list[BaseTopic]) -> Json:
 
 
 def _rates(topic: BaseTopic) -> tuple[float, float, float, float]:
-    """In the order of RATES."""
+    """Returns the rates of a topic in the order of RATES."""
     outs = [each.counters_out() for each in topic.subscriptions.values()]
     return (
         topic.publishing.counters.message_rate.value,
@@ -196,7 +201,8 @@ def _rates(topic: BaseTopic) -> tuple[float, float, float, float]:
 
 
 def _machine_load() -> Json:
-    """Of the machine's processors, in percent of one; of memory what this process had at most, in MB."""
+    """Returns the load of the machine's processors, where 100 is one processor, and the most memory in MB that this
+    process has ever used."""
     cores = os.cpu_count() or 1
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     used_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MAXRSS_UNITS_PER_MB
@@ -210,7 +216,7 @@ def _machine_load() -> Json:
 
 
 async def metrics(call: Call) -> Answer:
-    """Namespaces and connections; /metrics has more, and topics apart."""
+    """Answers with metrics of the namespaces and of the connections. /metrics has more, and tells topics apart."""
     by_namespace: dict[str, _Sums] = {}
     async for topic in in_portions(call.broker.service.all_topics):
         by_namespace.setdefault(topic.name.namespace, _Sums()).add(topic)

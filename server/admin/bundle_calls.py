@@ -1,7 +1,8 @@
-"""Bundles of namespaces: which there are, unload, split, and what is done to the topics of one.
+"""The bundles of namespaces: listing, unloading and splitting them, calls on all topics of a bundle, anti-affinity.
 
-They stand in /admin/local-policies, and before a namespace was used in its policies alone. Source: NamespacesBase
-(internalUnloadNamespaceBundleAsync, internalSplitNamespaceBundleAsync), LocalPolicies; real answers of 4.0.7.
+The bundles of a namespace are stored in its local policies (/admin/local-policies), and until these exist in its
+policies. Source: NamespacesBase (internalUnloadNamespaceBundleAsync, internalSplitNamespaceBundleAsync), LocalPolicies;
+answers recorded from Pulsar 4.0.7.
 """
 
 import contextlib
@@ -31,11 +32,12 @@ ALGORITHMS = (
     "flow_or_qps_equally_divide",
 )
 HASHES_MAX = 10_000
-"""Points at which one call may cut a bundle."""
+"""One call may cut a bundle at so many hashes."""
 
 
 async def bundles_of(service: "BrokerService", name: str) -> list[str]:
-    """Boundaries; those of one bundle where there is no such namespace. Raises MetadataError."""
+    """Returns the boundaries of a namespace's bundles; those of a single bundle when none are stored, also when the
+    namespace does not exist. Raises MetadataError."""
     local = await records.read(service.metadata, paths.local_policies_path(name))
     bundles = (local or {}).get("bundles")
     if not bundles:
@@ -52,7 +54,8 @@ async def get(call: Call) -> Answer:
 
 
 async def checked_bundle(call: Call) -> tuple[list[str], str]:
-    """(boundaries, the call's bundle). Raises TopicNotFound, Refusal 412."""
+    """Returns the boundaries of the call's namespace and the call's bundle. Raises TopicNotFound when the namespace
+    does not exist, and Refusal 412 when it has no such bundle."""
     name, bundle = namespace_of(call), call.parts["bundle"]
     await call.broker.service.catalog.check_namespace(name)
     boundaries = await bundles_of(call.broker.service, name)
@@ -63,7 +66,7 @@ async def checked_bundle(call: Call) -> tuple[list[str], str]:
 
 
 async def topics_in(call: Call) -> list[str]:
-    """Full names of the bundle's topics. Raises as `checked_bundle`."""
+    """Returns the full names of the topics in the call's bundle. Raises what `checked_bundle` raises."""
     boundaries, bundle = await checked_bundle(call)
     catalog, name = call.broker.service.catalog, namespace_of(call)
     names = [*await catalog.topics_of(name), *catalog.non_persistent_topics_of(name)]
@@ -89,7 +92,8 @@ async def unload_bundle(call: Call) -> Answer:
 async def unload_loaded(
     service: "BrokerService", name: str, boundaries: list[str] | None = None, bundle: str = ""
 ) -> None:
-    """Of the namespace, or of one of its bundles. Clients come back and load their topics anew."""
+    """Unloads the loaded topics of a namespace, or of one of its bundles when `boundaries` are given. Clients
+    reconnect, which loads their topics again."""
     for topic in list(service.topics.values()):
         if topic.name.namespace != name:
             continue
@@ -98,7 +102,8 @@ async def unload_loaded(
 
 
 async def split(call: Call) -> Answer:
-    """`LARGEST` is the bundle with the most topics that are loaded. Raises Refusal."""
+    """Splits a bundle in two, or at the hashes that the body lists. A bundle named `LARGEST` stands for the one with
+    the most loaded topics. Raises Refusal 412."""
     service, name = call.broker.service, namespace_of(call)
     await service.catalog.check_namespace(name)
     algorithm = call.query.get("splitAlgorithmName", ALGORITHMS[0])
@@ -145,7 +150,8 @@ async def set_bundles(service: "BrokerService", name: str, boundaries: list[str]
 
 
 async def change_local_policies(service: "BrokerService", name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Changes what this cluster alone knows of a namespace, and keeps its bundles. Raises MetadataError."""
+    """Changes the local policies of a namespace, which are those of this cluster only. If there are none yet, they are
+    made with the namespace's bundles. Raises MetadataError."""
     boundaries = await bundles_of(service, name)
 
     def change_record(local: dict[str, Any]) -> None:
@@ -157,8 +163,8 @@ async def change_local_policies(service: "BrokerService", name: str, change: Cal
 
 
 async def hash_positions(call: Call) -> Answer:
-    """Where the bundle's topics stand in its range, so that it can be split between them; `?topics=` names some of
-    them, a partitioned one for all its partitions."""
+    """Answers with the hashes of the bundle's topics, between which it can be split. The parameter `topics` restricts
+    them to some topics; a partitioned topic stands for all of its partitions."""
     wanted = {TopicName.parse(name) for name in call.all_of("topics")}
     positions = {}
     for name in await topics_in(call):
@@ -169,7 +175,8 @@ async def hash_positions(call: Call) -> Answer:
 
 
 async def delete_bundle(call: Call) -> Answer:
-    """Deletes the topics of one bundle; the bundle stays. Raises Refusal 409 for topics without `?force=`."""
+    """Deletes the topics of a bundle, but not the bundle. Raises Refusal 409 when there are topics and the parameter
+    `force` is not set, and 405 when the configuration does not allow forced deletion."""
     service = call.broker.service
     names = [TopicName.parse(name) for name in await topics_in(call)]
     if names and not call.flag("force"):
@@ -189,7 +196,8 @@ async def anti_affinity(call: Call) -> Answer:
 
 
 async def set_anti_affinity(call: Call) -> Answer:
-    """The bundles stay (Apache loses them where they were never loaded). Raises Refusal 404."""
+    """Puts the namespace into an anti-affinity group, and keeps its bundles: Apache loses them if the namespace was
+    never loaded. Raises Refusal 404 when the namespace does not exist."""
     await _set_group(call, bodies.word(call.body) or None)
     return NO_CONTENT
 
@@ -215,7 +223,8 @@ async def _set_group(call: Call, group: str | None) -> None:
 
 
 async def anti_affinity_namespaces(call: Call, parameter: str = "tenant") -> Answer:
-    """The tenant's namespaces of one group. `parameter` of the query names the tenant."""
+    """Lists the namespaces of a tenant that are in an anti-affinity group. `parameter` is the query parameter that
+    names the tenant."""
     store, cluster = call.broker.service.metadata, call.parts["cluster"]
     if await store.exists(paths.cluster_path(cluster)) is None:
         raise Refusal(412, f"Cluster {cluster} does not exist.")
@@ -246,7 +255,7 @@ ROUTES = (
     Route("POST", f"{NAMESPACES}/antiAffinity", set_anti_affinity, namespace_policy("ANTI_AFFINITY", write=True)),
     Route("DELETE", f"{NAMESPACES}/antiAffinity", remove_anti_affinity, namespace_policy("ANTI_AFFINITY", write=True)),
     Route("GET", "/admin/v2/namespaces/{cluster}/antiAffinity/{group}", anti_affinity_namespaces, SUPERUSER),
-    # The only call that Apache's Java and Go admin clients still make in Pulsar 1's form.
+    # This is the only path of Pulsar 1 that Apache's Java and Go admin clients still use.
     Route(
         "GET",
         "/admin/namespaces/{cluster}/antiAffinity/{group}",

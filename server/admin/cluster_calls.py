@@ -1,7 +1,7 @@
-"""Clusters, their peers and their failure domains. Source: ClustersBase; real answers of 4.0.7.
+"""Clusters, their peers and their failure domains. Source: ClustersBase; answers recorded from Pulsar 4.0.7.
 
-A cluster that tenants or namespaces name is not deleted (Apache deletes it and leaves them without).
-"""
+A cluster to which a namespace is replicated cannot be deleted. Apache deletes it, and leaves the namespace with the
+name of a cluster that does not exist."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, 
 from magnetar.server.web.needs import EVERYBODY, SUPERUSER
 
 GLOBAL = "global"
-"""Stands for all clusters, and is not listed."""
+"""A name that stands for all clusters. It is not listed."""
 
 NOT_FOUND = "Cluster does not exist"
 
@@ -48,7 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "brokerClientTlsKeyStoreType": "JKS",
     "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
 }
-"""ClusterData's fields that are never null."""
+"""The fields of ClusterData that are never null, with their defaults."""
 
 URL_SCHEMES = {
     "serviceUrl": ("service url, example: http://pulsar.example.com:8080", "http"),
@@ -56,6 +56,7 @@ URL_SCHEMES = {
     "brokerServiceUrl": ("broker service url, example: pulsar://pulsar.example.com:6650", "pulsar"),
     "brokerServiceUrlTls": ("broker service tls url, example: pulsar+ssl://pulsar.example.com:6651", "pulsar+ssl"),
 }
+"""For each URL of ClusterData: how a refusal describes it, and its scheme."""
 _URL = re.compile(r"(?P<scheme>[a-z+]+)://[^/\s,]+(,[^/\s,]+)*/?")
 
 
@@ -106,7 +107,7 @@ async def peers(call: Call) -> Answer:
 
 
 async def set_peers(call: Call) -> Answer:
-    """No body takes the list away, as `update-peer-clusters --peer-clusters ""` asks for it."""
+    """Sets the peers. An empty body removes them: `update-peer-clusters --peer-clusters ""` sends that."""
     cluster, store = call.parts["cluster"], call.broker.service.metadata
     body = bodies.parse(call.body)
     names = None if body is bodies.ABSENT or body is None else bodies.strings(body)
@@ -177,7 +178,7 @@ async def _existing(call: Call) -> dict[str, Any]:
 
 
 async def _check_exists(call: Call) -> None:
-    """As calls about what belongs to a cluster are refused. Raises Refusal 412."""
+    """Raises Refusal 412 when the call's cluster does not exist, as Apache does in calls on its failure domains."""
     cluster = call.parts["cluster"]
     if await call.broker.service.metadata.exists(paths.cluster_path(cluster)) is None:
         raise Refusal(412, f"Cluster {cluster} does not exist.")
@@ -189,7 +190,7 @@ async def _change(call: Call, change: Any) -> None:
 
 
 async def _user_of(store: MetadataStore, cluster: str) -> str | None:
-    """A tenant or namespace that names the cluster."""
+    """Returns who uses the cluster: a namespace that is replicated to it; None when there is none."""
     for tenant in await records.children(store, paths.POLICIES):
         for namespace in await records.children(store, paths.tenant_path(tenant)):
             policies = await records.read(store, paths.policies_path(f"{tenant}/{namespace}"))
@@ -199,7 +200,7 @@ async def _user_of(store: MetadataStore, cluster: str) -> str | None:
 
 
 def _data(call: Call) -> dict[str, Any]:
-    """ClusterData of a request. Raises Refusal."""
+    """Returns the ClusterData in the body of a call, with defaults. Raises Refusal 400."""
     body = bodies.parse(call.body)
     if body is bodies.ABSENT or body is None:
         raise Refusal(400, "cluster data is required")

@@ -1,5 +1,6 @@
-"""Compaction on request, how it went, and its end. Source: PersistentTopicsBase.internalTriggerCompaction,
-internalCompactionStatusAsync, internalDeleteSubscriptionAsync; real answers of 4.0.7."""
+"""Starting the compaction of a topic, its status, and giving compaction up. Source:
+PersistentTopicsBase.internalTriggerCompaction, internalCompactionStatusAsync, internalDeleteSubscriptionAsync; answers
+recorded from Pulsar 4.0.7."""
 
 from magnetar.server.admin.paths import TOPIC, topic_of
 from magnetar.server.admin.subscription_calls import SUBSCRIPTIONS, topics_of
@@ -12,7 +13,8 @@ from pulsar_proto.errors import TopicNotFound
 
 
 async def trigger(call: Call) -> Answer:
-    """Of a partitioned topic each partition that exists; one that is being compacted already keeps none from it."""
+    """Starts the compaction of a topic, or of each existing partition of a partitioned topic. Partitions that are being
+    compacted already are left out. Raises Refusal 409 when there is nothing else to compact."""
     name = topic_of(call)
     _check_persistent(call)
     count = await partitions_of(call, name)
@@ -45,8 +47,10 @@ async def status(call: Call) -> Answer:
 
 
 async def give_up(call: Call) -> Answer:
-    """As if compaction's cursor were a subscription, which it is with Apache: what is compacted is deleted with it. A
-    threshold that is set begins anew. Of a partitioned topic in all partitions that have one."""
+    """Deletes compaction's cursor, and with it the compacted data. The call is the one that deletes a subscription,
+    because with Apache the cursor is a subscription. When a compaction threshold is set, the topic will be compacted
+    again. Of a partitioned topic, all partitions that were compacted are meant. Raises Refusal 404 when there is no
+    cursor."""
     _check_persistent(call)
     held = [each.compaction for each in await topics_of(call)]
     found = [each for each in held if each is not None and each.cursor is not None]
@@ -71,6 +75,6 @@ def _compaction(held: Topic) -> TopicCompaction:
 ROUTES = (
     Route("PUT", f"{TOPIC}/compaction", trigger, topic("COMPACT")),
     Route("GET", f"{TOPIC}/compaction", status, topic("COMPACT")),
-    # Who may only consume must not delete what everybody reads: not the need of other subscriptions' deletion.
+    # Deleting another subscription needs only CONSUME. A consumer must not delete what everybody reads.
     Route("DELETE", f"{SUBSCRIPTIONS}/{COMPACTION_CURSOR}", give_up, topic("COMPACT")),
 )

@@ -1,6 +1,6 @@
-"""Whether a produce and a consume would work now: a message is stored in a system topic and read back.
+"""The health check: stores a message in a system topic and reads it back, as a producer and a consumer would.
 
-Source: BrokersBase.internalRunHealthCheck, which does it through a client of its own.
+Source: BrokersBase.internalRunHealthCheck, which uses a client of the broker for it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ HEALTH_SECONDS_MAX = 10.0
 
 
 async def check_health(service: "BrokerService") -> str | None:
-    """None when all is well, else what is not."""
+    """Returns what prevents a message from being stored and read, or None when nothing does."""
     try:
         async with asyncio.timeout(HEALTH_SECONDS_MAX):
             await _probe(service)

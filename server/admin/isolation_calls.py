@@ -1,7 +1,9 @@
-"""Which brokers may serve which namespaces: kept and shown, and without effect where one broker serves them all.
+"""Isolation policies, which say what brokers may serve what namespaces.
 
-Source: ClustersBase (NamespaceIsolationPolicies), NamespaceIsolationDataImpl, NamespaceIsolationPolicyImpl; real
-answers of 4.0.7.
+They are stored and shown, but without effect, since one broker serves all namespaces.
+
+Source: ClustersBase (NamespaceIsolationPolicies), NamespaceIsolationDataImpl, NamespaceIsolationPolicyImpl; answers
+recorded from Pulsar 4.0.7.
 """
 
 import logging
@@ -44,7 +46,7 @@ async def put(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    """Also where there is none, as Apache's answer is."""
+    """Deletes a policy. Like Apache's, the answer is the same when there is no such policy."""
     await _check_cluster(call)
     name = call.parts["policy"]
     if name in (await records.read(_store(call), _path(call)) or {}):
@@ -59,7 +61,7 @@ async def brokers(call: Call) -> Answer:
 
 
 async def broker(call: Call) -> Answer:
-    """Whether or not there is such a broker."""
+    """Answers what policies hold for a broker of this name. Whether the broker exists does not matter."""
     await _check_cluster(call)
     return _broker(call.parts["broker"], await records.read(_store(call), _path(call)) or {})
 
@@ -88,7 +90,7 @@ def _matches(name: str, patterns: list[str]) -> bool:
 
 
 def _read(call: Call) -> dict[str, Any]:
-    """Raises Refusal 400."""
+    """Returns the policy in the body of a call. Raises Refusal 400."""
     given = bodies.obj(bodies.present(bodies.parse(call.body)))
     failover = bodies.obj(given.get("auto_failover_policy") or {}, "auto_failover_policy")
     parameters = bodies.string_map(failover.get("parameters") or {}, "parameters")
@@ -111,7 +113,8 @@ def _read(call: Call) -> dict[str, Any]:
 
 
 async def _existing(call: Call, missing_cluster: int = 412) -> Policies:
-    """Raises Refusal."""
+    """Returns the policies of the call's cluster. Raises Refusal: `missing_cluster` is the status when there is no such
+    cluster, and 404 stands for a cluster that never had a policy."""
     await _check_cluster(call, missing_cluster)
     held: Policies | None = await records.read(_store(call), _path(call))
     if held is None:

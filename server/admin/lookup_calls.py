@@ -1,5 +1,5 @@
-"""HTTP lookup, for clients that were given an http:// URL, and the bundle of a topic. Source: TopicLookup; real answers
-of 4.0.7."""
+"""The lookup over HTTP, for clients that were given an http:// URL, and the bundle of a topic. Source: TopicLookup;
+answers recorded from Pulsar 4.0.7."""
 
 from magnetar.server.admin.bundle_calls import bundles_of
 from magnetar.server.admin.paths import topic_of
@@ -12,7 +12,8 @@ LISTENER_HEADER = "X-Pulsar-ListenerName"
 
 
 async def lookup(call: Call) -> Answer:
-    """The C++ client needs brokerUrl and a TLS field."""
+    """Answers with the addresses of the broker that serves a topic, which is this one. `brokerUrlSsl` is always there,
+    because the C++ client refuses an answer without a field for TLS."""
     name = topic_of(call)
     listener = call.query.get("listenerName") or call.headers.get(LISTENER_HEADER) or ""
     broker = call.broker

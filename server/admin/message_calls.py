@@ -1,9 +1,10 @@
-"""Single messages: looked at by their place in a backlog or in the log, or by id; ids by time; what a backlog holds.
+"""Single messages, found by their place in a backlog or in the topic or by id; message ids by time; sizes of backlogs.
 
-A batch is answered as a whole: clients cut it by `X-Pulsar-num-batch-message`.
+A batch is answered as a whole. Clients take it apart, because `X-Pulsar-num-batch-message` says how many messages it
+has.
 
 Sources: PersistentTopicsBase (internalPeekNthMessageAsync, generateResponseWithEntry, internalExamineMessageAsync,
-internalAnalyzeSubscriptionBacklog); real answers of 4.0.7.
+internalAnalyzeSubscriptionBacklog); answers recorded from Pulsar 4.0.7.
 """
 
 import asyncio
@@ -38,24 +39,27 @@ if TYPE_CHECKING:
     from magnetar.server.topics.backlog import StoredMessage
 
 SCANNED_ENTRIES_MAX = 10_000
-"""Of one call that counts a backlog; it says so when there are more (subscriptionBacklogScanMaxEntries)."""
+"""A call that counts a backlog stops after so many entries, and says that it did
+(subscriptionBacklogScanMaxEntries)."""
 
 HEADER_CHARACTERS_MAX = 16 << 10
-"""Of a header's value; a longer one (properties, a key) is left out, because clients refuse the whole answer then."""
+"""A header with a longer value (properties, a key) is left out, because with it clients would refuse the whole
+answer."""
 
 PROPERTY_CHARACTERS = 6
-"""Of each property in its header beside key and value: quotes, colon, comma."""
+"""What each property takes in the header beside its key and value: quotation marks, colon, comma."""
 
 SCAN_SECONDS = 20.0
-"""For which one call looks for unreadable entries."""
+"""One call looks for unreadable entries for so long."""
 
 SCANNED_AT_ONCE = 100
 SCANNED_BYTES_AT_ONCE = 5 << 20
 
 
 async def peek(call: Call) -> Answer:
-    """The n-th message that is not acknowledged. Makes a subscription that does not exist, at the first message, as
-    Apache does (PersistentTopicsBase.internalPeekNthMessageAsync): official clients' own tests peek so."""
+    """Answers with the n-th message that a subscription has not acknowledged. A subscription that does not exist is
+    made at the first message, as Apache does (PersistentTopicsBase.internalPeekNthMessageAsync), because tests of the
+    official clients rely on it."""
     name = topic_of(call)
     if not name.is_persistent:
         raise Refusal(405, "Peek messages on a non-persistent topic is not allowed")
@@ -70,6 +74,7 @@ async def peek(call: Call) -> Answer:
 
 
 async def by_id(call: Call) -> Answer:
+    """Answers with the message of a ledger id and an entry id."""
     position = Position(
         number_of(call, "ledgerId", bodies.LONG_MAX),
         number_of(call, "entryId", bodies.LONG_MAX),
@@ -79,7 +84,8 @@ async def by_id(call: Call) -> Answer:
 
 
 async def examine(call: Call) -> Answer:
-    """`?initialPosition=earliest|latest&messagePosition=`: the n-th message from either end."""
+    """Answers with the n-th message (`messagePosition`) from the end of the topic, or from its beginning if
+    `initialPosition` is `earliest`."""
     if not topic_of(call).is_persistent:
         raise Refusal(405, "Examine messages on a non-persistent topic is not allowed")
     await refuse_partitioned(
@@ -96,7 +102,8 @@ async def examine(call: Call) -> Answer:
 
 
 async def id_by_time(call: Call) -> Answer:
-    """Of the first message that was published then or later; where the next one will be, without one."""
+    """Answers with the id of the first message that was published at a time or later; when there is none, with the id
+    that the next message will get."""
     timestamp = number_of(call, "timestamp", bodies.LONG_MAX)
     await refuse_partitioned(
         call,
@@ -110,14 +117,15 @@ async def id_by_time(call: Call) -> Answer:
 
 
 async def backlog_size(call: Call) -> Answer:
-    """Bytes behind a message."""
+    """Answers with the number of bytes that are stored after a message."""
     position = message_id_of(bodies.present(bodies.parse(call.body))).position
     held = await loaded(call)
     return held.ledger.total_size if position == EARLIEST else held.ledger.size_after(position)
 
 
 async def analyze(call: Call) -> Answer:
-    """Counts entries and messages that are not acknowledged, from a message on or from the first one."""
+    """Counts the entries and messages that a subscription has not acknowledged, from the message that the body names
+    on, or all of them."""
     given = bodies.parse(call.body)
     await refuse_partitioned(
         call, "Analyze backlog on a partitioned topic is not allowed, please try do it on specific topic partition"
@@ -168,7 +176,8 @@ def _count(payload: bytes, offset: int) -> int:
 
 
 async def _answer(found: "StoredMessage | None", missing: str) -> Text:
-    """Raises Refusal 404."""
+    """Returns a message as an answer. Raises Refusal 404 with the text `missing` when none was found, and 500 when it
+    cannot be parsed."""
     if found is None:
         raise Refusal(404, missing)
     try:
@@ -183,7 +192,7 @@ async def _answer(found: "StoredMessage | None", missing: str) -> Text:
 
 
 def decompressed(content: bytes, metadata: pb.MessageMetadata) -> bytes:
-    """Raises Refusal 500."""
+    """Returns the content of a message without its compression. Raises Refusal 500 when it is damaged."""
     try:
         return decompress(metadata.compression, content, metadata.uncompressed_size)
     except MalformedFrame as error:
@@ -191,7 +200,7 @@ def decompressed(content: bytes, metadata: pb.MessageMetadata) -> bytes:
 
 
 def _headers(position: Position, metadata: pb.MessageMetadata, content: bytes) -> dict[str, Any]:
-    """Values that are None are left out."""
+    """Returns the headers that describe a message; None stands for a header that the message does not have."""
     single = not metadata.HasField("num_messages_in_batch")
     return {
         "X-Pulsar-Message-ID": f"{position.ledger_id}:{position.entry_id}",
@@ -226,7 +235,6 @@ def _headers(position: Position, metadata: pb.MessageMetadata, content: bytes) -
 
 
 def _schema_version(metadata: pb.MessageMetadata) -> str | None:
-
     return base64.b64encode(metadata.schema_version).decode() if metadata.HasField("schema_version") else None
 
 
@@ -246,14 +254,15 @@ def _properties(metadata: pb.MessageMetadata) -> str | None:
 
 
 def _line(text: str) -> str | None:
-    """Without what would break a header, or pass for another one."""
+    """Returns a text with question marks for the characters that would end the header or begin another one; None when
+    the text is too long."""
     if len(text) > HEADER_CHARACTERS_MAX:
         return None
     return "".join(char if char.isprintable() else "?" for char in shown(text))
 
 
 def date(time_ms: int) -> str:
-    """As Java prints an Instant; the number where it is no time that Python knows."""
+    """Returns a time as Java prints an Instant, or the number when Python has no such time."""
     try:
         return iso_time(time_ms)
     except (OverflowError, ValueError, OSError):
@@ -261,8 +270,9 @@ def date(time_ms: int) -> str:
 
 
 async def unreadable(call: Call) -> Answer:
-    """Entries that every bookie lost, found by reading the whole topic; nothing is skipped. A topic that takes longer
-    than `SCAN_SECONDS` is read on by a call with `?after=` what was scanned last."""
+    """Reads the topic to its end and answers with the entries that every bookie has lost; it does not skip them. If
+    that takes longer than SCAN_SECONDS, the answer is not `complete`, and the client goes on with a call whose
+    parameter `after` is what was `scanned` last."""
     if not topic_of(call).is_persistent:
         raise Refusal(405, "Non-persistent topics store nothing")
     await refuse_partitioned(call, "Ask for the unreadable entries of a topic partition")
@@ -278,6 +288,7 @@ async def unreadable(call: Call) -> Answer:
 
 
 def _position(text: str) -> Position:
+    """Reads a position like 12:345. Raises Refusal 400."""
     try:
         ledger_id, entry_id = map(int, text.split(":"))
     except ValueError:

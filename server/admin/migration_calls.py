@@ -1,7 +1,9 @@
-"""Where clients of this cluster go once they are told to move to another one: the address is kept and shown; moving
-them is refused, because nobody here would tell them.
+"""The cluster to which clients are to move, for a cluster or a namespace.
 
-Source: Clusters (updateClusterMigration), NamespacesBase.internalUpdateMigrated; real answers of 4.0.7.
+Its address is stored and shown. Marking the cluster or the namespace as migrated is refused, because this broker does
+not tell its clients to move.
+
+Source: Clusters (updateClusterMigration), NamespacesBase.internalUpdateMigrated; answers recorded from Pulsar 4.0.7.
 """
 
 from typing import Any
@@ -25,7 +27,8 @@ async def of_cluster(call: Call) -> Answer:
 
 
 async def set_of_cluster(call: Call) -> Answer:
-    """`?migrated=`; the body names the other cluster. Raises Refusal 404, 503."""
+    """Sets the addresses of the other cluster, which the body names. Raises Refusal 404 when the call's cluster does
+    not exist, and 503 when the parameter `migrated` is set."""
     store = call.broker.service.metadata
     if await store.exists(paths.cluster_path(call.parts["cluster"])) is None:
         raise Refusal(404, "Cluster does not exist")
@@ -39,7 +42,8 @@ async def set_of_cluster(call: Call) -> Answer:
 
 
 async def set_of_namespace(call: Call) -> Answer:
-    """Raises Refusal 404, 503."""
+    """Marks a namespace as not migrated. Raises Refusal 404 when it does not exist, and 503 when it is to be marked as
+    migrated."""
     name, wanted = namespace_of(call), bodies.boolean(bodies.present(bodies.parse(call.body)))
     if not await call.broker.service.catalog.namespace_exists(name):
         raise Refusal(404, "Namespace does not exist")

@@ -1,6 +1,7 @@
-"""Namespaces: list, make, look at, delete; their topics; backlog and subscriptions of all topics in one.
+"""Namespaces: listing, creating, reading and deleting them, listing their topics, and calls on all of their
+subscriptions.
 
-Sources: Namespaces, NamespacesBase; real answers of 4.0.7.
+Sources: Namespaces, NamespacesBase; answers recorded from Pulsar 4.0.7.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from magnetar.metadata.errors import NodeExistsError
 from magnetar.server.admin import bodies, offload_policies, policy_shapes, records
 from magnetar.server.admin.bundle_calls import bundles_of, topics_in
 from magnetar.server.admin.namespace_deletion import delete_namespace
-from magnetar.server.admin.namespace_policy_calls import QUOTA_TYPES, tell_if_without_effect
+from magnetar.server.admin.namespace_policy_calls import QUOTA_TYPES, check_allowed, tell_if_without_effect
 from magnetar.server.admin.paths import NAMESPACES, TOPIC, TOPICS, namespace_of
 from magnetar.server.admin.permission_calls import ACTIONS
 from magnetar.server.admin.policy_rows import NAMESPACE_ROWS
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
 
 BUNDLES_MAX = 1 << 20
-"""Of a new namespace; more make its records too large to be stored."""
+"""A new namespace may have so many bundles. With more its records would be too large to be stored."""
 
 TOPICS_AT_ONCE = 8
-"""Topics that a call about a whole namespace works on at the same time."""
+"""A call about a whole namespace works on so many topics at the same time."""
 
 NOT_FOUND = "Namespace does not exist"
 
@@ -49,13 +50,14 @@ async def list_of_tenant(call: Call) -> Answer:
 
 
 async def list_of_cluster(call: Call) -> Answer:
-    """A tenant's namespaces of Pulsar 1, which belong to one cluster: there are none. The tools still ask."""
+    """Lists a tenant's namespaces of Pulsar 1, which belonged to one cluster. There are none, but the tools still
+    ask."""
     await list_of_tenant(call)
     return []
 
 
 async def get(call: Call) -> Answer:
-    """Its policies, with the bundles that it has now."""
+    """Answers with the policies of a namespace and the bundles that it has now."""
     name, service = namespace_of(call), call.broker.service
     policies = await service.policies.namespaces.get(name)
     if policies is None:
@@ -83,18 +85,13 @@ async def create(call: Call) -> Answer:
 
 
 def _new_policies(call: Call, given: dict[str, Any], tenant: dict[str, Any]) -> dict[str, Any]:
-    """A new namespace's record; of what is `given` the policies that exist. Raises Refusal."""
+    """Returns the record of a new namespace, with those of the given policies that exist. Raises Refusal."""
     cluster = call.broker.cluster
     policies: dict[str, Any] = json.loads(policies_value([cluster], auto_update_schema=True))
     policies["bundles"] = _new_bundles(call, given.get("bundles"))
     if given.get("replication_clusters"):
         clusters = bodies.strings(given["replication_clusters"], "replication_clusters")
-        for each in clusters:
-            if each not in (tenant.get("allowedClusters") or ()):
-                raise Refusal(
-                    403,
-                    f"Cluster [{each}] is not in the list of allowed clusters list for tenant [{call.parts['tenant']}]",
-                )
+        check_allowed(call, clusters, tenant.get("allowedClusters") or ())
         policies["replication_clusters"] = clusters
     for row in NAMESPACE_ROWS:
         value = given.get(row.namespace_key)
@@ -142,10 +139,12 @@ _OTHER_POLICIES: dict[str, Callable[[Any], Any]] = {
     "properties": bodies.string_map,
     "offload_policies": offload_policies.read,
 }
-"""Of a new namespace, beside those that are rows."""
+"""How the policies of a new namespace are read that are not rows of `policy_rows`."""
 
 
 def _new_bundles(call: Call, given: Any) -> dict[str, Any]:
+    """Returns the bundles of a new namespace: those at the given boundaries, or the given number, or the default
+    number. Raises Refusal 400."""
     value = {} if given is None else bodies.obj(given, "bundles")
     count = bodies.integer(value.get("numBundles"), what="numBundles")
     if value.get("boundaries"):
@@ -173,7 +172,7 @@ async def delete(call: Call) -> Answer:
 
 
 async def topics(call: Call) -> Answer:
-    """`?mode=&includeSystemTopic=`."""
+    """Lists the topics of one domain or of both, as `mode` says; with `includeSystemTopic` system topics as well."""
     mode = call.query.get("mode", "PERSISTENT").upper()
     if mode not in MODES:
         raise Refusal(404, f"There is no mode {mode}")
@@ -186,7 +185,8 @@ async def topics(call: Call) -> Answer:
 
 
 async def topics_of_domain(call: Call) -> Answer:
-    """`?bundle=&includeSystemTopic=`."""
+    """Lists the topics of the path's domain, restricted to a bundle by the parameter `bundle`; with
+    `includeSystemTopic` system topics as well."""
     names = await _listed(call, call.parts["domain"])
     bundle = call.query.get("bundle")
     if not bundle:
@@ -196,7 +196,7 @@ async def topics_of_domain(call: Call) -> Answer:
 
 
 async def topics_of_bundle(call: Call) -> Answer:
-    """`/non-persistent/{tenant}/{namespace}/{bundle}`; there is nothing of the kind for persistent ones."""
+    """Answers `/non-persistent/{tenant}/{namespace}/{bundle}`. There is no such call for persistent topics."""
     if call.parts["domain"] == PERSISTENT:
         raise Refusal(405, "GET is not allowed here")
     call.parts = {**call.parts, "bundle": call.parts["topic"]}
@@ -270,8 +270,8 @@ async def _unsubscribe(subscription: "Subscription") -> None:
 
 
 async def _of_all(call: Call, names: list[str], work: Callable[["Subscription"], Awaitable[None]]) -> None:
-    """Of users' persistent topics: of the subscription that the path names, or of all. The first fault is told after
-    the others are done."""
+    """Does `work` on subscriptions of the users' persistent topics among `names`: on the one that the path names, or on
+    all. A fault keeps the work from no other topic; the first one is raised when all are done."""
     wanted = call.parts.get("subscription")
     users = [name for name in await without_system_topics(names) if name.startswith(f"{PERSISTENT}://")]
     faults: list[Exception] = []
@@ -279,7 +279,7 @@ async def _of_all(call: Call, names: list[str], work: Callable[["Subscription"],
 
     async def take_turns() -> None:
         for name in left:
-            await asyncio.sleep(0)  # where all is in memory nothing below suspends
+            await asyncio.sleep(0)  # what follows may find everything in memory, and would let nobody else run
             try:
                 await one(TopicName.parse(name))
             except Exception as fault:
@@ -310,7 +310,9 @@ ROUTES = (
     Route("GET", f"{NAMESPACES}/topics", topics, namespace("GET_TOPICS")),
     Route("GET", TOPICS, topics_of_domain, namespace("GET_TOPICS")),
     Route("GET", f"{TOPICS}/partitioned", partitioned_topics, namespace("GET_TOPICS")),
-    Route(  # a way of its own: `{bundle}` below would be as good a match (Spark's connector asks for both domains)
+    # This route has a literal domain because `{bundle}` below would match as well. Spark's connector asks for the
+    # partitioned topics of both domains.
+    Route(
         "GET",
         "/admin/v2/non-persistent/{tenant}/{namespace}/partitioned",
         partitioned_non_persistent_topics,

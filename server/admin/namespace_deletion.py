@@ -1,4 +1,4 @@
-"""Deletes a namespace with what is left in it. Source: NamespacesBase.internalDeleteNamespaceAsync."""
+"""Deletes a namespace with everything in it. Source: NamespacesBase.internalDeleteNamespaceAsync."""
 
 import asyncio
 import contextlib
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from magnetar.server.topics.broker_service import BrokerService
 
 DELETED_AT_ONCE = 32
+"""So many topics are deleted at the same time."""
 
 DOMAINS = ("persistent", "non-persistent")
 
 
 async def delete_namespace(broker: "Broker", namespace: str, *, force: bool) -> None:
-    """Marks it first, so that no client creates a topic meanwhile; the system's own topics go in any case. Raises
-    Refusal 404, 409 when users' topics are in it, PulsarError, MetadataError."""
+    """Deletes a namespace and its system topics; with `force` the topics of users as well. The namespace is marked as
+    deleted first, so that no client creates a topic meanwhile; the mark is taken back when the deletion fails. Raises
+    Refusal 404 when the namespace does not exist and 409 when it has topics of users, PulsarError, MetadataError."""
     service = broker.service
     if await service.policies.namespaces.get(namespace) is None:
         raise Refusal(404, f"Namespace {namespace} does not exist.")
@@ -80,7 +82,7 @@ async def _delete_topics(service: "BrokerService", namespace: str) -> None:
     for start in range(0, len(users), DELETED_AT_ONCE):
         await asyncio.gather(*(_delete(service, each) for each in users[start : start + DELETED_AT_ONCE]))
     for each in parsed:
-        if is_system_topic(each):  # topic policies stand in one of them, so they go last
+        if is_system_topic(each):  # one of them holds the policies of the others, so they are deleted last
             await _delete(service, each)
 
 
@@ -90,7 +92,7 @@ async def _delete(service: "BrokerService", name: TopicName) -> None:
 
 
 async def delete_tree(store: MetadataStore, path: str) -> None:
-    """A record and all below it; nothing happens where there is none. Raises MetadataError."""
+    """Deletes a record and all records below it; has no effect when there is none. Raises MetadataError."""
     for child in await records.children(store, path):
         await delete_tree(store, f"{path}/{child}")
     try:

@@ -1,10 +1,11 @@
-"""The policies of a namespace: one call to look, one to set, one to remove for each row of `policy_rows`, and the few
-that are more than a value.
+"""The policies of namespaces: for each row of `policy_rows` a call to read, one to set and one to remove it, and the
+calls on the policies that are more than one value.
 
-Sources: Namespaces, NamespacesBase; real answers of 4.0.7.
+Sources: Namespaces, NamespacesBase; answers recorded from Pulsar 4.0.7.
 """
 
 import logging
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ TOO_LITTLE_RETAINED = "Retention Quota must exceed configured backlog quota for 
 
 
 async def record_of(call: Call) -> dict[str, Any]:
-    """Raises Refusal 404."""
+    """Returns the policies of the call's namespace. Raises Refusal 404 when it does not exist."""
     record = await call.broker.service.policies.namespaces.get(namespace_of(call))
     if record is None:
         raise Refusal(404, NOT_FOUND)
@@ -32,7 +33,8 @@ async def record_of(call: Call) -> dict[str, Any]:
 
 
 async def change_record(call: Call, change: NamespaceChange, missing: str = NOT_FOUND) -> None:
-    """Raises Refusal 404, and what `change` raises."""
+    """Changes the policies of the call's namespace. Raises Refusal 404, with the text `missing`, when the namespace
+    does not exist, and what `change` raises."""
     try:
         await call.broker.service.policies.namespaces.update(namespace_of(call), change)
     except NamespaceNotFound:
@@ -40,7 +42,8 @@ async def change_record(call: Call, change: NamespaceChange, missing: str = NOT_
 
 
 def tell_if_without_effect(row: NamespaceRow | TopicRow, whose: str, value: Any) -> None:
-    """As keys of broker.conf without effect are told: a warning in the log. -1 switches off what has a threshold."""
+    """Logs a warning when a policy is set that has no effect here, as keys of broker.conf without effect are logged. -1
+    is the value that switches a threshold off, so it needs no warning."""
     if row.without_effect and value and value != -1:
         log.warning("%s: policy without effect in this version: %s: %s", whose, row.path, row.without_effect)
 
@@ -77,7 +80,7 @@ async def _remove(row: NamespaceRow, call: Call) -> Answer:
 
 
 def _store(row: NamespaceRow, record: dict[str, Any], cluster: str, value: Any) -> None:
-    """None: not set."""
+    """Puts the value of a policy into the namespace's record; None removes the policy."""
     if row.namespace_key in OF_OLDER_POLICIES:
         offload = {**DEFAULTS, **(record.get(KEY) or {}), OF_OLDER_POLICIES[row.namespace_key]: value}
         record[KEY] = {name: each for name, each in offload.items() if each is not None}
@@ -94,6 +97,7 @@ def _store(row: NamespaceRow, record: dict[str, Any], cluster: str, value: Any) 
 
 
 def _routes_of(row: NamespaceRow) -> list[Route]:
+    """Returns the calls that read, set and, if it is removable, remove the policy of a row."""
     path, read = f"{NAMESPACES}/{row.path}", namespace_policy(row.name, write=False)
     write = namespace_policy(row.name, write=True)
     routes = [Route("GET", path, partial(_get, row), read), Route(row.method, path, partial(_set, row), write)]
@@ -106,7 +110,7 @@ def _routes_of(row: NamespaceRow) -> list[Route]:
 
 
 def quota_type(call: Call) -> str:
-    """Raises Refusal 400."""
+    """Returns the type of backlog quota that the call names, or the default. Raises Refusal 400."""
     return bodies.one_of(call.query.get("backlogQuotaType", QUOTA_TYPES[0]), QUOTA_TYPES, "backlogQuotaType")
 
 
@@ -162,13 +166,7 @@ async def set_replication(call: Call) -> Answer:
     for cluster in clusters:
         if cluster not in known:
             raise Refusal(403, f"Invalid cluster id: {cluster}")
-    allowed = record.get("allowed_clusters") or await _tenant_clusters(call)
-    for cluster in clusters:
-        if cluster not in allowed:
-            raise Refusal(
-                403,
-                f"Cluster [{cluster}] is not in the list of allowed clusters list for tenant [{call.parts['tenant']}]",
-            )
+    check_allowed(call, clusters, record.get("allowed_clusters") or await _tenant_clusters(call))
     await change_record(call, lambda each: each.update(replication_clusters=clusters))
     return EMPTY
 
@@ -181,12 +179,7 @@ async def set_allowed_clusters(call: Call) -> Answer:
     clusters = bodies.strings(bodies.present(bodies.parse(call.body)))
     of_tenant = await _tenant_clusters(call)
     record = await record_of(call)
-    for cluster in clusters:
-        if cluster not in of_tenant:
-            raise Refusal(
-                403,
-                f"Cluster [{cluster}] is not in the list of allowed clusters list for tenant [{call.parts['tenant']}]",
-            )
+    check_allowed(call, clusters, of_tenant)
     for cluster in record.get("replication_clusters") or ():
         if cluster not in clusters:
             raise Refusal(
@@ -198,8 +191,18 @@ async def set_allowed_clusters(call: Call) -> Answer:
     return EMPTY
 
 
+def check_allowed(call: Call, clusters: Iterable[str], allowed: Collection[str]) -> None:
+    """Raises Refusal 403 for a cluster that is not allowed."""
+    for cluster in clusters:
+        if cluster not in allowed:
+            raise Refusal(
+                403,
+                f"Cluster [{cluster}] is not in the list of allowed clusters list for tenant [{call.parts['tenant']}]",
+            )
+
+
 async def _tenant_clusters(call: Call) -> list[str]:
-    """Raises Refusal 404."""
+    """Returns the clusters that the call's tenant may use. Raises Refusal 404 when the tenant does not exist."""
     tenant = await records.read(call.broker.service.metadata, paths.tenant_path(call.parts["tenant"]))
     if tenant is None:
         raise Refusal(404, "Tenant does not exist")
@@ -214,7 +217,7 @@ async def properties(call: Call) -> Answer:
 
 
 async def set_properties(call: Call) -> Answer:
-    """Those that are named; the others stay."""
+    """Sets the properties that the body names; the other ones stay."""
     given = bodies.string_map(bodies.present(bodies.parse(call.body)))
     await _set_properties(call, given)
     return NO_CONTENT
@@ -236,7 +239,7 @@ async def set_property(call: Call) -> Answer:
 
 
 async def remove_property(call: Call) -> Answer:
-    """Answers what it was."""
+    """Removes a property and answers with the value that it had."""
     removed: list[str] = []
 
     def change(record: dict[str, Any]) -> None:

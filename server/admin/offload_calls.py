@@ -2,9 +2,8 @@
 and nothing is begun.
 
 Sources: NamespacesBase (internalSetOffloadPolicies, validateOffloadPolicies), OffloadPoliciesImpl,
-PersistentTopicsBase.internalTriggerOffload, internalOffloadStatus; real answers of 4.0.7, whose broker without an
-offloader says that it began, and tells the failure only to who asks for the status.
-"""
+PersistentTopicsBase.internalTriggerOffload, internalOffloadStatus; answers recorded from Pulsar 4.0.7, whose broker
+without an offloader says that it began, and tells the failure only to who asks for the status."""
 
 import logging
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
 """Partitioned topics: made, grown, looked at, deleted. Source: PersistentTopicsBase (internalCreatePartitionedTopic,
-internalUpdatePartitionedTopicAsync, internalDeletePartitionedTopic); real answers of 4.0.7."""
+internalUpdatePartitionedTopicAsync, internalDeletePartitionedTopic); answers recorded from Pulsar 4.0.7."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """How the values of policies look as JSON, and what is no policy. Pure: readers make of JSON what is stored (None: the
 policy is removed) or raise Refusal 400; checks raise Refusal with Apache's code and text.
 
-Sources: the classes named in `policy_values`; NamespacesBase, PersistentTopicsBase; real answers of 4.0.7.
+Sources: the classes named in `policy_values`; NamespacesBase, PersistentTopicsBase; answers recorded from Pulsar 4.0.7.
 """
 
 from collections.abc import Callable, Mapping

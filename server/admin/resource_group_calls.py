@@ -1,6 +1,6 @@
 """Resource groups: quotas that several namespaces share. They are kept and shown, and limit nothing here.
 
-Source: ResourceGroupsBase, NamespacesBase (internalSetNamespaceResourceGroup); real answers of 4.0.7.
+Source: ResourceGroupsBase, NamespacesBase (internalSetNamespaceResourceGroup); answers recorded from Pulsar 4.0.7.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """What a bundle is expected to need, for whoever spreads bundles over brokers; kept and not used here.
 
-Source: ResourceQuotasBase, ResourceQuotaCache; real answers of 4.0.7.
+Source: ResourceQuotasBase, ResourceQuotaCache; answers recorded from Pulsar 4.0.7.
 """
 
 from typing import Any

@@ -1,9 +1,8 @@
 """Schemas of topics. Whether the topic exists is not asked: a schema may come first.
 
-Sources: SchemasResource, SchemasResourceBase; real answers of 4.0.7. Beyond Apache: what cannot be is told with 4xx and
-a reason, where it answers 500 with a stack trace or a page of HTML; an incompatible schema is an answer to
-`/compatibility`, not a failure.
-"""
+Sources: SchemasResource, SchemasResourceBase; answers recorded from Pulsar 4.0.7. Beyond Apache: what cannot be is told
+with 4xx and a reason, where it answers 500 with a stack trace or a page of HTML; an incompatible schema is an answer to
+`/compatibility`, not a failure."""
 
 from collections.abc import Awaitable, Callable
 from functools import wraps

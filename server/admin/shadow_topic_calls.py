@@ -1,7 +1,7 @@
 """Shadow topics, which show another topic's messages without a copy: not here. A topic never has one; to give it one is
 refused, for a shadow that gets no messages would be worse than none.
 
-Source: PersistentTopics (getShadowTopics, setShadowTopics), PIP-180; real answers of 4.0.7.
+Source: PersistentTopics (getShadowTopics, setShadowTopics), PIP-180; answers recorded from Pulsar 4.0.7.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Tenants. Source: TenantsBase; real answers of 4.0.7."""
+"""Tenants. Source: TenantsBase; answers recorded from Pulsar 4.0.7."""
 
 import re
 from typing import Any

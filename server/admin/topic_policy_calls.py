@@ -1,7 +1,7 @@
 """The policies of a topic: one call to look, one to set, one to remove for each row of `policy_rows`, and the few that
 are more than a value. `?isGlobal=true` is about the set for all clusters, `?applied=true` about what holds.
 
-Sources: PersistentTopics, PersistentTopicsBase; real answers of 4.0.7.
+Sources: PersistentTopics, PersistentTopicsBase; answers recorded from Pulsar 4.0.7.
 """
 
 from functools import partial
