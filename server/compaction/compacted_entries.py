@@ -1,8 +1,8 @@
-"""The entries of a compacted ledger: messages with the ids that they had.
+"""The entries of a compacted ledger: each is a message or a batch, with the id that it has in the log.
 
     u32 size | MessageIdData | u32 size | the stored entry's body, with its 0x0e02 block if it has one
 
-Source: RawMessageImpl.serialize; facts 6.4, 14; `tests/vectors/pulsar_entries.json`.
+Sources: RawMessageImpl.serialize; entries that a broker of 4.0.7 wrote are in `tests/vectors/pulsar_entries.json`.
 """
 
 from struct import Struct
@@ -17,14 +17,15 @@ _SIZE = Struct(">I")
 
 
 def encode_entry(position: Position, payload: bytes) -> bytes:
-    """`payload` is what the log stored at `position`, or a batch of which messages were removed."""
+    """Returns the entry for the message or batch that the log stored at `position`. `payload` is its body, unchanged or
+    with messages taken out of the batch."""
     head = pb.MessageIdData(ledgerId=position.ledger_id, entryId=position.entry_id, partition=-1).SerializeToString()
     return b"".join((_SIZE.pack(len(head)), head, _SIZE.pack(len(payload)), payload))
 
 
 def decode_entry(entry: bytes, offset: int = 0) -> tuple[Position, bytes]:
-    """(where the message stood in the log, its payload); `offset` is where the entry begins in the bytes given. Raises
-    MalformedRecord."""
+    """Returns the position that the message has in the log, and its payload. The entry begins at `offset` of the bytes
+    given. Raises MalformedRecord."""
     position, at = _head(entry, offset)
     if at + _SIZE.size > len(entry):
         raise MalformedRecord("a compacted entry ends before its payload")
@@ -36,11 +37,12 @@ def decode_entry(entry: bytes, offset: int = 0) -> tuple[Position, bytes]:
 
 
 def position_of(entry: bytes, offset: int = 0) -> Position:
-    """Raises MalformedRecord."""
+    """Returns the position that the message has in the log. Raises MalformedRecord."""
     return _head(entry, offset)[0]
 
 
 def _head(entry: bytes, offset: int) -> tuple[Position, int]:
+    """Returns the message's position, and the offset of what follows it in the entry."""
     if offset + _SIZE.size > len(entry):
         raise MalformedRecord("a compacted entry without a message id")
     (size,) = _SIZE.unpack_from(entry, offset)
@@ -53,14 +55,8 @@ def _head(entry: bytes, offset: int) -> tuple[Position, int]:
 
 
 def compacted_to(position: Position) -> bytes:
-    """What the ledger's metadata says under `pulsar/compactedTo`: the last message that was looked at."""
+    """Encodes the position of the last message that compaction looked at, as the ledger's metadata holds it under
+    `pulsar/compactedTo`."""
     return pb.MessageIdData(
         ledgerId=position.ledger_id, entryId=position.entry_id, partition=-1, batch_index=-1, batch_size=0
     ).SerializeToString()
-
-
-def begins_in_the_past(asked: Position, mark_delete: Position, first: Position, durable: bool) -> bool:
-    """Whether a consumer that asked for messages from `asked` on begins before the log's `first` message, in what is
-    left of it compacted: its cursor has not moved from where it was made. A durable one that stands behind an entry
-    may have acknowledged it (PersistentDispatcherSingleActiveConsumer.hasValidMarkDeletePosition)."""
-    return asked < first and mark_delete < first and (not durable or mark_delete.entry_id < 0)

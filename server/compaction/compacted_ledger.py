@@ -1,6 +1,6 @@
-"""Reading a compacted ledger: by the places that its messages had in the log, in their order.
+"""Reads a compacted ledger, whose entries are ordered by the positions that their messages have in the log.
 
-Source: CompactedTopicImpl; facts 6.4.
+Source: CompactedTopicImpl.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.records.payload import publish_time_of
 
 PLACES_KEPT_MAX = 256
-"""Entries whose place is remembered, so that searches do not read the same middles again."""
+"""Of how many entries the position is remembered, so that binary searches do not read the same entries again."""
 
 
 class KeptMessage(NamedTuple):
@@ -25,8 +25,8 @@ class KeptMessage(NamedTuple):
 
 
 class CompactedLedger:
-    """One ledger, which never changes. `horizon` is the last place in the log that compaction looked at: messages
-    up to there are read here, later ones in the log."""
+    """One compacted ledger, which never changes. `horizon` is the last position of the log that compaction looked at:
+    messages up to there are read from this ledger, later ones from the log."""
 
     def __init__(self, handle: ReadHandle, horizon: Position) -> None:
         self.horizon = horizon
@@ -52,7 +52,8 @@ class CompactedLedger:
         return self._handle.length
 
     async def read(self, index: int, max_entries: int, max_bytes: int) -> Sequence[KeptMessage]:
-        """Entries from the `index`-th on: at least one, none at the end. Raises LedgerError, MalformedRecord."""
+        """Returns entries from the `index`-th on: at least one, however large it is, or none behind the last entry.
+        Raises LedgerError, MalformedRecord."""
         if index >= self.entries:
             return []
         last = min(index + max_entries, self.entries) - 1
@@ -61,8 +62,8 @@ class CompactedLedger:
         return [KeptMessage(*decode_entry(entry, offset)) for entry in entries]
 
     async def index_of(self, position: Position) -> int:
-        """Of the first entry at or after `position`; the number of entries where there is none. Reads log2(entries)
-        single entries. Raises LedgerError, MalformedRecord."""
+        """Returns the index of the first entry at or after `position`, or the number of entries when there is none.
+        Reads about log2(entries) single entries. Raises LedgerError, MalformedRecord."""
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
@@ -73,7 +74,8 @@ class CompactedLedger:
         return low
 
     async def index_at_time(self, publish_time_ms: int) -> int:
-        """Of the first entry that was published then or later. Raises LedgerError, MalformedRecord."""
+        """Returns the index of the first entry that was published at that time or later, or the number of entries when
+        there is none. Raises LedgerError, MalformedRecord."""
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
@@ -84,7 +86,7 @@ class CompactedLedger:
         return low
 
     async def last(self) -> KeptMessage | None:
-        """Raises LedgerError, MalformedRecord."""
+        """Returns the last message, or None when the ledger is empty. Raises LedgerError, MalformedRecord."""
         found = await self.read(self.entries - 1, 1, 1) if self.entries else []
         return found[0] if found else None
 

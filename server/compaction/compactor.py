@@ -1,14 +1,18 @@
-"""Compacts one topic's log into a new ledger: the shell around `latest`.
+"""Compacts one topic's log into a new ledger. `compaction_rules.py` decides what is kept; this is the shell that reads
+and writes.
 
-1. Look at everything up to the log's end of that moment: what the last compaction kept, then the log behind it.
-2. Look again and write what is kept to a new ledger, in the log's order; close it.
-3. Mark the `__compaction` cursor at that end, with the new ledger's id: durable, then in use.
+1. Read all messages up to the present end of the log, to learn each key's last message: first those that the last
+   compaction kept, then the log behind them.
+2. Read them again, write those that are kept to a new ledger in the log's order, and close it.
+3. Move the cursor `__compaction` to that end of the log, with the new ledger's id as a property. Once that is stored,
+   the new ledger is in use.
 4. Delete the old ledger.
 
-A death before 3 leaves the old ledger in use and the new one as garbage; after 3 the old one is garbage (as with
-Apache's broker, nobody looks for such garbage).
+`CompactionRun` does the steps 1 and 2, `TopicCompaction` the steps 3 and 4. If the process dies before 3, the old
+ledger stays in use and the new one is garbage; after 3 the old one is garbage. As with Apache's broker, nobody looks
+for such garbage.
 
-Sources: AbstractTwoPhaseCompactor, CompactedTopicImpl; facts 6.4.
+Sources: AbstractTwoPhaseCompactor, CompactedTopicImpl.
 """
 
 import asyncio
@@ -18,7 +22,7 @@ from typing import NamedTuple
 
 from magnetar.server.compaction.compacted_entries import compacted_to, encode_entry
 from magnetar.server.compaction.compacted_ledger import CompactedLedger, KeptMessage
-from magnetar.server.compaction.latest_by_key import LatestMessages
+from magnetar.server.compaction.compaction_rules import LatestMessages
 from magnetar.server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
 from magnetar.server.process.turns import Turns
 from magnetar.storage.ledger.append_group_rules import Append
@@ -33,25 +37,28 @@ log = logging.getLogger(__name__)
 
 READ_ENTRIES_MAX = 100
 READ_BYTES_MAX = 1 << 18
-"""Of one look, some 10 ms of small messages: the loop serves others in between."""
+"""The largest single read, which holds some 10 ms of work when messages are small; other work of the loop gets its turn
+between two reads."""
 
 UNWRITTEN_BYTES_MAX = 4 << 20
-"""KeptMessage messages that are on their way to bookies; then the second look waits."""
+"""When so many bytes are on their way to bookies, step 2 waits."""
 
 
 class Compacted(NamedTuple):
-    """What a run made. `ledger_id` is None where nothing was there to compact."""
+    """What a run has made. `ledger_id` is None when there was nothing to compact."""
 
     ledger_id: int | None
     horizon: Position
+    """The last position that the run looked at."""
     removed: int
+    """How many messages were not kept."""
     entries: int
     size_bytes: int
     read_bytes: int
 
 
 class CompactionRun:
-    """One run over one topic."""
+    """One compaction of one topic."""
 
     def __init__(
         self,
@@ -63,8 +70,9 @@ class CompactionRun:
         retain_null_key: bool,
         batch_bytes_max: int,
     ) -> None:
-        """`name` is the topic's full name. A batch that is larger than `batch_bytes_max` before compression stays in
-        one piece."""
+        """`name` is the topic's full name, and `old` the compacted ledger in use. A batch that is larger than
+        `batch_bytes_max` before compression is kept as a whole. `retain_null_key` says whether messages without a key
+        are kept."""
         self._name = name
         self._log = log_
         self._old = old
@@ -76,7 +84,8 @@ class CompactionRun:
         self._read_bytes = 0
 
     async def run(self) -> Compacted:
-        """Steps 1 and 2. Raises LedgerError, ManagedLedgerError, MalformedRecord; then there is no new ledger."""
+        """Does the steps 1 and 2. Raises LedgerError, ManagedLedgerError, MalformedRecord, and then leaves no new
+        ledger."""
         horizon = EARLIEST if self._old is None else self._old.horizon
         if self._end.entry_id < 0 or self._end <= horizon or self._end < self._log.first_position:
             return Compacted(None, horizon, 0, 0, 0, 0)
@@ -93,7 +102,7 @@ class CompactionRun:
         return Compacted(handle.ledger_id, self._end, self._latest.removed, entries, handle.length, self._read_bytes)
 
     async def _write(self, writing: "_Writing") -> int:
-        """Entries written, all confirmed. Raises LedgerError."""
+        """Writes what is kept. Returns the number of entries once all are confirmed. Raises LedgerError."""
         entries = 0
         async for position, entry in self._entries():
             kept = await self._turns.run(self._latest.kept(position, entry))
@@ -111,7 +120,7 @@ class CompactionRun:
                 await self._turns.breathe()
 
     async def _look(self) -> AsyncIterator[Sequence[KeptMessage]]:
-        """Everything that is to be compacted, in order, the same each time."""
+        """Yields everything that is to be compacted, in groups and in the log's order; steps 1 and 2 get the same."""
         after = Position(-1, -1)
         if self._old is not None:
             index = 0
@@ -150,6 +159,7 @@ class CompactionRun:
         )
 
     async def _drop(self, handle: WriteHandle) -> None:
+        """Gives up the new ledger after a failure."""
         await handle.abandon()
         try:
             await self._bookkeeper.delete_ledger(handle.ledger_id)
@@ -158,7 +168,7 @@ class CompactionRun:
 
 
 class _Writing:
-    """The second look's way to the new ledger: in groups, so many bytes under way at most."""
+    """Writes the new ledger in step 2: it appends entries in groups, and bounds the bytes that are not confirmed."""
 
     def __init__(self, handle: WriteHandle) -> None:
         self._handle = handle
@@ -169,14 +179,15 @@ class _Writing:
         self._progress = asyncio.Event()
 
     async def add(self, entry: bytes) -> None:
-        """Raises LedgerError."""
+        """Takes one entry, and waits while too many bytes are not confirmed. Raises LedgerError when an earlier append
+        failed."""
         self._group.append(entry)
         self._group_bytes += len(entry)
         if len(self._group) >= READ_ENTRIES_MAX or self._group_bytes >= READ_BYTES_MAX:
             await self._send(UNWRITTEN_BYTES_MAX)
 
     async def finish(self) -> None:
-        """Returns when all is confirmed. Raises LedgerError."""
+        """Returns when all entries are confirmed. Raises LedgerError."""
         await self._send(0)
 
     async def _send(self, unwritten_bytes_max: int) -> None:

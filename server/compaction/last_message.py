@@ -1,12 +1,12 @@
-"""The last message for a consumer that reads compacted: where the log's tail was compacted away, the last one kept.
+"""Where a compacted topic begins and ends for a consumer that reads it compacted, when the log itself no longer holds
+those messages.
 
 Source: ServerCnx.getLargestBatchIndexWhenPossible, handleLastMessageIdFromCompactionService.
 """
 
 from typing import Protocol
 
-from magnetar.server.compaction.compacted_entries import begins_in_the_past
-from magnetar.server.compaction.latest_by_key import last_batch_index
+from magnetar.server.compaction.compaction_rules import begins_in_the_past, last_batch_index
 from magnetar.server.compaction.stored_entry import open_entry
 from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.process.turns import Turns
@@ -18,7 +18,7 @@ from pulsar_proto.ids import EARLIEST, Position
 
 
 class CursorPosition(Protocol):
-    """A cursor, as far as it matters here."""
+    """A subscription's cursor, as far as it matters here."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -28,8 +28,9 @@ class CursorPosition(Protocol):
 
 
 async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple[Position, int] | None:
-    """(the message, its batch index or -1), EARLIEST where nothing was kept; None where the log has a later message,
-    or nothing was compacted. Raises EntryReadFault."""
+    """Returns the last message of the compacted ledger as (position, batch index, or -1 when it is no batch). The
+    position is EARLIEST when compaction kept nothing. Returns None when the log has a later message, or when the topic
+    was never compacted. Raises EntryReadFault."""
     horizon = compaction.horizon
     last = ledger.last_confirmed
     if horizon is None or (last > horizon and last >= ledger.first_position):
@@ -48,7 +49,8 @@ async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple
 
 
 async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publish_time_ms: int) -> Position | None:
-    """The first message that was published then or later, if it is only there compacted. Raises EntryReadFault."""
+    """Returns the position of the first message that was published at that time or later, if the log has been trimmed
+    beyond it and only the compacted ledger holds it; else None. Raises EntryReadFault."""
     compacted = await compaction.compacted()
     if compacted is None:
         return None
@@ -60,8 +62,9 @@ async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publ
 
 
 def mark_delete_seen(asked: Position | None, cursor: CursorPosition, first: Position) -> Position:
-    """What a consumer is told that compares it with the last message, to know whether there are messages for it: before
-    what it begins at, also where that was trimmed and is only there compacted."""
+    """Returns the mark-delete position that a consumer is told, which compares it with the last message to know whether
+    there are messages for it. For a consumer that begins in the compacted ledger, before the log's `first` message,
+    this is the position before the one that it asked for; else it is the cursor's own."""
     if asked is None or not begins_in_the_past(asked, cursor.mark_delete, first, cursor.durable):
         return cursor.mark_delete
     return Position(asked.ledger_id, asked.entry_id - 1) if asked.entry_id > 0 else EARLIEST

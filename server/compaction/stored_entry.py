@@ -1,8 +1,8 @@
-"""One stored entry as compaction looks at it: of which kind it is, and of a batch its messages.
+"""One stored entry as compaction looks at it: its kind, and for a batch the messages in it.
 
-What a batch unpacks to is decided by who made it, and is bounded: a batch that is larger, has more messages or is not
-what its metadata says stays in one piece, like an encrypted one. Large ones are decompressed on a thread, and their
-messages taken apart in portions.
+The client that made a batch decides what it unpacks to, so this is bounded: a batch that is too large, has too many
+messages or is not what its metadata says is kept in one piece, like an encrypted one. Large batches are decompressed on
+a thread, and their messages are separated in portions.
 """
 
 import asyncio
@@ -24,28 +24,29 @@ from pulsar_proto.records.payload import (
 )
 
 BATCH_MESSAGES_MAX = 1 << 16
-"""A batch that claims more stays in one piece. Clients make batches of 1,000."""
+"""A batch that claims more messages is kept in one piece. Clients make batches of up to 1,000 by default."""
 
 INLINE_BYTES_MAX = 64 << 10
-"""Larger bodies are compressed and decompressed on a thread: to hand over costs more than a small one takes."""
+"""Larger bodies are compressed and decompressed on a thread; for smaller ones the hand-over would cost more than the
+work."""
 
 MESSAGES_A_STEP = 128
-"""Of a batch, between two moments when others may run."""
+"""After so many messages of a batch other work of the loop may run."""
 BYTES_A_STEP = 64 << 10
-"""The same for large messages."""
+"""The same after so many bytes of messages."""
 
 
 class EntryKind(Enum):
     MARKER = "marker"
-    """A broker wrote it for brokers."""
+    """A broker wrote it for brokers, for instance for a transaction or a replicated subscription."""
     SINGLE = "single"
     """One message, or a chunk of one."""
     BATCH = "batch"
-    """With messages that are known."""
+    """A batch whose messages could be read."""
     OPAQUE = "opaque"
-    """A batch that only its readers can read."""
+    """A batch that cannot be looked into, because it is encrypted, damaged or too large."""
     UNREADABLE = "unreadable"
-    """Its metadata says nothing."""
+    """An entry whose metadata cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +56,19 @@ class StoredEntry:
     """The entry's body, with its broker entry metadata if it has any."""
     metadata: pb.MessageMetadata
     messages: Sequence[BatchMessage] = ()
-    """Of a BATCH."""
+    """The messages of a BATCH; empty for other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedBatch:
-    """What is left of a batch that loses messages: its metadata, and its body before compression."""
+    """A batch of which messages were taken out."""
 
     before: StoredEntry
     plain: bytes
+    """The new body, not compressed yet."""
 
     async def payload(self) -> bytes:
-        """As it is stored."""
+        """Returns the payload that is stored: metadata and compressed body."""
         if len(self.plain) > INLINE_BYTES_MAX:
             return await asyncio.to_thread(self._payload)
         return self._payload()
@@ -79,7 +81,8 @@ class ChangedBatch:
 
 
 async def open_entry(payload: bytes, batch_bytes_max: int, turns: Turns) -> StoredEntry:
-    """`payload` is a stored entry's body. `batch_bytes_max` bounds what a batch may be before compression."""
+    """Looks into a stored entry, whose body `payload` is. A batch that is larger than `batch_bytes_max` before
+    compression becomes OPAQUE."""
     entry = _look(payload)
     if entry.kind is not EntryKind.BATCH:
         return entry
@@ -98,7 +101,7 @@ async def open_entry(payload: bytes, batch_bytes_max: int, turns: Turns) -> Stor
 
 
 def _look(payload: bytes) -> StoredEntry:
-    """Without looking into a batch."""
+    """Returns the entry without the messages of a batch."""
     try:
         metadata = parse_metadata(payload)
     except MalformedFrame:
@@ -116,7 +119,7 @@ def _look(payload: bytes) -> StoredEntry:
 
 
 def _messages(plain: bytes, count: int) -> Steps[list[BatchMessage]]:
-    """Raises MalformedFrame."""
+    """Separates the messages of a decompressed batch. Raises MalformedFrame."""
     messages: list[BatchMessage] = []
     size = 0
     for message in walk_batch(plain, count):

@@ -1,9 +1,10 @@
-"""One topic's compaction: the ledger in use, and the run under way.
+"""One topic's compaction: the compacted ledger in use, and the run under way.
 
-Which ledger is in use is a property of the cursor `__compaction`, whose mark-delete is how far it reaches: both are
-stored as one, so that a death at any moment leaves the one or the other ledger in use, whole.
+The cursor `__compaction` says which ledger is in use, by a property, and how far that ledger reaches, by its
+mark-delete position. Both are stored in one write, so if the process dies at any moment, either the old or the new
+ledger is in use, and that one is complete.
 
-Sources: PersistentTopic.triggerCompaction, compactionStatus, checkCompaction; PulsarCompactorSubscription; facts 6.4.
+Sources: PersistentTopic.triggerCompaction, compactionStatus, checkCompaction; PulsarCompactorSubscription.
 """
 
 import asyncio
@@ -34,18 +35,18 @@ LEDGER_PROPERTY = "CompactedTopicLedger"
 ENDED = "The topic was closed, or is compacted no more"
 
 RUNS_AT_ONCE = 4
-"""Of the whole process; other topics wait for their turn."""
+"""How many topics the process compacts at the same time; further ones wait for their turn."""
 
 
 class AlreadyRunning(Exception):
-    """The text is Java's, for the one who asked."""
+    """Raised when a run is asked for while one is under way. The text is Java's, for the user who asked."""
 
     def __init__(self) -> None:
         super().__init__("Compaction already in progress")
 
 
 class RunState(Enum):
-    """LongRunningProcessStatus.Status."""
+    """The states that the admin API shows (LongRunningProcessStatus.Status)."""
 
     NOT_RUN = "NOT_RUN"
     RUNNING = "RUNNING"
@@ -60,12 +61,12 @@ class RunStatus(NamedTuple):
 
 @dataclass(slots=True)
 class CompactionCounters:
-    """Of one topic, since it was loaded. Times are ms since the epoch, 0 for never."""
+    """Counts one topic's runs since it was loaded. Times are in ms since the epoch; 0 means never."""
 
     succeeded: int = 0
     failed: int = 0
     removed: int = 0
-    """Messages that all runs took out."""
+    """How many messages all runs have dropped."""
     last_removed: int = 0
     last_succeeded_ms: int = 0
     last_failed_ms: int = 0
@@ -75,7 +76,8 @@ class CompactionCounters:
 
 
 class CompactionService:
-    """What the compactions of all topics share. `bury(ids)` deletes ledgers in the background."""
+    """What the compactions of all topics share. `bury(ids)` deletes ledgers in the background; `turns` is the right to
+    run."""
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class CompactionService:
 
 
 class TopicCompaction:
-    """`name` is the topic's full name. All calls on the loop's thread."""
+    """`name` is the topic's full name. All methods are called on the loop's thread."""
 
     def __init__(self, name: str, ledger: ManagedLedger, service: CompactionService) -> None:
         self.counters = CompactionCounters()
@@ -107,47 +109,50 @@ class TopicCompaction:
         self._holding: asyncio.Task[None] | None = None
         self._status = RunStatus(RunState.NOT_RUN)
         self._unsettled: list[tuple[Callable[[], None], list[int]]] = []
-        """What runs replaced and did not give up, because it is not known to be durable: holds on the log, ledgers."""
+        """What a new compacted ledger has replaced, while it is not known that the new one's use is stored: functions
+        that end the holds on the log, each with the replaced ledgers. A restart may still need both."""
         self._changing_cursor = asyncio.Lock()
+        """Held while the cursor is made or deleted."""
 
     # --- what is compacted -------------------------------------------------------------------------------------------
 
     @property
     def cursor(self) -> Cursor | None:
-        """None: the topic was never to be compacted."""
+        """None when the topic's messages were never held for compaction."""
         return self._ledger.cursors.get(COMPACTION_CURSOR)
 
     @property
     def ledger_id(self) -> int | None:
-        """The compacted ledger in use."""
+        """The id of the compacted ledger in use, or None when there is none."""
         cursor = self.cursor
         return None if cursor is None else cursor.position_properties.get(LEDGER_PROPERTY)
 
     @property
     def batch_bytes_max(self) -> int:
-        """A batch that is larger before compression is not looked into."""
+        """A batch that is larger than this before compression is not looked into."""
         return self._service.batch_bytes_max
 
     @property
     def ledger_ids(self) -> list[int]:
-        """All that a topic that is deleted, or compacted no more, leaves behind: the one in use, and those that were
-        replaced and are not known to be out of use."""
+        """All ledgers that must be deleted with the topic or with its compaction: the one in use, and those that were
+        replaced but may still be in use after a restart."""
         found = [ledger_id for _, replaced in self._unsettled for ledger_id in replaced]
         return found if self.ledger_id is None else [*found, self.ledger_id]
 
     @property
     def horizon(self) -> Position | None:
-        """Messages up to there are in the compacted ledger; None without one."""
+        """The position up to which messages are in the compacted ledger, or None when there is no such ledger."""
         cursor = self.cursor
         return None if cursor is None or LEDGER_PROPERTY not in cursor.position_properties else cursor.mark_delete
 
     @property
     def opened(self) -> CompactedLedger | None:
-        """The ledger in use, if somebody has read it."""
+        """The ledger in use, if it is open already."""
         return self._opened if self._opened is not None and self._opened.ledger_id == self.ledger_id else None
 
     async def compacted(self) -> CompactedLedger | None:
-        """The ledger in use, opened. Raises EntryReadFault."""
+        """Returns the ledger in use, which is opened first if need be, or None when there is none. Raises
+        EntryReadFault."""
         while (ledger_id := self.ledger_id) is not None:
             horizon = self.horizon
             opened = self.opened
@@ -159,7 +164,7 @@ class TopicCompaction:
             except LedgerError as error:
                 if self.ledger_id == ledger_id:
                     raise EntryReadFault(self._name, f"compacted ledger {ledger_id}: {error}") from error
-                continue  # another one took its place meanwhile
+                continue  # another ledger has taken its place meanwhile
             if self.ledger_id == ledger_id:
                 self._opened = opened
         return None
@@ -182,7 +187,8 @@ class TopicCompaction:
             await asyncio.wait([self._running])
 
     def check(self, threshold_bytes: int, uncompacted_bytes: Callable[[], int]) -> None:
-        """Begins a run where more than so many bytes (above 0) were written since the last one."""
+        """Begins a run if none is under way and more than `threshold_bytes` are not compacted yet. `uncompacted_bytes`
+        is called only when its answer is needed."""
         if self._running is None and threshold_bytes > 0:
             backlog = uncompacted_bytes()
             if backlog > threshold_bytes:
@@ -190,25 +196,27 @@ class TopicCompaction:
                 self.trigger()
 
     async def close(self) -> None:
-        """Ends a run, as if it had not begun. The ledger in use stays."""
+        """Cancels the run under way, which leaves nothing behind. The ledger in use stays."""
         for task in (self._running, self._holding):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        # A task that is cancelled before its first step never says that it ended.
+        # A task that is cancelled before its first step runs no `finally`, so it has not cleared `_running`.
         if self._running is not None:
             self._running = None
             self._failed(ENDED)
         self._holding = None
 
     async def hold_messages(self) -> None:
-        """Makes the cursor, so that nothing is deleted before it is compacted. Raises ManagedLedgerError."""
+        """Makes the cursor if it is missing: from then on no message is deleted before it was compacted. Raises
+        ManagedLedgerError."""
         async with self._changing_cursor:
             await self._ledger.open_cursor(COMPACTION_CURSOR, EARLIEST)
 
     async def give_up(self) -> None:
-        """Deletes the cursor, so that the log's messages are held no longer, and with it what is compacted; ends a run.
-        The next run, which a threshold may begin, starts anew. Raises ManagedLedgerError: then nothing is deleted.
+        """Ends the topic's compaction: cancels a run, deletes the cursor, so that the log's messages are held no
+        longer, and the compacted ledgers. A later run starts from the beginning. Raises ManagedLedgerError, and then
+        deletes nothing.
 
         Source: PersistentTopic.unsubscribe, asyncDeleteCursorWithCleanCompactionLedger (which lets a run end)."""
         async with self._changing_cursor:
@@ -223,7 +231,7 @@ class TopicCompaction:
         log.info("%s: compacted no more, deletes compacted ledgers %s", self._name, ledger_ids)
 
     def hold_messages_soon(self) -> None:
-        """The same in the background; the next run tries again what fails."""
+        """Makes the cursor in the background if it is missing. When that fails, the next run tries it again."""
         if self._holding is None and self.cursor is None:
             self._holding = asyncio.get_running_loop().create_task(self._hold())
 
@@ -294,7 +302,8 @@ class TopicCompaction:
         return result
 
     async def _use(self, ledger_id: int, horizon: Position, old: CompactedLedger | None) -> None:
-        """From now on `ledger_id` is read. What it stands for is deleted only once that is durable."""
+        """Takes the new ledger into use, in place of `old`. The old ledger, and the messages that the new one stands
+        for, are deleted only once that is stored: until then a restart would go on with the old ledger."""
         cursor = self.cursor
         if cursor is None:
             self._service.bury([ledger_id])
@@ -305,7 +314,7 @@ class TopicCompaction:
             self._service.bury([ledger_id])
             raise EntryReadFault(self._name, f"the messages up to {horizon} were deleted meanwhile")
         self._unsettled.append((release, [] if old is None else [old.ledger_id]))
-        # If this fails nothing is given up: whichever of the two ledgers a restart finds in use is there.
+        # If this raises, both ledgers stay, so that either one is there when a restart finds it in use.
         await cursor.persisted()
         settled, self._unsettled = self._unsettled, []
         for release, replaced in settled:

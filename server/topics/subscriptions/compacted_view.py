@@ -8,9 +8,8 @@ Sources: CompactedTopicUtils.asyncReadCompactedEntries, PersistentDispatcherSing
 
 from collections.abc import Sequence
 
-from magnetar.server.compaction.compacted_entries import begins_in_the_past
 from magnetar.server.compaction.compacted_ledger import CompactedLedger, KeptMessage
-from magnetar.server.compaction.latest_by_key import remaining_indexes
+from magnetar.server.compaction.compaction_rules import begins_in_the_past, remaining_indexes
 from magnetar.server.compaction.stored_entry import open_entry
 from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.process.turns import Turns

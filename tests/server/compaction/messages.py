@@ -3,7 +3,7 @@
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from magnetar.server.compaction.latest_by_key import LatestMessages
+from magnetar.server.compaction.compaction_rules import LatestMessages
 from magnetar.server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
 from magnetar.server.process.turns import Turns
 from pulsar_proto.ids import Position

@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.server.compaction.compacted_entries import begins_in_the_past, decode_entry, encode_entry, position_of
-from magnetar.server.compaction.latest_by_key import LatestMessages, last_batch_index, remaining_indexes
+from magnetar.server.compaction.compacted_entries import decode_entry, encode_entry, position_of
+from magnetar.server.compaction.compaction_rules import (
+    LatestMessages,
+    begins_in_the_past,
+    last_batch_index,
+    remaining_indexes,
+)
 from pulsar_proto.errors import MalformedFrame, MalformedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb

@@ -1,12 +1,13 @@
-"""What compaction keeps: of each key the last message, unless that deletes the key.
+"""Decides what compaction keeps: for each key the last message, unless that message is empty, which deletes the key.
 
-Two looks at the same messages in the same order. `see` notes where each key's last message stands; `kept` then says
-what is left of an entry: all of it, a batch with messages taken out, or nothing. A message deletes its key when it is
-empty. One without a key goes, but with `retain_null_key`. Both looks are generators of steps: a batch may be long.
+The compactor passes all messages twice, in the same order. On the first pass `see` notes the position of each key's
+last message. On the second pass `kept` says what is left of an entry: all of it, a batch with messages taken out, or
+nothing. Messages without a key are dropped, unless `retain_null_key` is set. Both passes are generators that yield
+where other work of the loop may run, because a batch may be long.
 
-Sources: PublishingOrderCompactor, AbstractTwoPhaseCompactor, RawBatchConverter, 4.0.7. Beyond Apache, which loses
-messages there: chunks of the last message stay together, and an encrypted batch, of which nobody but its readers knows
-the keys, stays as a whole.
+Sources: PublishingOrderCompactor, AbstractTwoPhaseCompactor, RawBatchConverter, 4.0.7. Two things differ, because
+Apache's compactor loses messages there: the chunks of a message are kept or dropped together, and an encrypted batch,
+whose keys only its readers know, is kept as a whole.
 """
 
 from magnetar.server.compaction.stored_entry import BYTES_A_STEP, MESSAGES_A_STEP, ChangedBatch, EntryKind, StoredEntry
@@ -21,16 +22,17 @@ _ENTRY_SHIFT = 32
 
 
 class LatestMessages:
-    """One run of compaction. About 200 bytes for each key that is not deleted, whatever the messages are."""
+    """The keys of one compaction run. It takes about 200 bytes for each key that is not deleted."""
 
     def __init__(self, *, retain_null_key: bool) -> None:
         self._retain_null_key = retain_null_key
         self._latest: dict[bytes, int] = {}
-        """Key -> place of its last message: ledger, entry and batch index in one number."""
+        """Key -> place of its last message, which is ledger, entry and batch index packed into one number
+        (`_place`)."""
         self._last_chunks: dict[bytes, int] = {}
         """uuid of a chunked message -> place of its last chunk."""
         self.removed = 0
-        """Messages that will go, as Java counts them."""
+        """How many messages will be dropped, as Java counts them."""
 
     def __len__(self) -> int:
         return len(self._latest)
@@ -38,7 +40,7 @@ class LatestMessages:
     # --- the first look ----------------------------------------------------------------------------------------------
 
     def see(self, position: Position, entry: StoredEntry) -> Steps[None]:
-        """What does not decode is kept later, and says nothing about keys."""
+        """Notes the keys of an entry. An entry that cannot be decoded says nothing about keys; `kept` keeps it."""
         match entry.kind:
             case EntryKind.MARKER:
                 self.removed += 1
@@ -73,7 +75,7 @@ class LatestMessages:
     # --- the second look ---------------------------------------------------------------------------------------------
 
     def kept(self, position: Position, entry: StoredEntry) -> Steps[bytes | ChangedBatch | None]:
-        """What is left of the entry: the bytes that it had, fewer messages, or None for nothing."""
+        """Returns what is left of the entry: its unchanged bytes, a batch with fewer messages, or None for nothing."""
         match entry.kind:
             case EntryKind.MARKER:
                 return None
@@ -90,13 +92,14 @@ class LatestMessages:
             return self._retain_null_key
         place = _place(position, 0)
         if _is_chunk(metadata):
-            # Without its last chunk the message may be complete after what is compacted now.
+            # When the last chunk was not seen, it may follow behind the end of what is compacted now.
             last = self._last_chunks.get(raw(metadata.uuid))
             return last is None or self._latest.get(key) == last
         return self._latest.get(key) == place
 
     def _kept_of_batch(self, position: Position, entry: StoredEntry) -> Steps[bytes | ChangedBatch | None]:
-        """The count of messages stays, so that indexes stay; a removed message is an empty one, marked."""
+        """Replaces each removed message by an empty one that is marked as compacted out, so that the number of messages
+        and their batch indexes stay the same."""
         parts: list[bytes] = []
         left: list[BatchMessage] = []
         retained = changed = size = 0
@@ -141,15 +144,24 @@ def _is_chunk(metadata: pb.MessageMetadata) -> bool:
 
 
 def remaining_indexes(entry: StoredEntry) -> int | None:
-    """Which messages of a batch compaction left, bit k for index k; None where it took none out, or nobody can say."""
+    """Returns which messages of a batch compaction has left: bit k stands for batch index k. Returns None when it took
+    none out, or when the batch cannot be looked into."""
     if len(entry.messages) <= 1 or not any(single.compacted_out for single, _ in entry.messages):
         return None
     return int("".join("0" if single.compacted_out else "1" for single, _ in reversed(entry.messages)), 2)
 
 
 def last_batch_index(entry: StoredEntry) -> int:
-    """Of the last message that was not taken out of the entry; -1 where it is no batch of several, or not readable.
-    Source: ServerCnx.calculateTheLastBatchIndexInBatch."""
+    """Returns the batch index of the last message that compaction did not take out of the entry, or -1 when the entry
+    is no batch of several messages or cannot be looked into. Source: ServerCnx.calculateTheLastBatchIndexInBatch."""
     if len(entry.messages) <= 1:
         return -1
     return max((index for index, (single, _) in enumerate(entry.messages) if not single.compacted_out), default=-1)
+
+
+def begins_in_the_past(asked: Position, mark_delete: Position, first: Position, durable: bool) -> bool:
+    """Whether a consumer that asked for the messages from `asked` on begins in the compacted ledger, because that is
+    before the log's `first` message and its cursor has not moved since it was made. The mark-delete position of a
+    durable cursor that has not moved is before the first entry of a ledger; if it is on an entry, the consumer may have
+    acknowledged that entry (PersistentDispatcherSingleActiveConsumer.hasValidMarkDeletePosition)."""
+    return asked < first and mark_delete < first and (not durable or mark_delete.entry_id < 0)
