@@ -6,11 +6,12 @@ from itertools import islice
 from pyroaring import BitMap
 
 from magnetar.storage.managed.ack_state import AckRange, AckState, Extents
+from magnetar.storage.managed.bitmap_ranges import range_ends
 from pulsar_proto.ids import LATEST, Position
 
 
 def last_acked(acks: AckState) -> Position | None:
-    """The last acknowledged entry beyond the mark-delete."""
+    """Returns the last acknowledged entry beyond the mark-delete, or None when there is none."""
     last = None
     for ledger_id, bitmap in acks.bitmaps():
         last = Position(ledger_id, bitmap.max())
@@ -18,7 +19,7 @@ def last_acked(acks: AckState) -> Position | None:
 
 
 def holes(acks: AckState, extents: Extents, before: Position) -> Iterator[tuple[int, BitMap]]:
-    """(ledger, its entries in holes), in order, as far as they are before `before`."""
+    """Yields (ledger, its entries in holes) in order, as far as they are before `before`."""
     end = last_acked(acks)
     if end is None:
         return
@@ -43,14 +44,12 @@ def holes(acks: AckState, extents: Extents, before: Position) -> Iterator[tuple[
 
 
 def first_ranges(acks: AckState, extents: Extents, at_most: int) -> list[AckRange]:
-    """The first ranges of entries in holes."""
+    """Returns the first `at_most` ranges of entries in holes."""
     ranges = (each for ledger_id, entries in holes(acks, extents, LATEST) for each in ranges_of(ledger_id, entries))
     return list(islice(ranges, at_most))
 
 
 def ranges_of(ledger_id: int, entries: BitMap) -> Iterator[AckRange]:
-    """Consecutive entries of a bitmap."""
-    firsts = (entries - entries.shift(1)).to_array()
-    lasts = (entries - entries.shift(-1)).to_array()
-    for first, last in zip(firsts, lasts, strict=True):
+    """Yields the runs of consecutive entries of a bitmap."""
+    for first, last in zip(*range_ends(entries), strict=True):
         yield AckRange(ledger_id, first, last)

@@ -1,39 +1,48 @@
-"""What a subscription has acknowledged: a mark-delete position, holes beyond it, and half-acknowledged batches.
+"""What a subscription has acknowledged: a mark-delete position, entries beyond it, and half-acknowledged batches. Pure.
 
-Pure. Everything at or before the mark-delete is acknowledged; the mark-delete stands as far forward as that allows,
-across ends of ledgers. Entries acknowledged beyond it are one bitmap per ledger; entries of which only some batch
-indexes are acknowledged are one integer each, bit k = index k, 1 = still to be consumed (facts 5.4).
+    ledger 7     0  1  2  3  4  5  6  7  8
+                 ✓  ✓  ✓  ✓  ·  ✓  ✓  ·  ½      mark-delete 7:3
+                          ▲     └──┘     │      _acked    {7: bitmap of 5, 6}
+                     mark-delete         │      _partial  {(7, 8): 0b0110}: indexes 1 and 2 of the
+                                                          batch are still to be consumed (PIP-54)
 
-Only existing entries can be acknowledged: `Extents` says which exist. Positions that do not exist are ignored.
+Invariants:
 
-Source: ManagedCursorImpl.asyncDelete, setAcknowledgedPosition; PIP-54 for batch indexes.
+- Everything at or before the mark-delete is acknowledged, and the mark-delete stands as far forward as that allows,
+  also across the ends of ledgers.
+- The bitmaps hold entries beyond the mark-delete only, and none of them is empty.
+- An entry is either acknowledged, or in `_partial` with at least one bit, or neither. An acknowledgement of batch
+  indexes is ANDed with the bits that are left; when none is left, the entry is acknowledged as a whole.
+- Only entries that exist can be acknowledged: `Extents` says which do. Other positions are ignored.
+
+So the common case, entries acknowledged in order, changes one integer and makes no bitmap at all (`_add`). With holes,
+an acknowledgement is one bit in a compressed bitmap, and finding the next entry to deliver is a galloping search
+(`bitmap_ranges.first_missing`) instead of a walk.
+
+Source: ManagedCursorImpl.asyncDelete, setAcknowledgedPosition. How it is stored: docs/CURSORS.md.
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pyroaring import BitMap
 
+from magnetar.storage.managed.ack_sets import mask_of_words, words_of_mask
+from magnetar.storage.managed.bitmap_ranges import ENTRY_ID_END, count_ranges, first_missing, next_set, range_ends
 from pulsar_proto.ids import Position
-
-ENTRY_ID_END = 2**32
-"""Bitmaps are of 32 bits: a ledger has fewer entries than this."""
-
-WORD_MASK = 2**64 - 1
 
 
 class Extents(Protocol):
-    """Which entries exist. `magnetar.storage.managed.ledger_list.LedgerList` is one."""
+    """Says which entries exist. `ledger_list.LedgerList` is one."""
 
     def last_entry(self, ledger_id: int) -> int | None:
-        """-1: empty; None: no such ledger."""
+        """Returns the ledger's last entry: -1 when it is empty, None when there is no such ledger."""
 
     def next_ledger(self, ledger_id: int) -> int | None:
-        """The first ledger after it that has entries."""
+        """Returns the first ledger after it that has entries."""
 
     def last_before(self, ledger_id: int) -> Position | None:
-        """The last entry in ledgers before it."""
+        """Returns the last entry in the ledgers before it."""
 
 
 class AckRange(NamedTuple):
@@ -45,7 +54,8 @@ class AckRange(NamedTuple):
 
 
 class AckState:
-    """See the module's text. `revision` grows with every change, so that two states are equal if theirs are."""
+    """The state, with its questions and changes. `revision` grows with every change, so two looks at it that see the
+    same revision saw the same state."""
 
     __slots__ = ("_acked", "_entry", "_extents", "_ledger", "_partial", "resets", "revision")
 
@@ -66,17 +76,19 @@ class AckState:
 
     @property
     def acked_beyond(self) -> int:
-        """Entries acknowledged beyond the mark-delete."""
+        """How many entries are acknowledged beyond the mark-delete."""
         return sum(map(len, self._acked.values()))
 
     @property
     def is_plain(self) -> bool:
-        """Neither holes nor half-acknowledged batches: the mark-delete says all."""
+        """Whether the mark-delete says everything: there are neither entries beyond it nor half-acknowledged
+        batches."""
         return not self._acked and not self._partial
 
     @property
     def partial(self) -> dict[tuple[int, int], int]:
-        """(ledger, entry) -> indexes still to be consumed, as bits. Not to be changed by the caller."""
+        """Maps (ledger, entry) to the batch indexes that are still to be consumed, as bits. The caller must not change
+        it."""
         return self._partial
 
     def is_acked(self, ledger_id: int, entry_id: int) -> bool:
@@ -86,15 +98,16 @@ class AckState:
         return bitmap is not None and entry_id in bitmap
 
     def ack_set_of(self, ledger_id: int, entry_id: int) -> list[int] | None:
-        """Words for MESSAGE.ack_set (signed, 1 = still to be consumed); None when no index was acknowledged."""
+        """Returns the words for MESSAGE.ack_set (signed, 1 = still to be consumed), or None when no index was
+        acknowledged."""
         if not self._partial:
             return None
         mask = self._partial.get((ledger_id, entry_id))
         return None if mask is None else words_of_mask(mask)
 
     def next_unacked(self, position: Position) -> Position:
-        """The first existing entry at or after `position` that is not acknowledged; at the end, the place after the
-        last entry of the last ledger that was looked at."""
+        """Returns the first existing entry at or after `position` that is not acknowledged. At the end it returns the
+        place after the last entry of the last ledger that it looked at."""
         ledger_id, entry_id = position
         if (ledger_id, entry_id) <= (self._ledger, self._entry):
             ledger_id, entry_id = self._ledger, self._entry + 1
@@ -113,7 +126,8 @@ class AckState:
             ledger_id, entry_id = following, 0
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
-        """The parts of entries first .. first+count-1 that are not acknowledged, as (first entry id, count)."""
+        """Returns the parts of the entries first .. first+count-1 that are not acknowledged, as (first entry id,
+        count)."""
         end = first + count
         if ledger_id <= self._ledger:
             if ledger_id < self._ledger:
@@ -132,7 +146,7 @@ class AckState:
         return runs
 
     def unacked_among(self, ledger_id: int, entries: BitMap) -> int:
-        """How many of `entries` are not acknowledged."""
+        """Returns how many of `entries` are not acknowledged."""
         if ledger_id < self._ledger:
             return 0
         count = len(entries)
@@ -142,37 +156,38 @@ class AckState:
         return count if bitmap is None else count - bitmap.intersection_cardinality(entries)
 
     def ranges(self) -> Iterator[AckRange]:
-        """The acknowledged ranges beyond the mark-delete, in order."""
+        """Yields the acknowledged ranges beyond the mark-delete, in order."""
         for ledger_id, firsts, lasts in self.range_ends():
             for first, last in zip(firsts, lasts, strict=True):
                 yield AckRange(ledger_id, first, last)
 
     def range_ends(self) -> Iterator[tuple[int, Sequence[int], Sequence[int]]]:
-        """The same ranges ledger by ledger: (ledger, first entries, last entries)."""
+        """Yields the same ranges ledger by ledger: (ledger, first entries, last entries)."""
         for ledger_id in sorted(self._acked):
-            bitmap = self._acked[ledger_id]
-            yield ledger_id, (bitmap - bitmap.shift(1)).to_array(), (bitmap - bitmap.shift(-1)).to_array()
+            yield ledger_id, *range_ends(self._acked[ledger_id])
 
     @property
     def number_of_ranges(self) -> int:
-        return sum(len(bitmap - bitmap.shift(1)) for bitmap in self._acked.values())
+        return sum(map(count_ranges, self._acked.values()))
 
     def bitmaps(self) -> Iterator[tuple[int, BitMap]]:
-        """(ledger, bitmap of acknowledged entries beyond the mark-delete), in order. Not to be changed."""
+        """Yields (ledger, bitmap of its acknowledged entries beyond the mark-delete), in order. The caller must not
+        change them."""
         for ledger_id in sorted(self._acked):
             yield ledger_id, self._acked[ledger_id]
 
     def bitmap_of(self, ledger_id: int) -> BitMap | None:
-        """Of acknowledged entries beyond the mark-delete; None without any. Not to be changed."""
+        """Returns the ledger's acknowledged entries beyond the mark-delete, or None when there are none. The caller
+        must not change the bitmap."""
         return self._acked.get(ledger_id)
 
-    # ---- changes; each returns how many entries became acknowledged, or whether anything changed
+    # ---- changes
 
     def ack(self, positions: Iterable[tuple[int, int, Sequence[int] | None]]) -> int:
-        """Acknowledges entries, or batch indexes of them (ack_set words, 1 = still to be consumed).
+        """Acknowledges entries, or batch indexes of them (the words of an ack set, 1 = still to be consumed).
 
-        Returns how many entries became acknowledged as a whole. Positions that are acknowledged already or do not
-        exist are ignored.
+        Returns how many entries became acknowledged as a whole. Positions that are acknowledged already or do not exist
+        are ignored.
         """
         added = 0
         batch_changed = False
@@ -205,8 +220,9 @@ class AckState:
         return added
 
     def ack_cumulative(self, ledger_id: int, entry_id: int, ack_set: Sequence[int] | None = None) -> bool:
-        """Acknowledges all entries up to and including this one; with an ack_set only those before it, and of it the
-        indexes that the set says. False, and nothing changed, when that is nothing new or the entry does not exist."""
+        """Acknowledges all entries up to and including this one; with an ack set only those before it, and of it the
+        indexes that the set says. Returns False, and changes nothing, when that is nothing new or the entry does not
+        exist."""
         last = self._extents.last_entry(ledger_id)
         if last is None:
             return False
@@ -235,8 +251,9 @@ class AckState:
         return changed
 
     def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
-        """Back or forth: the next entry to be consumed is the first one at or after `position`; with an ack_set only
-        the indexes it names of that entry. Everything acknowledged beyond is forgotten (facts 5.6)."""
+        """Moves the mark-delete back or forth, as a SEEK asks for: the next entry to be consumed is the first one at or
+        after `position`, with an ack set only the indexes of it that the set names. Everything acknowledged beyond is
+        forgotten."""
         self.resets += 1
         self._acked.clear()
         self._partial.clear()
@@ -252,8 +269,8 @@ class AckState:
         self.revision += 1
 
     def forget_before(self, ledger_id: int) -> None:
-        """Ledgers before `ledger_id` were deleted: what does not exist need not be consumed, so a mark-delete there
-        moves on if the first entry that is left is acknowledged."""
+        """The ledgers before `ledger_id` were deleted. Their entries need not be consumed any more, so a mark-delete
+        among them moves on if the first entry that is left is acknowledged."""
         for gone in [known for known in self._acked if known < ledger_id]:
             del self._acked[gone]
             self.revision += 1
@@ -263,7 +280,7 @@ class AckState:
             self._advance()
 
     def restore(self, acked: Mapping[int, BitMap], partial: Iterable[tuple[Position, Sequence[int]]]) -> None:
-        """Adds what was stored beside the mark-delete. What does not exist any more is left out."""
+        """Adds what was stored beside the mark-delete, leaving out what does not exist any more."""
         for ledger_id, stored in acked.items():
             last = self._extents.last_entry(ledger_id)
             if last is None or ledger_id < self._ledger:
@@ -283,7 +300,8 @@ class AckState:
     # ---- inside
 
     def _add(self, ledger_id: int, entry_ids: list[int]) -> int:
-        """Marks existing entries of one ledger, at least one; the caller advances. Returns how many were new."""
+        """Marks existing entries of one ledger, at least one, as acknowledged. The caller advances the mark-delete.
+        Returns how many of them were new."""
         added = 0
         if ledger_id == self._ledger:
             following = self._entry + 1
@@ -308,7 +326,8 @@ class AckState:
         return added
 
     def _narrow(self, ledger_id: int, entry_id: int, ack_set: Sequence[int]) -> bool:
-        """ANDs the entry's remaining indexes. False: none remain, and the entry is to be acknowledged as a whole."""
+        """ANDs `ack_set` with the indexes of the entry that are left. Returns False when none remains; then the caller
+        has to acknowledge the entry as a whole."""
         mask = mask_of_words(ack_set)
         known = self._partial.get((ledger_id, entry_id))
         if known is not None:
@@ -335,7 +354,7 @@ class AckState:
             self._partial = {key: mask for key, mask in self._partial.items() if key > mark_delete}
 
     def _advance(self) -> None:
-        """Moves the mark-delete over acknowledged entries that follow it, across ends of ledgers."""
+        """Moves the mark-delete over the acknowledged entries that follow it, across the ends of ledgers."""
         ledger_id, entry_id = self._ledger, self._entry
         while True:
             bitmap = self._acked.get(ledger_id)
@@ -358,43 +377,3 @@ class AckState:
             self._acked.pop(ledger_id, None)
             ledger_id, entry_id = following, -1
         self._ledger, self._entry = ledger_id, entry_id
-
-
-def first_missing(bitmap: BitMap, start: int) -> int:
-    """The least number >= start that is not in the bitmap. Galloping: O(log run) range tests."""
-    if start not in bitmap:
-        return start
-    step = 1
-    while bitmap.contains_range(start, start + 2 * step):
-        step *= 2
-    low, high = start + step, start + 2 * step
-    while high - low > 1:
-        middle = (low + high) // 2
-        if bitmap.contains_range(start, middle):
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def next_set(bitmap: BitMap, start: int) -> int:
-    """The least number >= start in the bitmap, ENTRY_ID_END when there is none."""
-    try:
-        found: int = bitmap.next_set_bit(start)
-    except ValueError:
-        return ENTRY_ID_END
-    return found
-
-
-def mask_of_words(words: Sequence[int]) -> int:
-    """java.util.BitSet words (signed or unsigned, least significant first) as one integer."""
-    if len(words) == 1:
-        return words[0] & WORD_MASK
-    # In one step: shifting word by word is quadratic, and a client chooses how many there are.
-    return int.from_bytes(struct.pack(f"<{len(words)}Q", *[word & WORD_MASK for word in words]), "little")
-
-
-def words_of_mask(mask: int) -> list[int]:
-    """The reverse: signed words, no trailing zero word."""
-    count = (mask.bit_length() + 63) // 64
-    return list(struct.unpack(f"<{count}q", mask.to_bytes(8 * count, "little")))

@@ -14,7 +14,9 @@ from heapq import nsmallest
 
 from pyroaring import BitMap
 
-from magnetar.storage.managed.ack_state import ENTRY_ID_END, AckState, Extents, words_of_mask
+from magnetar.storage.managed.ack_sets import words_of_mask
+from magnetar.storage.managed.ack_state import AckState, Extents
+from magnetar.storage.managed.bitmap_ranges import ENTRY_ID_END
 from magnetar.storage.managed.bitmap_words import bitmap_of_words, words_of_bitmap
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import Position

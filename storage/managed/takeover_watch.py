@@ -19,7 +19,10 @@ from magnetar.storage.managed.managed_ledger_errors import MetaStoreFault
 logger = logging.getLogger(__name__)
 
 CHECKED_AT_ONCE = 64
-"""Records whose version is asked for in parallel."""
+"""How many records' versions are asked for in parallel."""
+
+RETRY_SECONDS = 1.0
+"""When the metadata store failed, the question is put again after this time, until there is an answer."""
 
 
 class Owned(Protocol):
@@ -36,6 +39,9 @@ class TakeoverWatch:
         self._cancel: CancelWatch | None = None
         self._suspects: dict[str, None] = {}
         self._checking: asyncio.Task[None] | None = None
+        self._unknown: dict[str, None] = {}
+        """Managed ledgers whose owner could not be told at the last look."""
+        self._retry: asyncio.TimerHandle | None = None
 
     def opened(self, name: str) -> None:
         """It is one of `owned` from now on. Events that came while it was being opened found nobody: it is checked."""
@@ -50,6 +56,10 @@ class TakeoverWatch:
         if self._checking is not None:
             self._checking.cancel()
             await asyncio.wait([self._checking])
+        self._unknown.clear()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
 
     def _on_event(self, event: RecordEvent) -> None:
         name = event.path[len(MANAGED_LEDGERS) + 1 :]
@@ -73,9 +83,22 @@ class TakeoverWatch:
 
     async def _check_one(self, name: str) -> None:
         owned = self._owned.get(name)
-        if owned is None:
-            return
-        try:
-            await owned.check_ownership()
-        except MetaStoreFault as error:
-            logger.warning("%s: unknown whether another owner wrote it, its next write finds out: %s", name, error)
+        if owned is not None:
+            try:
+                await owned.check_ownership()
+            except MetaStoreFault as error:
+                if name not in self._unknown:
+                    logger.warning("%s: unknown whether another owner wrote it, asking again: %s", name, error)
+                    self._unknown[name] = None
+                self._ask_later()
+                return
+        self._unknown.pop(name, None)
+
+    def _ask_later(self) -> None:
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._retry = None
+        for name in self._unknown:
+            self._suspect(name)

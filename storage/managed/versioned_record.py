@@ -39,24 +39,33 @@ class VersionedRecord:
         return record.value
 
     async def create(self, value: bytes) -> None:
-        """Raises NodeExistsError. What an earlier call made whose answer was lost is overwritten; then also
-        SupersededError."""
-        if self._version >= 0:
-            await self.write(value)
-            return
+        """Makes the record. Raises NodeExistsError when somebody else has made it, and SupersededError.
+
+        When the answer is lost, the caller calls again, with the same value or another one, and the record gets that
+        value. As long as it is not known whether an earlier call made the record, the first value is tried again: a
+        record with any other value is somebody else's.
+        """
+        if self._version < 0:
+            first = value if self._doubtful is None else self._doubtful
+            await self._make(first)
+            if first == value:
+                return
+        await self.write(value)
+
+    async def _make(self, value: bytes) -> None:
         try:
             created = await self._store.create(self.path, value, make_parents=True)
         except NodeExistsError:
             record = await self._store.get(self.path)
             if record is None or record.stat.version != 0 or record.value != self._doubtful:
                 raise
-            self._version, self._doubtful = 0, None
-            await self.write(value)
+            self._version = record.stat.version
         except BaseException:
             self._doubtful = value
             raise
         else:
-            self._version, self._doubtful = created.stat.version, None
+            self._version = created.stat.version
+        self._doubtful = None
 
     async def write(self, value: bytes) -> None:
         """Replaces the value. Raises SupersededError."""

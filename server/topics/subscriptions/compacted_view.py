@@ -15,7 +15,7 @@ from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.process.turns import Turns
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, messages_of
 from magnetar.storage.ledger.ledger_errors import LedgerError
-from magnetar.storage.managed.ack_state import mask_of_words, words_of_mask
+from magnetar.storage.managed.ack_sets import mask_of_words, words_of_mask
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from magnetar.storage.managed.ack_state import AckRange, AckState, first_missing, mask_of_words, words_of_mask
+from magnetar.storage.managed.ack_sets import mask_of_words, words_of_mask
+from magnetar.storage.managed.ack_state import AckRange, AckState
+from magnetar.storage.managed.bitmap_ranges import first_missing
 from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from pulsar_proto.ids import Position
 

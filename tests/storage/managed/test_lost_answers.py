@@ -1,12 +1,16 @@
 """Writes to the metadata store whose answer is lost: they may have arrived or not."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import product
+from typing import Any
 
 import pytest
 
-from magnetar.metadata.errors import MetadataError, NodeExistsError
+from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.errors import MetadataError, NodeExistsError, OutcomeUnknownError
 from magnetar.metadata.paths import managed_ledger_path
+from magnetar.metadata.store import Created
 from magnetar.storage.managed.list_record import parse_list
 from magnetar.storage.managed.managed_ledger_errors import CursorFault, MetaStoreFault
 from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
@@ -69,6 +73,47 @@ async def test_a_record_is_created_once() -> None:
     await record.create(b"0")
     with pytest.raises(NodeExistsError):
         await VersionedRecord(world.session().metadata(), "/a/b").create(b"1")
+
+
+class CreatesUnanswered(MemoryStore):
+    """Loses the answers to the first creates. `arrive` says of each whether it reaches the store all the same."""
+
+    def __init__(self, arrive: Sequence[bool]) -> None:
+        super().__init__()
+        self._arrive = list(arrive)
+
+    async def create(self, path: str, value: bytes = b"", **options: Any) -> Created:
+        if not self._arrive:
+            return await super().create(path, value, **options)
+        if self._arrive.pop(0):
+            with suppress(NodeExistsError):
+                await super().create(path, value, **options)
+        raise OutcomeUnknownError(path, "the answer was lost")
+
+
+@pytest.mark.parametrize("arrive", list(product([False, True], repeat=3)), ids=str)
+async def test_a_record_is_created_after_several_lost_answers_with_other_values(arrive: tuple[bool, ...]) -> None:
+    store = CreatesUnanswered(arrive)
+    record = VersionedRecord(store, "/r")
+    for number, _ in enumerate(arrive):
+        with pytest.raises(OutcomeUnknownError):
+            await record.create(b"%d" % number)
+    await record.create(b"last")
+    await record.write(b"more")
+    stored = await store.get("/r")
+    assert stored is not None
+    assert stored.value == b"more"
+
+
+async def test_a_record_that_another_owner_made_while_answers_were_lost_is_not_taken() -> None:
+    store = CreatesUnanswered([False, False])
+    record = VersionedRecord(store, "/r")
+    for value in (b"1", b"2"):
+        with pytest.raises(OutcomeUnknownError):
+            await record.create(value)
+    await VersionedRecord(store, "/r").create(b"theirs")
+    with pytest.raises(NodeExistsError):
+        await record.create(b"3")
 
 
 @ARRIVES

@@ -10,9 +10,10 @@ import pytest
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.metadata.paths import managed_ledger_path
 from magnetar.metadata.store import CancelWatch, WatchCallback
+from magnetar.storage.managed import takeover_watch
 from magnetar.storage.managed.appender import AppendState
 from magnetar.storage.managed.managed_ledger import ManagedLedger
-from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerFenced
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerFenced, MetaStoreFault
 from pulsar_proto.ids import EARLIEST
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import DELETE_AT_ONCE, LARGE, NAME, append, factory_of, fill, open_one, quiet
@@ -158,3 +159,49 @@ async def test_one_watch_serves_all_and_idle_managed_ledgers_cost_nothing(monkey
     await quiet(world)
     assert (len(asyncio.all_tasks()), tasks) == (1, 1)
     await factory.close()
+
+
+class UnknownForAWhile:
+    """A managed ledger whose owner cannot be told at the first looks."""
+
+    def __init__(self, failures: int) -> None:
+        self.looks_to_fail = failures
+        self.looks = 0
+        self.asked_often = asyncio.Event()
+        self.told = asyncio.Event()
+
+    async def check_ownership(self) -> None:
+        self.looks += 1
+        if self.looks == 3:
+            self.asked_often.set()
+        if self.looks <= self.looks_to_fail:
+            raise MetaStoreFault(NAME, "the store is away")
+        self.told.set()
+
+
+async def test_a_look_that_the_store_does_not_answer_is_repeated_until_it_does(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(takeover_watch, "RETRY_SECONDS", 0.0)
+    unknown = UnknownForAWhile(3)
+    watch = takeover_watch.TakeoverWatch(MemoryStore(), {NAME: unknown})
+    watch.opened(NAME)
+    await asyncio.wait_for(unknown.told.wait(), 10)
+    await watch.close()
+    assert unknown.looks == 4
+    assert [record.message for record in caplog.records] == [
+        f"{NAME}: unknown whether another owner wrote it, asking again: {NAME}: the store is away"
+    ], "it is said once"
+
+
+async def test_a_watch_that_is_closed_asks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover_watch, "RETRY_SECONDS", 0.0)
+    unknown = UnknownForAWhile(10**9)
+    watch = takeover_watch.TakeoverWatch(MemoryStore(), {NAME: unknown})
+    watch.opened(NAME)
+    await asyncio.wait_for(unknown.asked_often.wait(), 10)
+    await watch.close()
+    looks = unknown.looks
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert unknown.looks == looks
