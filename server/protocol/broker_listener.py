@@ -1,4 +1,4 @@
-"""The binary port: accepts clients, sweeps their connections for keep-alive, and closes them all at the end."""
+"""Listens on the ports for clients, sweeps their connections for keep-alive, and closes them all at the end."""
 
 import asyncio
 import logging
@@ -19,17 +19,17 @@ log = logging.getLogger(__name__)
 
 SWEEPS_PER_KEEP_ALIVE = 6
 SWEEP_SECONDS_MAX = 5.0
-"""One timer for all connections; how late a keep-alive may be noticed."""
+"""One timer sweeps all connections. So a PING may go out, and a dead peer be noticed, this much too late."""
 
 BACKLOG = 1024
-"""Connections that the kernel holds for us before it refuses."""
+"""How many connections the kernel holds for us before it refuses further ones."""
 
 CLOSE_SECONDS = 1.0
-"""How long `close` waits for clients to take their last bytes and for requests that change state."""
+"""How long `close` waits until clients have taken their last bytes and requests that change state have ended."""
 
 
 class BrokerListener:
-    """`start` once for each port, then `close` once."""
+    """Its owner calls `start` once for each port, in the clear and with TLS, then `close` once."""
 
     def __init__(self, traffic: ClientTraffic, commands: Mapping[int, CommandHandler]) -> None:
         """`commands` is the table of handlers that all connections of this port use."""
@@ -47,7 +47,8 @@ class BrokerListener:
         sock: socket.socket | None = None,
         tls: "ssl.SSLContext | None" = None,
     ) -> int:
-        """Listens; returns the actual port. `sock`: bound already, then host and port are not used. Raises OSError."""
+        """Listens, and returns the port, which the system chose if `port` is 0. With a bound socket in `sock`, host and
+        port are not used. Raises OSError."""
         server, actual = await listen(self._accept, host, port, sock=sock, tls=tls, backlog=BACKLOG)
         self._servers.append(server)
         log.info("listening for clients on port %d%s", actual, " with TLS" if tls is not None else "")
@@ -66,7 +67,8 @@ class BrokerListener:
         return self._sweep is not None
 
     def sweep(self) -> None:
-        """Runs only while there are connections: an idle server has no timer here."""
+        """Ticks every connection. The next sweep is planned only while there are connections, so that an idle server
+        has no timer."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
@@ -97,7 +99,8 @@ class BrokerListener:
         log.info("closed the client port and %d connections", len(connections))
 
     async def _drain(self) -> None:
-        """Connections leave when their transports are closed, requests when they are answered."""
+        """Waits until all connections have left, which they do when their transports are closed, and until all requests
+        are answered. After CLOSE_SECONDS the remaining requests are cancelled."""
         traffic, broker = self._traffic, self._traffic.broker
         try:
             async with asyncio.timeout(CLOSE_SECONDS):

@@ -1,4 +1,4 @@
-"""What a command's row in the table of handlers says."""
+"""A row of the table of handlers: what is done with one command, how it is answered, and how it is refused."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,28 +10,31 @@ if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
 
 RunCommand = Callable[["Connection", Any], Awaitable[None] | None]
-"""(connection, the command's own message). Answers at once, or returns what is to be awaited and answers at its end.
-Raises PulsarError for what the client is to be told, MalformedFrame for what closes the connection."""
+"""`run(connection, the command's own message)` answers at once and returns None, or returns an awaitable that answers
+at its end. Either raises PulsarError for what the client is to be told, MalformedFrame for what closes the
+connection."""
 
 AnswerCommand = Callable[["Connection", Any], None]
-"""(connection, the command's own message): says that what `run` returned has ended well."""
+"""`answer(connection, the command's own message)` tells the client that what `run` returned has ended well."""
 
 RefuseCommand = Callable[[Any, pb.ServerError.ValueType, str], bytes]
-"""(the command's own message, ServerError code, text) -> the frame that says so."""
+"""`refuse(the command's own message, ServerError code, text)` returns the frame that tells the client of its
+failure."""
 
 
 def error_answer(body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
-    """ERROR with the request's id: how most commands are refused."""
+    """Returns ERROR with the request's id, which is how most commands are refused."""
     return error_frame(body.request_id, code, text)
 
 
 class CommandHandler(NamedTuple):
     field: str
-    """The command's field in BaseCommand."""
+    """The name of the command's field in BaseCommand."""
     run: RunCommand
     refuse: RefuseCommand | None = error_answer
-    """None: the command has no answer at all."""
+    """None for a command that has no answer at all."""
     answer: AnswerCommand | None = None
-    """None: what `run` returns has answered itself."""
+    """None when what `run` returns answers by itself."""
     changes_state: bool = False
-    """True: once begun it runs to its end although the connection is lost, so that no topic is left half changed."""
+    """True for a request that, once begun, runs to its end even if the connection is lost, so that no topic is left
+    half changed."""

@@ -1,7 +1,9 @@
-"""What each command of the client protocol needs, and the table of handlers in which nobody gets past that.
+"""The permission that each command of the client protocol needs, and a table of handlers that stand behind it.
 
-A command that is not in `COMMANDS` cannot be handled: the guarded table is built from it. Texts are Java's: client
-libraries show them. Sources: ServerCnx.isTopicOperationAllowed, isNamespaceOperationAllowed and their callers; facts 9.
+`guarded` builds its table from `COMMANDS`, so a command without a rule cannot be handled. Texts are those of Apache's
+broker, because client libraries show them.
+
+Sources: ServerCnx.isTopicOperationAllowed, isNamespaceOperationAllowed and their callers.
 """
 
 import logging
@@ -33,10 +35,11 @@ NOT_SERVED = Open("it is always refused: transactions are off")
 
 
 class Rule(NamedTuple):
-    """`denied` is what the client is told, with AuthorizationError."""
+    """What one command needs."""
 
     demand: Open | OnTopic | OnNamespace
     denied: str = ""
+    """The text that a client gets, with AuthorizationError, when it may not."""
 
 
 COMMANDS: dict[int, Rule] = {
@@ -133,7 +136,8 @@ class _Guard:
 
 
 async def _check(cnx: "Connection", rule: Rule, authorizer: Authorizer, body: Any) -> None:
-    """Raises AuthorizationFault, TopicNotFound for a tenant that does not exist, InvalidTopicName."""
+    """Returns when the client may. Raises AuthorizationFault when it may not, TopicNotFound for a tenant that does not
+    exist, InvalidTopicName, and ServiceNotReady when the permissions cannot be read."""
     principal = _principal(cnx, body)
     if isinstance(rule.demand, OnNamespace):
         namespace = NamespaceName.parse(body.namespace)
@@ -153,7 +157,8 @@ async def _check(cnx: "Connection", rule: Rule, authorizer: Authorizer, body: An
 
 
 def _principal(cnx: "Connection", body: Any) -> Principal:
-    """A proxy looks topics up for many clients over one connection: such a command names its client itself."""
+    """Returns who asks. A proxy looks topics up for many clients over one connection, so each of these lookups names
+    its client itself. Raises AuthorizationFault when the connection's role may not speak for that client."""
     principal = cnx.principal
     assert principal is not None, "who is not authenticated does not get here"
     if not isinstance(body, pb.CommandLookupTopic | pb.CommandPartitionedTopicMetadata) or not body.original_principal:

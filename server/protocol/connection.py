@@ -1,8 +1,8 @@
-"""The asyncio shell of one client's connection: bytes in, frames to handlers, bytes out.
+"""The asyncio shell of one client's connection: bytes in, frames to what handles them, bytes out.
 
-It owns the socket's two directions and the tables of this client's producers and consumers. It holds no rule of the
-protocol and knows no command: `session` says which command is legal, and the frames of each read go, as one list, to
-the `FrameReceiver` that the connection was made with (`inbound.Inbound`).
+A connection owns the two directions of its socket and the tables of this client's producers and consumers. It holds no
+rule of the protocol and knows no command: `connection_rules` says which command is legal, and the frames of each read
+go, as one list, to the `FrameReceiver` that the connection was made with (`inbound.Inbound`).
 """
 
 import asyncio
@@ -44,6 +44,7 @@ CLOSE_DEADLINE_SECONDS = 5.0
 """How long a closed connection may take to deliver its last bytes before it is cut off."""
 
 OPENING_BYTES = 16
+"""So many bytes of a connection's first read are looked at to tell which other protocol the peer speaks."""
 
 _PING = ping_frame()
 
@@ -77,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_address = ""
         self.remote_ip = ""
         self.principal: Principal | None = None
-        """Who the peer is; None where authentication is off."""
+        """Who the peer is. None until the login has ended, and always while authentication is off."""
         self.login: Login | None = None
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(limits.max_frame_size, traffic.read_scratch)
@@ -123,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @contextmanager
     def faults_closing(self) -> Iterator[None]:
-        """Around the handling of what the peer sent."""
+        """Wraps the handling of what the peer sent: whatever is raised inside closes this connection, and no other."""
         try:
             yield
         except MalformedFrame as error:
@@ -133,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close("an error of ours, see above", logging.ERROR)
 
     def eof_received(self) -> None:
-        """The peer will not speak again: asyncio closes the transport."""
+        """Returns None, so asyncio closes the transport: a peer that has ended its side gets no answers either."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         try:
@@ -158,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         self._inbound.take(self, frames, then)
 
     def _received_malformed(self, error: MalformedFrame, nbytes: int) -> None:
-        """Handles the sound frames before the bad one, then closes without an answer (PulsarDecoder)."""
+        """Handles the sound frames before the malformed one, then closes without an answer (PulsarDecoder)."""
         opening = b""
         if not self._received_any:
             opening = bytes(self._reader.get_buffer(-1)[: min(nbytes, OPENING_BYTES)])
@@ -228,7 +229,9 @@ class Connection(asyncio.BufferedProtocol):
         self.write(close_consumer_frame(consumer_id, NO_REQUEST_ID))
 
     async def check_liveness(self) -> bool:
-        """ServerCnx.checkConnectionLiveness: any inbound command within the time is an answer."""
+        """Sends PING and returns whether any command comes within connectionLivenessCheckTimeoutMillis; if none comes,
+        the connection is closed (ServerCnx.checkConnectionLiveness). With a timeout of 0 or less it does not ask, and
+        an open connection counts as alive."""
         timeout_ms = self.traffic.limits.connection_liveness_check_timeout_millis
         if not self.is_open or timeout_ms <= 0:
             return self.is_open
@@ -240,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
         return await asyncio.shield(self._liveness)
 
     def close(self, reason: str, level: int = logging.INFO) -> None:
-        """Delivers what was written, then closes; a peer that does not take it is cut off by `tick`."""
+        """Closes after what was written is delivered. `tick` cuts off a peer that does not take it in time."""
         if not self.is_open:
             return
         self._output.flush()
@@ -248,14 +251,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def peer_certificate(self) -> Mapping[str, Any] | None:
-        """What `SSLObject.getpeercert` tells of a certificate that the handshake has verified."""
+        """Returns what `SSLObject.getpeercert` tells of the client's certificate, which the handshake has verified;
+        None without TLS, and for a client without a certificate."""
         certificate: Mapping[str, Any] | None = self._transport.get_extra_info("peercert")
         return certificate
 
     # --- for handlers and the listener -------------------------------------------------------------------------------
 
     def published(self, count: int, size_bytes: int) -> None:
-        """SENDs were handed to their producers: stop reading when too many wait for their receipt."""
+        """Counts SENDs that were handed to their producers. Stops reading when too many of this connection, or too many
+        bytes of all connections, wait for their receipts."""
         if not self.is_open:
             return  # publishing closed it
         publishes = self.publishes
@@ -270,7 +275,8 @@ class Connection(asyncio.BufferedProtocol):
             self.throttle_reading(self.traffic.budget)
 
     def settle_publishes(self) -> None:
-        """Asks the producers what is unanswered, and gives the rest back to the budget."""
+        """Asks the producers how many SENDs are unanswered, and gives the bytes of the answered ones back to the
+        budget."""
         if self.publishes.unanswered_count:
             pending = 0
             for producer in self.producers.values():
@@ -278,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
             self.traffic.budget.free(self.publishes.settle(pending))
 
     def abort(self) -> None:
-        """Cuts the socket at once; what was not delivered is lost."""
+        """Closes the socket at once. What was not delivered is lost."""
         self._cut_off("cut off")
 
     @property
@@ -289,14 +295,16 @@ class Connection(asyncio.BufferedProtocol):
         return self._output.idle_since(now_s)
 
     def cut_off_for_room(self) -> None:
-        """Others need the room that its output takes."""
+        """Called by the output budget when this connection's untaken output is what has to go."""
         self._cut_off(
             f"does not read: {self.unsent_bytes} bytes wait for it, and all clients together have more than "
             "maxMessageDispatchBufferSizeInMB waiting"
         )
 
     def tick(self, now_s: float) -> None:
-        """The listener's sweep: keep-alive, output that nobody takes, throttles whose cause went away silently."""
+        """Called by the listener's sweep every few seconds. It sends PING, closes a connection that shows no life or
+        takes no output, and looks whether throttled reading can go on, since nobody says so when a topic drops its
+        SENDs."""
         if not self.is_open:
             if now_s >= self._cut_off_at:
                 self._transport.abort()
@@ -320,7 +328,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- inside ----------------------------------------------------------------------------------------------------
 
     def _become_closed(self, reason: str, level: int) -> None:
-        """The one place where a connection ends: one log line, nothing of it left in topics."""
+        """The one place where a connection ends: it writes one log line and leaves nothing of the connection in
+        topics."""
         if not self.session.close():
             return
         log.log(level, "%s: connection closed: %s", self.remote_address, reason)
@@ -335,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 attached.close()
             except Exception:
-                # One topic's fault must not leave this connection in other topics.
+                # A fault of one topic must not keep this connection attached to the other topics.
                 log.exception("%s: %s could not be detached", self.remote_address, attached)
         watchers, self.topic_watchers = self.topic_watchers, {}
         for watcher in watchers.values():
@@ -359,14 +368,16 @@ class Connection(asyncio.BufferedProtocol):
         self._cut_off(f"does not read: {self._output.unsent_bytes} bytes wait for it")
 
     def _writable_changed(self, writable: bool) -> None:
-        """Who does not take answers does not get to ask: requests are read again when the output has drained."""
+        """Stops reading while the peer does not take its output, so that a client cannot ask for more and more answers
+        that it does not read."""
         if writable:
             self.release_reading(self._output)
         else:
             self.throttle_reading(self._output)
 
     def _schedule_release(self) -> None:
-        """After this callback, when the producers have counted the receipts that were just written."""
+        """Looks in the next turn of the loop: only then have the producers counted the receipts that were just
+        written."""
         self._release_scheduled = True
         self._loop.call_soon(self._release_if_answered)
 

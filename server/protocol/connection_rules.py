@@ -1,14 +1,19 @@
-"""Which command is legal when, and what the clock asks of a connection: rules only, no sockets, tasks or clock.
+"""Which command is legal when, and what a connection must do as time passes: rules only, no sockets, tasks or clock.
 
 Theory of operation. A client's connection is in one of four states. `Session.judge(command type)` says what the shell
 must do with a command: hand it to its handler, drop it, or close the connection without an answer. Judging changes
-nothing; the state changes only in `begin` (CONNECT came, its credentials are being judged), `accept` (the CONNECT
-handler liked what it saw) and `close`. Time comes in as
-seconds of any monotonic clock.
+nothing. The state changes only in `begin` (CONNECT came, its credentials are being judged), `accept` (CONNECT was
+answered with CONNECTED) and `close`. Times are given as seconds of any monotonic clock.
 
-Sources: ServerCnx and PulsarDecoder (any command but CONNECT, AUTH_RESPONSE, PING and PONG before Connected, a second
-CONNECT, a command that only brokers send, or an AUTH_RESPONSE that nothing asked for: close without ERROR);
-PulsarHandler (keep-alive); ServerCnx.recentlyClosedProducers.
+            begin                     accept                close
+    START ---------> AUTHENTICATING ---------> CONNECTED ---------> CLOSED
+      |                                            ^                  ^
+      +---- accept, while authentication is off ---+     close, from any state
+
+Sources: ServerCnx and PulsarDecoder close a connection without an ERROR for any command but CONNECT, AUTH_RESPONSE,
+PING and PONG before Connected, for a second CONNECT, for a command that only brokers send, and for an AUTH_RESPONSE
+that nothing asked for. PulsarHandler is the source of the keep-alive, ServerCnx.recentlyClosedProducers of
+`RecentlyClosed`.
 """
 
 from enum import Enum
@@ -16,20 +21,20 @@ from enum import Enum
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 PROTOCOL_VERSION = 21
-"""The newest one of every branch; the session speaks min(ours, the client's)."""
+"""The newest version of Apache's branches. A connection speaks the smaller of this one and the client's."""
 
 FIRST_VERSION_WITH_CLOSE_COMMANDS = 5
-"""An older client is told of a closed producer or consumer by a closed connection."""
+"""A client of an older version does not know these commands, so its connection is closed instead."""
 
 RECENTLY_CLOSED_MAX = 100_000
-"""Producer ids that one connection remembers as closed by the broker; beyond it the oldest is forgotten, and a SEND of
-it closes the connection, from which clients recover."""
+"""How many producer ids one connection remembers as closed by the broker. Beyond it the oldest is forgotten, and a SEND
+with that id closes the connection, from which clients recover."""
 
 
 class ConnectionState(Enum):
     START = "start"
     AUTHENTICATING = "authenticating"
-    """Only where authentication is on."""
+    """CONNECT came, and its credentials are being judged. Without authentication this state is left out."""
     CONNECTED = "connected"
     CLOSED = "closed"
 
@@ -41,7 +46,7 @@ class CommandVerdict(Enum):
 
 
 class IllegalTransitionError(Exception):
-    """We broke the session's rules: a bug of ours."""
+    """The shell changed the state where that is not allowed, which is a bug of ours."""
 
 
 _Type = pb.BaseCommand
@@ -85,7 +90,8 @@ CLIENT_COMMANDS = frozenset(
 )
 
 FROM_5_0 = frozenset(range(70, 82))
-"""Scalable topics and transaction discovery: sent only to brokers that advertise them, unknown to us (facts 1.3)."""
+"""Commands of Pulsar 5.0 for scalable topics and for finding transaction coordinators. Clients send them only to a
+broker that advertises these features in its FeatureFlags, which ours does not."""
 
 LEGAL: dict[ConnectionState, frozenset[int]] = {
     ConnectionState.START: BEFORE_CONNECTED,
@@ -96,7 +102,7 @@ LEGAL: dict[ConnectionState, frozenset[int]] = {
 
 
 class Session:
-    """One connection's state machine."""
+    """The state machine of one connection."""
 
     __slots__ = ("client_version", "protocol_version", "state")
 
@@ -106,6 +112,7 @@ class Session:
         self.protocol_version = 0
 
     def judge(self, command_type: int) -> CommandVerdict:
+        """Says what is to be done with a command of this type in the present state."""
         if command_type in LEGAL[self.state]:
             return CommandVerdict.HANDLE
         if self.state is ConnectionState.CLOSED or command_type in FROM_5_0:
@@ -113,13 +120,15 @@ class Session:
         return CommandVerdict.CLOSE
 
     def begin(self) -> None:
-        """CONNECT came, and its credentials are being judged. Raises IllegalTransitionError outside START."""
+        """Takes note that CONNECT came and its credentials are being judged. Raises IllegalTransitionError outside
+        START."""
         if self.state is not ConnectionState.START:
             raise IllegalTransitionError(f"begin in state {self.state.value}")
         self.state = ConnectionState.AUTHENTICATING
 
     def accept(self, client_version: str, protocol_version: int) -> None:
-        """CONNECT was answered with CONNECTED. Raises IllegalTransitionError outside START and AUTHENTICATING."""
+        """Takes note that CONNECT is answered with CONNECTED. Raises IllegalTransitionError outside START and
+        AUTHENTICATING."""
         if self.state not in (ConnectionState.START, ConnectionState.AUTHENTICATING):
             raise IllegalTransitionError(f"accept in state {self.state.value}")
         self.state = ConnectionState.CONNECTED
@@ -127,14 +136,14 @@ class Session:
         self.protocol_version = min(PROTOCOL_VERSION, max(protocol_version, 0))
 
     def close(self) -> bool:
-        """True the first time."""
+        """Ends the session. Returns True when this call has ended it, False when it had ended before."""
         if self.state is ConnectionState.CLOSED:
             return False
         self.state = ConnectionState.CLOSED
         return True
 
     def why_illegal(self, command_type: int) -> str:
-        """The reason for the log line when `judge` says CLOSE."""
+        """Returns the reason, for the log, why `judge` says CLOSE."""
         name = pb.BaseCommand.Type.Name(pb.BaseCommand.Type.ValueType(command_type))
         if self.state is ConnectionState.START:
             return f"{name} before CONNECT"
@@ -152,9 +161,9 @@ class KeepAliveAction(Enum):
 
 
 class KeepAlive:
-    """PINGs a connection once an interval and finds the dead ones (PulsarHandler.handleKeepAliveTimeout).
+    """Says when to send PING, once an interval, and when a connection is dead (PulsarHandler.handleKeepAliveTimeout).
 
-    Any inbound command counts as life; `heard()` must be called for each read that held one.
+    Any command of the peer proves that it lives: the shell must call `heard()` for each read that held one.
     """
 
     __slots__ = ("_due_s", "_interval_s", "_ping_unanswered")
@@ -168,7 +177,9 @@ class KeepAlive:
         self._ping_unanswered = False
 
     def tick(self, now_s: float, state: ConnectionState, reading_paused: bool) -> KeepAliveAction:
-        """What is to be done now; PING re-arms. While we do not read, silence proves nothing."""
+        """Returns what is to be done now. CLOSE means that the peer has not connected within an interval, or has not
+        answered the last PING. While we do not read from the peer, its silence proves nothing, and it gets another
+        PING."""
         if now_s < self._due_s or state is ConnectionState.CLOSED:
             return KeepAliveAction.NOTHING
         if state in (ConnectionState.START, ConnectionState.AUTHENTICATING) or (
@@ -181,7 +192,8 @@ class KeepAlive:
 
 
 class RecentlyClosed:
-    """Producer ids that the broker closed within the last keep-alive interval: their late SENDs are no offence."""
+    """The ids of producers that the broker closed within the last keep-alive interval. SENDs to them were under way
+    when the client was told, so they are dropped and do not close the connection."""
 
     __slots__ = ("_expires_s", "_interval_s")
 
@@ -191,13 +203,15 @@ class RecentlyClosed:
 
     def add(self, producer_id: int, now_s: float) -> None:
         expires = self._expires_s
-        expires.pop(producer_id, None)  # so that the dictionary stays in order of expiry
+        expires.pop(
+            producer_id, None
+        )  # an id that is added again goes to the end: the dictionary stays in order of expiry
         expires[producer_id] = now_s + self._interval_s
         while expires and (len(expires) > RECENTLY_CLOSED_MAX or expires[next(iter(expires))] <= now_s):
             del expires[next(iter(expires))]
 
     def discard(self, producer_id: int) -> None:
-        """The id is in use again."""
+        """Called when the client uses the id for a new producer."""
         self._expires_s.pop(producer_id, None)
 
     def contains(self, producer_id: int, now_s: float) -> bool:

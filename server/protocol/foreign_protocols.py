@@ -1,10 +1,10 @@
-"""Recognises other protocols by their first bytes, so that the log says what the peer got wrong."""
+"""Recognises other protocols by their first bytes, so that the log can say what the peer did wrong."""
 
 HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI ", b"HTTP")
 
 
 def describe_opening(opening: bytes) -> str | None:
-    """A sentence for the log, or None for bytes that look like nothing in particular."""
+    """Returns a sentence for the log, or None for bytes that look like no protocol known here."""
     if opening.startswith(HTTP_METHODS):
         return "looks like HTTP; this port speaks Pulsar's binary protocol, the web port is another one"
     if opening.startswith(b"\x16\x03"):

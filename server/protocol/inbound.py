@@ -1,8 +1,12 @@
-"""What one connection has read: frames are handled in order, in portions.
+"""Handles the frames that one connection has read, in order and in portions of time.
 
-A read can hold twenty thousand small commands, and one ACK as many ids. After a portion the rest waits for its turn
-among all connections that have a rest (`turns.TurnQueue`), and nothing more is read until it is done. So fifty
-clients that send as fast as they can do not hold up the others fifty times as long as one does.
+Runs of SENDs go to their producers as one group each (`send_groups.publish_run`). Any other command is handled in its
+place, so a producer's commands keep their order. A handler that must wait becomes a task (`requests`), and the commands
+behind it do not wait for it.
+
+One read can hold twenty thousand small commands, and one ACK as many ids. After a portion, the remaining frames wait
+for their turn among those of all connections (`turns.TurnQueue`), and the connection reads nothing more until they are
+handled. So fifty clients that send as fast as they can hold up the others no longer than one such client does.
 """
 
 import logging
@@ -30,7 +34,8 @@ log = logging.getLogger(__name__)
 
 
 class Inbound:
-    """The frames of one connection. It does not keep the connection, which keeps it."""
+    """The frames of one connection. Each call gets the connection, because a reference to it would be a cycle that only
+    the garbage collector could free."""
 
     __slots__ = ("_at", "_commands", "_frames", "_ignored_any", "_requests", "_then", "_turns")
 
@@ -41,13 +46,12 @@ class Inbound:
         self._turns = turns
         self._frames: list[Frame] = []
         self._at = 0
-        """Of the frame to be handled next; the list is empty when there is none."""
+        """The index of the frame to be handled next. The list is empty while no frame waits."""
         self._then: Callable[[], None] | None = None
         self._ignored_any = False
 
     def take(self, cnx: "Connection", frames: list[Frame], then: Callable[[], None] | None = None) -> None:
-        """Handles the frames, now or soon, and calls `then` when all are handled. Raises MalformedFrame for one that
-        closes the connection."""
+        """See `connection.FrameReceiver`."""
         self._then = then or self._then
         if self._frames:
             self._frames += frames
@@ -93,7 +97,8 @@ class Inbound:
             cnx.release_reading(self)
 
     def _handle(self, cnx: "Connection", frame: Frame) -> list[Frame]:
-        """Returns shorter commands that are to be handled in its place: none, but for a long list of ids."""
+        """Handles one command. An ACK or redelivery with a long list of ids is not handled: the shorter commands that
+        replace it are returned instead, so that a portion can end between them."""
         if is_long_id_list(frame[0]):
             shorter = cut_id_list(frame[0])
             if len(shorter) > 1:
@@ -101,7 +106,8 @@ class Inbound:
         try:
             command = parse_command(frame[0])
         except UnknownCommand as error:
-            level = logging.DEBUG if self._ignored_any else logging.INFO  # one line, whatever the peer repeats
+            # A peer that repeats such commands gets one line in the log.
+            level = logging.DEBUG if self._ignored_any else logging.INFO
             self._ignored_any = True
             log.log(level, "%s: %s ignored", cnx.remote_address, error)
             return []

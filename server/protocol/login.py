@@ -1,7 +1,8 @@
-"""How one connection comes by its role, and keeps it: CONNECT, AUTH_CHALLENGE and AUTH_RESPONSE.
+"""How one connection gets its role, and keeps it: CONNECT, AUTH_CHALLENGE and AUTH_RESPONSE.
 
-Sources: ServerCnx.handleConnect, completeConnect, handleAuthResponse, refreshAuthenticationCredentials; facts 2. A peer
-that is refused is told "Failed to authenticate" and no more; the log says why.
+A peer that is refused is told "Failed to authenticate" and no more; the log says why.
+
+Sources: ServerCnx.handleConnect, completeConnect, handleAuthResponse, refreshAuthenticationCredentials.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ SECONDS_MAX = 20.0
 
 
 class Login:
-    """One connection's. `connect` once; then `respond` for each AUTH_RESPONSE; `close` when the connection ends."""
+    """The login of one connection. Its caller calls `connect` once, then `respond` for each AUTH_RESPONSE, and `close`
+    when the connection ends."""
 
     def __init__(self, cnx: "Connection", security: "Security", server_version: str) -> None:
         self._cnx = cnx
@@ -42,7 +44,8 @@ class Login:
         self._next_look: asyncio.TimerHandle | None = None
 
     async def connect(self, command: pb.CommandConnect, connected: Callable[[], None]) -> None:
-        """Calls `connected` when the peer has a role; else refuses it and closes the connection."""
+        """Judges the credentials of CONNECT. Calls `connected` when the peer has got its role; otherwise refuses the
+        peer and closes the connection."""
         self._method = command.auth_method_name or NONE
         self._supports_refresh = command.feature_flags.supports_auth_refresh
         identity = await self._judge(self._method, command.auth_data)
@@ -60,7 +63,8 @@ class Login:
         connected()
 
     async def respond(self, command: pb.CommandAuthResponse) -> None:
-        """A renewed credential. Raises MalformedFrame for one that nothing asked for."""
+        """Judges a renewed credential, and closes the connection if it is refused or is another role's. Raises
+        MalformedFrame for a credential that nothing asked for."""
         if self._refresh is None or not self._refresh.is_challenged:
             raise MalformedFrame("AUTH_RESPONSE that nothing asked for")
         identity = await self._judge(command.response.auth_method_name or self._method, command.response.auth_data)
@@ -75,12 +79,13 @@ class Login:
             self.close()
 
     def close(self) -> None:
+        """Ends the looks at the credential's age. It has no effect when there are none."""
         if self._next_look is not None:
             self._next_look.cancel()
             self._next_look = None
 
     async def _judge(self, method: str, data: bytes) -> Identity | None:
-        """None: refused and closed."""
+        """Returns the identity behind a credential, or None when the peer was refused and the connection closed."""
         common_name = common_name_of(self._cnx.peer_certificate())
         try:
             async with asyncio.timeout(SECONDS_MAX):
@@ -95,7 +100,8 @@ class Login:
         return None
 
     async def _principal(self, role: str, command: pb.CommandConnect) -> Principal | None:
-        """The role with that of the proxy's client. None: refused and closed."""
+        """Returns the peer's role, joined with that of its client if the peer is a proxy; None when the peer was
+        refused and the connection closed."""
         security = self._security
         original = command.original_principal
         if security.settings.authenticate_original_auth_data and command.original_auth_data:

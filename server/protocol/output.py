@@ -1,9 +1,9 @@
-"""What one connection has to say to its peer: collected during a loop turn, handed to the transport once at its end.
+"""The output of one connection: it is collected during a turn of the loop, and handed to the transport once at its end.
 
-Water marks. Above OUTPUT_HIGH_WATER_BYTES the output is not writable: dispatchers stop choosing it, and the connection
-stops reading, so that answers to requests are bounded too. It is writable again below OUTPUT_LOW_WATER_BYTES. What is
-already on its way (a group that a dispatcher read, receipts of stored messages) still comes; a peer that lets
-OUTPUT_MAX_BYTES pile up is cut off.
+Water marks. Above OUTPUT_HIGH_WATER_BYTES the output is not writable: dispatchers choose other consumers, and the
+connection stops reading, so that answers to requests are bounded too. Below OUTPUT_LOW_WATER_BYTES it is writable
+again. What is already on its way meanwhile (messages that a dispatcher has read, receipts of stored messages) is still
+added. A peer that lets OUTPUT_MAX_BYTES pile up is cut off.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ JOIN_BELOW_BYTES = 64 << 10
 
 
 class Output:
-    """Owns the writing side of a transport. Not a rule: a shell without decisions but the water marks."""
+    """Owns the writing side of a transport, and decides nothing but what the water marks say."""
 
     __slots__ = (
         "_chunks",
@@ -46,8 +46,8 @@ class Output:
         too_much: Callable[[], None],
         sent: Callable[[int], None],
     ) -> None:
-        """`writable_changed(writable)` at the transport's water marks; `too_much()` above OUTPUT_MAX_BYTES.
-        `sent(bytes)` after they were handed to the transport."""
+        """Calls `writable_changed(writable)` when the transport's buffer passes a water mark, `too_much()` when more
+        than OUTPUT_MAX_BYTES wait, and `sent(size)` whenever it has handed so many bytes to the transport."""
         self._loop = loop
         self._transport = transport
         self._writable_changed = writable_changed
@@ -70,16 +70,16 @@ class Output:
 
     @property
     def unsent_bytes(self) -> int:
-        """What the peer has not taken: this turn's chunks and the transport's buffer."""
+        """Bytes that the peer has not taken: the chunks of this turn, and what is in the transport's buffer."""
         return self._pending_bytes + self._transport.get_write_buffer_size()
 
     @property
     def taken_bytes(self) -> int:
-        """What the peer's side has taken since the beginning: it grows while the peer reads."""
+        """Bytes that the kernel has taken from the transport since the beginning. It grows while the peer reads."""
         return self._handed_bytes - self._transport.get_write_buffer_size()
 
     def idle_since(self, now_s: float) -> float:
-        """See `output_budget.Drained`."""
+        """See `output_budget.BudgetedOutput`."""
         taken = self.taken_bytes
         if taken != self._taken_seen or not self.unsent_bytes:
             self._taken_seen, self._idle_since_s = taken, now_s
@@ -111,14 +111,14 @@ class Output:
             self._too_much()
 
     def when_writable(self, callback: Callable[[], None]) -> None:
-        """Calls back once. Where the output is writable now, in the next turn."""
+        """Calls back once, as soon as the output is writable, but not before the next turn of the loop."""
         self._waiters.append(callback)
         if self.is_writable and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Hands everything to the transport. Called once a turn, and before an orderly close."""
+        """Hands everything to the transport. It is called once a turn, and before an orderly close."""
         self._scheduled = False
         if self._transport.is_closing():
             self.forget()
@@ -140,25 +140,26 @@ class Output:
             self._wake()
 
     def pause(self) -> None:
-        """The transport's buffer passed the high-water mark."""
+        """Called when the transport's buffer has passed the high-water mark."""
         self._paused = True
         self._writable_changed(False)
 
     def resume(self) -> None:
-        """The transport's buffer fell below the low-water mark."""
+        """Called when the transport's buffer has fallen below the low-water mark."""
         self._paused = False
         self._writable_changed(True)
         self._wake()
 
     def forget(self) -> None:
-        """The connection is gone: nothing is written or called back any more, and nothing leads back to it."""
+        """Called when the connection is closed: nothing is written or called back any more. The callbacks are dropped,
+        because they lead back to the connection, and the cycle would keep it in memory."""
         self._writable_changed, self._too_much = _is_ignored, _is_nothing
         self._chunks.clear()
         self._waiters.clear()
         self._pending_bytes = 0
 
     def lost(self) -> None:
-        """The transport is gone too."""
+        """Called when the transport is closed too. A TLS transport leads back to its connection, so it is dropped."""
         self.forget()
         self._transport = GONE
 
@@ -169,15 +170,15 @@ class Output:
 
 
 def _is_ignored(writable: bool) -> None:
-    """Nobody is there who wants to know."""
+    """Takes the place of `writable_changed` in a closed connection."""
 
 
 def _is_nothing() -> None:
-    """Nobody is there any more."""
+    """Takes the place of `too_much` in a closed connection."""
 
 
 def join_small(chunks: list[bytes]) -> list[bytes]:
-    """The same bytes with neighbours below JOIN_BELOW_BYTES joined."""
+    """Returns the same bytes, with each row of neighbouring chunks below JOIN_BELOW_BYTES joined to one."""
     joined: list[bytes] = []
     small: list[bytes] = []
     for chunk in chunks:

@@ -1,54 +1,59 @@
-"""A bound on what all clients together have not taken of their output (`maxMessageDispatchBufferSizeInMB`).
+"""A bound on the output of all clients together that they have not taken (`maxMessageDispatchBufferSizeInMB`).
 
-Each connection may have some megabytes waiting, so many clients that do not read could fill the memory. When what
-waits for all of them exceeds the budget, connections are cut off until the rest fits, first the one that has taken
-nothing for the longest. Whoever takes its output, however slowly, is left alone.
+Each connection may have some megabytes waiting, so many clients that do not read could fill the memory. When the output
+that waits for all of them exceeds the budget, connections are cut off until the rest fits, beginning with the one that
+has taken nothing for the longest time. A client that takes its output, however slowly, is left alone.
 
-Counting is a walk over all connections, so it is done by the sweep, and whenever a share of the budget was sent.
+Counting is a walk over all connections. So it is done only by the sweep, and whenever another part of the budget, one
+in SHARES, was sent.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 SHARES = 8
-"""The budget may be exceeded by one part in so many before it is noticed."""
+"""The budget may be exceeded by one part in SHARES before it is noticed."""
 
 
-class Drained(Protocol):
-    """A connection, as far as its output goes."""
+class BudgetedOutput(Protocol):
+    """What the budget knows of a connection."""
 
     @property
     def unsent_bytes(self) -> int: ...
 
     def idle_since(self, now_s: float) -> float:
-        """When it was last seen to take something, or to have nothing to take; asked once a count."""
+        """Returns the last time at which the client was seen to have taken output, or to have none waiting. It must be
+        called once in each count, since it compares with the call before."""
 
     def cut_off_for_room(self) -> None: ...
 
 
 class OutputBudget:
-    """`max_bytes` 0 or less: no limit."""
-
     __slots__ = ("_connections", "_max_bytes", "_now", "_sent_since")
 
-    def __init__(self, max_bytes: int, connections: Callable[[], Iterable[Drained]], now: Callable[[], float]) -> None:
+    def __init__(
+        self, max_bytes: int, connections: Callable[[], Iterable[BudgetedOutput]], now: Callable[[], float]
+    ) -> None:
+        """`max_bytes` of 0 or less means "no limit". `connections` returns all that are open, `now` seconds of a
+        monotonic clock."""
         self._max_bytes = max_bytes
         self._connections = connections
         self._now = now
         self._sent_since = 0
 
     def sent(self, size_bytes: int) -> None:
-        """So much more was handed to a transport."""
+        """Called when so many more bytes were handed to a transport."""
         self._sent_since += size_bytes
         if self._sent_since * SHARES >= self._max_bytes:
             self.count()
 
     def count(self) -> None:
+        """Adds up what waits for all clients, and cuts off some of those that take nothing if it exceeds the budget."""
         if self._max_bytes <= 0:
             return
         self._sent_since = 0
         now_s = self._now()
-        idle: list[tuple[float, int, int, Drained]] = []
+        idle: list[tuple[float, int, int, BudgetedOutput]] = []
         total = 0
         for number, each in enumerate(self._connections()):
             unsent = each.unsent_bytes

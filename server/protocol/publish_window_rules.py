@@ -1,16 +1,22 @@
-"""How much published and not yet answered data the broker holds: per connection and in the whole process.
+"""How much data of published messages may wait for receipts, in one connection and in the whole process: rules only.
 
-Rules only. A connection adds each group of SENDs; it learns what was answered by asking its producers how many SENDs
-they still hold, which is a walk, so the windows work with upper bounds and settle them only when a bound is reached.
-The answer to a full window or budget is to stop reading sockets until half of it is free
+A full window or budget makes connections stop reading their sockets until half of it is free
 (`maxPendingPublishRequestsPerConnection`, `maxMessagePublishBufferSizeInMB`; ServerCnx.startSendOperation).
+
+Receipts are not counted one by one. A connection adds each group of SENDs to its window, so that the window's figures
+are upper bounds. Only when a bound is reached does the connection ask its producers how many SENDs they still hold, and
+`settle` the window by the answer. Receipts come in the order of the SENDs, so that number says which groups are
+answered:
+
+    groups, oldest first:   |  A: 3 SENDs  |  B: 2 SENDs  |  C: 4 SENDs  |      total 9
+    4 pending                  answered       not wholly     not at all         answered 5: A and B are free
 """
 
 from collections import deque
 from collections.abc import Callable
 
 UNSETTLED_GROUPS_MAX = 1024
-"""Groups a window remembers before it settles, whatever its limit is."""
+"""How many groups a window remembers. Beyond it, it is settled, whatever its limit is."""
 
 
 class PublishWindow:
@@ -19,14 +25,14 @@ class PublishWindow:
     __slots__ = ("_groups", "_max_count", "_total_count", "unanswered_bytes", "unanswered_count")
 
     def __init__(self, max_count: int) -> None:
-        """`max_count` 0 or less: no limit."""
+        """`max_count` of 0 or less means "no limit"."""
         self._max_count = max_count
-        self._groups: deque[tuple[int, int]] = deque()  # (total count with this group, the group's bytes)
+        self._groups: deque[tuple[int, int]] = deque()  # (SENDs up to and with this group, its bytes)
         self._total_count = 0
         self.unanswered_count = 0
-        """An upper bound; exact after `settle`."""
+        """An upper bound, which `settle` makes exact."""
         self.unanswered_bytes = 0
-        """An upper bound: a group counts until its last SEND is answered."""
+        """An upper bound: all bytes of a group count until its last SEND is answered."""
 
     def add(self, count: int, size_bytes: int) -> None:
         self._total_count += count
@@ -35,7 +41,7 @@ class PublishWindow:
         self.unanswered_bytes += size_bytes
 
     def settle(self, pending: int) -> int:
-        """`pending` SENDs of this connection are unanswered. Returns the bytes that became free."""
+        """Takes note that `pending` SENDs of this connection are unanswered. Returns the bytes that became free."""
         groups = self._groups
         answered = self._total_count - pending
         freed = 0
@@ -47,34 +53,35 @@ class PublishWindow:
 
     @property
     def may_be_full(self) -> bool:
-        """True when it is time to settle."""
+        """Whether the window is to be settled now, by its upper bounds."""
         return 0 < self._max_count <= self.unanswered_count or len(self._groups) > UNSETTLED_GROUPS_MAX
 
     @property
     def is_full(self) -> bool:
-        """After `settle`."""
+        """Whether the limit is reached. It is exact only right after `settle`."""
         return 0 < self._max_count <= self.unanswered_count
 
     @property
     def is_half_free(self) -> bool:
-        """Java resumes at half of the limit."""
+        """Whether reading may go on: Java resumes at half of the limit too."""
         return self._max_count <= 0 or self.unanswered_count <= self._max_count // 2
 
 
 class PublishBudget:
-    """Unanswered bytes of all connections together."""
+    """A limit on the unanswered bytes of all connections together."""
 
     __slots__ = ("_max_bytes", "_settle_all", "unanswered_bytes")
 
     def __init__(self, max_bytes: int, settle_all: Callable[[], None]) -> None:
-        """`max_bytes` 0 or less: no limit. `settle_all()` settles every connection's window and calls `free` with what
-        became free."""
+        """`max_bytes` of 0 or less means "no limit". `settle_all()` settles the windows of all connections, and calls
+        `free` with the bytes that became free."""
         self._max_bytes = max_bytes
         self._settle_all = settle_all
         self.unanswered_bytes = 0
 
     def take(self, size_bytes: int) -> bool:
-        """True while the budget holds; False: the taker must stop reading until `has_room`."""
+        """Counts bytes that were published. Returns whether they fit; if not, the connection must stop reading until
+        `has_room` says True."""
         self.unanswered_bytes += size_bytes
         if self._max_bytes <= 0 or self.unanswered_bytes <= self._max_bytes:
             return True
@@ -86,7 +93,7 @@ class PublishBudget:
         assert self.unanswered_bytes >= 0, "more bytes freed than taken"
 
     def has_room(self) -> bool:
-        """True when half of the budget is free."""
+        """Returns whether half of the budget is free."""
         if self.unanswered_bytes > self._max_bytes // 2:
             self._settle_all()
         return self.unanswered_bytes <= self._max_bytes // 2

@@ -1,4 +1,5 @@
-"""The requests of one connection that could not be answered at once: bounded tasks, and what is said when they fail."""
+"""The requests of one connection that could not be answered at once: a bounded number of tasks, and the answer that a
+client gets when one fails."""
 
 import asyncio
 import logging
@@ -18,18 +19,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REQUESTS_MAX = 10_000
-"""Requests of one connection that may be in progress. The next one that has an answer is refused with TooManyRequests
-before its handler sees it, so that nothing of it is left behind."""
+"""How many requests of one connection may be in progress. Beyond it, a command that has an answer is refused with
+TooManyRequests before its handler sees it, so that nothing is left half done."""
 
 TEXT_CHARACTERS_MAX = 16 << 10
-"""Of what a client is told. A refused schema is told with the schemas that refuse it."""
+"""The length at which an error's text is cut off. The refusal of a schema quotes the schemas that refuse it, so it can
+be long."""
 
 Work = Awaitable[None]
 
 
 class Requests:
-    """Commands behind a waiting request do not wait for it. When the connection is lost, requests that only look are
-    cancelled; those that change state run to their end as the broker's own tasks."""
+    """Commands do not wait for the requests before them. When the connection is lost, requests that only read are
+    cancelled, and requests that change state run to their end as tasks of the broker."""
 
     __slots__ = ("_in_progress", "_tasks")
 
@@ -38,8 +40,8 @@ class Requests:
         self._in_progress = 0
 
     def run(self, cnx: "Connection", handler: CommandHandler, body: Any) -> None:
-        """Handles one command: at once, or by a task. A command with a string that is not UTF-8 is refused before its
-        handler sees it. Raises MalformedFrame for what closes the connection."""
+        """Handles one command, at once or by a task. A command with a string that is not UTF-8 is refused before its
+        handler sees it. Raises MalformedFrame for a command that closes the connection."""
         if self._in_progress >= REQUESTS_MAX and _refuses_for_load(cnx, handler, body):
             return
         try:
@@ -72,7 +74,7 @@ class Requests:
     def _ended(self, work: Work, task: asyncio.Task[None]) -> None:
         self._in_progress -= 1
         self._tasks.discard(task)
-        _drop(work)  # of a task that was cancelled before it began
+        _drop(work)  # a task that is cancelled before its first step leaves its coroutine unstarted
 
 
 async def _answer(cnx: "Connection", handler: CommandHandler, body: Any, work: Work) -> None:
@@ -87,8 +89,8 @@ async def _answer(cnx: "Connection", handler: CommandHandler, body: Any, work: W
 
 
 def _refuses_for_load(cnx: "Connection", handler: CommandHandler, body: Any) -> bool:
-    """Refuses a command that waits for an answer. One without an answer (FLOW, most ACKs) does not wait, and is
-    handled however many requests are in progress."""
+    """Refuses a command that has an answer, and returns whether it did. A command without an answer (FLOW, most ACKs)
+    has nothing to wait for, so it is handled however many requests are in progress."""
     text = f"More than {REQUESTS_MAX} requests in progress"
     refusal = _refusal(handler, body, pb.TooManyRequests, text)
     cnx.write(refusal)
@@ -96,8 +98,8 @@ def _refuses_for_load(cnx: "Connection", handler: CommandHandler, body: Any) -> 
 
 
 def _refuse(cnx: "Connection", handler: CommandHandler, body: Any, error: Exception) -> None:
-    """Says that the command failed. Where the command has no answer that could say so, and where the client has not
-    come in yet, the connection is closed: a client that hears nothing would wait."""
+    """Tells the client that its command failed. If the command has no answer that could say so, or the client is not
+    connected yet, the connection is closed as well: a client that hears nothing would wait for ever."""
     if isinstance(error, PulsarError):
         code = error.code
         log.info("%s: %s refused: %s", cnx.remote_address, handler.field, error)
@@ -111,11 +113,11 @@ def _refuse(cnx: "Connection", handler: CommandHandler, body: Any, error: Except
 
 
 def _refusal(handler: CommandHandler, body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
-    """Empty where the command has no answer, or asked for none."""
+    """Returns the frame that refuses the command; no bytes for a command that has no answer or asked for none."""
     return b"" if handler.refuse is None else handler.refuse(body, code, text)
 
 
 def _drop(work: Work) -> None:
-    """A coroutine that never began must say that this is meant."""
+    """Closes a coroutine that was never started, or Python would warn that it was never awaited."""
     if asyncio.iscoroutine(work):
         work.close()

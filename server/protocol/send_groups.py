@@ -18,12 +18,14 @@ from pulsar_proto.wire.send_run import end_of_run, parse_sends
 
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
+    from magnetar.server.topics.publishing.producer import Sends
 
 log = logging.getLogger(__name__)
 
 SHORT_SEND_BYTES = 12
-"""A SEND with a message_id or a transaction's id cannot be shorter: type 2, head 2, producer and sequence id 4, and 6
-or 4."""
+"""A shorter SEND can have neither a message_id nor a transaction's id. Its type takes 2 bytes, the head of its message
+2, producer id and sequence id at least 2 each, and then a message_id would take 6 more, the two halves of a
+transaction's id 4."""
 
 CHECKED_HEAD_BYTES = 10
 """0x0e01 u16 | u32 crc32c | u32 metadataSize: how a payload with a checksum begins."""
@@ -31,20 +33,29 @@ CHECKED_HEAD_BYTES = 10
 BROKER_ENTRY_METADATA = b"\x0e\x02"
 
 CPP_CLIENT = "Pulsar-CPP"
-"""How the version of a client that is made of the C++ one begins."""
+"""The client versions of the C++ client, and of the Python and Node clients that are made of it, begin so."""
 
 read_head = Struct(">HII").unpack_from
 
-Sends = list[tuple[pb.CommandSend, bytes]]
 Fault = tuple[pb.ServerError.ValueType, str]
 """Why a SEND is refused, as SEND_ERROR says it."""
 
 
 def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
-    """Publishes the SEND at `index` and those that follow it without another command between, as one group for each
-    producer. Returns the index of the first frame that is not part of it.
+    """Publishes the run of SENDs that begins at `index`, as one group for each producer, and returns the index of the
+    first frame after the run. A SEND that is refused is answered after those before it. Raises MalformedFrame for a
+    SEND that closes the connection; the SENDs before it are published.
 
-    The cost of a SEND is that of the broker: no object is made for it but its parsed command.
+    This loop runs once a message, so it makes no object but the parsed command, and looks into a payload just once, as
+    long as it begins the usual way:
+
+        0e 01 | crc32c u32 | metadata size u32 | metadata | body
+        magic   `read_head` reads these ten bytes in one call
+
+    Such a payload is `sound` when its checksum is right, its metadata is too short to hide anything (see
+    INNOCENT_METADATA_BYTES), the whole is no longer than a body may be, and its command has no unusual field. Anything
+    else is not refused but looked at again by `_fault_of`, which is slow and exact. So the short look may be wrong in
+    one direction only: it must never call a faulty SEND sound.
     """
     run = frames[index : end_of_run(frames, index)]
     groups: dict[int, Sends] = {}
@@ -92,10 +103,10 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
     return index + len(run)
 
 
-def _publish(cnx: "Connection", groups: dict[int, Sends], size_bytes: int) -> None:
+def _publish(cnx: "Connection", groups: "dict[int, Sends]", size_bytes: int) -> None:
     count = 0
     for producer_id, sends in groups.items():
-        # Publishing for one producer may close another one, when the topic fences itself.
+        # Publishing for one producer may have closed this one: a topic that fences itself closes all its producers.
         producer = cnx.producers.get(producer_id)
         if producer is not None and sends:
             producer.publish(sends)
@@ -104,22 +115,25 @@ def _publish(cnx: "Connection", groups: dict[int, Sends], size_bytes: int) -> No
         cnx.published(count, size_bytes)
 
 
-def _late_or_unknown(cnx: "Connection", producer_id: int) -> Sends:
-    """A SEND that was under way when the broker closed its producer is dropped: a list that nobody publishes. Any
-    other one closes the connection (ServerCnx.handleSend); also while the producer is still being created."""
+def _late_or_unknown(cnx: "Connection", producer_id: int) -> "Sends":
+    """Returns the group for SENDs of a producer id that is not in use. If the broker closed that producer just now, its
+    SENDs were under way and are dropped: nobody publishes the returned list. Raises MalformedFrame for any other id,
+    also for that of a producer that is still being created (ServerCnx.handleSend)."""
     if not cnx.recently_closed.contains(producer_id, cnx.traffic.now()):
         raise MalformedFrame(f"SEND of the unknown producer {producer_id}")
     return []
 
 
 def _is_usual(command: bytes) -> bool:
-    """Whether none of the tags of txnid_least_bits, txnid_most_bits and message_id is among the bytes."""
+    """Returns whether the bytes of a SEND hold none of the tags of txnid_least_bits, txnid_most_bits and message_id. An
+    id may hold the same bytes by chance; then the answer is False, and the SEND gets the exact look."""
     return b"\x20" not in command and b"\x28" not in command and b"\x4a" not in command
 
 
 def _fault_of(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> Fault | None:
-    """What the short look of `publish_run` left open: why a SEND is refused. Raises MalformedFrame for a payload that
-    could not be read back (Producer.verifyChecksum, PersistentTopic.publishMessage)."""
+    """Returns why a SEND is refused, or None when it is sound after all. It is asked for each SEND that the short look
+    of `publish_run` did not find sound. Raises MalformedFrame for a payload that could not be read back once it is
+    stored (Producer.verifyChecksum, PersistentTopic.publishMessage)."""
     if payload.startswith(BROKER_ENTRY_METADATA):
         raise MalformedFrame("SEND with broker entry metadata, which only brokers write")
     if not verify_checksum(payload):
@@ -138,10 +152,12 @@ def _fault_of(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> Fault 
 
 
 def _refuse(cnx: "Connection", send: pb.CommandSend, code: pb.ServerError.ValueType, text: str) -> None:
-    """Answers SEND_ERROR with max(sequence, highest), after the receipts of what the producer sent before.
+    """Answers SEND_ERROR with max(sequence id, highest sequence id), after the receipts of what the producer sent
+    before.
 
-    C++'s client, and those of Python and Node that are made of it, give up one message for ChecksumError only: after
-    any other code they connect anew and send the same message again, for ever (ClientConnection::handleSendError).
+    The C++ client, and the Python and Node clients that are made of it, give up the message for ChecksumError only.
+    After any other code they connect anew and send the same message again, for ever
+    (ClientConnection::handleSendError). So these clients are told ChecksumError, whatever the reason is.
     """
     sequence_id = max(send.sequence_id, send.highest_sequence_id)
     log.warning("%s: producer %d: message %d refused: %s", cnx.remote_address, send.producer_id, sequence_id, text)

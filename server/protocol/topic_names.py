@@ -1,11 +1,11 @@
-"""Names as they come in commands."""
+"""Topic names as commands hold them."""
 
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
 
 
 def topic_name(text: str) -> TopicName:
-    """Raises InvalidTopicName with ServerCnx.validateTopicName's text."""
+    """Parses a topic's name. Raises InvalidTopicName with the text of ServerCnx.validateTopicName."""
     try:
         return TopicName.parse(text)
     except InvalidTopicName as error:
