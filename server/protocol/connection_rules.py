@@ -203,9 +203,8 @@ class RecentlyClosed:
 
     def add(self, producer_id: int, now_s: float) -> None:
         expires = self._expires_s
-        expires.pop(
-            producer_id, None
-        )  # an id that is added again goes to the end: the dictionary stays in order of expiry
+        # An id that is added again goes to the end, so that the dictionary stays in order of expiry.
+        expires.pop(producer_id, None)
         expires[producer_id] = now_s + self._interval_s
         while expires and (len(expires) > RECENTLY_CLOSED_MAX or expires[next(iter(expires))] <= now_s):
             del expires[next(iter(expires))]

@@ -62,10 +62,21 @@ TABLE: dict[int, CommandHandler] = {
 
 
 def commands_of(security: "Security | None") -> Mapping[int, CommandHandler]:
-    """The table for a broker: with authorization each handler stands behind the permission that its command needs."""
-    if security is None or security.authorizer is None:
+    """Returns the table for a broker: clients log in if authentication is on, and each handler stands behind the
+    permission that its command needs if authorization is on."""
+    if security is None:
         return TABLE
-    # A broker without authorization does not hold these modules in memory.
+    from magnetar.server.protocol.handlers import authenticated_connect
+
+    connecting = TABLE[_Type.CONNECT]._replace(run=authenticated_connect.connect)
+    return {**authorized(security), _Type.CONNECT: connecting}
+
+
+def authorized(security: "Security") -> Mapping[int, CommandHandler]:
+    """Returns the table with each handler behind its permission; the plain table while authorization is off."""
+    if security.authorizer is None:
+        return TABLE
+    # A broker without authorization does not hold this module in memory.
     from magnetar.server.protocol.command_permissions import guarded
 
     return guarded(TABLE, security.authorizer)

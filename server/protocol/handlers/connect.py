@@ -19,32 +19,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SERVER_VERSION = f"Magnetar Server{__version__}"
-"""Clients only print it; they fail when it is missing. Java's broker says `Pulsar Server4.0.7`, without a space."""
+"""Clients only print it, but fail when it is missing. Java's broker says `Pulsar Server4.0.7`, without a space."""
 
 _PONG = pong_frame()
 
 
-def connect(cnx: "Connection", command: pb.CommandConnect) -> Coroutine[Any, Any, None] | None:
-    """Where authentication is off any credentials are taken, and never looked at."""
-    security = cnx.broker.security
-    if security is None:
-        _connected(cnx, command)
-        return None
-    cnx.session.begin()
-    # A broker without authentication does not hold this module, and what it stands on, in memory.
-    from magnetar.server.protocol.login import Login
-
-    login = cnx.login = Login(cnx, security, SERVER_VERSION)
-    return login.connect(command, lambda: _connected(cnx, command))
+def connect(cnx: "Connection", command: pb.CommandConnect) -> None:
+    """Lets everybody in: while authentication is off, credentials are not looked at (see `authenticated_connect`)."""
+    assert cnx.broker.security is None, "with authentication on, `commands_of` puts another handler here"
+    answer_connected(cnx, command)
 
 
 def refuse_connect(command: pb.CommandConnect, code: pb.ServerError.ValueType, text: str) -> bytes:
     return error_frame(NO_REQUEST_ID, code, text)
 
 
-def _connected(cnx: "Connection", command: pb.CommandConnect) -> None:
-    """Answers CONNECTED with min(our version, the client's). Only what exists is advertised: not replication dedup (6)
-    or scalable topics (8)."""
+def answer_connected(cnx: "Connection", command: pb.CommandConnect) -> None:
+    """Answers CONNECTED with the smaller of our protocol version and the client's. Of the FeatureFlags only what exists
+    here is advertised, so that clients use nothing else: not `supports_repl_dedup_by_lid_and_eid`, for example, and not
+    `supports_scalable_topics`."""
     cnx.session.accept(command.client_version, command.protocol_version)
     log.info("%s: connected, %s, protocol %d", cnx.remote_address, cnx.client_version, cnx.protocol_version)
     flags = pb.FeatureFlags(
@@ -56,7 +49,7 @@ def _connected(cnx: "Connection", command: pb.CommandConnect) -> None:
 
 
 def auth_response(cnx: "Connection", command: pb.CommandAuthResponse) -> Coroutine[Any, Any, None]:
-    """A credential that was asked for anew."""
+    """Judges a renewed credential, as AUTH_CHALLENGE has asked for it. Raises MalformedFrame when nobody has asked."""
     if cnx.login is None:
         raise MalformedFrame("AUTH_RESPONSE that nothing asked for")
     return cnx.login.respond(command)
@@ -67,4 +60,4 @@ def ping(cnx: "Connection", command: pb.CommandPing) -> None:
 
 
 def pong(cnx: "Connection", command: pb.CommandPong) -> None:
-    """Every command counts as life; that was all it had to say."""
+    """Does nothing: the connection counts every command as a sign of life, and PONG has no other meaning."""

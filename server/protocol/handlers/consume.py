@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 I32_MAX = 2**31 - 1
 
 METADATA_BYTES_MAX = 1024
-"""Of keys and values together (ConsumerMetadata in ServerCnx: `CommandUtils.metadataFromCommand`)."""
+"""The limit of a consumer's metadata: of all keys and values together (CommandUtils.metadataFromCommand)."""
 
 
 def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any, Any, None] | None:
@@ -64,7 +64,8 @@ async def _topic_to_subscribe(cnx: "Connection", command: pb.CommandSubscribe, n
 
 
 def flow(cnx: "Connection", command: pb.CommandFlow) -> None:
-    """An unknown consumer is ignored; permits that are not positive close the connection (Consumer.flowPermits)."""
+    """Gives permits to a consumer. A FLOW for an unknown consumer is ignored. Raises MalformedFrame for permits that
+    are not positive (Consumer.flowPermits)."""
     permits = command.messagePermits
     if not 0 < permits <= I32_MAX:
         raise MalformedFrame(f"FLOW of {permits} permits")
@@ -74,7 +75,8 @@ def flow(cnx: "Connection", command: pb.CommandFlow) -> None:
 
 
 def ack(cnx: "Connection", command: pb.CommandAck) -> Awaitable[None] | None:
-    """No answer without a request id, none for an unknown consumer; else ACK_RESPONSE when the ack is durable."""
+    """Acknowledges, and answers ACK_RESPONSE when the acknowledgement is durable. An ACK without a request id, or for
+    an unknown consumer, has no answer."""
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is None:
         return None
@@ -91,7 +93,7 @@ def answer_ack(cnx: "Connection", command: pb.CommandAck) -> None:
 
 
 def refuse_ack(command: pb.CommandAck, code: pb.ServerError.ValueType, text: str) -> bytes:
-    """Nothing at all for an ack that asked for no answer."""
+    """Returns ACK_RESPONSE with the error; no bytes for an ACK without a request id, which wants no answer."""
     if not command.HasField("request_id"):
         return b""
     return ack_response_frame(command.consumer_id, command.request_id, code, text)

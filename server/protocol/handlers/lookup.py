@@ -1,6 +1,6 @@
-"""LOOKUP and PARTITIONED_METADATA: where a topic is, and of how many partitions it consists.
+"""LOOKUP and PARTITIONED_METADATA: which broker serves a topic, and how many partitions it has.
 
-Sources: TopicLookupBase.lookupTopicAsync; ServerCnx.handlePartitionMetadataRequest; facts 3.
+Sources: TopicLookupBase.lookupTopicAsync; ServerCnx.handlePartitionMetadataRequest.
 """
 
 from collections.abc import Coroutine
@@ -32,7 +32,8 @@ def lookup(cnx: "Connection", command: pb.CommandLookupTopic) -> Coroutine[Any, 
 
 
 async def _lookup(cnx: "Connection", name: TopicName, request_id: int, urls: Urls) -> None:
-    """This broker owns every topic. Whether the topic exists is not asked, whether its namespace does is (facts 14)."""
+    """Answers with the addresses of this broker, which owns every topic. A topic need not exist to be looked up, but
+    its namespace must: a Java broker 4.0.7 answers TopicNotFound otherwise. Raises TopicNotFound, TooManyRequests."""
     broker = cnx.broker
     with broker.lookup_permit():
         await broker.service.catalog.check_namespace(name.namespace)

@@ -1,4 +1,4 @@
-"""SEEK, GET_LAST_MESSAGE_ID and CONSUMER_STATS: what a consumer asks of its place in the topic.
+"""SEEK, GET_LAST_MESSAGE_ID and CONSUMER_STATS: a consumer moves in the topic, or asks where it is.
 
 Sources: ServerCnx.handleSeek, handleGetLastMessageId, handleConsumerStats; Commands.newGetLastMessageIdResponse.
 """
@@ -23,7 +23,8 @@ def seek(cnx: "Connection", command: pb.CommandSeek) -> Coroutine[Any, Any, None
 
 
 async def _seek(cnx: "Connection", consumer: "Consumer", command: pb.CommandSeek) -> None:
-    """The subscription closes its consumers first (CLOSE_CONSUMER), SUCCESS comes last. Any failure is UnknownError."""
+    """The subscription closes its consumers first (CLOSE_CONSUMER), and SUCCESS comes last. Raises UnknownFault for any
+    failure, as Apache's broker answers UnknownError."""
     try:
         await consumer.seek(command)
     except Exception as error:
@@ -50,7 +51,8 @@ def _consumer(cnx: "Connection", consumer_id: int) -> "Consumer":
 
 
 def consumer_stats(cnx: "Connection", command: pb.CommandConsumerStats) -> None:
-    """An unknown or pending consumer: ConsumerNotFound in the response (Java closes the connection for the former)."""
+    """Answers the figures of a consumer. Raises ConsumerNotFound for a consumer that is unknown or still being created.
+    For an unknown one Java closes the connection, by a fault of its own (ServerCnx.handleConsumerStats)."""
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is None:
         raise ConsumerNotFound(f"Consumer {command.consumer_id} not found")

@@ -19,18 +19,22 @@ if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
 
 VERSION_BYTES = 8
-"""What counts of a version; clients before 2.4 sent 64 bytes that begin with it."""
+"""A version is 8 bytes long. Clients before 2.4 sent 64 bytes, of which these are the first."""
 
 FIRST_VERSION_THAT_KEEPS_ANSWERS = 16
-"""Java clients before 2.8 put a schema's answer back into its pool as soon as it has come (PulsarDecoder). A thread
-that asked and was interrupted before it listens for the answer finds an empty schema then, and keeps it: apache/pulsar
-issue 8429, and what the published Spark connector, 2.4.2, met in one answer of 700."""
+"""Java clients before 2.8, which speak older versions, recycle the object of a schema's answer as soon as they have
+read it (PulsarDecoder). A thread that has asked, and does not wait for the answer yet when it comes, finds the object
+empty and keeps that empty schema: apache/pulsar issue 8429. The published Spark connector 2.4.2 met this in one answer
+of 700."""
 ANSWER_DELAY_S = 0.05
-"""For those clients: they ask once for each version of a schema."""
+"""These clients get their answer so much later, when the thread that asked waits for it. They ask once for each version
+of a schema, so the delay does not add up."""
 
 
 def get_schema(cnx: "Connection", command: pb.CommandGetSchema) -> Coroutine[Any, Any, None]:
-    """The newest version, or the one that is asked for. What was deleted is not found."""
+    """Answers the version of a topic's schema that is asked for, or the newest one. Raises TopicNotFound when there is
+    none, or it was deleted; IncompatibleSchema for a version that is none; MetadataFault when the schema cannot be
+    read."""
     name = topic_name(command.topic)
     version: int | None = None
     if command.HasField("schema_version"):
@@ -66,7 +70,8 @@ def refuse_get_schema(command: pb.CommandGetSchema, code: pb.ServerError.ValueTy
 
 
 def get_or_create_schema(cnx: "Connection", command: pb.CommandGetOrCreateSchema) -> Coroutine[Any, Any, None]:
-    """What a producer asks that sends a message with another schema than its own."""
+    """Stores a schema, if it is new and compatible, and answers its version. A producer asks for it before it sends a
+    message with another schema than the one that it was created with. Raises TopicNotFound, IncompatibleSchema."""
     return _get_or_create_schema(cnx, command, topic_name(command.topic))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
 
 WATCHERS_MAX = 1_000
-"""Of one connection; one more is refused."""
+"""How many watchers one connection may have; further ones are refused with TooManyRequests."""
 
 _Mode = pb.CommandGetTopicsOfNamespace
 
@@ -30,7 +30,8 @@ def get_topics_of_namespace(cnx: "Connection", command: pb.CommandGetTopicsOfNam
 
 
 async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.CommandGetTopicsOfNamespace) -> None:
-    """Names carry their partition suffix, system topics are left out. The same hash: no names, changed=false."""
+    """Answers the topics of a namespace: partitions by their own names, without the system's topics. If the client's
+    hash says that it knows the list already, the answer has no names and `changed` is false."""
     topics = await user_topics(cnx, str(namespace), command.mode)
     filtered = None
     if command.HasField("topics_pattern"):
@@ -54,7 +55,8 @@ async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.C
 
 
 async def user_topics(cnx: "Connection", namespace: str, mode: int) -> list[str]:
-    """Full names, sorted. Of topics that are not persistent those that are loaded: no others exist."""
+    """Returns the full names of the users' topics in a namespace, sorted. `mode` says which domain. A non-persistent
+    topic exists only as long as it is loaded."""
     catalog = cnx.broker.service.catalog
     found = [] if mode == _Mode.NON_PERSISTENT else await catalog.topics_of(namespace)
     if mode != _Mode.PERSISTENT:
@@ -63,7 +65,9 @@ async def user_topics(cnx: "Connection", namespace: str, mode: int) -> list[str]
 
 
 def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> Coroutine[Any, Any, None]:
-    """A watcher id that is in use is refused while its list is being made, and answered again afterwards."""
+    """Begins to tell the client of topics that come and go. A watcher id that is in use is answered again with its
+    list. Raises ServiceNotReady while the first list of that id is being made, NotAllowed when watching is off, and
+    TooManyRequests."""
     if not cnx.traffic.limits.enable_broker_topic_list_watcher:
         raise NotAllowed("Unable to create topic list watcher: topic list watching is disabled")
     namespace = NamespaceName.parse(command.namespace)
@@ -82,7 +86,7 @@ def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> Co
 
 
 async def _watch(cnx: "Connection", watcher: Watcher, command: pb.CommandWatchTopicList, *, is_new: bool) -> None:
-    """Names are left out where the client's hash says that it knows them."""
+    """Answers the watcher's topics; without names when the client's hash says that it knows them."""
     topics = watcher.topics
     if is_new:
         try:
@@ -91,7 +95,7 @@ async def _watch(cnx: "Connection", watcher: Watcher, command: pb.CommandWatchTo
             cnx.topic_watchers.pop(command.watcher_id, None)
             raise
     if cnx.topic_watchers.get(command.watcher_id) is not watcher:
-        cnx.broker.watchers.remove(watcher)  # closed meanwhile
+        cnx.broker.watchers.remove(watcher)  # the client closed it meanwhile
         return
     topics_hash = hash_of(topics)
     success = pb.CommandWatchTopicListSuccess(
@@ -115,7 +119,7 @@ def _tell(cnx: "Connection", watcher_id: int, change: TopicListChange) -> None:
 
 
 def watch_topic_list_close(cnx: "Connection", command: pb.CommandWatchTopicListClose) -> None:
-    """SUCCESS always."""
+    """Answers SUCCESS always, also for an unknown watcher."""
     watcher = cnx.topic_watchers.pop(command.watcher_id, None)
     if watcher is not None:
         cnx.broker.watchers.remove(watcher)

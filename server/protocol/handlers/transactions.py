@@ -1,4 +1,4 @@
-"""Every transaction command: transactions are off (ServerCnx.checkTransactionEnableAndSendError)."""
+"""The commands of transactions, which are off: each is refused (ServerCnx.checkTransactionEnableAndSendError)."""
 
 from typing import TYPE_CHECKING, Any
 

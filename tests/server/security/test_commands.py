@@ -7,7 +7,7 @@ import pytest
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.protocol.command_permissions import ATTACHED, COMMANDS, HANDSHAKE, NOT_SERVED, guarded
 from magnetar.server.protocol.connection_rules import CLIENT_COMMANDS
-from magnetar.server.protocol.handlers.command_table import TABLE, commands_of
+from magnetar.server.protocol.handlers.command_table import TABLE, authorized
 from magnetar.server.security.authorizer import Authorizer
 from magnetar.server.security.demands import Open
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -74,7 +74,7 @@ class TestDeclarations:
 
     def test_without_authorization_the_table_is_the_plain_one(self) -> None:
         scene = Scene(authorization_enabled=False)
-        assert commands_of(scene.security) is TABLE
+        assert authorized(scene.security) is TABLE
 
 
 class TestDenied:
