@@ -1,11 +1,21 @@
-"""The way of an add, on the loop's thread: check, write cache, journal, and `done` when it is durable.
+"""The way of an add through the bookie, on the loop's thread: check, write cache, journal, `done` when it is durable.
 
-The order is BookKeeper's (facts 6): first the cache, then the journal with the ledger's key record ahead of its first
-entries, so that a checkpoint's mark can never pass an entry that is not in the cache. One group of adds is one tuple on
-its way; nothing is allocated for an entry but its slot in the cache.
+    add ──► refused? ──► write cache ──► journal's queue ═══ fdatasync, on the journal's thread ═══► committed ──► done
+                │             │
+                │             └ a checkpoint takes the mark on this same thread
+                └ no room: the group waits, and begins again at the check
 
-While both halves of the cache are full, or the journal's queue is, groups wait in order. A group waits at most
-`dbStorage_maxThrottleTimeMs` and fails ETOOMANYREQUESTS then, or at once when the waiting room is full.
+The order is that of BookKeeper's Bookie.addEntry. An entry is in the cache before it is in the journal's queue, and the
+loop takes the checkpoint's mark and swaps the halves of the cache in one step. So all that stands in the journal before
+the mark is in the half that this checkpoint writes, or was written by an earlier one: the mark can never pass an entry
+that the entry logs lack. A ledger's key record goes ahead of its first entries in the same batch, so no entry is ever
+replayed whose ledger has no key.
+
+A group of adds stays one tuple on all of this way; for a single entry nothing is allocated but its slot in the cache.
+
+While both halves of the cache are full, or the journal's queue is, groups wait in the order of their coming. A group
+that has waited for `dbStorage_maxThrottleTimeMs` fails with ETOOMANYREQUESTS, and so does, at once, one that comes when
+`waiting_adds_max_mb` are waiting.
 """
 
 import asyncio
@@ -35,11 +45,13 @@ from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc
 log = logging.getLogger(__name__)
 
 AddDone = Callable[[Sequence[int], int], None]
+"""Called once for a group with its entry ids and its result code."""
 
 MIN_ENTRY_BYTES = 24
-"""Ledger id, entry id, last add confirmed: what a bookie reads of an entry; a shorter one is EBADREQ."""
+"""A bookie reads ledger id, entry id and last add confirmed of an entry; a shorter entry is refused (EBADREQ)."""
 DELETED_FENCED_MAX = 100_000
-"""How many fenced and then deleted ledgers are remembered to refuse late writers (Apache: for 7 days)."""
+"""How many ledgers that were fenced and then deleted are remembered, so that late writers are refused; beyond it the
+oldest is forgotten. Apache remembers them for 7 days."""
 
 _IDS = struct.Struct(">qq")
 
@@ -59,7 +71,7 @@ class WaitingAdds(NamedTuple):
 
 
 class AddPath:
-    """`mode` is set by the service; `start` must have been called with the opened journals."""
+    """Takes adds, fences and explicit LACs. `Bookie` sets `mode`, and calls `start` before anything else."""
 
     def __init__(
         self, config: BookieConfig, states: LedgerStates, cache: WriteCache, read_ahead: ReadAheadCache
@@ -75,10 +87,11 @@ class AddPath:
         self._checkpointer: Checkpointer
         self.mode = BookieMode.WRITABLE
         self.takes_high_priority = False
-        """While read-only: recovery adds are taken still."""
+        """Whether a read-only bookie still takes recovery's adds, because its disk has some room left."""
         self.positions: list[JournalPosition] = []
-        """Of each journal, behind its last durable batch, as far as the loop knows."""
+        """For each journal the position behind its last durable batch, as far as the loop has been told."""
         self.pending_bytes = 0
+        """Bytes of entries that the journals' queues hold, and that are not durable yet."""
         self._waiting: deque[WaitingAdds] = deque()
         self.waiting_bytes = 0
         self._deadline_timer: asyncio.TimerHandle | None = None
@@ -102,9 +115,10 @@ class AddPath:
         flags: int,
         done: AddDone,
     ) -> None:
-        """See `BookieChannel.add_entries`."""
+        """As `BookieChannel.add_entries` says."""
         state = self._states.get(ledger_id)
         rc: BookieRc | None = None
+        # The usual add needs no look at the rules: a known ledger that is not fenced, its own key, a writable bookie.
         if state is None or state.fenced or state.master_key != master_key or self.mode is not BookieMode.WRITABLE:
             rc = self._refusal(ledger_id, state, master_key, flags)
         lengths = list(map(len, entries))
@@ -127,7 +141,8 @@ class AddPath:
     def _refusal(
         self, ledger_id: int, state: BookieLedgerState | None, master_key: bytes, flags: int
     ) -> BookieRc | None:
-        """In Apache's order: read-only, deleted, key, fenced (facts 1.4)."""
+        """Returns why an add is refused, or None. The order of the checks is that of BookKeeper's bookie
+        (WriteEntryProcessor, then BookieImpl.addEntry): read-only, deleted, key, fenced."""
         if self.mode is not BookieMode.WRITABLE:
             if self.mode is not BookieMode.READ_ONLY:
                 return BookieRc.EIO
@@ -146,6 +161,8 @@ class AddPath:
         return None
 
     def _has_room(self, size: int) -> bool:
+        """Whether a group may be stored now. A full half of the cache starts a checkpoint, which makes room at once by
+        swapping the halves, unless an earlier checkpoint is still under way."""
         if self.pending_bytes and self.pending_bytes + size > self._queue_bytes:
             return False
         return self._cache.has_room(size) or self._checkpointer.start()
@@ -163,7 +180,7 @@ class AddPath:
     ) -> None:
         if state is None:
             state = self._states.create(ledger_id, master_key)
-            # A copy that comes back after this bookie gave it up; its writer is still refused.
+            # Recovery brings back a copy that this bookie gave up; the ledger's old writer is still refused.
             state.fenced = ledger_id in self._deleted_fenced
         self._cache.active.put(ledger_id, entry_ids, entries, size)
         if ledger_id in self._read_ahead:
@@ -180,7 +197,8 @@ class AddPath:
         self._checkpointer.touch()
 
     def committed(self, journal: int, result: Committed) -> None:
-        """One fsync of a journal (by its place in the configuration) is over: answers all of its groups."""
+        """Answers all groups of one batch of a journal, which is durable or failed. `journal`: its place in the
+        configuration."""
         self.positions[journal] = result.position
         if result.error is None:
             self._answer_durable(result)
@@ -234,7 +252,8 @@ class AddPath:
             self._deadline_timer = self._loop.call_at(deadline, self._deadline_over)
 
     def admit_waiting(self) -> None:
-        """There may be room now, or the mode changed. What was legal when it came is checked again."""
+        """Stores the waiting groups for which there is room now. Called when there may be room or the mode changed.
+        Each group is checked again: its ledger may have been fenced since it came."""
         while self._waiting:
             group = self._waiting[0]
             state = self._states.get(group.ledger_id)
@@ -269,10 +288,11 @@ class AddPath:
             self._deadline_timer = self._loop.call_at(self._waiting[0].deadline, self._deadline_over)
 
     async def fence(self, ledger_id: int, master_key: bytes) -> None:
-        """Returns when the ledger is fenced durably; adds other than recovery's fail from the call on.
+        """Fences the ledger, which is created if it was never seen; returns when that is durable. From the call on,
+        adds other than recovery's fail.
 
-        A ledger that was never seen is created. Raises BookieError EUA for a missing or wrong key, EIO when the record
-        could not be written (the next request tries again).
+        Raises BookieError: EUA for a missing or wrong key, EIO when the record could not be written (the next request
+        tries again).
         """
         state = self._state_for_record(ledger_id, master_key)
         if state.fenced and state.fence_durable:
@@ -303,7 +323,7 @@ class AddPath:
         return future
 
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, packet: bytes) -> None:
-        """See `WireBookie`. One that says less than the durable one is answered without being written."""
+        """As `WireBookie` says. A LAC below the durable one is answered without being written."""
         if not EXPLICIT_LAC_BYTES_MIN <= len(packet) <= EXPLICIT_LAC_BYTES_MAX:
             raise BookieError(BookieRc.EBADREQ, f"an explicit LAC of {len(packet)} bytes")
         if self.mode is BookieMode.READ_ONLY:
@@ -327,7 +347,8 @@ class AddPath:
             raise BookieError(BookieRc(rc), f"the explicit LAC of ledger {ledger_id} is not durable")
 
     def _state_for_record(self, ledger_id: int, master_key: bytes) -> BookieLedgerState:
-        """The ledger's state, made when it was never seen. Raises BookieError EUA, EBADREQ, EIO."""
+        """Returns the state of the ledger that a fence or an explicit LAC is for; it is made if the ledger was never
+        seen. Raises BookieError: EUA for a missing or wrong key, EBADREQ, EIO."""
         state = self._states.get(ledger_id)
         known = state.master_key if state is not None else None
         if not master_key or (known is not None and known != master_key):
@@ -344,7 +365,7 @@ class AddPath:
         return state
 
     def _write_record(self, state: BookieLedgerState, record: bytes, done: AddDone) -> None:
-        """`done((), rc)` when the record is durable, or cannot be."""
+        """Writes a control record of a ledger to its journal; `done((), rc)` is called when it is durable or failed."""
         assert state.master_key is not None, state.ledger_id
         controls = (record,) if state.key_durable else (ledger_key_record(state.ledger_id, state.master_key), record)
         journal = self._journals[state.ledger_id % len(self._journals)]
@@ -352,6 +373,7 @@ class AddPath:
         self._checkpointer.touch()
 
     def ledger_deleted(self, ledger_id: int) -> None:
+        """Forgets the state of a deleted ledger, but for the fact that it was fenced."""
         state = self._states.remove(ledger_id)
         if state is not None and state.fenced:
             self._deleted_fenced[ledger_id] = None
@@ -359,14 +381,15 @@ class AddPath:
                 self._deleted_fenced.popitem(last=False)
 
     def close(self) -> None:
-        """Refuses what waits."""
+        """Refuses the groups that wait. The mode must be CLOSED by then."""
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
         self.admit_waiting()
 
 
 def _well_formed(ledger_id: int, entry_ids: Sequence[int], entries: Sequence[bytes], lengths: list[int]) -> bool:
-    """The entries name their ids themselves, and replay goes by that. First and last of a group stand for all."""
+    """Returns whether the entries begin with the ids that they are added under: replay goes by what the entries say
+    themselves. Only the first and the last of a group are looked at, since one caller makes all of them alike."""
     count = len(lengths)
     if count == 0 or len(entry_ids) != count or min(lengths) < MIN_ENTRY_BYTES:
         return False

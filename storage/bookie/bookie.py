@@ -1,7 +1,8 @@
-"""One bookie: opens its folders, wires its parts, and answers the calls of a BookieChannel.
+"""One bookie: it opens its folders, connects its parts, and answers the calls of a BookieChannel.
 
-Threads: the loop's owns all state; each journal's writes and syncs its journal; one flush thread does checkpoints and
-garbage collection; a few executor threads read the logs. Each hands its results to the loop with one call.
+Threads: the event loop's thread owns all state. Each journal has a thread that writes and syncs it, one flush thread
+does checkpoints and garbage collection, and a few executor threads read the entry logs. They hand their results to the
+loop, with one call for a whole group of results.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ _FENCING = int(ReadFlags.FENCING)  # an IntFlag's own & costs half a microsecond
 
 
 class Bookie:
-    """Made by `open`. All calls on the loop's thread."""
+    """Made by `open`, or by `read` and then `start`. All calls come from the loop's thread."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class Bookie:
         open_file: OpenFile = DurableFile,
         journal_class: type[Journal] = Journal,
     ) -> "Bookie":
-        """`read`, then `start`."""
+        """Calls `read`, then `start`, and returns the open bookie. Raises what they raise."""
         recovered = await cls.read(config, bookie_id=bookie_id, instance_id=instance_id)
         return await cls.start(
             config, recovered, list_ledgers=list_ledgers, open_file=open_file, journal_class=journal_class
@@ -105,10 +106,10 @@ class Bookie:
 
     @staticmethod
     async def read(config: BookieConfig, *, bookie_id: str, instance_id: str) -> RecoveredStorage:
-        """Locks the folders, reads and judges what they hold, and replays the journal; changes nothing on disk. The
+        """Locks the folders, reads and judges what they hold, and replays the journal, without a change on disk. The
         caller hands the result to `start`, or releases it.
 
-        Raises BookieStartError (its subclasses name the file and what can be done), OSError.
+        Raises OSError, and BookieStartError, whose subclasses name the file and what can be done.
         """
         return await asyncio.to_thread(read_storage, config, bookie_id, instance_id)
 
@@ -122,11 +123,11 @@ class Bookie:
         open_file: OpenFile = DurableFile,
         journal_class: type[Journal] = Journal,
     ) -> "Bookie":
-        """Opens for writing what `read` found; every acknowledged entry can be read when it returns.
+        """Opens for writing what `read` found. When it returns, every acknowledged entry can be read.
 
-        `list_ledgers`: all ledgers of the metadata; those of this bookie that it lacks are deleted by the collector.
-        `open_file` and `journal_class` are for simulations. Raises IndexDamaged, DirectoryInUse, OSError, IndexFailure;
-        the folders are released then.
+        `list_ledgers()` returns the ids of all ledgers in the metadata; the collector deletes the ledgers of this
+        bookie that are not among them. Simulations pass their own `open_file` and `journal_class`. Raises IndexDamaged,
+        DirectoryInUse, OSError, IndexFailure; the folders are released then.
         """
         loop = asyncio.get_running_loop()
         executor = ThreadPoolExecutor(1, "bookie-flush")
@@ -185,7 +186,8 @@ class Bookie:
             self._checkpointer.touch()
 
     async def _renew_mark(self) -> None:
-        """See `OpenedStorage.mark_is_due` and `Flusher.renew_mark`. Raises OSError, IndexFailure."""
+        """Writes the mark before the first add is taken, after a checkpoint if that is due (`RecoveredStorage` says
+        why). Raises OSError, IndexFailure, after it has closed the journals."""
         try:
             if self._opened.mark_is_due:
                 await self._checkpointer.checkpoint()
@@ -197,7 +199,7 @@ class Bookie:
             raise
 
     def _hand_over(self, journal: int, result: Committed) -> None:
-        """On the journal's thread."""
+        """Called on a journal's thread with what became of its last batch: hands it to the loop."""
         try:
             self._loop.call_soon_threadsafe(self._adds.committed, journal, result)
         except RuntimeError:
@@ -212,11 +214,11 @@ class Bookie:
         flags: int,
         done: AddDone,
     ) -> None:
-        """See BookieChannel. `entries` must not change afterwards."""
+        """As BookieChannel says. The caller must not change `entries` afterwards."""
         self._adds.add(ledger_id, master_key, entry_ids, entries, flags, done)
 
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
-        """See BookieChannel."""
+        """As BookieChannel says."""
         self._check_open()
         if flags & _FENCING:
             await self._adds.fence(ledger_id, master_key)
@@ -224,26 +226,26 @@ class Bookie:
         return await self._reads.entry(ledger_id, entry_id)
 
     async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """See BookieChannel. `max_entries` of 0 or less is no limit."""
+        """As BookieChannel says. A `max_entries` of 0 or less means that there is no limit."""
         self._check_open()
         return await self._reads.entries(ledger_id, first_entry_id, max_entries, max_bytes)
 
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, body: bytes) -> None:
-        """See WireBookie."""
+        """As WireBookie says."""
         await self._adds.write_explicit_lac(ledger_id, master_key, body)
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
-        """See WireBookie."""
+        """As WireBookie says."""
         state = self._opened.states.get(ledger_id)
         return None if state is None else state.explicit_lac
 
     async def entry_id_runs(self, ledger_id: int) -> list[range]:
-        """See WireBookie."""
+        """As WireBookie says."""
         self._check_open()
         return await self._reads.id_runs(ledger_id)
 
     def on_ledgers_deleted(self, callback: Callable[[set[int]], None]) -> None:
-        """`callback(ledger ids)` on the loop when ledgers are forgotten, before their space is given back."""
+        """Has `callback(ledger ids)` called on the loop when ledgers are forgotten, before their space is freed."""
         self._deletion_listeners.append(callback)
 
     def _check_open(self) -> None:
@@ -260,41 +262,41 @@ class Bookie:
 
     @property
     def takes_high_priority_writes(self) -> bool:
-        """Whether recovery adds are taken, now or if it turned read-only."""
+        """Whether recovery's adds are taken now, and would still be taken if the bookie turned read-only."""
         return self.is_writable or (self.mode is BookieMode.READ_ONLY and self._adds.takes_high_priority)
 
     @property
     def fault(self) -> str | None:
-        """Why no write is taken until a restart."""
+        """Why the bookie takes no writes until it is started anew; None when it has not failed."""
         return f"the bookie failed: {self._mode_reason}" if self.mode is BookieMode.FAILED else None
 
     @property
     def hindrance(self) -> str | None:
-        """Why no write is taken now: the fault, or a disk without room."""
+        """Why the bookie takes no writes now (it failed, a disk is full, it is closed); None when it takes them."""
         return None if self.is_writable else f"the bookie is {self.mode.value}: {self._mode_reason}"
 
     def on_mode_change(self, callback: Callable[[BookieMode], None]) -> Callable[[], None]:
-        """`callback(mode)` on the loop at each change; returns what ends it."""
+        """Has `callback(mode)` called on the loop at each change of the mode, until the returned function is called."""
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 
     async def checkpoint(self) -> None:
-        """All that is acknowledged before the call is in the entry logs and the index when it returns.
+        """Moves all that was acknowledged before the call into the entry logs and the index, durably.
 
         Raises OSError, IndexFailure, IndexDamaged.
         """
         await self._checkpointer.checkpoint()
 
     async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
-        """See Maintenance.collect_garbage."""
+        """As Maintenance.collect_garbage says."""
         await self._maintenance.collect_garbage(compaction_threshold)
 
     async def drop_ledgers(self, ledger_ids: set[int]) -> None:
-        """See Maintenance.drop_ledgers."""
+        """As Maintenance.drop_ledgers says."""
         await self._maintenance.drop_ledgers(ledger_ids)
 
     async def close(self) -> None:
-        """Commits what was taken, flushes, and releases the folders. Idempotent."""
+        """Makes all adds that were taken durable, flushes them, and releases the folders. Idempotent."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
@@ -318,7 +320,7 @@ class Bookie:
         self._flush_executor.shutdown(wait=False)
 
     def stats(self) -> BookieStats:
-        """What the bookie reports of itself at this moment."""
+        """Returns what the bookie reports of itself at this moment."""
         return collect_stats(
             self._adds,
             self._reads,
@@ -334,7 +336,7 @@ class Bookie:
         self._adds.admit_waiting()
 
     def _storage_failed(self, error: Exception, fatal: bool) -> None:
-        """A write of the journal or of a checkpoint failed."""
+        """Told by a journal or a checkpoint that a write failed. `fatal`: for another reason than want of room."""
         if fatal:
             self._change_mode(BookieMode.FAILED, f"writing failed: {error}")
         else:
@@ -342,13 +344,14 @@ class Bookie:
             self._change_mode(BookieMode.READ_ONLY, f"no room: {error}")
 
     def _allow_spares(self, has_room: bool) -> None:
-        """Journals that are kept to be written over make no full disk worse."""
+        """Allows or forbids that old journals are kept to be written over: on a full disk they are deleted at once."""
         for old in self._old_journals:
             if old.allow_spares(has_room):
                 self._loop.run_in_executor(self._flush_executor, old.release)
 
     def room_seen(self, usage: DiskUsage) -> None:
-        """Turns read-only on a full disk and back when there is room, after a failed checkpoint caught up."""
+        """Turns the bookie read-only when its disk is full. When there is room again, a checkpoint that had failed is
+        tried anew, and the bookie turns writable at a measurement after that one succeeded."""
         self._adds.takes_high_priority = self._rules.takes_high_priority(usage)
         self._allow_spares(self._rules.may_keep_spares(usage))
         if self.mode is BookieMode.WRITABLE and self._rules.is_full(usage):

@@ -1,7 +1,7 @@
-"""Opens a bookie's folders and brings its state back to where the last acknowledged add left it. Blocks.
+"""Opens a bookie's folders and brings its state back to where the last acknowledged add left it. All of it blocks.
 
-In two steps, because a start that is refused must leave every file as it was: `RecoveredStorage` reads and judges all
-of them, `OpenedStorage` is the first to write.
+It takes two steps, because a start that is refused must leave every file as it was: `RecoveredStorage` reads and judges
+all files, and only then `OpenedStorage` is the first to write.
 """
 
 import logging
@@ -33,7 +33,7 @@ class RecoveredStorage:
     """What the folders of a bookie hold, read and judged; nothing on disk was changed."""
 
     def __init__(self, config: BookieConfig, directories: BookieDirectories) -> None:
-        """Reads all. Raises BookieStartError, OSError; `directories` are claimed."""
+        """Reads all files of the folders, which the caller has claimed. Raises BookieStartError, OSError."""
         self.directories = directories
         self.cache = WriteCache(config.write_cache_half_bytes)
         self.states = LedgerStates()
@@ -41,14 +41,15 @@ class RecoveredStorage:
         self.logs = EntryLogs(directories.ledgers, config.open_entry_logs)
         self.journal_ends: list[JournalPosition] = []
         self.mark_is_due = False
-        """Before the first add the mark must be where the journals go on: a part of them was given up, or there is none
-        yet, which must not look like one that was lost together with the journal."""
+        """Whether a checkpoint has to move the mark to where the journals go on before the first add is taken. That is
+        so when a part of the journals was given up, or the next start would find the damage again; and when there is no
+        mark yet, or a mark and journals that were lost together would look like a bookie that never had any."""
         self._replays: list[JournalReplay] = []
         self._recover(config.skip_damaged_journal)
 
     @property
     def is_new(self) -> bool:
-        """No folder has a cookie: nothing was ever stored here."""
+        """Whether no folder has a cookie, so that nothing was ever stored here."""
         return self.directories.is_new
 
     def release(self) -> None:
@@ -57,13 +58,14 @@ class RecoveredStorage:
         self.directories.release()
 
     def cut_torn_ends(self) -> None:
-        """Makes the journals end where they were read to: the next append goes there. Raises OSError."""
+        """Cuts the journals off where they were read to, since the next batch is written there. Raises OSError."""
         for replay in self._replays:
             replay.finish()
         self._replays.clear()
 
     def _recover(self, skip_damaged_journal: bool) -> None:
-        """States from the index, then what the journal holds behind the mark. Raises BookieStartError."""
+        """Reads the ledgers' states from the index, then what the journals hold behind the mark. Raises
+        BookieStartError."""
         started = time.perf_counter()
         mark = self._load_mark(skip_damaged_journal)
         self.mark_is_due = mark is None
@@ -97,7 +99,7 @@ class RecoveredStorage:
             self.mark_is_due |= replay.skipped
             batches += replay.batches
         if mark is None and missing and batches:
-            # All were there before the first add was taken.
+            # A bookie makes all its journals before it takes the first add, so the missing one was lost.
             path = journal_path(missing[0], FIRST_POSITION.journal_id)
             give_up(JournalMissing(path, "the other journals hold batches"), skip_damaged_journal)
         if batches:
@@ -110,7 +112,8 @@ class RecoveredStorage:
             )
 
     def _load_mark(self, skip_damaged: bool) -> LastMark | None:
-        """None as well for a damaged one that is to be skipped: then all that is left of the journals is replayed."""
+        """Returns the mark, or None when there is none. A damaged mark that is to be skipped is None too: then all that
+        is left of the journals is replayed."""
         try:
             return self.marks.load()
         except MarkDamaged as error:
@@ -118,8 +121,8 @@ class RecoveredStorage:
             return None
 
     def _read_index(self) -> int:
-        """Loads the ledgers' states; returns the index's sequence number. Without its file CURRENT, which RocksDB makes
-        last of all, there is no index yet. Raises IndexDamaged."""
+        """Loads the ledgers' states from the index and returns its sequence number, or 0 when there is no index yet:
+        RocksDB makes the file CURRENT last of all. Raises IndexDamaged."""
         if not os.path.exists(os.path.join(self.directories.index, "CURRENT")):
             return 0
         index = EntryIndex(self.directories.index, read_only=True)
@@ -132,10 +135,10 @@ class RecoveredStorage:
 
 
 class OpenedStorage:
-    """The parts of an open bookie that live on its folders."""
+    """The parts of an open bookie that keep files in its folders."""
 
     def __init__(self, config: BookieConfig, recovered: RecoveredStorage, open_file: OpenFile) -> None:
-        """The first change on disk. Raises IndexDamaged, OSError; the folders stay claimed then."""
+        """Makes the first changes on disk of a start. Raises IndexDamaged, OSError; the folders stay claimed then."""
         self.directories = recovered.directories
         self.directories.make_own()
         recovered.cut_torn_ends()
@@ -152,7 +155,8 @@ class OpenedStorage:
         )
 
     def close(self) -> None:
-        """After the last checkpoint. A full disk only costs the log its footer. Raises nothing for that."""
+        """Closes the files and releases the folders; call it after the last checkpoint. On a full disk the current log
+        gets no footer, which is only logged."""
         try:
             self.writer.close_log()
         except OSError as error:
@@ -160,13 +164,15 @@ class OpenedStorage:
         self.abandon()
 
     def abandon(self) -> None:
+        """Closes the files and releases the folders, without a write."""
         self.index.close()
         self.logs.close()
         self.directories.release()
 
 
 class ReplayApplier:
-    """Puts replayed batches where they were when the process ended: entries in the write cache, states in memory."""
+    """Puts what replayed batches hold to where it was when the process ended: entries into the write cache, ledgers'
+    states into memory."""
 
     def __init__(self, cache: WriteCache, states: LedgerStates) -> None:
         self._cache = cache
@@ -175,7 +181,7 @@ class ReplayApplier:
         self.skipped = 0
 
     def apply(self, controls: list[ControlRecord], entries: list[bytes], after_damage: bool) -> None:
-        """`after_damage`: what stood before this batch was given up in part."""
+        """Takes one batch. `after_damage`: a part of the journal before this batch was given up."""
         for control in controls:
             self._apply_control(control)
         groups: dict[int, tuple[list[int], list[bytes]]] = {}
@@ -195,7 +201,8 @@ class ReplayApplier:
                 self._cache.active.put(ledger_id, ids, group, sum(map(len, group)))
                 self.entries += len(group)
             else:
-                # Its key record stood before the mark and its state is gone from the index: it was deleted.
+                # A ledger's key is durable before its first entry. This one's key record stands before the mark, and
+                # the index does not know the ledger any more, so it was deleted.
                 self.skipped += len(group)
 
     def _apply_control(self, control: ControlRecord) -> None:
@@ -214,8 +221,8 @@ class ReplayApplier:
 
 
 def read_storage(config: BookieConfig, bookie_id: str, instance_id: str) -> RecoveredStorage:
-    """Claims the folders, reads what is in them and replays the journal. Raises BookieStartError, OSError; nothing on
-    disk was changed then, and the folders are free again."""
+    """Claims the folders, reads what is in them and replays the journals. Raises BookieStartError, OSError; the folders
+    are free again then, and nothing on disk was changed in any case."""
     directories = BookieDirectories(config, bookie_id, instance_id)
     directories.claim()
     try:

@@ -1,8 +1,11 @@
-"""Checkpoints: moves a half of the write cache into the entry log and the index, then the journal's mark behind it.
+"""Checkpoints: move one half of the write cache into the entry log and the index, and then the mark forward.
 
-The order makes it safe to stop anywhere: entries durable in the log, then the index durable, then the mark, then old
-journals go. The mark is taken on the loop before the halves are swapped, so that all that stands before it in the
-journal is in the half that is flushed (or in the index already); the mark never moves back.
+    loop:           take the mark, swap the halves            (one step: no add comes in between)
+    flush thread:   entries ──► entry log, fdatasync ──► index, synced ──► mark, replaced ──► old journals go
+
+A crash may come between any two steps: the mark still stands where it stood, so the next start replays the same
+entries from the journal, and writes them once more. What makes the mark safe is where it is taken: everything that the
+journal holds before it is in the half that is being flushed, or was flushed before. The mark never moves back.
 """
 
 import asyncio
@@ -24,10 +27,12 @@ from magnetar.storage.bookie.write_cache import CacheHalf, WriteCache
 log = logging.getLogger(__name__)
 
 _RELEASED_AT_ONCE = 1024
+"""After so many entries were freed, the flush thread lets the others have the interpreter lock."""
 
 
 class FlushJob:
-    """What one checkpoint writes. Kept until it succeeded: `placed` remembers that the log part is done."""
+    """What one checkpoint writes; kept until it has succeeded. Once `placed` is set, its entries are durable in the
+    log, and only the later steps are tried again."""
 
     __slots__ = ("half", "index_failed", "mark", "placed", "states")
 
@@ -40,7 +45,7 @@ class FlushJob:
 
 
 class Flusher:
-    """The part of a checkpoint that blocks. Belongs to the flush thread."""
+    """The steps of a checkpoint that block. All its methods run on the flush thread."""
 
     def __init__(
         self,
@@ -57,7 +62,8 @@ class Flusher:
         self._old_journals = old_journals
 
     def flush(self, job: FlushJob) -> None:
-        """May be called again with the same job after it failed. Raises OSError, IndexFailure, IndexDamaged."""
+        """Does all steps of a checkpoint. Call it again with the same job when it failed: it goes on at the step that
+        failed. Raises OSError, IndexFailure, IndexDamaged."""
         if job.placed is None:
             job.placed = self._write_entries(job)
         self._write_index(job)
@@ -81,8 +87,8 @@ class Flusher:
         return placed
 
     def _write_index(self, job: FlushJob) -> None:
-        """RocksDB takes no write after a failed one until it is opened anew, which needs room itself: not before the
-        next attempt, for reads go on meanwhile."""
+        """Writes where the entries are. After a failed write RocksDB takes no other until it is opened anew. That needs
+        room on the disk too, so it waits for the next attempt, and reads go on until then."""
         assert job.placed is not None
         if job.index_failed:
             self._index.reopen()
@@ -94,7 +100,8 @@ class Flusher:
         self._writer.indexed()
 
     def renew_mark(self) -> None:
-        """Opening the index gave it another manifest: the mark is to name that one. Raises OSError, AssertionError."""
+        """Writes the mark of the last run again with the manifest that the index has got when it was opened. Raises
+        OSError, IndexFailure; AssertionError when there is no mark yet."""
         mark = self._marks.last
         assert mark is not None, "the first one comes with a checkpoint"
         self._save_mark(mark.positions)
@@ -104,7 +111,8 @@ class Flusher:
 
     @staticmethod
     def release(half: CacheHalf) -> None:
-        """Frees a flushed half in portions, letting the loop run between them: all at once takes milliseconds."""
+        """Frees a flushed half in portions, and lets the loop run in between: all at once it would take the interpreter
+        lock for milliseconds."""
         for ledger in half.ledgers.values():
             entries = ledger.entries
             while entries:
@@ -114,7 +122,7 @@ class Flusher:
 
 
 class FlushState(Enum):
-    """IDLE -> FLUSHING -> IDLE | RETRYING | FAILED; RETRYING -> FLUSHING."""
+    """IDLE -> FLUSHING -> IDLE | RETRYING | FAILED; RETRYING -> FLUSHING. RETRYING waits for room on the disk."""
 
     IDLE = "idle"
     FLUSHING = "flushing"
@@ -123,7 +131,7 @@ class FlushState(Enum):
 
 
 class Checkpointer:
-    """When to flush, on the loop's thread. At most one flush at a time."""
+    """Decides on the loop's thread when to flush, and has at most one flush under way."""
 
     def __init__(
         self,
@@ -137,8 +145,8 @@ class Checkpointer:
         on_flushed: Callable[[], None],
         on_failed: Callable[[Exception, bool], None],
     ) -> None:
-        """`positions`: the journals' positions behind what was last made durable. `on_failed(error, fatal)`: not fatal
-        means for want of room; `retry` is to be called when there is some."""
+        """`positions()` returns each journal's position behind its last durable batch. `on_failed(error, fatal)` is
+        called when a flush failed; if it is not fatal there was no room, and the callee calls `retry` when there is."""
         self._loop = asyncio.get_running_loop()
         self._executor = executor
         self._flusher = flusher
@@ -159,12 +167,12 @@ class Checkpointer:
         return self._cache.active.size > 0 or bool(self._states.changed)
 
     def touch(self) -> None:
-        """Something became dirty: it will be flushed within the flush interval."""
+        """Called when something was added that a checkpoint has to write: one comes within the flush interval."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._flush_interval, self._interval_over)
 
     def start(self) -> bool:
-        """Begins a flush of what is dirty now; False when one is under way or cannot be begun."""
+        """Begins a flush of all that is in the cache now; False when one is under way or an earlier one failed."""
         if self.state is not FlushState.IDLE:
             return False
         if self._timer is not None:
@@ -176,16 +184,14 @@ class Checkpointer:
         return True
 
     def retry(self) -> None:
-        """Tries a flush again that failed for want of room."""
+        """Tries a flush again that had failed for want of room."""
         if self.state is FlushState.RETRYING:
             assert self._job is not None
             self._run(self._job)
 
     async def checkpoint(self) -> None:
-        """Returns when all that was durable in the journal before the call is in the logs and the mark behind it.
-
-        Raises OSError, IndexFailure or IndexDamaged when a flush fails.
-        """
+        """Flushes, and returns when all that was durable in the journal before the call is in the entry logs and the
+        mark stands behind it. Raises OSError, IndexFailure or IndexDamaged when a flush fails."""
         while self.state is FlushState.FLUSHING:
             await self._finished()
         if self.state is FlushState.FAILED:
@@ -198,6 +204,7 @@ class Checkpointer:
         await self._finished()
 
     async def _finished(self) -> None:
+        """Returns when no flush is under way. Raises what the flush failed with."""
         if self.state is FlushState.FLUSHING:
             waiter = self._loop.create_future()
             self._waiters.append(waiter)
@@ -249,7 +256,7 @@ class Checkpointer:
 
 
 def _is_no_room(error: Exception) -> bool:
-    """RocksDB's errors carry the cause as text only."""
+    """Returns whether a flush failed only for want of room; RocksDB's errors tell that in their text only."""
     if isinstance(error, OSError):
         return is_no_room(error)
     return isinstance(error, IndexFailure | IndexDamaged) and "No space left on device" in str(error)

@@ -1,8 +1,8 @@
-"""Makes sure that the folders given to a bookie are its own, complete, and not in use by another process.
+"""Makes sure that the folders given to a bookie are its own, that none is missing, and that no other process uses them.
 
-Every journal and ledger folder holds a file VERSION: Apache's cookie (`Cookie`, format 5: a version line, then
-CookieFormat as protobuf text). All must say the same and fit the configuration. A folder tree that was moved as a whole
-is accepted and its cookies rewritten; Apache refuses that.
+Every journal and ledger folder holds a file VERSION with Apache's cookie (BookKeeper's Cookie, format 5: a line with
+the version, then CookieFormat as protobuf text). All of them must say the same and fit the configuration. A tree of
+folders that was moved as a whole is accepted, and its cookies are rewritten; Apache's bookie refuses that.
 """
 
 import fcntl
@@ -22,18 +22,21 @@ FILE_NAME = "VERSION"
 LOCK_NAME = "LOCK"
 _FORMAT = 5
 _OF_THE_FILE_SYSTEM = ("lost+found",)
-"""A folder may be the root of a volume."""
+"""What a file system puts into the root of a volume, which a bookie's folder may be."""
 _LINE = re.compile(r'\s*(\w+)\s*:\s*"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPES = {"\\": "\\", '"': '"', "'": "'", "t": "\t", "n": "\n", "r": "\r"}
 
 
 class Cookie(NamedTuple):
+    """Whose a folder is: the bookie, its cluster instance, and the folders that belong together."""
+
     bookie_id: str
     journal_directories: tuple[str, ...]
     ledger_directories: tuple[str, ...]
     instance_id: str
 
     def format(self) -> bytes:
+        """Returns the bytes of the file VERSION."""
         ledgers = "\t".join([str(len(self.ledger_directories)), *self.ledger_directories])
         lines = [
             str(_FORMAT),
@@ -47,7 +50,7 @@ class Cookie(NamedTuple):
 
 
 def parse_cookie(data: bytes) -> Cookie:
-    """Raises ValueError."""
+    """Reads the bytes of a cookie, in format 4 or 5. Raises ValueError."""
     version, _, body = data.decode("utf-8").partition("\n")
     if version.strip() not in ("4", "5"):
         raise ValueError(f"cookie version {version.strip()[:20]!r}")
@@ -72,7 +75,7 @@ def parse_cookie(data: bytes) -> Cookie:
 
 
 def _content(directory: str) -> list[str]:
-    """What a folder holds besides what `claim` puts there."""
+    """Returns the names of what a folder holds, but for its cookie, its lock and what a file system puts there."""
     if not os.path.isdir(directory):
         return []
     return sorted(set(os.listdir(directory)) - {LOCK_NAME, FILE_NAME, FILE_NAME + ".new", *_OF_THE_FILE_SYSTEM})
@@ -86,8 +89,8 @@ def _quoted(text: str) -> str:
 class BookieDirectories:
     """The folders of a bookie, locked against other processes from `claim` to `release`.
 
-    `claim` judges, and changes nothing; `make_own` makes folders that are missing and writes cookies. Between the two
-    the caller judges what the folders hold, so that a start which is refused has changed nothing.
+    `claim` judges the folders and changes nothing. Then the caller judges what they hold, and only then `make_own`
+    makes missing folders and writes cookies: a start that is refused has changed nothing.
     """
 
     def __init__(self, config: BookieConfig, bookie_id: str, instance_id: str) -> None:
@@ -104,7 +107,7 @@ class BookieDirectories:
 
     @property
     def is_new(self) -> bool:
-        """`claim` found no cookie."""
+        """Whether `claim` found no cookie in any folder."""
         return not self._found
 
     @property
@@ -116,15 +119,16 @@ class BookieDirectories:
         return os.path.join(self.ledgers[0], "lastMark")
 
     def cookies(self) -> dict[str, Cookie | None]:
-        """Each folder's; None where there is none. Raises DirectoryMismatch for one that cannot be read."""
+        """Returns the cookie of each folder, None for a folder without one. Raises DirectoryMismatch for a cookie that
+        cannot be read."""
         return {directory: self._read(directory) for directory in self.all}
 
     def files(self) -> dict[str, list[str]]:
-        """What each folder holds besides cookie and lock. Raises OSError."""
+        """Returns for each folder the names of what it holds besides cookie and lock. Raises OSError."""
         return {directory: _content(directory) for directory in self.all}
 
     def claim(self) -> bool:
-        """Checks the folders and locks those that have a cookie. True when none has one: all are new.
+        """Checks the folders and locks those that have a cookie. Returns whether none has one, so that all are new.
 
         Raises DirectoryInUse, DirectoryMismatch, OSError; nothing was changed then.
         """
@@ -141,8 +145,8 @@ class BookieDirectories:
         return not self._found
 
     def make_own(self) -> None:
-        """Makes and locks the folders that are missing, and writes the cookies that are missing or name the place where
-        the folders were before. Call it once, after `claim`. Raises DirectoryInUse, OSError."""
+        """Makes and locks the folders that are missing, and writes those cookies that are missing or that name a place
+        where the folders were before. Call it once, after `claim`. Raises DirectoryInUse, OSError."""
         new = [directory for directory in self.all if directory not in self._found]
         for directory in new:
             os.makedirs(directory, exist_ok=True)
@@ -199,7 +203,8 @@ class BookieDirectories:
         self._check_empty(missing)
 
     def _check_empty(self, directories: Iterable[str]) -> None:
-        """Files that no cookie vouches for are somebody else's; a first start that broke off left none."""
+        """Raises DirectoryMismatch when a folder without a cookie holds files: they are somebody else's, since the
+        cookie is the first thing that a bookie writes into a folder."""
         for directory in directories:
             if content := _content(directory):
                 raise DirectoryMismatch(f"{directory} holds files ({content[0]}) but no {FILE_NAME}")

@@ -1,8 +1,9 @@
-"""Whether a bookie of a cluster may start: its cookies in ZooKeeper, in its folders and of its configuration compared.
+"""Whether a bookie of a cluster may start: compares its cookie in ZooKeeper, those in its folders, and the one that its
+configuration asks for. No I/O.
 
-The rules are Apache's (LegacyCookieValidation of 4.17; facts bookkeeper.md 4), which guard against a bookie that comes
-up without the entries it acknowledged: a folder that is not mounted, an id that another bookie has, a wrong cluster.
-One addition: a first start that broke off before the cookie was in ZooKeeper is gone on with. No I/O.
+The rules are those of LegacyCookieValidation in BookKeeper 4.17. They guard against a bookie that comes up without the
+entries that it acknowledged: with a folder that is not mounted, with another bookie's id, in the wrong cluster. One
+rule is ours: a first start that broke off before the cookie was in ZooKeeper may be continued.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,10 +25,11 @@ def check_cookies(
     *,
     allow_storage_expansion: bool = False,
 ) -> bool:
-    """Whether the cookie in ZooKeeper is to be written: a new bookie's, or one with more folders than before.
+    """Returns whether the cookie in ZooKeeper has to be written, for a new bookie or for one with more folders than
+    before.
 
-    `registered`: the one in ZooKeeper. `found`: each folder's. `files`: what each folder holds beside cookie and lock.
-    Raises DirectoryMismatch, which names what differs.
+    `mine`: the cookie by the configuration. `registered`: the one in ZooKeeper. `found`: the one of each folder.
+    `files`: what each folder holds besides cookie and lock. Raises DirectoryMismatch, which names what differs.
     """
     for directory, cookie in found.items():
         if cookie is not None:

@@ -1,4 +1,7 @@
-"""When a bookie takes writes: its modes, and what the disks' room says about them. No I/O but one statvfs a folder."""
+"""When a bookie takes writes: its modes, and what the room on its disks says about them.
+
+The only I/O is `measure`, one statvfs a folder.
+"""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +12,7 @@ from magnetar.storage.bookie.bookie_config import BookieConfig
 
 
 class BookieMode(Enum):
-    """WRITABLE <-> READ_ONLY; both -> FAILED (a sync failed: only a restart helps); all -> CLOSED."""
+    """WRITABLE <-> READ_ONLY; both -> FAILED, when a sync failed, which only a restart mends; all -> CLOSED."""
 
     WRITABLE = "writable"
     READ_ONLY = "read-only"
@@ -30,14 +33,14 @@ def may_change(before: BookieMode, after: BookieMode) -> bool:
 
 
 class DiskUsage(NamedTuple):
-    """Of the fullest folder's disk: the smallest number of free bytes, the largest used share."""
+    """The smallest number of free bytes and the largest used share (0 to 1) of the disks of some folders."""
 
     free_bytes: int
     used_share: float
 
 
 def measure(directories: Sequence[str]) -> DiskUsage:
-    """Room as an unprivileged user has it. Raises OSError."""
+    """Measures the room that an unprivileged user has on the folders' disks. Raises OSError."""
     free, share = 1 << 63, 0.0
     for directory in directories:
         status = os.statvfs(directory)
@@ -49,7 +52,7 @@ def measure(directories: Sequence[str]) -> DiskUsage:
 
 
 _SPARES_ARE_ONE_IN = 8
-"""A journal is kept to be written over while this many more would find room."""
+"""An old journal is kept to be written over only while the disk has room for this many more."""
 
 
 class DiskRules:
@@ -68,17 +71,18 @@ class DiskRules:
         return usage.used_share > self._threshold
 
     def is_usable_again(self, usage: DiskUsage) -> bool:
-        """Asked while read-only. The low-water mark keeps the mode from swinging."""
+        """Whether a read-only bookie may take writes again. The low-water mark is below the threshold of `is_full`,
+        which keeps the mode from swinging."""
         if self._forced:
             return False
         return usage.used_share <= self._low_water and usage.free_bytes >= self._min_free
 
     def takes_high_priority(self, usage: DiskUsage) -> bool:
-        """Recovery adds go on for a while on a disk that is full by its threshold."""
+        """Whether recovery's adds are still taken on a disk that is full by its threshold."""
         return usage.free_bytes >= self._min_free_high_priority
 
     def may_keep_spares(self, usage: DiskUsage) -> bool:
-        """Whether journals that no replay reads may stay to be written over."""
+        """Whether journals that no replay reads any more may be kept to be written over."""
         return usage.used_share <= self._low_water and usage.free_bytes >= self._room_of_spares
 
     def may_compact(self, usage: DiskUsage) -> bool:

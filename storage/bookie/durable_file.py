@@ -1,8 +1,7 @@
-"""Files that the bookie writes: whole writes, syncs, and replacement that survives a crash.
+"""The files that the bookie writes: whole writes, syncs, and replacement that survives a crash.
 
-Everything above relies on these assumptions about the medium: what was there before a returned fdatasync is there after
-a power loss; a rename is durable after an fsync of its folder; one 512-byte sector is written wholly or not at all.
-Tests hand in a subclass of DurableFile to fail or freeze at a chosen call.
+"What a medium is trusted with" in docs/DATA_FILES.md lists what the bookie assumes of disks and file systems. Tests
+pass a subclass of DurableFile that fails or freezes at a chosen call.
 """
 
 import os
@@ -13,12 +12,12 @@ _sync_data = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
 
 
 class DurableFile:
-    """One file opened for appending at explicit offsets. Calls block: only for the threads of the bookie."""
+    """One file that is read and written at explicit offsets. All calls block, so they are for the bookie's threads."""
 
     __slots__ = ("_fd", "path")
 
     def __init__(self, path: str, *, create: bool = False) -> None:
-        """`create` demands that the file does not exist yet. Raises OSError."""
+        """Opens the file; with `create` it is made, and must not exist yet. Raises OSError."""
         flags = os.O_RDWR | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT | os.O_EXCL
@@ -28,7 +27,7 @@ class DurableFile:
     def write(self, buffers: Sequence[bytes], offset: int) -> int:
         """Writes all buffers one after the other from `offset` on; returns the offset behind them.
 
-        Raises OSError; then any part may have been written.
+        Raises OSError; any part of the buffers may have been written then.
         """
         if len(buffers) <= IOV_MAX:
             size = sum(map(len, buffers))
@@ -39,7 +38,8 @@ class DurableFile:
         return offset
 
     def _write_all(self, buffers: list[bytes | memoryview], offset: int) -> int:
-        """The kernel may take less than it is given (a signal, a nearly full disk): go on behind what it took."""
+        """Writes again and again behind what the kernel took: it may take less than it is given, at a signal or on a
+        nearly full disk."""
         while buffers:
             taken = os.pwritev(self._fd, buffers, offset)
             offset += taken
@@ -53,8 +53,8 @@ class DurableFile:
         return offset
 
     def sync(self) -> None:
-        """Data and size are durable afterwards. After an OSError, which names the file, its unsynced content is
-        undefined."""
+        """Makes the file's data and size durable. Raises OSError, which names the file; what was not synced before is
+        unknown then."""
         try:
             _sync_data(self._fd)
         except OSError as error:
@@ -65,7 +65,7 @@ class DurableFile:
         os.ftruncate(self._fd, size)
 
     def rename(self, path: str) -> None:
-        """In the same folder, whose sync makes it durable. Raises OSError."""
+        """Renames the file within its folder; `sync_directory` makes that durable. Raises OSError."""
         os.rename(self.path, path)
         self.path = path
 
@@ -80,7 +80,7 @@ class DurableFile:
 
 
 OpenFile = Callable[..., DurableFile]
-"""DurableFile or a test's subclass of it."""
+"""The class of files that a part opens: DurableFile, or a test's subclass of it."""
 
 
 def sync_directory(path: str) -> None:
@@ -93,7 +93,8 @@ def sync_directory(path: str) -> None:
 
 
 def replace_file(path: str, content: bytes) -> None:
-    """After a crash at any moment the file holds its old or its new content, wholly. Raises OSError."""
+    """Replaces the content of a file: after a crash at any moment it holds the whole old or the whole new one. Raises
+    OSError."""
     fresh = path + ".new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:

@@ -1,14 +1,20 @@
 """The journal: a thread that makes groups of adds durable, many groups with one write and one fdatasync.
 
-The thread takes all that is queued as one batch, at once when it was idle; what arrives while it writes and syncs forms
-the next batch. So there is no timer, a lone add waits for nobody, and the busier it is the larger the batches grow.
+    queue      a b c │ d e f g h │ i ...
+    thread     write+sync abc     write+sync defgh    write+sync i...
+               ──────────────────►──────────────────►
 
-A batch that fails for want of room is cut off again and the journal goes on: its groups fail, nothing else. Any other
-failure of a write or sync leaves the file's content unknown (the kernel may have dropped pages): the journal is dead,
-and every group from then on fails. Only a restart, which reads what is really there, helps.
+The thread takes all that is queued as one batch, at once when it was idle. What arrives while it writes and syncs forms
+the next batch. So no timer is needed: a lone add waits for nobody, and the busier the journal is, the larger its
+batches grow. One batch is written at a time, and the next one only after the sync of this one has returned. Replay
+relies on that: a whole batch proves that every batch before it was durable (`journal_replay`).
 
-A new file may be an old one that is written over (`old_journals.py`); `journal_format.py` says why what still stands
-in it does no harm.
+A batch that fails for want of room is cut off again: its groups fail, and the journal goes on. Any other failure of a
+write or a sync leaves the content of the file unknown, since the kernel may have dropped pages. The journal is dead
+then, and every group from then on fails. Only a restart helps, which reads what is really there.
+
+A new file may be an old one that is written over (`old_journals`); "Written over" in docs/DATA_FILES.md says why what
+still stands in such a file does no harm.
 """
 
 import logging
@@ -40,11 +46,11 @@ from magnetar.storage.bookie.old_journals import OldJournals
 log = logging.getLogger(__name__)
 
 JournalGroup = tuple[list[bytes], list[int], int, Sequence[bytes], Any]
-"""(entries, their lengths, the sum of these, control records, what the submitter wants back)"""
+"""(entries, their lengths, the sum of the lengths, control records, what the submitter wants back)"""
 
 
 class Committed:
-    """What became of some groups; handed over on the journal's thread, once per fsync."""
+    """What became of the groups of one batch. The journal's thread hands it over, once for each sync."""
 
     __slots__ = ("error", "fatal", "groups", "position")
 
@@ -53,15 +59,16 @@ class Committed:
     ) -> None:
         self.groups = groups
         self.position = position
-        """Everything submitted up to and including these groups stands before it, when `error` is None."""
+        """When `error` is None, all that was submitted up to these groups, and they themselves, stand before it."""
         self.error = error
         self.fatal = fatal
 
 
 class Journal:
-    """`submit` and `close` belong to one thread (the loop's); `notify` is called on the journal's own.
+    """One journal folder's writer. One thread (the loop's) calls `submit` and `close`; `notify` is called on the
+    journal's own thread.
 
-    The queue's bound is the submitter's: it counts what it submitted and did not get back.
+    The queue itself has no bound: the submitter counts the bytes that it has submitted and not got back (`AddPath`).
     """
 
     def __init__(
@@ -75,10 +82,8 @@ class Journal:
         open_file: OpenFile = DurableFile,
         old: OldJournals | None = None,
     ) -> None:
-        """Opens the file at `start`, creating it when `start.offset` is 0. `old`: where files to write over come from.
-
-        Raises OSError. Blocks.
-        """
+        """Opens the file at `start`, where replay ended, and starts the thread. The file is made when `start.offset` is
+        0. `old`: from where the files come that are written over. Blocks. Raises OSError."""
         self._directory = directory
         self._notify = notify
         self._max_file_bytes = max_file_bytes
@@ -86,7 +91,8 @@ class Journal:
         self._open_file = open_file
         self._old = old
         self._former_end = 0
-        """Before it the file may hold bytes of its former use; replay cut them off the file that it left."""
+        """Up to this offset the file may hold bytes of its former use. It is 0 in the file in which replay ended, since
+        replay has cut them off."""
         if start.offset == 0:
             start = start._replace(offset=FILE_HEADER_SIZE)
             self._file, self._salt, self._former_end = self._create(start.journal_id, start.sequence)
@@ -113,13 +119,14 @@ class Journal:
         self._queue.put(group)
 
     def close(self) -> None:
-        """Commits what was submitted, then ends the thread. Blocks for it."""
+        """Makes durable what was submitted, then ends the thread. Blocks until that is done."""
         self._queue.put(None)
         self._thread.join()
         self._close_file()
 
     def _close_file(self) -> None:
-        """A file that ends where the journal does needs no word at the next start."""
+        """Closes the file, and cuts off bytes of its former use behind the last batch, so that the next start has
+        nothing to search and to log."""
         if self._dead is None and self._position.offset < self._former_end:
             try:
                 self._file.truncate(self._position.offset)
@@ -135,7 +142,7 @@ class Journal:
                 self._commit(groups)
 
     def _take(self) -> list[JournalGroup]:
-        """Waits for a group, then takes what else is there, up to the bound of a batch."""
+        """Waits for a group, then takes all others that are queued, until the bound of a batch is reached."""
         group = self._queue.get()
         groups: list[JournalGroup] = []
         size = 0
@@ -152,6 +159,7 @@ class Journal:
         return groups
 
     def _commit(self, groups: list[JournalGroup]) -> None:
+        """Writes one batch, and tells the submitter what became of it."""
         started = time.perf_counter()
         try:
             if self._dead is None:
@@ -167,6 +175,14 @@ class Journal:
         self.busy_seconds += time.perf_counter() - started
 
     def _write(self, groups: list[JournalGroup]) -> None:
+        """Writes and syncs one batch. Raises OSError.
+
+        While bytes of a former use are ahead, zeros fill the batch's last page, so that the kernel need not read it
+        from the disk first. The next batch begins within those zeros:
+
+            │ batch 7 ......│ batch 8 .... 0000│ former use ...        after batch 8
+            │ batch 7 ......│ batch 8 ....│ batch 9 ... 00000000│      after batch 9
+        """
         if self._position.offset >= self._max_file_bytes:
             self._continue_in_next_file()
         if len(groups) == 1:
@@ -187,7 +203,7 @@ class Journal:
         self.bytes_written += end - offset
 
     def _recover(self, error: OSError) -> bool:
-        """Cuts off what a failed batch left; True when the journal is dead."""
+        """Cuts off what a failed batch left. Returns whether the journal is dead."""
         file, offset = self._file, self._position.offset
         if is_no_room(error):
             try:
@@ -205,21 +221,23 @@ class Journal:
         return True
 
     def _continue_in_next_file(self) -> None:
-        """The next file exists durably before this one says that the journal goes on there."""
+        """Makes the next file, durably, and only then writes into this one that the journal goes on there."""
         journal_id, offset, sequence = self._position
         fresh, salt, former_end = self._create(journal_id + 1, sequence + 1)
         try:
             self._file.write(encode_batch(journal_id, sequence, self._salt, (), [], [], BatchKind.CONTINUED), offset)
             self._file.sync()
         except OSError:
-            fresh.close()  # and left there: the record may have reached the disk, and replay removes an unused file
+            # The new file stays: the record that names it may have reached the disk. If not, replay removes the file.
+            fresh.close()
             raise
         self._file.close()
         self._file, self._salt, self._former_end = fresh, salt, former_end
         self._position = JournalPosition(journal_id + 1, FILE_HEADER_SIZE, sequence + 1)
 
     def _create(self, journal_id: int, first_sequence: int) -> tuple[DurableFile, Salt, int]:
-        """(the file, its salt, before which offset it holds bytes of a former use)."""
+        """Makes the file of a new journal, from an old file if there is a spare one. Returns the file, its salt, and the
+        offset up to which it may hold bytes of its former use. Raises OSError."""
         bits = secrets.randbits(SALT_BITS)
         header = file_header(journal_id, first_sequence, bits)
         file = self._old.take(journal_id, header, self._open_file) if self._old is not None else None

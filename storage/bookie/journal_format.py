@@ -1,28 +1,19 @@
-"""The journal's bytes: a file header, then batches; what one fdatasync made durable is one batch. No I/O here.
+"""The journal's bytes: a file header, then batches. One batch is what one fdatasync makes durable. No I/O here.
 
-    file header, 64 bytes: "MGJF", u24 salt (upper part), u8 version 2, u64 journal id, u64 sequence number of its
-                           first batch, u32 salt (lower part), u32 CRC32C of the 28 bytes before; then the same 32
-                           bytes again
-    batch, 44 + n bytes:   "MGJB", u32 CRC32C of the next 36 bytes, u32 CRC32C of all that follows these (continued
-                           from the lower and the upper 32 bits of the salt instead of from 0), u64 journal id, u64
-                           sequence number, u32 kind, u32 control records, u32 records, u32 bytes that follow, then u32
-                           length per record, then the records
+    file:   header (twice the same 32 bytes) │ batch │ batch │ … │ a batch that says "continued in the next file"
 
-Control records come first in a batch; they are laid out as Apache's special journal entries (i64 ledger, i64 negative
-entry id, ...) but, unlike there, are told apart by their place, since clients may store negative entry ids. Every other
-record is an entry as the client made it, which begins with i64 ledger id, i64 entry id.
+    batch:  "MGJB" │ header crc │ body crc, journal id, sequence, kind, counts │ lengths, control records, entries
+                                  ╰───────── what the header crc covers ─────╯   ╰── what the body crc covers ──╯
 
-Sequence numbers grow by one from batch to batch and across files. Since one batch at a time is written and synced,
-bytes behind a damaged batch that hold a whole later batch prove that the damaged one was durable. The salt, random and
-different in each file, keeps clients from forging that proof with the bytes of an entry, and the header's own checksum
-keeps a search for it from reading behind everything that looks like a header.
+The header has a checksum of its own, so that a search for batches need not read the body behind everything that looks
+like a header. "Journal: `<id>.journal`" in docs/DATA_FILES.md lists all fields.
+Control records are laid out as BookKeeper's special journal entries (i64 ledger id, i64 negative entry id, …), but it
+is their place in the batch that tells them apart, since clients may store entries with negative ids too. Every other
+record is an entry as its client made it, which begins with i64 ledger id and i64 entry id.
 
-A file may be an older one that is written over from its begin. What still stands there of its former use are batches of
-older sequence numbers, of another journal id and made with another salt: three reasons, each enough, why none passes
-for one of this file. While there are such bytes ahead, a batch is written with zeros up to the end of its page (the
-next batch begins within them): the kernel need not read the page, and replay sees that no write was under way.
-
-Version 1 had a salt of 32 bits, which began both checksums, and was never written over. All integers are big-endian.
+Sequence numbers grow by one from batch to batch, across files. Since a batch is written only after the one before it
+was synced, a whole batch behind a damaged one proves that the damaged one was durable. Both checksums continue from the
+file's salt, which is random and secret. So no client can forge that proof with an entry whose bytes look like a batch.
 """
 
 import re
@@ -66,7 +57,7 @@ class BatchKind(IntEnum):
 
 
 class JournalPosition(NamedTuple):
-    """Between two batches. Ordered. `sequence` is the number that the next batch will have."""
+    """A place between two batches. Positions are ordered. `sequence` is the number of the batch that follows."""
 
     journal_id: int
     offset: int
@@ -84,15 +75,15 @@ class BatchHeader(NamedTuple):
 
 
 class Salt(NamedTuple):
-    """What a batch's checksums continue from: that of the header, and that of what follows it."""
+    """What the two checksums of a batch continue from, instead of from 0: that of its header, and that of its body."""
 
     header: int
     body: int
 
 
 class ControlRecord(NamedTuple):
-    """`data`: the master key of LEDGER_KEY, the packet of EXPLICIT_LAC, empty for FENCE. Other kinds are for later
-    versions: skip them."""
+    """A change of a ledger's state. `data`: the master key of a LEDGER_KEY, the packet of an EXPLICIT_LAC, empty for a
+    FENCE. Readers skip other kinds, which later versions may write."""
 
     ledger_id: int
     kind: int
@@ -100,19 +91,20 @@ class ControlRecord(NamedTuple):
 
 
 def salt_of_bits(bits: int) -> Salt:
-    """The two overlap by 8 bits."""
+    """Makes both salts of the SALT_BITS bits that the file header holds: the lower and the upper 32, which overlap."""
     return Salt(bits & 0xFFFFFFFF, bits >> (SALT_BITS - 32))
 
 
 def file_header(journal_id: int, first_sequence: int, salt_bits: int) -> bytes:
-    """`salt_bits`: a random number of SALT_BITS bits."""
+    """Returns the header of a file. `salt_bits`: a random number of SALT_BITS bits."""
     version = salt_bits >> 32 << 8 | FILE_VERSION
     head = _FILE_HEADER.pack(FILE_MAGIC, version, journal_id, first_sequence, salt_bits & 0xFFFFFFFF)
     return 2 * (head + _U32.pack(crc32c(head)))
 
 
 def parse_file_header(data: bytes) -> tuple[int, int, Salt]:
-    """(journal id, first sequence number, salt) of 32 bytes or more; ValueError says what is wrong."""
+    """Returns (journal id, first sequence number, salt) of a header of 32 bytes or more, of format 1 or 2. Format 1 has
+    a salt of 32 bits for both checksums. Raises ValueError, which says what is wrong."""
     if len(data) < _HEADER_COPY_SIZE:
         raise ValueError("the file is shorter than its header")
     magic, word, journal_id, first_sequence, lower = _FILE_HEADER.unpack_from(data)
@@ -129,7 +121,8 @@ def parse_file_header(data: bytes) -> tuple[int, int, Salt]:
 
 
 def salt_of(header: bytes) -> Salt | None:
-    """The salt by whichever copy of the header is whole; without it no batch of the file can be verified."""
+    """Returns the salt by whichever copy of the header is whole, or None when neither is: without the salt no batch of
+    the file can be verified."""
     for start in (0, _HEADER_COPY_SIZE):
         with suppress(ValueError):
             return parse_file_header(header[start : start + _HEADER_COPY_SIZE])[2]
@@ -145,9 +138,11 @@ def encode_batch(
     entry_lengths: list[int],
     kind: BatchKind = BatchKind.RECORDS,
 ) -> list[bytes]:
-    """Buffers to write one after the other; small entries are joined into pieces of some 64 KB, large ones never.
+    """Returns the buffers of a batch, to be written one after the other.
 
-    Pieces because one checksum call over megabytes gives the interpreter lock away and waits to get it back.
+    Small entries are joined into pieces of about 64 KB, which makes one checksum call do for many of them; large ones
+    are not copied. The pieces are no longer because a checksum over megabytes gives the interpreter lock away, and has
+    to wait to get it back.
     """
     lengths = [*map(len, controls), *entry_lengths]
     payload = sum(lengths)
@@ -165,17 +160,19 @@ def encode_batch(
 
 
 def padding(end: int) -> int:
-    """How many zeros follow a batch that ends there and has bytes of a former use ahead."""
+    """Returns how many zeros follow a batch that ends at `end` and has bytes of the file's former use ahead: those up
+    to the end of the page."""
     return -end % PAGE_SIZE
 
 
 def batch_pattern(journal_id: int) -> re.Pattern[bytes]:
-    """Matches where a header of one journal's batch may stand."""
+    """Returns a pattern that matches wherever a header of one journal's batch may stand."""
     return re.compile(re.escape(BATCH_MAGIC) + b".{8}" + re.escape(journal_id.to_bytes(8, "big")), re.DOTALL)
 
 
 def parse_batch_header(data: bytes, salt: Salt) -> BatchHeader | None:
-    """None where the bytes are no whole header of this file."""
+    """Returns the header that the bytes begin with, or None when they are no whole header of the file with this
+    salt."""
     if len(data) < BATCH_HEADER_SIZE or data[:4] != BATCH_MAGIC:
         return None
     if crc32c(data[8:BATCH_HEADER_SIZE], salt.header) != _U32.unpack_from(data, 4)[0]:
@@ -184,12 +181,13 @@ def parse_batch_header(data: bytes, salt: Salt) -> BatchHeader | None:
 
 
 def verify_batch(header: BatchHeader, body: bytes, salt: Salt) -> bool:
-    """`body`: the bytes behind the header, as many as it says if there are so many."""
+    """Returns whether a batch is whole. `body`: as many bytes behind the header as it names, or fewer at the end of a
+    file."""
     return len(body) == header.length and crc32c(body, salt.body) == header.crc
 
 
 def split_batch(header: BatchHeader, body: bytes) -> tuple[list[ControlRecord], list[bytes]]:
-    """The control records and the entries of a verified batch."""
+    """Returns the control records and the entries of a verified batch."""
     table_size = 4 * header.records
     lengths = struct.unpack_from(f">{header.records}I", body)
     ends = accumulate(lengths, initial=table_size)

@@ -1,14 +1,17 @@
 """Reads the journal from the mark to its end when the bookie starts, and tells a torn tail from damage.
 
-A crash can leave one unfinished batch, at the very end, because one batch at a time is written and synced. So bytes
-that are no batch and have nothing valid behind them were never acknowledged: they are cut. With a whole batch behind
-them they are damage of something that may have been acknowledged: JournalDamaged, and the files stay as they are
-(Apache's bookie starts without a word). With `skip_damage` the operator gave up that part: what is whole is applied, no
-file is changed, and the journal goes on in a new file.
+    │ 5 │ 6 │ 7 │ ???                   torn tail: a crash interrupted batch 8. Cut it off, and go on there.
+    │ 5 │ 6 │ 7 │ ??? │ 9 │ 10 │        damage: 9 is whole, so 8 was durable once. Refuse to start.
 
-In a file that was written over, the batches of its former use are no batches, because they have another journal's id,
-older sequence numbers and another salt. So the rule is the same there, and its live part ends at the first place behind
-which no batch of this file is to be found; all of the rest is searched.
+A batch is written only after the one before it was synced, so a crash can leave one unfinished batch, at the very end.
+Bytes that are no batch, and that no whole batch follows, were therefore never acknowledged, and are cut off. If a whole
+batch follows, the bytes may have held something that was acknowledged: JournalDamaged is raised, and all files stay as
+they are. (Apache's bookie starts without a word.) With `skip_damage` the operator gives that part up: what is whole is
+applied, no file is changed, and the journal goes on in a new file.
+
+In a file that was written over, bytes of its former use stand behind the last batch. They are no batches of this file,
+since they have another journal id, older sequence numbers and another salt. So the rule is the same: all of the rest of
+the file is searched, and the journal ends where no batch of this file is found any more.
 """
 
 import logging
@@ -45,10 +48,11 @@ FIRST_POSITION = JournalPosition(1, FILE_HEADER_SIZE, 1)
 _NAME = re.compile(r"([0-9a-f]{16})\.journal")
 
 Data = mmap.mmap | bytes
-"""A whole file; an empty one cannot be mapped."""
+"""A whole file, mapped into memory; an empty file cannot be mapped, so it is `b""`."""
 
 ApplyBatch = Callable[[list[ControlRecord], list[bytes], bool], None]
-"""(control records, entries, whether a part of the journal before them was given up)"""
+"""Called for each batch with its control records, its entries, and whether a part of the journal before it was given
+up."""
 
 
 def journal_path(directory: str, journal_id: int) -> str:
@@ -56,18 +60,18 @@ def journal_path(directory: str, journal_id: int) -> str:
 
 
 def list_journals(directory: str) -> list[int]:
-    """The ids of the journal files in a folder, ascending; none in a folder that is still to be made."""
+    """Returns the ids of the journal files in a folder, ascending; none when the folder does not exist yet."""
     names = map(_NAME.fullmatch, os.listdir(directory) if os.path.isdir(directory) else ())
     return sorted(int(name.group(1), 16) for name in names if name)
 
 
 class JournalReplay:
-    """One pass over the journal; afterwards `end` is where the journal goes on.
+    """One pass over the journal of a folder. Afterwards `end` is where the journal goes on.
 
-    `run` reads, and changes nothing on disk; `finish` cuts off what a crash left unfinished. Between the two the caller
-    judges the other files of the start. `end.offset` 0 means that no such file exists yet. `skipped` tells that damage
-    was passed over: then `end` is in a new file, and the mark must move there before an add is taken, or the next start
-    would find the damage again.
+    `run` reads, and changes nothing on disk. Then the caller judges the other files of the start, and only then
+    `finish` cuts off what a crash left unfinished. An `end.offset` of 0 means that the file does not exist yet. If
+    damage was passed over, `skipped` is True and `end` is in a new file. The caller must move the mark there before an
+    add is taken, or the next start would find the damage again.
     """
 
     def __init__(
@@ -80,12 +84,12 @@ class JournalReplay:
         self.skipped = False
         self._torn_at: JournalPosition | None = None
         self._unused: list[int] = []
-        """Files behind the end that hold no batch."""
+        """The ids of the files behind the end, which hold no batch."""
         self.batches = 0
         self.end = JournalPosition(1, 0, 1)
 
     def run(self) -> None:
-        """Raises JournalDamaged, JournalMissing, MarkDamaged."""
+        """Reads the journal and applies its batches. Raises JournalDamaged, JournalMissing, MarkDamaged."""
         self._replay(self._chain())
         if self.skipped:
             self.end = self._behind_all()
@@ -107,8 +111,8 @@ class JournalReplay:
             return
 
     def _behind_all(self) -> JournalPosition:
-        """The begin of a new file. Its id and its batches' numbers are higher than any that the mark or a batch in the
-        damaged part can have, so that nothing of that part is ever taken for a part of the journal again."""
+        """Returns the begin of a new file. Its id, and the sequence numbers of its batches, are higher than any that
+        the mark or a batch in the damaged part can have: nothing of that part is ever taken for the journal again."""
         ids = list_journals(self._directory)
         mark = self._mark or FIRST_POSITION
         batches_max = sum(os.path.getsize(journal_path(self._directory, i)) for i in ids) // BATCH_HEADER_SIZE
@@ -116,7 +120,8 @@ class JournalReplay:
         return JournalPosition(max([*ids, mark.journal_id]) + 1, 0, sequence)
 
     def _chain(self) -> list[int]:
-        """The files to read, in order; ids must follow one another from the mark on."""
+        """Returns the ids of the files to read, in order, and sets `end` to where reading begins. From the mark on, the
+        ids must follow one another without a gap."""
         ids = list_journals(self._directory)
         mark = self._mark
         if mark is None:
@@ -137,7 +142,8 @@ class JournalReplay:
         return ids
 
     def _replay_file(self, data: Data, journal_id: int) -> tuple[bool, bool]:
-        """(the file says that the next one goes on, bytes that are no batch stand at the end)."""
+        """Applies the batches of one file. Returns whether the file says that the journal goes on in the next one, and
+        whether bytes that are no batch stand at its end."""
         if journal_id != self.end.journal_id or self.end.offset == 0:
             self.end = JournalPosition(journal_id, FILE_HEADER_SIZE, self.end.sequence)
         self._check_file_header(data, journal_id)
@@ -163,8 +169,11 @@ class JournalReplay:
             self.end = JournalPosition(journal_id, offset, sequence)
 
     def _check_mark_reached(self, data: Data, salt: Salt) -> None:
-        """A file that was written over does not end where its last batch does, so with nothing of it behind the mark
-        the batch before the mark must tell that the file once reached so far."""
+        """Finds damage when the mark stands where the file holds no batch, neither before nor behind it.
+
+        A file that was written over is longer than its batches, so its length does not tell whether it once reached as
+        far as the mark. When no batch stands behind the mark, one must end at the mark.
+        """
         mark = self._mark
         if mark is None or self.end != mark or mark.offset <= FILE_HEADER_SIZE:
             return
@@ -172,6 +181,7 @@ class JournalReplay:
             self._damage(mark.journal_id, mark.offset, "no batch ends at the mark, and none follows")
 
     def _check_file_header(self, data: Data, journal_id: int) -> None:
+        """Finds damage when the header is not whole or not that of this journal."""
         try:
             header_id, first_sequence, _ = parse_file_header(data[:FILE_HEADER_SIZE])
         except ValueError as error:
@@ -184,7 +194,8 @@ class JournalReplay:
             self.end = self.end._replace(sequence=first_sequence)
 
     def _replay_batches(self, data: Data, salt: Salt) -> BatchHeader | None:
-        """Applies batches from `end` on until there is none; returns the header of CONTINUED when it comes to it."""
+        """Applies batches from `end` on until none follows. Returns the header of the CONTINUED batch when it comes to
+        one, else None."""
         journal_id, offset, sequence = self.end
         while (found := _read_batch(data, offset, salt)) is not None:
             header, body = found
@@ -200,13 +211,15 @@ class JournalReplay:
         return None
 
     def _demand_next(self, chain: list[int], index: int) -> None:
+        """Gives up when a file says that the journal goes on in the next one, and there is no next one."""
         if index + 1 == len(chain):
             following = chain[index] + 1
             self._missing(following, f"journal {chain[index]} says that it goes on there")
             self.end = JournalPosition(following, 0, self.end.sequence)
 
     def _find_batches(self, later: list[int]) -> int | None:
-        """The first of the later files that holds a batch; one that was only just created does not count."""
+        """Returns the id of the first of the later files that holds a batch, or None: a file that had only been created
+        when the process ended holds none."""
         for journal_id in later:
             with _mapped(journal_path(self._directory, journal_id)) as data:
                 salt = salt_of(data[:FILE_HEADER_SIZE])
@@ -216,8 +229,8 @@ class JournalReplay:
         return None
 
     def finish(self) -> None:
-        """Makes the folder hold nothing behind `end`: the first change on disk, to be called when the whole start was
-        found in order. Raises OSError."""
+        """Takes away everything behind `end`: unused files are deleted, a torn tail is cut off. These are the first
+        changes on disk of a start, so call it when all other files were found in order. Raises OSError."""
         torn_at = self._torn_at
         for journal_id in self._unused:
             os.unlink(journal_path(self._directory, journal_id))
@@ -261,7 +274,7 @@ class JournalReplay:
 
 
 def give_up(error: Skippable, skip_damage: bool) -> None:
-    """Raises the error unless the operator gave up what it tells of."""
+    """Raises the error, or only logs it when the operator has given up the damaged part (`skipDamagedJournal`)."""
     if not skip_damage:
         raise error
     log.error("skipping as told: %s", error.finding)
@@ -291,7 +304,8 @@ def _read_batch(data: Data, offset: int, salt: Salt) -> tuple[BatchHeader, bytes
 
 
 def _find_batch(data: Data, after: JournalPosition, salt: Salt) -> tuple[int, int] | None:
-    """(offset, sequence number) of the first whole batch at or behind a position, not older than it."""
+    """Returns (offset, sequence number) of the first whole batch at or behind a position whose number is not lower than
+    the position's, or None."""
     for offset in _places(data, after.journal_id, after.offset, len(data)):
         found = _read_batch(data, offset, salt)
         if found is not None and found[0].sequence >= after.sequence:
@@ -300,7 +314,7 @@ def _find_batch(data: Data, after: JournalPosition, salt: Salt) -> tuple[int, in
 
 
 def _has_batch_before(data: Data, position: JournalPosition, salt: Salt) -> bool:
-    """Whether the header of the batch that ends at a position is there: what follows it is not looked at."""
+    """Returns whether a batch ends at a position. Only the header of that batch is verified, not its body."""
     start = position.offset
     while (start := data.rfind(BATCH_MAGIC, FILE_HEADER_SIZE, start)) >= 0:
         header = parse_batch_header(data[start : start + BATCH_HEADER_SIZE], salt)
@@ -311,7 +325,8 @@ def _has_batch_before(data: Data, position: JournalPosition, salt: Salt) -> bool
 
 
 def _places(data: Data, journal_id: int, start: int, end: int) -> Iterator[int]:
-    """Where headers of this journal's batches seem to stand; a former use leaves many of others' behind."""
+    """Yields the offsets where headers of this journal's batches seem to stand. The pattern holds the journal's id,
+    since a former use of the file may have left thousands of headers of other journals."""
     pattern = batch_pattern(journal_id)
     while (match := pattern.search(data, start, end)) is not None:
         offset = match.start()

@@ -1,23 +1,23 @@
 """What a bookie knows of each ledger's last add confirmed (LAC), and who waits for it to move. No I/O, no clock.
 
-The LAC comes with every entry and in explicit LACs; a ledger that is not in the table has it in its last entry
-(TransientLedgerInfo of BookKeeper 4.17 does the same). It serves readers that tail an open ledger: too low a value only
-makes them wait, so the table may forget.
+Every entry and every explicit LAC tells a LAC. A ledger that is not in the table has it in its last entry, as with
+TransientLedgerInfo of BookKeeper 4.17. The table serves readers that follow an open ledger. It may forget ledgers: a
+value that is too low only makes such a reader wait.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
 
 LEDGERS_MAX = 100_000
-"""Ledgers whose LAC is remembered; beyond it the one that was longest not written is forgotten."""
+"""For how many ledgers the LAC is remembered; beyond it the ledger that was not written for longest is forgotten."""
 WATCHES_MAX = 10_000
-"""Long polls that wait at once; a further one is answered at once, as if its time were over."""
+"""How many long polls may wait; a further one is answered at once, as if its time were over."""
 
 Wake = Callable[["Watch"], None]
 
 
 class Watch:
-    """One wait for a LAC above `previous_lac`, or for an end: the ledger's fence or deletion, the bookie's close."""
+    """Waits for a LAC above `previous_lac`, for the ledger's fence or deletion, or for the end of the bookie."""
 
     __slots__ = ("ledger_id", "previous_lac", "wake")
 
@@ -28,6 +28,8 @@ class Watch:
 
 
 class LacTable:
+    """The LACs of a bookie's ledgers, and the watches on them. One for all connections of the bookie's port."""
+
     def __init__(self, ledgers_max: int = LEDGERS_MAX, watches_max: int = WATCHES_MAX) -> None:
         self._ledgers_max = ledgers_max
         self._watches_max = watches_max
@@ -37,11 +39,13 @@ class LacTable:
         self.watching = 0
 
     def known(self, ledger_id: int) -> int | None:
-        """None: see the last entry, and say with `raise_to` what it says."""
+        """Returns the LAC of a ledger, or None when the caller has to look into the last entry, and tell the table by
+        `raise_to`."""
         return self._lacs.get(ledger_id)
 
     def raise_to(self, ledger_id: int, lac: int) -> None:
-        """An entry or an explicit LAC says so; a lower value than the known one changes nothing."""
+        """Takes in the LAC that an entry or an explicit LAC tells, and wakes the watches that it is enough for. A value
+        below the known one changes nothing."""
         lacs = self._lacs
         known = lacs.get(ledger_id)
         if known is None:
@@ -57,7 +61,7 @@ class LacTable:
             self._wake(ledger_id, lac)
 
     def fenced(self, ledger_id: int) -> None:
-        """Its writer says no more: nobody needs to wait."""
+        """Wakes all who wait for a ledger that is fenced: its writer will not tell a LAC any more."""
         self._fenced[ledger_id] = None
         self._fenced.move_to_end(ledger_id)
         if len(self._fenced) > self._ledgers_max:
@@ -65,13 +69,13 @@ class LacTable:
         self._wake_all(ledger_id)
 
     def deleted(self, ledger_id: int) -> None:
-        """Nothing is known of it any more, and nobody needs to wait."""
+        """Forgets a deleted ledger and wakes all who wait for it."""
         self._lacs.pop(ledger_id, None)
         self._fenced.pop(ledger_id, None)
         self._wake_all(ledger_id)
 
     def close(self) -> None:
-        """The bookie ends: nobody needs to wait."""
+        """Wakes all who wait, because the bookie ends."""
         for ledger_id in list(self._watches):
             self._wake_all(ledger_id)
 
@@ -81,7 +85,9 @@ class LacTable:
             watch.wake(watch)
 
     def watch(self, ledger_id: int, previous_lac: int, wake: Wake) -> Watch | None:
-        """`wake(watch)` once, when the LAC exceeds `previous_lac` or the ledger is fenced; None: do not wait at all."""
+        """Has `wake(watch)` called once, when the LAC exceeds `previous_lac` or the ledger is fenced, deleted or closed
+        with the bookie. Returns None when there is no reason to wait: the LAC is higher already, the ledger is fenced,
+        or WATCHES_MAX are waiting."""
         known = self._lacs.get(ledger_id)
         if (known is not None and known > previous_lac) or ledger_id in self._fenced:
             return None
@@ -93,7 +99,7 @@ class LacTable:
         return watch
 
     def unwatch(self, watch: Watch) -> None:
-        """Its time is over, or its peer is gone. No effect after its wake."""
+        """Ends a watch whose time is over or whose peer is gone. It has no effect after the watch was woken."""
         watches = self._watches.get(watch.ledger_id, [])
         if watch in watches:
             watches.remove(watch)

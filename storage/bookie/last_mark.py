@@ -1,13 +1,12 @@
-"""The mark: from where the journals are to be replayed, and what the index must at least contain.
+"""The file `lastMark`: from where the journals are replayed, and what the index must at least contain.
 
-    "MGMK", u32 version 3, u32 number of journals, for each of them u64 journal id, u64 offset and u64 sequence number
-    of the next batch, u64 RocksDB's sequence number, its manifest (u64 number, u64 bytes, u32 CRC32C of these bytes),
-    u32 id of the next entry log, u32 CRC32C of all before
+Its bytes are described under "Mark: `lastMark`" in docs/DATA_FILES.md. The mark also proves that the index is not an
+older one than the journals, whose files before the mark are gone:
 
-RocksDB's sequence number tells of records that were lost at the end of the index. The manifest, which names all of its
-other files and only grows, tells of an older one that was put in its place: RocksDB would take that for the truth.
-The id of the next entry log keeps a lost log's name free: who finds the file puts it back.
-Versions 1 (one journal, whose number is not said) and 2 end behind RocksDB's sequence number.
+- RocksDB's sequence number grows with each record, so an index that lost records at its end has a lower one.
+- RocksDB's manifest names all its other files and only grows, until another one with a higher number follows it. So an
+  old index that was put back has a lower number or other bytes; RocksDB itself would take it for the truth.
+- The id of the next entry log keeps the name of a lost log free, so that the file can be put back when it is found.
 """
 
 import struct
@@ -31,26 +30,28 @@ _SEVERAL_JOURNALS = 2
 _WITH_REST = 3
 
 Positions = tuple[JournalPosition, ...]
-"""One for each journal, in the order of the configuration."""
+"""A position for each journal, in the order of the configuration."""
 
 
 class LastMark(NamedTuple):
+    """What one checkpoint left: everything before `positions` is in the entry logs and the index."""
+
     positions: Positions
     index_sequence: int
     manifest: Manifest | None = None
-    """None in a mark of an earlier version."""
+    """None in a mark of format 1 or 2, which earlier versions wrote."""
     next_log_id: int = 0
 
 
 class LastMarkFile:
-    """Replaced as a whole. `last` is what was loaded or saved last."""
+    """The file, which is always replaced as a whole. `last` is the mark that was loaded or saved last."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.last: LastMark | None = None
 
     def load(self) -> LastMark | None:
-        """None when there is no file. Raises MarkDamaged."""
+        """Reads the mark; returns None when there is no file. Raises MarkDamaged."""
         try:
             with open(self._path, "rb") as file:
                 data = file.read()
@@ -65,7 +66,7 @@ class LastMarkFile:
         return self.last
 
     def save(self, mark: LastMark) -> None:
-        """Durably. Raises OSError; AssertionError for a mark that would move back."""
+        """Replaces the file durably. Raises OSError; AssertionError for a mark that would move back."""
         if mark == self.last:
             return
         before = self.last.positions if self.last is not None else mark.positions

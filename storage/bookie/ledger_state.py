@@ -1,13 +1,13 @@
-"""What a bookie knows of a ledger besides its entries: the master key that admits writers, whether it is fenced, and
-the explicit LAC that its writer left.
+"""What a bookie knows of a ledger besides its entries: the master key that admits writers, whether the ledger is
+fenced, and the explicit LAC that its writer left.
 
 A ledger is *in limbo* (Apache's name: LedgerStorage.setLimboState) when a part of the journal was given up that may
-have held entries, the fence or the key of it. It takes no adds but recovery's, and a missing entry with others behind
-it is no proof that the ledger ends there. Its key may be unknown: then the first client that fences or recovers it
-brings it, as BookKeeper's bookies take the key of whoever names a ledger first.
+have held its entries, its fence or its key. It takes only recovery's adds, and a missing entry with others behind it is
+no proof that the ledger ends there. If its key is unknown, the first client that fences or recovers it brings the key,
+just as BookKeeper's bookies take the key of whoever names a ledger first.
 
-Every ledger's state is in memory (as in Java's LedgerMetadataIndex), so that an add decides at once. A change is
-written to the journal when it happens and to the index at the next checkpoint.
+The states of all ledgers are in memory, as in BookKeeper's LedgerMetadataIndex, so that an add is decided at once. A
+change is written to the journal when it happens, and to the index at the next checkpoint.
 """
 
 import struct
@@ -27,6 +27,8 @@ _LAC_PACKET = struct.Struct(">qq")
 
 
 class BookieLedgerState:
+    """One ledger's state. It belongs to the loop's thread."""
+
     __slots__ = ("explicit_lac", "fence_durable", "fenced", "kept", "key_durable", "ledger_id", "limbo", "master_key")
 
     def __init__(
@@ -34,24 +36,25 @@ class BookieLedgerState:
     ) -> None:
         self.ledger_id = ledger_id
         self.master_key = master_key
-        """None: it was lost with a part of the journal, and no client has brought it again."""
+        """None when the key was lost with a part of the journal and no client has brought it again."""
         self.fenced = fenced
-        """Adds other than recovery's are refused from the moment of the fence request; never goes back."""
+        """Whether all adds but recovery's are refused. True from the moment of the fence request on, and for ever."""
         self.fence_durable = fenced
-        """A fence request may be answered. False after the write of its record failed: the next one tries again."""
+        """Whether the fence's record is durable, so that fence requests may be answered. It stays False when the write
+        of the record failed; the next request tries again."""
         self.key_durable = key_durable
-        """The journal or the index holds the key. Until then every group of adds brings the key record along, so that
-        no entry can be durable without it."""
+        """Whether the journal or the index holds the key. Until then every group of adds brings the key record along,
+        so that no entry can be durable without it."""
         self.limbo = False
         self.kept = False
-        """The collector leaves the ledger alone though the metadata does not list it: it may be of a time that the
-        metadata forgot."""
+        """Whether the collector leaves the ledger alone even though the metadata does not list it: the metadata was
+        restored from a copy that may be older than the ledger."""
         self.explicit_lac: bytes | None = None
-        """The packet with the highest LAC of those that are durable."""
+        """The packet with the highest LAC among those that are durable."""
 
     def raise_explicit_lac(self, packet: bytes) -> bool:
-        """Takes a durable packet unless it says less than the known one, so that a reader's LAC never goes back (Apache
-        takes any; facts 12.9). True when it was taken."""
+        """Takes a packet that is durable, and returns True, unless its LAC is below the known one: a reader's LAC never
+        goes back. BookKeeper's bookie takes any packet, so that READ_LAC may go back there."""
         known = self.explicit_lac
         if known is not None and explicit_lac_of(packet) < explicit_lac_of(known):
             return False
@@ -59,8 +62,7 @@ class BookieLedgerState:
         return True
 
     def encode(self) -> bytes:
-        """The index record: u8 flags (1 fenced, 2 in limbo, 4 key unknown, 8 kept), u8 length of the key, the key, the
-        explicit LAC's packet if any."""
+        """Returns the ledger's record in the index; "Index: `index/`" in docs/DATA_FILES.md describes its bytes."""
         key = self.master_key or b""
         flags = (
             _FENCED * self.fenced | _LIMBO * self.limbo | _KEY_UNKNOWN * (self.master_key is None) | _KEPT * self.kept
@@ -69,7 +71,7 @@ class BookieLedgerState:
 
     @classmethod
     def decode(cls, ledger_id: int, data: bytes) -> "BookieLedgerState":
-        """Raises ValueError."""
+        """Reads a record of the index. Raises ValueError."""
         end = _RECORD.size + data[1] if len(data) >= _RECORD.size else _RECORD.size
         if len(data) != end and not EXPLICIT_LAC_BYTES_MIN <= len(data) - end <= EXPLICIT_LAC_BYTES_MAX:
             raise ValueError(f"state of ledger {ledger_id} has {len(data)} bytes")
@@ -82,13 +84,14 @@ class BookieLedgerState:
 
 
 def explicit_lac_of(packet: bytes) -> int:
-    """The LAC of a packet of EXPLICIT_LAC_BYTES_MIN or more."""
+    """Returns the LAC that a packet of at least EXPLICIT_LAC_BYTES_MIN bytes holds."""
     lac: int = _LAC_PACKET.unpack_from(packet)[1]
     return lac
 
 
 class LedgerStates:
-    """All ledgers of this bookie. `changed` collects those whose state the next checkpoint must write."""
+    """The states of all ledgers of this bookie. `changed` holds the ids of those that the next checkpoint must
+    write."""
 
     def __init__(self) -> None:
         self._states: dict[int, BookieLedgerState] = {}
@@ -99,7 +102,7 @@ class LedgerStates:
         return self._states.get(ledger_id)
 
     def load(self, state: BookieLedgerState) -> None:
-        """A state as the index holds it. Most ledgers have the same key: one copy serves all."""
+        """Adds a state as the index holds it. Most ledgers have the same key, so all share one copy of it."""
         if state.master_key is not None:
             state.master_key = self._keys.setdefault(state.master_key, state.master_key)
         self._states[state.ledger_id] = state
@@ -111,14 +114,15 @@ class LedgerStates:
         return state
 
     def learn_key(self, state: BookieLedgerState, master_key: bytes) -> None:
-        """A client brought the key that was unknown. It becomes durable with the ledger's next record or checkpoint."""
+        """Sets a key that was unknown and that a client has brought. It becomes durable with the ledger's next record
+        or with the next checkpoint."""
         assert state.master_key is None, state.ledger_id
         state.master_key = self._keys.setdefault(master_key, master_key)
         state.key_durable = False
         self.changed.add(state.ledger_id)
 
     def put_into_limbo(self, ledger_id: int) -> BookieLedgerState:
-        """The ledger, made without a key when it is not known."""
+        """Puts a ledger into limbo, which also fences it; a ledger that is not known is made without a key."""
         state = self._states.get(ledger_id) or self.create(ledger_id, None)
         if not state.limbo:
             state.limbo = state.fenced = True
@@ -130,13 +134,13 @@ class LedgerStates:
         return self._states.pop(ledger_id, None)
 
     def take_changed(self) -> list[tuple[int, bytes]]:
-        """(ledger id, index record) of what changed since the last call; `changed` is empty afterwards."""
+        """Returns (ledger id, index record) of each ledger that changed since the last call, and empties `changed`."""
         records = [(ledger_id, self._states[ledger_id].encode()) for ledger_id in sorted(self.changed)]
         self.changed.clear()
         return records
 
     def keep(self, ledger_ids: Iterable[int]) -> None:
-        """Ledgers that are here and that the collector must leave alone, durably from the next checkpoint on."""
+        """Has the collector leave these ledgers alone, durably from the next checkpoint on. All must be known here."""
         for ledger_id in ledger_ids:
             self._states[ledger_id].kept = True
             self.changed.add(ledger_id)

@@ -1,11 +1,16 @@
-"""Journal files that no replay reads any more: deleted, kept as backups, or kept to be written over by later ones.
+"""Journal files that no replay reads any more: they are deleted, kept as backups, or kept to be written over.
 
-A file that is written over (`journalReuseFiles`) has its blocks on the disk and mostly its pages in memory: about half
-of the kernel's work for a batch is saved. Such a spare is told from a journal by its name: nothing ever reads what is
-in it. The next journal's header is durable in it before it takes that journal's name.
+    <id>.journal ──drop──► <id>.spare ──take: new header, synced──► <new id>.journal
+                                │
+                                └──release──► deleted
 
-The flush thread drops and releases, the journal's thread takes. Each step is one change of a file's name, so who comes
-second finds it gone; the content changes only in the hands of the journal's thread, under a name that nobody reads.
+A file that is written over (`journalReuseFiles`) has its blocks on the disk already, and mostly its pages in memory,
+which saves about half of the kernel's work for a batch. A spare is told from a journal by its name, and nothing ever
+reads what is in it. The header of the next journal is durable in the spare before it gets that journal's name.
+
+The flush thread calls `drop` and `release`, the journal's thread calls `take`, and no lock is needed between them. Each
+step changes the name of one file, which the kernel does for one thread or the other; the thread that comes second finds
+no such file. The content of a spare is changed by the journal's thread alone.
 """
 
 import logging
@@ -20,18 +25,19 @@ from magnetar.storage.bookie.journal_replay import journal_path, list_journals
 log = logging.getLogger(__name__)
 
 SPARES_MAX = 2
-"""One is enough while checkpoints keep up: it is dropped when the mark leaves it, and taken at the next change."""
+"""How many spares are kept. One is enough while checkpoints keep up: a file becomes a spare when the mark leaves it,
+and is taken when the current journal is full."""
 _NAME = re.compile(r"([0-9a-f]{16})\.spare")
 
 
 class OldJournals:
-    """Those of one journal folder."""
+    """The old files of one journal folder."""
 
     def __init__(self, directory: str, *, backups: int = 0, reuse: bool = True, max_spare_bytes: int = 1 << 62) -> None:
-        """Deletes spares that a former process left and this one does not want. Raises OSError.
+        """Deletes the spares that an earlier process left and that are too many now. Raises OSError.
 
-        `backups`: how many of the files before the mark stay as they are. Larger files than `max_spare_bytes` (of a
-        former configuration) are not reused.
+        `backups`: how many of the files before the mark stay as they are. `reuse`: whether spares are kept at all.
+        Files larger than `max_spare_bytes`, of an earlier configuration, are not kept as spares.
         """
         self.directory = directory
         self._backups = backups
@@ -42,10 +48,8 @@ class OldJournals:
             self._delete(self._spare_path(spare_id))
 
     def drop(self, mark: JournalPosition) -> None:
-        """Deletes or keeps as spares the files that no replay from `mark` reads, but for the newest `backups`.
-
-        `mark` is durable. Raises OSError.
-        """
+        """Takes away the files that no replay from `mark` reads, but for the newest `backups`: some are kept as spares,
+        the others deleted. The mark must be durable. Raises OSError."""
         old = [journal_id for journal_id in list_journals(self.directory) if journal_id < mark.journal_id]
         for journal_id in old[: len(old) - self._backups] if self._backups else old:
             path = journal_path(self.directory, journal_id)
@@ -60,21 +64,26 @@ class OldJournals:
         if not self._has_room or len(self._spares()) >= self._spares_max:
             return False
         status = os.stat(path)
-        # A second name is somebody's copy of the folder: writing over the file would change it there.
+        # A second hard link is somebody's copy of the folder: writing over the file would change the copy.
         return status.st_size <= self._max_spare_bytes and status.st_nlink == 1
 
     def take(self, journal_id: int, header: bytes, open_file: OpenFile) -> DurableFile | None:
-        """A spare as a new journal's file: durably its name and `header`, then whatever stood there. None: there is no
-        spare, or it could not be written; no journal has changed then, though the new name may exist."""
+        """Makes a spare the file of a new journal and returns it: its name and `header` are durable, and behind the
+        header stands whatever stood there.
+
+        Returns None when there is no spare, or when it could not be written. No other journal has changed then, but a
+        file of the new name may exist.
+        """
         for spare_id in self._spares():
             path = self._spare_path(spare_id)
             if spare_id >= journal_id:
-                self._delete(path)  # of a folder that was put together from copies
+                # The folder was put together from copies of different times. Only older spares are safe to write over.
+                self._delete(path)
                 continue
             try:
                 file = open_file(path)
             except FileNotFoundError:
-                continue  # released meanwhile
+                continue  # `release` deleted it meanwhile
             try:
                 file.write([header, bytes(padding(len(header)))], 0)
                 file.sync()
@@ -89,12 +98,14 @@ class OldJournals:
         return None
 
     def allow_spares(self, has_room: bool) -> bool:
-        """Whether the disk has room for spares; True when there are some to `release`."""
+        """Takes in whether the disk has room for spares. Returns True when it has none and there are spares, so that
+        the caller has to `release` them."""
         self._has_room = has_room
         return not has_room and bool(self._spares())
 
     def release(self) -> None:
-        """Gives the spares' room back. A crash may bring some back: the next start counts them."""
+        """Deletes all spares. A crash may bring some of them back, which the next start deletes if they are too
+        many."""
         try:
             for spare_id in self._spares():
                 self._delete(self._spare_path(spare_id))

@@ -1,4 +1,9 @@
-"""The way of a read: write cache, read-ahead cache, then the entry logs on an executor's thread."""
+"""The way of a read through the bookie: write cache, read-ahead cache, then the entry logs on an executor's thread.
+
+While an executor reads the logs, the loop goes on: a checkpoint may move entries from the cache to the logs, an entry
+may be added again, a ledger may be deleted. So what comes back is held against the cache once more, and what was read
+before a checkpoint ended is not kept for later reads.
+"""
 
 import asyncio
 import logging
@@ -20,14 +25,16 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _WAITING_SHARE = 10
-"""So many times the reads under way may wait."""
+"""How many reads may wait, as a multiple of those that may be under way."""
 
 DAMAGE_TOLD_MAX = 1_000
-"""Damaged places that are remembered to be logged once; then all are logged again."""
+"""How many damaged places are remembered, so that each is logged once; at the limit all are forgotten and logged
+again."""
 
 
 class ReadPath:
-    """Raises BookieError: ENOLEDGER, ENOENTRY, EIO (damage, logged with file and offset), ETOOMANYREQUESTS."""
+    """Reads entries. All methods raise BookieError: ENOLEDGER, ENOENTRY, ETOOMANYREQUESTS, and EIO for damage, which is
+    logged with file and offset."""
 
     def __init__(
         self,
@@ -39,7 +46,8 @@ class ReadPath:
         reader: EntryLogReader,
         flushes: Callable[[], int],
     ) -> None:
-        """`flushes` counts the checkpoints: what was read from a log before one ended may be outdated after it."""
+        """`flushes()` returns how many checkpoints have ended: what was read from a log before one ended may be
+        outdated after it."""
         self._executor = executor
         self._states = states
         self._cache = cache
@@ -58,7 +66,8 @@ class ReadPath:
         self.cache_misses = 0
 
     async def entry(self, ledger_id: int, entry_id: int) -> bytes:
-        """-1 asks for the entry with the highest id."""
+        """Returns one entry; an id of -1 asks for the entry with the highest id. A reader that took the entry before
+        this one from the read-ahead cache reads on in order, so the next entries are read along."""
         self._check_ledger(ledger_id)
         if entry_id == LAST_ENTRY:
             entry_id = await self._last_entry_id(ledger_id)
@@ -73,8 +82,8 @@ class ReadPath:
         return found[0]
 
     async def recovery_entry(self, ledger_id: int, entry_id: int) -> bytes:
-        """The same for who recovers the ledger and takes ENOENTRY for its end: in a ledger in limbo an entry that is
-        missing before others is EUNKNOWNLEDGERSTATE."""
+        """As `entry`, for a client that recovers the ledger. Such a client takes ENOENTRY for the end of the ledger, so
+        an entry that a ledger in limbo lacks, with others behind it, is EUNKNOWNLEDGERSTATE."""
         try:
             return await self.entry(ledger_id, entry_id)
         except BookieError as error:
@@ -87,7 +96,8 @@ class ReadPath:
             raise BookieError(BookieRc.EUNKNOWNLEDGERSTATE, what) from None
 
     async def entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """Consecutive entries, at least one; `max_entries` of 0 or less is no limit."""
+        """Returns consecutive entries from `first_entry_id` on, at least one, and not more than `max_bytes` of them. A
+        `max_entries` of 0 or less means that their number has no limit."""
         self._check_ledger(ledger_id)
         if max_entries <= 0:
             max_entries = 1 << 31
@@ -98,7 +108,8 @@ class ReadPath:
         return within_bytes(found[:max_entries], max_bytes)
 
     async def id_runs(self, ledger_id: int) -> list[range]:
-        """The ids of all entries, ascending. The cache is asked before and after, as for the last entry."""
+        """Returns the ids of all entries of a ledger, ascending. The cache is asked before and after the logs, since a
+        checkpoint may move entries from one to the other meanwhile."""
         self._check_ledger(ledger_id)
         before = ranges_of(self._cache.entry_ids(ledger_id))
         stored = await self._on_disk(self._reader.id_runs, ledger_id)
@@ -117,12 +128,12 @@ class ReadPath:
         return found
 
     async def _stored(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
-        """From the logs, keeping for later reads what came along."""
+        """Reads entries from the logs, and keeps for later reads what was read beyond what was asked for."""
         self.cache_misses += 1
         flushes = self._flushes()
         found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
         if not found:
-            # It may have been added, or flushed, while the disk was read.
+            # The entry may have been added, or moved to the logs, while the disk was read.
             found = self._cached(ledger_id, first_entry_id, 1, 0)
             if not found and flushes != self._flushes():
                 found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
@@ -137,7 +148,8 @@ class ReadPath:
         return found
 
     async def _last_entry_id(self, ledger_id: int) -> int:
-        """The cache is asked before and after: entries may move to the logs meanwhile, and new ones come."""
+        """Returns the highest entry id of a ledger. The cache is asked before and after the logs: meanwhile entries may
+        move from it to the logs, and new ones may come."""
         before = self._cache.last_entry_id(ledger_id)
         stored = await self._on_disk(self._reader.last_entry_id, ledger_id)
         known = [i for i in (before, stored, self._cache.last_entry_id(ledger_id)) if i is not None]
@@ -146,6 +158,8 @@ class ReadPath:
         return max(known)
 
     async def _on_disk(self, function: Callable[..., T], ledger_id: int, *args: int) -> T:
+        """Calls a function of the reader on an executor's thread, when a slot is free. A cancelled caller leaves the
+        read under way: its slot is free again when the thread is done, not before."""
         if self._slots.locked():
             await self._wait_for_slot()
         else:
@@ -167,7 +181,8 @@ class ReadPath:
             future.add_done_callback(self._read_over)
 
     async def _wait_for_slot(self) -> None:
-        """In the order of coming. Raises BookieError when there are too many, or it takes too long."""
+        """Waits for a slot, in the order of coming. Raises BookieError (ETOOMANYREQUESTS) when too many reads wait
+        already, or when it takes too long."""
         if self._waiting >= self._waiting_max:
             raise BookieError(BookieRc.ETOOMANYREQUESTS, f"{self._waiting} reads wait for others")
         self._waiting += 1
@@ -180,7 +195,7 @@ class ReadPath:
             self._waiting -= 1
 
     def _tell_damage(self, what: str, ledger_id: int) -> None:
-        """Each damaged place once: who waits for an entry there asks again and again."""
+        """Logs a damaged place, but only once: clients ask for the entries there again and again."""
         if len(self._damage_told) >= DAMAGE_TOLD_MAX:
             self._damage_told.clear()
         if what not in self._damage_told:
@@ -191,10 +206,10 @@ class ReadPath:
         self._slots.release()
         self._pending.discard(future)
         if not future.cancelled():
-            future.exception()  # its reader may have been cancelled
+            future.exception()  # asyncio would log it as never retrieved when the caller was cancelled
 
     async def drain(self) -> None:
-        """Returns when no read uses the files any more; those that wait for others fail."""
+        """Lets the reads that wait for a slot fail, and returns when no read uses the files any more."""
         self._is_draining = True
         if self._pending:
             await asyncio.wait(self._pending)

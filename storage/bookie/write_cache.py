@@ -1,16 +1,26 @@
-"""Entries between their journal write and their place in an entry log: two halves, one filling, one being flushed.
+"""Keeps entries from their add until an entry log has them: two halves, one fills while the other is flushed.
 
-The entries are the very bytes objects that were added, never copies. An entry added again replaces the older one. All
-calls come from the loop's thread; the flush thread only reads the half that was handed to it, which changes no more.
+    adds ──► active ──swap──► flushing ──checkpoint──► entry log      a read asks active, then flushing,
+               ▲                                                      then the entry logs: newest first
+               └ a new, empty half
+
+No lock is needed, because a half has one owner at a time. The active half belongs to the loop's thread. After `swap`
+nobody changes it any more: the flush thread and the loop both only read it, until `flushed` drops it. What makes a read
+safe at that moment is the order: the entries can be read from the log before the half goes.
+
+The entries are the very bytes objects that were added, never copies. An entry that is added again replaces the older
+one in its half, and hides the one in the other half.
 """
 
 from collections.abc import Sequence
 
 ENTRY_OVERHEAD_BYTES = 128
-"""What the bound counts for an entry besides its bytes: their header, an integer and a slot of a dict."""
+"""What the bound counts for an entry besides its bytes: Python's header of them, an integer, and a slot of a dict."""
 
 
 class LedgerEntries:
+    """The entries of one ledger in a half, and the bounds of their ids."""
+
     __slots__ = ("entries", "first", "last")
 
     def __init__(self) -> None:
@@ -20,15 +30,18 @@ class LedgerEntries:
 
 
 class CacheHalf:
+    """Entries by ledger."""
+
     __slots__ = ("ledgers", "size")
 
     def __init__(self) -> None:
         self.ledgers: dict[int, LedgerEntries] = {}
         self.size = 0
-        """Bytes, with ENTRY_OVERHEAD_BYTES for each entry added (also for one that replaced another)."""
+        """Bytes of all entries that were added, and ENTRY_OVERHEAD_BYTES for each. An entry that replaced another
+        counts besides it, which spares a look-up for each add."""
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], entries: Sequence[bytes], size: int) -> None:
-        """`size` is the sum of the entries' lengths; a range of ids ascends."""
+        """Adds entries of one ledger. `size`: the sum of their lengths. Ids that come as a range ascend."""
         ledger = self.ledgers.get(ledger_id)
         if ledger is None:
             ledger = self.ledgers[ledger_id] = LedgerEntries()
@@ -58,18 +71,18 @@ class WriteCache:
         self.flushing: CacheHalf | None = None
 
     def has_room(self, size: int) -> bool:
-        """A group larger than a half is admitted to an empty one."""
+        """Whether a group of `size` bytes may be added. An empty half takes a group of any size."""
         return self.active.size + size <= self._half_bytes or self.active.size == 0
 
     def swap(self) -> CacheHalf:
-        """The active half becomes the one to flush; `flushed` must have been called for the one before."""
+        """Makes the active half the one to flush, and returns it. The half before must be `flushed` already."""
         assert self.flushing is None
         self.flushing = self.active
         self.active = CacheHalf()
         return self.flushing
 
     def flushed(self) -> None:
-        """The other half can be read from the entry logs now."""
+        """Drops the half that was flushed: its entries can be read from the entry logs now."""
         self.flushing = None
 
     @property
@@ -77,6 +90,7 @@ class WriteCache:
         return self.active.size + (self.flushing.size if self.flushing is not None else 0)
 
     def get(self, ledger_id: int, entry_id: int) -> bytes | None:
+        """Returns the newest entry of that id, or None."""
         ledger = self.active.ledgers.get(ledger_id)
         if ledger is not None and (entry := ledger.entries.get(entry_id)) is not None:
             return entry
@@ -85,7 +99,8 @@ class WriteCache:
         return None
 
     def run(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """Consecutive entries from `first_entry_id` on, none or at least one; more than one only within `max_bytes`."""
+        """Returns the consecutive entries from `first_entry_id` on that are here: at most `max_entries`, and at most
+        `max_bytes`, unless the first one alone is longer."""
         tables = [
             half.ledgers[ledger_id].entries
             for half in (self.active, self.flushing)
@@ -107,7 +122,7 @@ class WriteCache:
         return found
 
     def last_entry_id(self, ledger_id: int) -> int | None:
-        """The highest id that stands here."""
+        """Returns the highest entry id of the ledger that is here, or None."""
         lasts = [
             half.ledgers[ledger_id].last
             for half in (self.active, self.flushing)
@@ -116,12 +131,13 @@ class WriteCache:
         return max(lasts, default=None)
 
     def entry_ids(self, ledger_id: int) -> list[int]:
-        """The ids that stand here, ascending."""
+        """Returns all entry ids of the ledger that are here, ascending."""
         tables = [half.ledgers.get(ledger_id) for half in (self.active, self.flushing) if half is not None]
         return sorted({entry_id for ledger in tables if ledger is not None for entry_id in ledger.entries})
 
     def touches(self, ledger_id: int, first: int, last: int) -> bool:
-        """True when ids between `first` and `last` may stand here, newer than what was read from a log."""
+        """Whether entries from `first` to `last` may be here, which are newer than what was read from a log. It goes by
+        the lowest and the highest id of the ledger, so it may say yes where there are none."""
         for half in (self.active, self.flushing):
             ledger = half.ledgers.get(ledger_id) if half is not None else None
             if ledger is not None and ledger.first <= last and first <= ledger.last:
@@ -129,5 +145,6 @@ class WriteCache:
         return False
 
     def drop(self, ledger_id: int) -> None:
-        """Forgets a deleted ledger. The half that is being flushed keeps it: the deletion follows on that thread."""
+        """Forgets a deleted ledger. The half that is being flushed keeps it: the flush thread deletes the ledger from
+        the index after that flush."""
         self.active.ledgers.pop(ledger_id, None)
