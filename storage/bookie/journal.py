@@ -236,8 +236,8 @@ class Journal:
         self._position = JournalPosition(journal_id + 1, FILE_HEADER_SIZE, sequence + 1)
 
     def _create(self, journal_id: int, first_sequence: int) -> tuple[DurableFile, Salt, int]:
-        """Makes the file of a new journal, from an old file if there is a spare one. Returns the file, its salt, and the
-        offset up to which it may hold bytes of its former use. Raises OSError."""
+        """Makes the file of a new journal, from an old file if there is a spare one. Returns the file, its salt, and
+        the offset up to which it may hold bytes of its former use. Raises OSError."""
         bits = secrets.randbits(SALT_BITS)
         header = file_header(journal_id, first_sequence, bits)
         file = self._old.take(journal_id, header, self._open_file) if self._old is not None else None
