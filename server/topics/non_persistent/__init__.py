@@ -1,1 +1,3 @@
-"""Topics without storage: a message goes to whoever takes it in that moment, and is gone."""
+"""Topics whose messages are never stored: a message goes to the consumers that can take it at once, or is dropped. The
+room uses what both domains share (`topics`, `publishing`, `subscriptions`); the broker's service makes its topics.
+"""

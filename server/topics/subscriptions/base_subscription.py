@@ -30,7 +30,7 @@ class SubscriptionTopic(ConsumerTopic, Protocol):
 
     @property
     def subscriptions(self) -> Mapping[str, object]:
-        """The subscriptions that exist, by name. One that is not among them any more was deleted."""
+        """The subscriptions that exist, by name. A subscription that is not among them any more was deleted."""
 
 
 class BaseSubscription(ABC):
@@ -134,6 +134,7 @@ class BaseSubscription(ABC):
         """Takes a consumer away from what sends to it, and notes the time."""
 
     def _last_consumer_left(self) -> None:
+        """The last consumer was detached just now."""
         self.forget_if_left()
 
     @abstractmethod
@@ -154,16 +155,20 @@ class BaseSubscription(ABC):
     # --- what clients ask for ----------------------------------------------------------------------------------------
 
     @abstractmethod
-    def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None: ...
+    def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
+        """Applies a cumulative ACK."""
 
     @abstractmethod
-    def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None: ...
+    def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
+        """Applies an individual ACK."""
 
     @abstractmethod
-    def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None: ...
+    def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
+        """Sends the listed messages again; without a list, everything that the consumer holds."""
 
     @abstractmethod
-    async def seek(self, command: pb.CommandSeek) -> None: ...
+    async def seek(self, command: pb.CommandSeek) -> None:
+        """Moves the subscription. Raises PulsarError."""
 
     async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
         """Deletes the subscription because one of its consumers asks. Raises MetadataFault when it has other consumers,

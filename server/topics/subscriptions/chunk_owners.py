@@ -1,4 +1,5 @@
-"""Shared subscriptions: all chunks of a message go to the consumer that got the first, which puts them together.
+"""Shared subscriptions: all chunks of a message go to the consumer that got the first one, because that consumer puts
+them together.
 
 Plain data, no I/O. Source: SharedConsumerAssignor (PIP-37 on Shared subscriptions).
 """
@@ -10,10 +11,13 @@ from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
 from pulsar_proto.records.payload import MessageChunk
 
 MESSAGES_MAX = 1_000
-"""Whose chunks are on their way. Beyond, the oldest one is forgotten: its rest goes to anybody."""
+"""How many messages may have chunks on their way. Beyond that the oldest one is forgotten: its remaining chunks go to
+any consumer."""
 
 
 class ChunkOwners:
+    """Which consumer gets the chunks of each message that is on its way."""
+
     __slots__ = ("_owners", "waiting")
 
     def __init__(self) -> None:
@@ -22,9 +26,11 @@ class ChunkOwners:
         """Chunks whose owner took nothing when they were due to be sent."""
 
     def owner(self, chunk: MessageChunk) -> Consumer | None:
+        """Returns the consumer that has the first chunk of the message; None when the first chunk was not sent."""
         return self._owners.get(chunk.uuid)
 
     def sent(self, chunk: MessageChunk, consumer: Consumer) -> None:
+        """The chunk goes to `consumer`, which owns the rest of the message from now on. The last chunk ends that."""
         if chunk.is_last:
             self._owners.pop(chunk.uuid, None)
         elif chunk.uuid not in self._owners:
@@ -33,10 +39,11 @@ class ChunkOwners:
             self._owners[chunk.uuid] = consumer
 
     def wait(self, consumer: Consumer, ledger_id: int, entry_id: int) -> None:
+        """The owner of a chunk takes nothing now: the chunk waits until it does."""
         self.waiting.setdefault(consumer, ReplayQueue()).add(ledger_id, (entry_id,))
 
     def ready(self) -> Iterator[tuple[int, Sequence[int]]]:
-        """What waits no longer, because its owner takes something again."""
+        """Yields the chunks that wait no longer, because their owner takes messages again, as (ledger, entries)."""
         for consumer in list(self.waiting):
             if consumer.can_take:
                 yield from self.waiting.pop(consumer).drain()
@@ -44,7 +51,8 @@ class ChunkOwners:
                 consumer.watch_writable()
 
     def gone(self, consumer: Consumer) -> Iterator[tuple[int, Sequence[int]]]:
-        """What waited for a consumer that left goes to anybody."""
+        """The consumer left: its messages have no owner any more. Yields the chunks that waited for it; they go to any
+        consumer."""
         self._owners = {uuid: owner for uuid, owner in self._owners.items() if owner is not consumer}
         queue = self.waiting.pop(consumer, None)
         if queue is not None:

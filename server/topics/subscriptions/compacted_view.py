@@ -1,7 +1,8 @@
-"""A topic's log as a consumer with `read_compacted` sees it: compacted as far as it is, then as it was written.
+"""A topic's log as a consumer with `read_compacted` sees it: first the compacted ledger, then the rest as it was
+written.
 
-Takes the place of the managed ledger for the dispatcher. What was trimmed from the log is still there, compacted: who
-begins at the earliest message, or at a message that was trimmed, begins in the compacted ledger.
+For the dispatcher it takes the place of the managed ledger. Messages that were trimmed from the log are still in the
+compacted ledger: a consumer that begins at the earliest message, or at one that was trimmed, begins there.
 
 Sources: CompactedTopicUtils.asyncReadCompactedEntries, PersistentDispatcherSingleActiveConsumer.readMoreEntries.
 """
@@ -25,7 +26,7 @@ from pulsar_proto.ids import Position
 
 
 class SparseRun(EntryRun):
-    """Entries of one ledger of the log with others missing in between. `entries` are payloads alone."""
+    """Entries of one ledger of the log, with others missing in between. `entries` are payloads alone."""
 
     __slots__ = ("entry_ids", "remaining")
 
@@ -35,7 +36,7 @@ class SparseRun(EntryRun):
         super().__init__(ledger_id, entry_ids[0], payloads, 0)
         self.entry_ids = entry_ids
         self.remaining = remaining
-        """Batches that compaction took messages out of -> indexes that are left, as bits."""
+        """(ledger, entry) of each batch that compaction took messages out of -> the indexes that are left, as bits."""
 
     @property
     def end_entry_id(self) -> int:
@@ -43,7 +44,8 @@ class SparseRun(EntryRun):
 
 
 class CompactedView:
-    """For one subscription. The names are those of `ManagedLedger` and of `Cursor`."""
+    """The view of one subscription. Its methods have the names of `ManagedLedger` and of `Cursor`, in whose places it
+    stands."""
 
     def __init__(
         self,
@@ -53,14 +55,15 @@ class CompactedView:
         cursor: Cursor,
         sought: Position | None = None,
     ) -> None:
-        """`name` is the subscription's, for errors; `sought` where its last seek went."""
+        """`name` is the subscription's, for errors; `sought` is where its last seek went."""
         self._sought = sought
         self._name = name
         self._ledger = ledger
         self._compaction = compaction
         self._cursor = cursor
         self._next: tuple[CompactedLedger, Position, int] | None = None
-        """Where the last read ended: the ledger, the place in the log after it, the index of the next entry."""
+        """Where the last read ended: (the compacted ledger, the position in the log behind it, the index of the next
+        entry)."""
         self._remaining: dict[tuple[int, int], int] = {}
         """`SparseRun.remaining` of what was taken last."""
 
@@ -79,7 +82,7 @@ class CompactedView:
         return self._ledger.cached(position, max_entries, max_bytes)
 
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
-        """Raises EntryReadFault, LedgerGone."""
+        """Returns entries from `position` on. Raises ReadFault, LedgerGone."""
         while True:
             in_use = self._compaction.ledger_id
             if self._is_compacted(position):
@@ -93,14 +96,16 @@ class CompactedView:
             is_whole = bool(found.entries) and (found.ledger_id, found.first_entry_id) == position
             if is_whole or self._compaction.ledger_id == in_use:
                 return found
-            # What stood at `position` may have been compacted and trimmed meanwhile.
+            # Meanwhile what stood at `position` may have been compacted and trimmed: look again.
 
     def _after_horizon(self, position: Position) -> Position:
+        """Returns the first position that was not compacted."""
         horizon = self._compaction.horizon
         return position if horizon is None else Position(horizon.ledger_id, horizon.entry_id + 1)
 
     async def _read_kept(self, position: Position, max_entries: int, max_bytes: int) -> SparseRun | None:
-        """None: the compacted ledger has nothing there or after it, or another one took its place."""
+        """Returns None when the compacted ledger has nothing at or after the position, or another one took its place
+        meanwhile."""
         compacted = await self._compaction.compacted()
         if compacted is None:
             return None
@@ -112,13 +117,14 @@ class CompactedView:
             raise EntryReadFault(self._name, f"compacted ledger {compacted.ledger_id}: {error}") from error
 
     def _is_compacted(self, position: Position) -> bool:
+        """Whether the compacted ledger, not the log, is read for this position."""
         horizon = self._compaction.horizon
         return horizon is not None and position <= horizon
 
     async def _read_compacted(
         self, compacted: CompactedLedger, position: Position, max_entries: int, max_bytes: int
     ) -> SparseRun | None:
-        """None: nothing is left of what stood at `position` or after it."""
+        """Returns None when compaction left nothing of what stood at `position` or after it."""
         index = await self._index_of(compacted, position)
         found = await compacted.read(index, max_entries, max_bytes)
         if not found:
@@ -131,6 +137,7 @@ class CompactedView:
         return run
 
     async def _masks(self, kept: Sequence[KeptMessage]) -> dict[tuple[int, int], int]:
+        """Returns which indexes are left, of each batch that compaction took messages out of."""
         turns = Turns()
         masks = {}
         for position, payload in kept:
@@ -142,6 +149,7 @@ class CompactedView:
         return masks
 
     async def _index_of(self, compacted: CompactedLedger, position: Position) -> int:
+        """Returns the index in the compacted ledger of the first entry at or after `position`."""
         if self._next is not None and self._next[0] is compacted and self._next[1] == position:
             return self._next[2]
         return await compacted.index_of(position)
@@ -157,15 +165,15 @@ class CompactedView:
     # --- as the cursor -----------------------------------------------------------------------------------------------
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
-        """Where a read begins before the mark-delete, that is no mark-delete: what it reads was trimmed, not
-        acknowledged."""
+        """A read that begins before the mark-delete reads what was trimmed, not what was acknowledged: there,
+        everything counts as unacknowledged."""
         if Position(ledger_id, first) <= self._cursor.mark_delete:
             return [(first, count)]
         return self._cursor.unacked_runs(ledger_id, first, count)
 
     def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None:
-        """Messages that compaction took out of a batch count as acknowledged: C++ clients would show them as empty
-        messages (Java's know that they are none)."""
+        """Messages that compaction took out of a batch count as acknowledged. Java's clients know that they are none,
+        but C++ clients would show them as empty messages."""
         words = self._cursor.ack_set_of(ledger_id, entry_id)
         mask = self._remaining.get((ledger_id, entry_id))
         if mask is None:
@@ -173,7 +181,7 @@ class CompactedView:
         return words_of_mask(mask if words is None else mask & mask_of_words(words)) or [0]
 
     def start(self, asked: Position | None) -> Position:
-        """Where reading begins for a consumer that asked for messages from `asked` on (None: only new ones)."""
+        """Returns where reading begins for a consumer that asked for messages from `asked` on (None: only new ones)."""
         mark_delete = self._cursor.mark_delete
         asked = asked if self._sought is None else self._sought
         if asked is not None and begins_in_the_past(

@@ -1,9 +1,9 @@
-"""One consumer: its permits, what it holds unacknowledged, and the MESSAGE frames that go to it.
+"""One consumer: its permits, the messages that it holds unacknowledged, and the MESSAGE frames that go to it.
 
-A permit is a message, not an entry. Whoever dispatches asks `can_take` and calls `take` and `write`; everything that
+A permit is a message, not an entry. A dispatcher asks `can_take`, then calls `take` and `write`. Everything that
 concerns more than this consumer is its subscription's.
 
-Sources: Consumer.sendMessages, flowPermits, individualAckNormal, redeliverUnacknowledgedMessages; facts 5.2 to 5.4.
+Sources: Consumer.sendMessages, flowPermits, individualAckNormal, redeliverUnacknowledgedMessages.
 """
 
 import asyncio
@@ -18,8 +18,9 @@ from magnetar.server.topics.subscriptions.key_shared_rules import AUTO_SPLIT, SL
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
 from magnetar.server.topics.subscriptions.read_size_rules import EntryAverage
 from magnetar.server.topics.subscriptions.redelivery import PendingAcks
+from magnetar.server.topics.subscriptions.seek_target import position_of
 from pulsar_proto.errors import MetadataFault, NotAllowed
-from pulsar_proto.ids import EARLIEST, LATEST, Position, signed64
+from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import skip_checksum
 from pulsar_proto.wire.commands import active_consumer_change_frame, reached_end_of_topic_frame
@@ -33,24 +34,23 @@ FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE = 12
 FIRST_VERSION_WITH_END_OF_TOPIC = 9
 
 LISTENS_AFTER_S = 1.0
-"""Since SUBSCRIBE, a client that gives no permits: the least that Apache takes until it says who is active."""
+"""A client that gives no permits is told who is active so long after SUBSCRIBE. Apache takes at least this long for
+it."""
 
 SubType = pb.CommandSubscribe.SubType
 
 
 def start_asked_by(command: pb.CommandSubscribe) -> Position | None:
-    """From where on a consumer wants messages, if its subscription has not begun: EARLIEST, a message, or None for only
-    new ones. Latest is recognised by the ledger alone: C++ keeps 48 bits of the entry id."""
+    """Returns from where on a consumer wants messages if its subscription is new: EARLIEST, a message, or None for only
+    new ones."""
     if command.HasField("start_message_id"):
-        ledger_id = signed64(command.start_message_id.ledgerId)
-        if ledger_id == LATEST.ledger_id:
-            return None
-        return EARLIEST if ledger_id < 0 else Position(ledger_id, signed64(command.start_message_id.entryId))
+        position = position_of(command.start_message_id)
+        return None if position == LATEST else position
     return EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else None
 
 
 class Consumer:
-    """Made by `Topic.subscribe`; every method is called on the loop's thread."""
+    """Made by `BaseTopic.subscribe`. Every method is called on the loop's thread."""
 
     __slots__ = (
         "_active_untold",
@@ -92,7 +92,8 @@ class Consumer:
         unacked_max: int,
         connected_ms: int,
     ) -> None:
-        """`unacked_max` 0: no limit. `partition` is the topic's index, -1 for none."""
+        """`unacked_max` is 0 for no limit. `partition` is the topic's index among its partitions, -1 for a topic that
+        is no partition."""
         self.subscription = subscription
         self.cnx = cnx
         self.consumer_id: int = command.consumer_id
@@ -106,31 +107,33 @@ class Consumer:
             command.consumer_epoch if single_active and command.HasField("consumer_epoch") else None
         )
         self.key_shared = AUTO_SPLIT
-        """Of a Key_Shared subscription; all of its consumers must agree."""
+        """How a Key_Shared subscription shares out its keys. All of its consumers must agree."""
         self.hash_ranges: Sequence[SlotRange] = ()
         if command.HasField("keySharedMeta"):
             meta = command.keySharedMeta
             self.key_shared = KeySharedPolicy(meta.keySharedMode == pb.STICKY, meta.allowOutOfOrderDelivery)
             self.hash_ranges = [(each.start, each.end) for each in meta.hashRanges[: SLOTS + 1]]
         self.permits = 0
-        """Messages that it takes; below zero when a batch was larger than what was left."""
+        """How many messages it takes. Below zero after a batch that held more than the permits that were left."""
         self.pending: PendingAcks | None = None if single_active else PendingAcks()
-        """What it holds unacknowledged; None where one consumer gets everything and the cursor tells enough."""
+        """The entries that it holds unacknowledged. None on types where one consumer gets everything: there the cursor
+        says enough."""
         self.blocked = False
-        """Holds too many unacknowledged messages. Permits that come meanwhile are kept aside."""
+        """Whether it holds too many unacknowledged messages. Permits that come meanwhile are kept aside."""
         self.average = EntryAverage()
         self.counters = ConsumerCounters()
         self.is_closed = False
         self.told_end = False
         self.read_compacted: bool = command.read_compacted
         self.start_asked = start_asked_by(command)
-        """Messages that it wants from there on, if its subscription has not begun; None: only new ones."""
+        """From where on it wants messages if its subscription is new; None for only new ones."""
         self.takes_any_schema: bool = command.schema.type == pb.Schema.AutoConsume
-        """It asks for each message's schema, and has none of its own."""
+        """Whether it asks for each message's schema and has none of its own."""
         self._framer = MessageFramer(self.consumer_id, partition)
         self._unacked_max = unacked_max
         self._listens = False
-        """It has its answer to SUBSCRIBE. Go drops what comes before it has looked at that, and then gives permits."""
+        """Whether it has read the answer to SUBSCRIBE. The Go client drops what comes before it has, and gives permits
+        right after."""
         self._active_untold: bool | None = None
         self._blocked_permits = 0
         self._watches_writable = False
@@ -141,7 +144,8 @@ class Consumer:
     # --- what the client sends ---------------------------------------------------------------------------------------
 
     def set_unacked_max(self, unacked_max: int) -> None:
-        """0: no limit. Holds at once, for what was sent before too."""
+        """Sets how many messages it may hold unacknowledged; 0 means no limit. That holds at once, and counts what was
+        sent before."""
         self._unacked_max = unacked_max
         if self.pending is None:
             return
@@ -151,7 +155,7 @@ class Consumer:
             self.blocked = True
 
     def flow(self, permits: int) -> None:
-        """`permits` > 0 more messages may be sent."""
+        """The client allows `permits` > 0 more messages."""
         if self.is_closed:
             return
         self.counters.flowed()
@@ -164,7 +168,8 @@ class Consumer:
             self.subscription.consumer_may_take(self)
 
     def ack(self, command: pb.CommandAck) -> Awaitable[None] | None:
-        """Where ACK has a request id: done when all of it is durable, then ACK_RESPONSE is due. Raises NotAllowed."""
+        """Applies an ACK. For one with a request id it returns an awaitable that ends when all of it is durable;
+        ACK_RESPONSE is due then. Raises NotAllowed."""
         if self.is_closed:
             return None
         if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
@@ -172,7 +177,7 @@ class Consumer:
         self.counters.acked(len(command.message_id))
         if command.ack_type == pb.CommandAck.Cumulative:
             if len(command.message_id) != 1 or self.pending is not None:
-                # PersistentSubscription.acknowledgeMessage and Consumer.messageAcked ignore both.
+                # Such an ack is ignored, as by PersistentSubscription.acknowledgeMessage and Consumer.messageAcked.
                 log.warning("%s: cumulative ack of %d ids ignored", self, len(command.message_id))
             else:
                 self.subscription.ack_cumulative(self, command.message_id[0])
@@ -185,8 +190,8 @@ class Consumer:
             await self.subscription.cursor.persisted()
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
-        """Everything unacknowledged, or the listed messages, comes again. A list means everything where the order
-        counts (PersistentDispatcherSingleActiveConsumer.redeliverUnacknowledgedMessages)."""
+        """Everything unacknowledged, or the listed messages, comes again. Where the order counts, a list means
+        everything, too (PersistentDispatcherSingleActiveConsumer.redeliverUnacknowledgedMessages)."""
         if self.is_closed:
             return
         if self.epoch is not None and command.HasField("consumer_epoch"):
@@ -194,17 +199,19 @@ class Consumer:
         self.subscription.redeliver(self, command.message_ids)
 
     async def unsubscribe(self, force: bool = False) -> None:
-        """Deletes the subscription. Without force only its single consumer may. Raises MetadataFault."""
+        """Deletes the subscription. Raises MetadataFault when it has other consumers, unless `force` disconnects
+        them."""
         if self.is_closed:
             raise MetadataFault("Consumer not found")
         await self.subscription.unsubscribe(self, force)
 
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Disconnects all consumers, then moves the subscription; SUCCESS is due when done. Raises PulsarError."""
+        """Disconnects all consumers, then moves the subscription. SUCCESS is due when that is done. Raises
+        PulsarError."""
         await self.subscription.seek(command)
 
     async def last_message_id(self) -> tuple[Position, int, int, Position]:
-        """(last message or (-1, -1), partition, its last batch index or -1, mark-delete)."""
+        """Returns (the last message or (-1, -1), the partition, its last batch index or -1, the mark-delete)."""
         topic, cursor = self.subscription.topic, self.subscription.cursor
         mark_delete = cursor.mark_delete
         if self.read_compacted:
@@ -214,23 +221,24 @@ class Consumer:
         return position, topic.name.partition_index, batch_index, mark_delete
 
     def close(self) -> None:
-        """The client closed it or is gone: what it holds goes to others. Idempotent."""
+        """The client closed the consumer or is gone: what it holds goes to others. Idempotent."""
         self.subscription.remove_consumer(self)
 
     # --- for dispatchers ---------------------------------------------------------------------------------------------
 
     @property
     def can_take(self) -> bool:
+        """Whether it has permits, is not blocked, and its connection takes bytes."""
         return self.permits > 0 and not self.blocked and self.cnx.is_writable
 
     @property
     def entries(self) -> float:
-        """How many entries it takes by its permits, if it can take any."""
+        """About how many entries use up its permits, if it can take any."""
         return self.permits / self.average.value
 
     @property
     def room(self) -> int:
-        """Messages that may be sent to it now, as far as permits and the limit of unacknowledged ones go."""
+        """How many messages may be sent to it now, by its permits and by the limit of unacknowledged messages."""
         if self.blocked:
             return 0
         if self._unacked_max and self.pending is not None:
@@ -242,13 +250,14 @@ class Consumer:
         return 0 if self.pending is None else self.pending.messages
 
     def watch_writable(self) -> None:
-        """Wakes the dispatcher when the connection takes bytes again. For one whose connection is the only obstacle."""
+        """If the connection is the only obstacle, arranges that the dispatcher is woken when it takes bytes again."""
         if not self._watches_writable and self.permits > 0 and not self.blocked and not self.cnx.is_writable:
             self._watches_writable = True
             self.cnx.when_writable(self._writable_again)
 
     def take(self, messages: OutgoingMessages, start: int, stop: int) -> int:
-        """Accounts for entries [start, stop), which `write` sends next. Returns how many messages they are."""
+        """Charges the consumer for the entries [start, stop), which `write` sends next. Returns how many messages they
+        hold."""
         entry_ids, payloads, counts, total = messages.entry_ids, messages.payloads, messages.counts, messages.total
         if start or stop != len(payloads):
             entry_ids, payloads, counts = entry_ids[start:stop], payloads[start:stop], counts[start:stop]
@@ -266,7 +275,8 @@ class Consumer:
     def write(
         self, messages: OutgoingMessages, start: int, stop: int, redelivery_counts: Mapping[int, int] | None = None
     ) -> None:
-        """Sends entries [start, stop) in one write. Last, because a connection that closes takes the consumer away."""
+        """Sends the entries [start, stop) in one write. It comes last, because a connection that closes takes the
+        consumer away."""
         ledger_id = messages.ledger_id
         entry_ids, payloads = messages.entry_ids, messages.payloads
         if start or stop != len(payloads):
@@ -288,8 +298,8 @@ class Consumer:
         self.cnx.write_frames(chunks)
 
     def unblock(self, *, at_half: bool = True) -> bool:
-        """Goes on when it holds few enough unacknowledged messages: half of the limit, or less than the limit. True
-        when it was blocked until now."""
+        """Unblocks the consumer if it holds few enough unacknowledged messages: at most half of the limit (`at_half`),
+        or less than the limit. Returns whether it was blocked and is not any more."""
         if not self.blocked or self.pending is None:
             return False
         limit = self._unacked_max // 2 if at_half else self._unacked_max - 1
@@ -305,7 +315,8 @@ class Consumer:
         log.info("%s: unblocked at %d unacknowledged messages", self, self.unacked_messages)
 
     def tell_active(self, is_active: bool) -> None:
-        """Failover: whether it is the one that gets messages. A new one is told once it listens."""
+        """Tells a Failover consumer whether it is the one that gets messages. A new consumer is told once it
+        listens."""
         if self.cnx.protocol_version < FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE:
             return
         if self._listens:
@@ -322,7 +333,8 @@ class Consumer:
             self.tell_active(untold)
 
     def tell_end(self) -> None:
-        """The topic is terminated and everything is acknowledged. Told once: C++ reconnects each time (facts 14)."""
+        """Says that the topic is terminated and everything is acknowledged. Says it once, because the C++ client
+        reconnects all of its producers and consumers each time."""
         if not self.told_end and self.cnx.protocol_version >= FIRST_VERSION_WITH_END_OF_TOPIC:
             self.told_end = True
             self.cnx.write(reached_end_of_topic_frame(self.consumer_id))
@@ -333,7 +345,7 @@ class Consumer:
             self.subscription.consumer_may_take(self)
 
     def _for_old_client(self, payloads: list[bytes], messages: int) -> list[bytes]:
-        """Facts 1.1, 1.2: no checksum below protocol 11; a batch to a client below 4 ends its connection."""
+        """Below protocol 11 clients know no checksums. Below 4 they know no batches: such a connection is closed."""
         if self.cnx.protocol_version < FIRST_VERSION_WITH_BATCHES and messages > len(payloads):
             self.cnx.close("the client is too old for batched messages")
         return [payload[skip_checksum(payload) :] for payload in payloads]

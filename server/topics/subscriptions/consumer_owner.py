@@ -1,4 +1,4 @@
-"""A subscription as its consumers see it, of a persistent topic or not."""
+"""A subscription as its consumers see it, in either domain."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -27,17 +27,23 @@ class SubscriptionCursor(Protocol):
 
 
 class ConsumerTopic(Protocol):
+    """A topic as the consumers of its subscriptions see it."""
+
     @property
     def name(self) -> TopicName: ...
 
-    async def last_message_id(self) -> tuple[Position, int]: ...
+    async def last_message_id(self) -> tuple[Position, int]:
+        """Returns the last message and its last batch index, see `BaseTopic`."""
 
     async def last_message_id_compacted(
         self, asked: Position | None, cursor: SubscriptionCursor
-    ) -> tuple[Position, int, Position]: ...
+    ) -> tuple[Position, int, Position]:
+        """Returns the same for a consumer that reads compacted, and the mark-delete as that consumer sees it."""
 
 
 class ConsumerOwner(Protocol):
+    """A subscription as its consumers see it. What a consumer's client sends goes through these methods."""
+
     @property
     def topic(self) -> ConsumerTopic: ...
 
@@ -48,7 +54,7 @@ class ConsumerOwner(Protocol):
     def type_name(self) -> str: ...
 
     def consumer_may_take(self, consumer: "Consumer") -> None:
-        """It got permits, or its connection takes bytes again."""
+        """The consumer got permits, or its connection takes bytes again."""
 
     def ack_cumulative(self, consumer: "Consumer", message_id: pb.MessageIdData) -> None: ...
 
@@ -57,10 +63,10 @@ class ConsumerOwner(Protocol):
     def redeliver(self, consumer: "Consumer", message_ids: Sequence[pb.MessageIdData]) -> None: ...
 
     def remove_consumer(self, consumer: "Consumer") -> None:
-        """It is closed. Idempotent."""
+        """The consumer is closed. Idempotent."""
 
     async def unsubscribe(self, consumer: "Consumer", force: bool) -> None:
-        """Raises PulsarError."""
+        """Deletes the subscription. Raises PulsarError."""
 
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Raises PulsarError."""
+        """Moves the subscription. Raises PulsarError."""

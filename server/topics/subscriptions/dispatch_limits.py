@@ -1,4 +1,6 @@
-"""The dispatch rates of a topic and of its subscriptions, by policy: `dispatchRate` and `subscriptionDispatchRate`."""
+"""The dispatch rates of a topic and of its subscriptions, from the policies `dispatchRate` and
+`subscriptionDispatchRate`.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -9,11 +11,12 @@ from magnetar.server.topics.subscriptions.dispatch_throttle_rules import PerSeco
 
 
 class DispatchLimits:
-    """Of one topic. `published()`: how much comes in, for rates that are relative to that."""
+    """The throttles of one topic."""
 
     __slots__ = ("_policies", "_published", "_throttles")
 
     def __init__(self, policies: EffectivePolicies, published: Callable[[], PerSecond]) -> None:
+        """`published()` returns how much is published to the topic now, for rates that are relative to that."""
         self._policies = policies
         self._published = published
         self._throttles: dict[str | None, tuple[DispatchRate, Throttle]] = {}
@@ -22,17 +25,19 @@ class DispatchLimits:
         return len(self._throttles)
 
     def follow(self, policies: EffectivePolicies) -> None:
-        """What holds from now on."""
+        """The policies that hold from now on."""
         self._policies = policies
 
     def of(self, subscription: str) -> tuple[Throttle, ...]:
-        """All that hold for a subscription: mostly none. The topic's is the same for all."""
+        """Returns all throttles that hold for a subscription: mostly none. All subscriptions of the topic share the
+        topic's."""
         policies = self._policies
         rates = ((None, policies.dispatch_rate), (subscription, policies.dispatch_rate_of(subscription)))
         return tuple(self._throttle(name, rate) for name, rate in rates if rate.is_limited)
 
     def forget(self, subscription: str) -> None:
-        """It is gone. Readers have a new name each time."""
+        """The subscription is gone. Without this call readers, whose subscriptions have a new name each time, would
+        fill the table."""
         self._throttles.pop(subscription, None)
 
     def _throttle(self, name: str | None, rate: DispatchRate) -> Throttle:

@@ -1,36 +1,33 @@
 """Sends a subscription's backlog to its consumers as fast as they take it: the part that all types share.
 
-One loop per subscription, with one invariant: while a consumer can take messages and there are messages that it should
-get, data is being sent or a read is pending. Whatever may make that true calls `kick`: a confirmed append, permits, a
-connection that takes bytes again, a consumer that comes or goes, a redelivery.
+One invariant holds: while a consumer can take messages and there are messages for it, data is being sent or a read is
+pending. Everything that may make that condition true calls `kick`: a confirmed append, permits, a connection that takes
+bytes again, a consumer that comes or leaves, a redelivery.
 
-`kick` sends at once what is in memory, without a task. What is not goes through one task, which reads, sends, and reads
-again until consumers or data run out; so at most one read of a subscription is in flight. Entries that were read and
-not sent, because permits ran out in the middle of a read, are held: they are at most one read's, and are sent first.
+`kick` sends what is in memory at once, without a task. For the rest it starts one task, which reads, sends and reads
+again until consumers or data run out; so a subscription has at most one read in flight. When permits run out in the
+middle of a read, the entries that were read and not sent are held. They are at most one read's, and go first next time.
 
 Whether an entry is acknowledged is looked up when it is sent, not when it is read.
 
-Sources: PersistentDispatcherSingleActiveConsumer, PersistentDispatcherMultipleConsumers (readMoreEntries,
-readEntriesComplete, readEntriesFailed); facts 5.2, 11.6.
+Sources: PersistentDispatcherSingleActiveConsumer and PersistentDispatcherMultipleConsumers (readMoreEntries,
+readEntriesComplete, readEntriesFailed).
 """
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from pyroaring import BitMap
 
-from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.turns import Turns
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer
-from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
+from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource, PlannedRead
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle
 from magnetar.server.topics.subscriptions.outgoing_messages import AckView, OutgoingMessages, unacknowledged
-from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
@@ -44,37 +41,12 @@ THROTTLE_SECONDS_MIN = 0.001
 INTERNAL_ERROR = "internal error, see the log"
 
 ROUNDS_MAX = 4
-"""Runs that one `kick` sends before it lets the loop serve others: of a hundred entries each, they take some ms."""
-
-
-class PlannedRead(NamedTuple):
-    """What is to be read next."""
-
-    position: Position
-    entries_max: int
-    again: bool
-    """Entries that were sent before, out of order."""
-
-
-class DispatchSource(NamedTuple):
-    """Where a dispatcher's entries come from."""
-
-    name: str
-    """For logs: the subscription."""
-    ledger: ManagedLedger
-    cursor: Cursor
-    settings: TopicSettings
-    messages_of: Callable[[EntryRun], OutgoingMessages]
-    delayed: DelayedDelivery
-    """The topic's."""
-    limits: Callable[[], tuple[Throttle, ...]]
-    """The dispatch rates that hold now."""
-    compacted: Callable[[], CompactedView | None] = lambda: None
-    """The log as consumers with `read_compacted` see it; None where nothing is ever compacted."""
+"""How many runs one `kick` sends before the loop serves others. Four runs of a hundred entries each take some
+milliseconds."""
 
 
 class Dispatcher(ABC):
-    """`read_position` is the first entry that was not read yet."""
+    """Sends to the consumers of one subscription. `read_position` is the first entry that was not read yet."""
 
     def __init__(self, source: DispatchSource) -> None:
         self.cursor = source.cursor
@@ -92,13 +64,13 @@ class Dispatcher(ABC):
         self.rewinds = 0
         self._failures = 0
         self._failure = ""
-        """Why the last read failed; empty once one succeeded."""
+        """Why the last read failed; empty once a read succeeded."""
         self._retry: asyncio.TimerHandle | None = None
         self._limits = source.limits
         self._throttles: tuple[Throttle, ...] = ()
         self._throttled: asyncio.TimerHandle | None = None
         self._messages_per_entry = 1.0
-        """Of what was sent last, while there are throttles."""
+        """The average of what was sent last; kept only while there are throttles."""
         self.times_throttled = 0
         self._sending = False
         self._progress = False
@@ -114,45 +86,46 @@ class Dispatcher(ABC):
     def remove(self, consumer: Consumer) -> None: ...
 
     def set_policies(self, policies: EffectivePolicies) -> None:
-        """What holds from now on; called once before the first consumer comes."""
+        """The policies that hold from now on. Called once before the first consumer comes, too."""
         self._throttles = self._limits()
         self._end_throttling()
         self.kick()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
-        """What consumers hold of `entries` is delivered again. Returns the messages concerned."""
+        """Delivers again what consumers hold of `entries`. Returns how many messages that concerns."""
         return 0
 
     @abstractmethod
     def _room(self) -> int:
-        """Entries that can be sent now; 0 when nobody can take any. Then it sees to it that whoever lacks nothing but a
-        writable connection wakes the dispatcher."""
+        """Returns how many entries can be sent now, 0 when no consumer can take any. In that case it arranges that a
+        consumer that lacks nothing but a writable connection wakes the dispatcher."""
 
     @abstractmethod
     def _send(self, messages: OutgoingMessages) -> int:
-        """Sends from the beginning of `messages` what consumers take. Returns how many entries that was; at least one
-        when `_room()` was not 0 just before."""
+        """Sends what consumers take, from the beginning of `messages` on. Returns how many entries that was: at least
+        one when `_room()` was not 0 just before."""
 
     @property
     def _has_replays(self) -> bool:
-        """Whether something is to be sent again, before anything new."""
+        """Whether entries wait to be sent again. They go before anything new."""
         return False
 
     def _next_replay(self, room: int) -> PlannedRead:
-        """What is to be sent again first."""
+        """Returns the read of the first entries that wait to be sent again."""
         raise AssertionError("this type never replays")
 
     def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
-        """`run` was read for `read`, which was a replay."""
+        """Sends the entries of `run`, which was read for the replay `read`."""
         raise AssertionError("this type never replays")
 
     @abstractmethod
-    def _why_nobody_takes(self) -> str: ...
+    def _why_nobody_takes(self) -> str:
+        """Returns one phrase for `why_idle` when `_room()` is 0."""
 
     # --- for subscriptions -------------------------------------------------------------------------------------------
 
     def kick(self) -> None:
-        """Sends what can be sent; begins a read where it must. Never raises."""
+        """Sends what can be sent, and begins a read where one is needed. Never raises."""
         if self._sending:
             self._kicked_while_sending = True
             return
@@ -163,7 +136,8 @@ class Dispatcher(ABC):
             self._reading = self._loop.create_task(self._read_on(read, self._generation))
 
     def rewind(self) -> None:
-        """Begins again at the first entry that is not acknowledged. What was read and not sent is forgotten."""
+        """Begins again at the first entry that is not acknowledged. Entries that were read and not sent are
+        forgotten."""
         self._generation += 1
         self._failure = ""
         self.rewinds += 1
@@ -174,12 +148,12 @@ class Dispatcher(ABC):
         self.read_position = self._start()
 
     def _start(self) -> Position:
-        """Where reading begins after a rewind."""
+        """Returns where reading begins after a rewind."""
         return self.cursor.next_unacked(self.cursor.mark_delete)
 
     def backlog_shrank(self) -> None:
-        """The broker itself acknowledged entries (expired, skipped): they are not read any more. What consumers hold
-        stays with them."""
+        """The broker itself acknowledged entries, because they expired or were skipped: they are not read any more.
+        Consumers keep what they hold."""
         start = self.waiting_from
         self._generation += 1
         self._held = None
@@ -195,7 +169,7 @@ class Dispatcher(ABC):
 
     @property
     def waiting_from(self) -> Position:
-        """The first entry that was not sent yet, since the last rewind: all from there on wait to be."""
+        """The first entry that was not sent since the last rewind. All entries from there on wait to be sent."""
         if self._held is None:
             return self.read_position
         return min(self.read_position, Position(self._held.ledger_id, self._held.entry_ids[self._held_at]))
@@ -206,11 +180,11 @@ class Dispatcher(ABC):
 
     @property
     def is_caught_up(self) -> bool:
-        """Nothing new is left to send."""
+        """Whether everything new was sent."""
         return self._held is None and self.read_position > self._ledger.last_confirmed
 
     def why_idle(self) -> str:
-        """One phrase for "why does this subscription get nothing"."""
+        """Returns one phrase that says why the subscription gets nothing now, for stats."""
         if self._is_closed:
             return "closed"
         if self._failure:
@@ -226,7 +200,7 @@ class Dispatcher(ABC):
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     def _send_from_memory(self) -> PlannedRead | None:
-        """Returns what must be read to go on, or None when there is nothing to do (or it goes on by itself)."""
+        """Returns the read that is needed to go on; None when there is nothing to do, or when it goes on by itself."""
         self._sending = True
         try:
             for _ in range(ROUNDS_MAX):
@@ -246,7 +220,8 @@ class Dispatcher(ABC):
         return None
 
     def _send_once(self) -> PlannedRead | None:
-        """One run from memory, if there is one; `_progress` says whether it makes sense to go on."""
+        """Sends one run if it is in memory, else returns the read that brings it. Afterwards `_progress` says whether
+        another round makes sense."""
         self._progress = False
         held = self._held
         replays = self._has_replays
@@ -276,7 +251,8 @@ class Dispatcher(ABC):
         return None
 
     def _within_rates(self, room: int) -> int:
-        """How many of `room` entries the dispatch rates allow now; for 0 it goes on by itself later."""
+        """Returns how many of `room` entries the dispatch rates allow now. For 0, a timer kicks the dispatcher when
+        there are tokens again."""
         now_s = self._loop.time()
         allowed = min(throttle.messages_now(now_s) for throttle in self._throttles)
         if allowed > 0:
@@ -294,7 +270,7 @@ class Dispatcher(ABC):
             self.kick()
 
     def _sent(self, messages: OutgoingMessages) -> None:
-        """For types, after they sent something while there are `_throttles`."""
+        """Charges the throttles. The types call it after they sent something while there are `_throttles`."""
         now_s = self._loop.time()
         size = sum(map(len, messages.payloads))
         self._messages_per_entry = max(1.0, messages.total / max(1, len(messages)))
@@ -302,7 +278,8 @@ class Dispatcher(ABC):
             throttle.sent(messages.total, size, now_s)
 
     def _take(self, run: EntryRun) -> None:
-        """What stands at `read_position`, or after it where nothing does."""
+        """Moves `read_position` behind the run that was read there, and sends the run. An empty run means that nothing
+        is stored from there on."""
         if run.entries:
             messages = unacknowledged(self._messages_of(run), 0, self._acks)
             self.read_position = Position(run.ledger_id, run.end_entry_id)
@@ -310,12 +287,12 @@ class Dispatcher(ABC):
                 messages = self._ordinary(messages, messages.specials)
             self._send_new(messages)
         else:
-            # Nothing is there although the position is not beyond the last: what stood there was deleted.
+            # The position is not beyond the last entry, and still nothing is there: what stood there was deleted.
             self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
 
     def _ordinary(self, messages: OutgoingMessages, specials: Mapping[int, Special]) -> OutgoingMessages:
-        """What is to be sent of `messages` now. What brokers wrote for brokers is acknowledged
-        (AbstractBaseDispatcher.filterEntriesForConsumer)."""
+        """Returns what is to be sent of `messages` now. Markers, which brokers wrote for brokers, are acknowledged
+        instead (AbstractBaseDispatcher.filterEntriesForConsumer)."""
         entry_ids = messages.entry_ids
         markers = [each for each in entry_ids if each in specials and specials[each].is_marker]
         if not markers:
@@ -327,7 +304,8 @@ class Dispatcher(ABC):
         self._held = None
         if not messages.payloads:
             return
-        # Seen from within _send (a connection that closes), these are on their way: a rewind must win over them.
+        # A connection may close within _send, and its consumer's leaving may rewind: then what is left of these
+        # messages must not be held, because they are read again.
         generation = self._generation
         sent = self._send(messages)
         if sent < len(messages.payloads) and generation == self._generation:
@@ -335,12 +313,13 @@ class Dispatcher(ABC):
             self._held_at = sent
 
     async def _read_on(self, first: PlannedRead, generation: int) -> None:
-        """`generation` is that of the moment when `first` was chosen: a rewind may come before this begins."""
+        """Reads and sends until nothing more can be done. `generation` is that of the moment when `first` was planned:
+        when a rewind came since then, what is read is not sent."""
         read: PlannedRead | None = first
         turns = Turns()
         try:
             while read is not None:
-                await turns.breathe()  # what is in the bookie's memory is read without waiting
+                await turns.breathe()  # a read that the bookie answers from memory never yields to the loop
                 run = await self._ledger.read(
                     read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes
                 )
@@ -369,7 +348,7 @@ class Dispatcher(ABC):
             self._reading = None
 
     def _read_failed(self, why: str) -> None:
-        """Tries again after a while, longer each time (readFailureBackoff)."""
+        """Arranges another try after a while, which grows with each failure (`dispatcherReadFailureBackoff…`)."""
         self._failure = why
         settings = self.settings
         delay_ms = min(

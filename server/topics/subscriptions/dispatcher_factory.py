@@ -1,7 +1,8 @@
-"""Which dispatcher a consumer's kind of subscription has."""
+"""Which dispatcher the type of a subscription needs."""
 
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
-from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, DispatchSource
+from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher

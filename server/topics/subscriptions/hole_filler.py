@@ -1,9 +1,9 @@
-"""Fills holes without any client's help: what lies unacknowledged behind acknowledged messages for longer than the
-policy's interval is delivered again, to the consumers that are connected (`fill_ack_holes_interval_seconds`, off by
+"""Fills holes without any client's help: entries that lie unacknowledged behind acknowledged ones for longer than the
+policy's interval are delivered again to the consumers that are connected (`fill_ack_holes_interval_seconds`, off by
 default). So a message that a client lost does not hold back the mark-delete, and with it the backlog, until somebody
 notices.
 
-Ours, not Apache's. What decides is in `magnetar.server.topics.subscriptions.hole_rules`.
+Ours, not Apache's. `hole_rules` decides which entries have waited long enough.
 """
 
 import asyncio
@@ -18,22 +18,23 @@ from magnetar.server.topics.subscriptions.subscription import Subscription
 log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 5_000
-"""Entries that are given back before the loop serves others."""
+"""How many entries are given back before the loop serves others."""
 
 
 class HoleFiller:
-    """Of one topic. `subscriptions()` are all there are now."""
+    """Looks after all subscriptions of one topic."""
 
     __slots__ = ("_interval", "_subscriptions", "_timer", "_watches")
 
     def __init__(self, subscriptions: Callable[[], Iterable[Subscription]]) -> None:
+        """`subscriptions()` returns those that exist now."""
         self._subscriptions = subscriptions
         self._interval = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._watches: dict[Subscription, tuple[tuple[int, int], HoleWatch]] = {}
 
     def follow(self, interval_seconds: float) -> None:
-        """By policy; 0: off."""
+        """Sets the interval that the policy names; 0 turns the filler off."""
         if interval_seconds == self._interval:
             return
         self.close()

@@ -1,9 +1,9 @@
-"""Which messages have lain unacknowledged behind acknowledged ones for too long.
+"""Which entries have lain unacknowledged behind acknowledged ones for too long.
 
-A message that is in a hole stays in it until it is acknowledged: so what was in a hole at a look `interval` ago and is
-in one now has been there for the whole time. A few looks per interval are remembered, as bitmaps.
+An entry that is in a hole stays in it until it is acknowledged. So an entry that was in a hole at a look `interval` ago
+and is in one now has been there for the whole time, and it is enough to remember a few looks per interval, as bitmaps.
 
-Pure. Ours, not Apache's: there, holes stay until a client asks for redelivery or is gone.
+Pure. Ours, not Apache's: there, holes stay until a client asks for redelivery or leaves.
 """
 
 from collections import deque
@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from pyroaring import BitMap
 
 LOOKS = 4
-"""Per interval: what is found is late by a fourth of it at most."""
+"""How many looks there are in an interval: a hole is found at most a fourth of the interval too late."""
 
 Holes = Mapping[int, BitMap]
 """Ledger -> entries."""
 
 
 class HoleWatch:
-    """Of one subscription. Times are in seconds, of any clock that does not go back."""
+    """Remembers the holes of one subscription. Times are seconds of any clock that does not go back."""
 
     __slots__ = ("_looks",)
 
@@ -27,8 +27,8 @@ class HoleWatch:
         self._looks: deque[tuple[float, Holes]] = deque()
 
     def look(self, now: float, holes: Holes, interval: float) -> dict[int, BitMap]:
-        """`holes` are all there are now. Returns those that have been there for `interval`; if they are there for as
-        long again, they are returned again."""
+        """Notes the holes that there are now. Returns those that have been there for `interval`. They count as new from
+        then on, so they are returned again when they are still there after another interval."""
         looks = self._looks
         while len(looks) > 1 and looks[1][0] <= now - interval:
             looks.popleft()

@@ -1,16 +1,17 @@
-"""Keeps each key's messages in order on a Key_Shared subscription while consumers come and go.
+"""Keeps each key's messages in order on a Key_Shared subscription while consumers come and leave.
 
-A key is a slot here (`key_shared`). The rule, with which nothing else can go wrong: **an entry may be sent to its
-slot's owner only while nobody else holds entries of that slot, and no earlier entry of the slot waits.** What may not
-be sent yet waits in its slot's queue, in order of positions. A slot that one consumer holds and another one owns is
-draining: it is free again with the last acknowledgement, or when its holder leaves. So whoever waits, waits for a
-consumer that holds something (and can be named), or for permits of its own.
+Keys are seen by their slots here (`key_shared_rules`). One rule is enough for the order: **an entry may be sent to its
+slot's owner only while nobody else holds entries of that slot, and no earlier entry of the slot waits.** An entry that
+may not be sent yet waits in its slot's queue, in order of positions. A slot that one consumer holds and another one
+owns is draining; that ends with the last acknowledgement of its entries, or when the holder leaves. So every entry that
+waits does so for a consumer that holds something (and can be named), or for permits of its owner.
 
-Without order (allowOutOfOrderDelivery) neither rule holds, and the queues are only what could not be sent at once.
+Without order (allowOutOfOrderDelivery) the rule does not hold, and the queues are only the entries that could not be
+sent at once.
 
 Pure. Sources: PIP-379, DrainingHashesTracker, MessageRedeliveryController,
-PersistentStickyKeyDispatcherMultipleConsumers; facts 5.5. Unlike there, who holds a slot is counted as entries are
-sent, so that it does not depend on what changed when.
+PersistentStickyKeyDispatcherMultipleConsumers. Unlike there, the holder of a slot is counted as entries are sent, so it
+does not depend on which assignments changed when.
 """
 
 from bisect import bisect_left, insort
@@ -25,16 +26,18 @@ T = TypeVar("T", bound=Hashable)
 
 
 class DrainingSlot(NamedTuple):
-    """A slot whose holder does not own it (any more)."""
+    """A slot whose holder does not own it, or not any more."""
 
     slot: int
     entries: int
-    """Which its holder has not acknowledged."""
+    """How many entries its holder has not acknowledged."""
     blocked: int
-    """How often an entry had to wait for it."""
+    """How often an entry had to wait because of it."""
 
 
 class _Hold(Generic[T]):
+    """Who holds the entries of a slot that are out, and how many they are."""
+
     __slots__ = ("blocked", "entries", "member")
 
     def __init__(self, member: T) -> None:
@@ -44,39 +47,42 @@ class _Hold(Generic[T]):
 
 
 class KeyOrder(Generic[T]):
-    """Knows each entry that is out (sent, not acknowledged) or waits; `waiting` counts the latter."""
+    """Knows the slot of each entry that is out (sent and not acknowledged) or waits; `waiting` counts the latter."""
 
     def __init__(self, selector: Selector[T], *, ordered: bool = True) -> None:
         self.selector = selector
         self.ordered = ordered
         self.waiting = 0
         self.cleared: dict[T, int] = {}
-        """How many draining slots each member has given free."""
+        """How many draining slots each member has set free."""
         self.cleared_total = 0
         self._slots: dict[int, dict[int, int]] = {}
+        """Ledger -> entry -> slot, of all entries that are out or wait."""
         self._queues: dict[int, list[tuple[int, int]]] = {}
+        """Slot -> positions of the entries that wait, in order."""
         self._holds: dict[int, _Hold[T]] = {}
+        """Slot -> its holder, of all slots that have entries out."""
         self._draining: set[int] = set()
         self._heads: dict[T, list[tuple[int, int, int]]] = {}
-        """Of each member a heap of (ledger, entry, slot): first entries that wait and may be sent to it. Some are out
-        of date: they are dropped when they come to the top."""
+        """Member -> a heap of (ledger, entry, slot): the first entry of each slot's queue, when it may be sent to that
+        member. Items may be out of date; those are dropped when they come to the top."""
 
     # ---- members
 
     def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
-        """Raises ConsumerAssignFault."""
+        """Raises ConsumerAssignFault when the selector has no slots for the member."""
         self.selector.add(member, name, ranges)
         self.cleared[member] = 0
         self._reassign()
 
     def remove(self, member: T) -> None:
-        """What it held was given back before."""
+        """Removes a member whose entries were given back before."""
         self.selector.remove(member)
         del self.cleared[member]
         self._reassign()
 
     def clear(self) -> None:
-        """Nothing is out, nothing waits."""
+        """Forgets all entries: none is out, none waits."""
         self.waiting = 0
         self._slots.clear()
         self._queues.clear()
@@ -87,7 +93,7 @@ class KeyOrder(Generic[T]):
     # ---- entries
 
     def route(self, slot: int) -> T | None:
-        """Who may get an entry that was not seen before; None: it has to wait."""
+        """Returns the member that may get an entry which was not seen before; None when the entry has to wait."""
         if self.ordered:
             if slot in self._draining:
                 self._holds[slot].blocked += 1
@@ -97,7 +103,7 @@ class KeyOrder(Generic[T]):
         return self.selector.owner(slot)
 
     def sent(self, member: T, ledger_id: int, entry_ids: Iterable[int], slots: Iterable[int]) -> None:
-        """To whom `route` or `may_take` said."""
+        """The entries go to the member that `route` or `may_take` named."""
         ledger = self._slots.get(ledger_id)
         if ledger is None:
             ledger = self._slots[ledger_id] = {}
@@ -110,12 +116,12 @@ class KeyOrder(Generic[T]):
             hold.entries += 1
 
     def wait(self, ledger_id: int, entry_id: int, slot: int) -> None:
-        """It was not sent."""
+        """The entry was not sent: it joins its slot's queue."""
         self._slots.setdefault(ledger_id, {})[entry_id] = slot
         self._enqueue(slot, (ledger_id, entry_id))
 
     def given_back(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
-        """They were out, and are to be sent again."""
+        """The entries were out, and are to be sent again: they join their slots' queues."""
         ledger = self._slots[ledger_id]
         for entry_id in entry_ids:
             slot = ledger[entry_id]
@@ -123,8 +129,8 @@ class KeyOrder(Generic[T]):
             self._enqueue(slot, (ledger_id, entry_id))
 
     def forget(self, ledger_id: int, entry_id: int) -> bool:
-        """It was acknowledged, or does not exist. True when something that waits may be sent now, or there is room for
-        more to wait."""
+        """The entry was acknowledged, or does not exist. Returns whether something that waits may be sent now, or one
+        more entry may wait."""
         ledger = self._slots.get(ledger_id)
         slot = None if ledger is None else ledger.pop(entry_id, None)
         if ledger is None or slot is None:
@@ -139,7 +145,7 @@ class KeyOrder(Generic[T]):
     # ---- what waits
 
     def first(self, able: Iterable[T]) -> Position | None:
-        """The first entry that waits and may be sent to one of `able`."""
+        """Returns the first entry that waits and may be sent to one of the members `able`."""
         best: tuple[int, int, int] | None = None
         for member in able:
             heap = self._heads.get(member)
@@ -153,8 +159,8 @@ class KeyOrder(Generic[T]):
         return None if best is None else Position(best[0], best[1])
 
     def sendable(self, ledger_id: int, entry_ids: Iterable[int], room: Mapping[T, int]) -> list[int]:
-        """Those of `entry_ids`, which wait and are in order, that may be sent if all before them are; at most as many
-        to a member as there is `room`."""
+        """Of `entry_ids`, which wait and are in order, returns those that may be sent if all before them are; at most
+        as many to each member as it has `room` for."""
         slots = self._slots.get(ledger_id, {})
         left = dict(room)
         taken: dict[int, int] = {}
@@ -172,7 +178,8 @@ class KeyOrder(Generic[T]):
         return found
 
     def may_take(self, ledger_id: int, entry_id: int) -> tuple[T, int] | None:
-        """(who may get an entry that waits, its slot); None when it does not wait, or has to go on waiting."""
+        """Returns (the member that may get an entry, the entry's slot); None when the entry does not wait, or has to go
+        on waiting."""
         slot = self._slots.get(ledger_id, {}).get(entry_id)
         if slot is None or not self._is_next(slot, (ledger_id, entry_id)):
             return None
@@ -180,14 +187,14 @@ class KeyOrder(Generic[T]):
         return None if owner is None else (owner, slot)
 
     def taken(self, ledger_id: int, entry_id: int, slot: int) -> None:
-        """It does not wait any more: it is being sent (`sent` comes next)."""
+        """The entry does not wait any more: it is being sent, and `sent` comes next."""
         self._dequeue(slot, (ledger_id, entry_id))
         self._offer(slot)
 
     # ---- for stats
 
     def draining(self) -> dict[T, list[DrainingSlot]]:
-        """What others wait for that each member acknowledges, by slots."""
+        """Returns, for each member, the slots that it holds and others own, in order of slots."""
         found: dict[T, list[DrainingSlot]] = {}
         for slot in sorted(self._draining):
             hold = self._holds[slot]
@@ -199,7 +206,7 @@ class KeyOrder(Generic[T]):
         return len(self._draining)
 
     def holders_waited_for(self) -> Iterator[T]:
-        """Who holds slots that entries wait for."""
+        """Yields the members that hold slots which entries wait for."""
         for slot in self._draining:
             if slot in self._queues:
                 yield self._holds[slot].member
@@ -207,6 +214,7 @@ class KeyOrder(Generic[T]):
     # ---- inside
 
     def _free_owner(self, slot: int) -> T | None:
+        """Returns the owner of a slot, None while the slot is draining."""
         return None if slot in self._draining else self.selector.owner(slot)
 
     def _is_next(self, slot: int, position: tuple[int, int]) -> bool:
@@ -226,6 +234,7 @@ class KeyOrder(Generic[T]):
             self._offer(slot)
 
     def _dequeue(self, slot: int, position: tuple[int, int]) -> bool:
+        """Takes an entry out of its slot's queue. Returns whether it was there."""
         queue = self._queues.get(slot)
         if queue is None:
             return False
@@ -239,14 +248,15 @@ class KeyOrder(Generic[T]):
         return True
 
     def _offer(self, slot: int) -> None:
-        """The first one of the slot that waits may be sent, if its owner is free to take it."""
+        """Puts the first entry of the slot's queue on its owner's heap, unless the slot is draining."""
         queue = self._queues.get(slot)
         owner = self._free_owner(slot) if queue else None
         if queue and owner is not None:
             heappush(self._heads.setdefault(owner, []), (*queue[0], slot))
 
     def _release(self, slot: int) -> bool:
-        """One entry of the slot is out no more. True when that ended its draining, and something waits for it."""
+        """One entry of the slot is out no more. Returns whether that ended the slot's draining, and something waits for
+        it."""
         hold = self._holds[slot]
         hold.entries -= 1
         if hold.entries:
@@ -261,7 +271,7 @@ class KeyOrder(Generic[T]):
         return slot in self._queues
 
     def _reassign(self) -> None:
-        """Slots changed their owners."""
+        """Slots have new owners: finds out again which ones are draining, and fills the heaps anew."""
         owner = self.selector.owner
         if self.ordered:
             self._draining = {slot for slot, hold in self._holds.items() if owner(slot) is not hold.member}

@@ -1,19 +1,19 @@
 """Key_Shared: each key's messages go to one consumer, in order.
 
-Every entry that is read goes to the consumer that owns its key, or waits in the replay queue: because that consumer
-takes nothing now, because an earlier entry of the key waits, or because another consumer still holds entries of the key
-(`key_order_rules` decides). Reading goes on past what waits, for consumers of other keys, until as much waits
-as the look-ahead limits allow.
+Every entry that is read goes to the consumer that owns its key, or waits in the replay queue. It waits because that
+consumer takes nothing now, or because an earlier entry of the key waits, or because another consumer still holds
+entries of the key (`key_order_rules` decides). Reading goes on past the entries that wait, for consumers of other keys,
+until as many wait as the look-ahead limits allow.
 
-What waits and may be sent goes out first, in order of positions.
+Entries that wait and may be sent go out first, in order of positions.
 
-Sources: PersistentStickyKeyDispatcherMultipleConsumers, PIP-379; facts 5.5.
+Sources: PersistentStickyKeyDispatcherMultipleConsumers, PIP-379.
 """
 
 from collections.abc import Sequence
 
 from magnetar.server.topics.subscriptions.consumer import Consumer
-from magnetar.server.topics.subscriptions.dispatcher import DispatchSource, PlannedRead
+from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource, PlannedRead
 from magnetar.server.topics.subscriptions.key_order_rules import KeyOrder
 from magnetar.server.topics.subscriptions.key_shared_rules import KeySharedPolicy, SlotRange, Sticky, selector_for
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, messages_of, unacknowledged
@@ -23,13 +23,16 @@ from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.ids import Position
 
 SHARED_OUT_MAX = 4
-"""Times dispatcherMaxReadBatchSize that is read at once, where there are as many consumers."""
+"""One read brings at most dispatcherMaxReadBatchSize times the number of consumers, and at most times this."""
 
 GAP_MAX = 16
-"""Entries between two that wait which are read in vain rather than in two reads."""
+"""When two entries that wait have no more entries than this between them, one read brings both and the entries between
+them in vain: that is cheaper than two reads."""
 
 
 class KeySharedDispatcher(SharedDispatcher):
+    """Sends each key's messages to the consumer that owns the key's slot. `order` keeps the keys in order."""
+
     def __init__(self, source: DispatchSource, policy: KeySharedPolicy) -> None:
         super().__init__(source)
         self.policy = policy
@@ -43,17 +46,18 @@ class KeySharedDispatcher(SharedDispatcher):
         )
         self._slot_of = self.order.selector.slot_of
         self._may_go_on = False
+        """Whether an acknowledgement freed a slot that entries wait for."""
         self._ranges: dict[Consumer, list[SlotRange]] | None = None
-        """For stats; worked out for all at once when they are asked for."""
+        """The slots of each consumer, for stats; computed for all consumers when somebody asks."""
         self._due = ReplayQueue()
-        """Delayed entries whose time has come. Their keys are known when they are read."""
+        """Delayed entries whose time has come. Their keys are known when they have been read."""
 
     def add(self, consumer: Consumer) -> None:
         """Raises ConsumerAssignFault."""
         self.order.add(consumer, consumer.name, consumer.hash_ranges)
         self._ranges = None
         super().add(consumer)
-        self._loop.call_soon(self.kick)  # what nobody owned may wait for it
+        self._loop.call_soon(self.kick)  # entries of slots that nobody owned may wait for it
 
     def remove(self, consumer: Consumer) -> None:
         super().remove(consumer)
@@ -64,11 +68,12 @@ class KeySharedDispatcher(SharedDispatcher):
         self._ranges = None
 
     def rival_of(self, consumer: Consumer) -> Consumer | None:
-        """Who has chosen slots that `consumer` chooses."""
+        """Returns a consumer that has chosen slots which `consumer` chooses, too."""
         selector = self.order.selector
         return selector.rival(consumer.hash_ranges) if isinstance(selector, Sticky) else None
 
     def ranges_of(self, consumer: Consumer) -> list[SlotRange]:
+        """Returns the slots that a consumer owns, for stats."""
         if self._ranges is None:
             self._ranges = self.order.selector.ranges()
         return self._ranges.get(consumer, [])
@@ -101,10 +106,11 @@ class KeySharedDispatcher(SharedDispatcher):
         return super()._room()
 
     def _entries_max(self) -> int:
-        """More than for other types: what one read brings is shared out among all consumers."""
+        """More than for other types, because the entries of one read are shared out among all consumers."""
         return super()._entries_max() * min(SHARED_OUT_MAX, len(self._consumers))
 
     def _look_ahead_max(self) -> int:
+        """Returns how many entries may wait before reading stops."""
         of_consumer = self.settings.key_shared_look_ahead_msg_in_replay_threshold_per_consumer
         in_all = self.settings.key_shared_look_ahead_msg_in_replay_threshold_per_subscription
         limits = [limit for limit in (of_consumer * len(self._consumers), in_all) if limit > 0]
@@ -112,18 +118,19 @@ class KeySharedDispatcher(SharedDispatcher):
 
     @property
     def _has_replays(self) -> bool:
-        """Whether something waits that may be sent, or routed, now."""
+        """Whether some entry that waits can be sent now, or a delayed one whose time has come can be read."""
         if self._due and len(self.replay) < self._look_ahead_max():
             return True
         return bool(self.replay) and self._first_replay() is not None
 
     def _first_replay(self) -> Position | None:
+        """Returns the first entry that waits and may be sent to a consumer that can take it."""
         able = []
         for consumer in self._consumers:
             if consumer.can_take:
                 able.append(consumer)
             else:
-                consumer.watch_writable()  # what waits may wait for it
+                consumer.watch_writable()  # what waits in the replay queue may be waiting for it
         return self.order.first(able)
 
     def _next_replay(self, room: int) -> PlannedRead:
@@ -162,7 +169,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._carry_out(plan, messages)
 
     def _send_due(self, read: PlannedRead, run: EntryRun) -> None:
-        """They were never sent: they go the way of new ones."""
+        """Sends delayed entries whose time has come. They were never sent, so they go the way of new ones."""
         ledger_id, first = read.position
         end = first + read.entries_max
         if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
@@ -176,7 +183,7 @@ class KeySharedDispatcher(SharedDispatcher):
             self._send(messages)
 
     def _send(self, messages: OutgoingMessages, again: bool = False) -> int:
-        """New ones: what is not sent waits."""
+        """Sends new entries. Those that cannot be sent wait in the replay queue, so all count as taken."""
         ledger_id, entry_ids, counts = messages.ledger_id, messages.entry_ids, messages.counts
         plan = _Plan(self.unacked_messages, self._unacked_max)
         order, slot_of = self.order, self._slot_of
@@ -198,7 +205,8 @@ class KeySharedDispatcher(SharedDispatcher):
             self.order.forget(ledger_id, entry_id)
 
     def _carry_out(self, plan: "_Plan", messages: OutgoingMessages) -> None:
-        """Accounts for everything before it writes anything: a connection that closes takes its consumer away."""
+        """Sends each consumer its share. Accounts for all of them before it writes anything, because a connection that
+        closes takes its consumer away."""
         ledger_id = messages.ledger_id
         parts: list[tuple[Consumer, OutgoingMessages]] = []
         for consumer, (indexes, slots) in plan.shares.items():
@@ -229,19 +237,20 @@ class KeySharedDispatcher(SharedDispatcher):
 
 
 class _Plan:
-    """Who gets which entries of one run."""
+    """Which consumers get which entries of one run, as far as permits and limits go."""
 
     __slots__ = ("_left", "_room", "sent", "shares")
 
     def __init__(self, unacked: int, unacked_max: int) -> None:
         self.shares: dict[Consumer, tuple[list[int], list[int]]] = {}
-        """Consumer -> (indexes in the run, their slots)."""
+        """Consumer -> (indexes of its entries in the run, their slots)."""
         self.sent: list[int] = []
         self._room: dict[Consumer, int] = {}
         self._left = unacked_max - unacked if unacked_max else 2**62
 
     def put(self, consumer: Consumer, index: int, count: int, slot: int) -> bool:
-        """False: it takes nothing more."""
+        """Adds an entry of `count` messages to the consumer's share. Returns False when the consumer takes nothing
+        more."""
         room = self._room.get(consumer)
         if room is None:
             room = consumer.room if consumer.can_take else 0

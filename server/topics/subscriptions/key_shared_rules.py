@@ -1,11 +1,11 @@
 """Which consumer of a Key_Shared subscription a key belongs to.
 
-A key is hashed to a slot, and three ways say who owns a slot: consistent hashing (a ring of points), auto-split ranges
-(a newcomer takes half of the biggest range), and sticky ranges, which consumers choose themselves. A selector only
-answers who owns what; that a key's messages stay in order while owners change is `key_order.KeyOrder`'s.
+A key is hashed to a slot. There are three ways to say who owns a slot: consistent hashing (a ring of points),
+auto-split ranges (a newcomer takes half of the biggest range), and sticky ranges, which consumers choose themselves. A
+selector only answers who owns what; `key_order_rules.KeyOrder` keeps a key's messages in order while owners change.
 
-Pure. Source: StickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector,
-HashRangeAutoSplitStickyKeyConsumerSelector, HashRangeExclusiveStickyKeyConsumerSelector; facts 5.5.
+Pure. Sources: StickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector,
+HashRangeAutoSplitStickyKeyConsumerSelector, HashRangeExclusiveStickyKeyConsumerSelector.
 """
 
 from abc import ABC, abstractmethod
@@ -19,16 +19,16 @@ from mmh3 import mmh3_32_uintdigest
 from pulsar_proto.errors import ConsumerAssignFault
 
 SLOTS = 65_536
-"""Slots are 1 to SLOTS - 1."""
+"""Slots are numbered 1 to SLOTS - 1."""
 
 NONE_KEY = b"NONE_KEY"
-"""Of an entry that has neither a key nor a producer, or cannot be understood."""
+"""Stands for the key of an entry that has neither a key nor a producer's name, or does not decode."""
 
 _NON_NEGATIVE = 0x7FFF_FFFF
 _SEPARATOR = "\0"
 
 SlotRange = tuple[int, int]
-"""First and last slot."""
+"""(first slot, last slot)."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -37,55 +37,56 @@ class KeySharedPolicy(NamedTuple):
     """What the consumers of one subscription must agree about (KeySharedMeta)."""
 
     is_sticky: bool = False
-    """Consumers choose their ranges themselves."""
+    """Whether consumers choose their ranges themselves."""
     allows_disorder: bool = False
-    """allowOutOfOrderDelivery."""
+    """The client's allowOutOfOrderDelivery."""
 
 
 AUTO_SPLIT = KeySharedPolicy()
 
 
 def hash_of(key: bytes) -> int:
-    """31 bits (Murmur3_32Hash.makeHash: seed 0, the sign bit cleared)."""
+    """Returns 31 bits (Murmur3_32Hash.makeHash: seed 0, the sign bit cleared)."""
     return int(mmh3_32_uintdigest(key, 0) & _NON_NEGATIVE)
 
 
 def ring_slot(key_hash: int) -> int:
-    """1 to 65,535, for consistent hashing (StickyKeyConsumerSelectorUtils.makeStickyKeyHash)."""
+    """Returns the slot of a hash for consistent hashing, 1 to 65,535
+    (StickyKeyConsumerSelectorUtils.makeStickyKeyHash)."""
     return key_hash % (SLOTS - 1) + 1
 
 
 def range_slot(key_hash: int) -> int:
-    """1 to 65,535, for ranges: what falls on 0 goes to 1."""
+    """Returns the slot of a hash for ranges, 1 to 65,535: what falls on 0 goes to 1."""
     return key_hash % SLOTS or 1
 
 
 class Selector(ABC, Generic[T]):
-    """Members are compared by identity."""
+    """Says which member owns a slot. Members are compared by identity."""
 
     @staticmethod
     @abstractmethod
     def slot_of(key_hash: int) -> int:
-        """Of a `hash_of` a key."""
+        """Returns the slot of a key by its `hash_of`."""
 
     @abstractmethod
     def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
-        """Raises ConsumerAssignFault, and nothing has changed then."""
+        """Gives slots to a new member. Raises ConsumerAssignFault, and then nothing has changed."""
 
     @abstractmethod
     def remove(self, member: T) -> None: ...
 
     @abstractmethod
     def owner(self, slot: int) -> T | None:
-        """None: nobody's."""
+        """Returns the member that owns the slot; None when no member does."""
 
     @abstractmethod
     def ranges(self) -> dict[T, list[SlotRange]]:
-        """What each member owns, in order, for stats."""
+        """Returns the slots of each member, in order, for stats."""
 
 
 class _Boundaries(Selector[T]):
-    """Slots up to and including `_ends[i]`, and above the end before it, belong to `_owners[i]`."""
+    """The slots are cut at ends: `_owners[i]` owns the slots above `_ends[i - 1]` up to and including `_ends[i]`."""
 
     def __init__(self) -> None:
         self._ends: list[int] = []
@@ -107,8 +108,8 @@ class _Boundaries(Selector[T]):
 
 
 class AutoSplit(_Boundaries[T]):
-    """A newcomer takes the lower half of the biggest range; who goes leaves its range to its neighbour above, and the
-    topmost one to its neighbour below. `subscriptionKeySharedUseConsistentHashing=false`."""
+    """A new member takes the lower half of the biggest range. A member that leaves gives its range to the neighbour
+    above; the topmost gives it to the neighbour below. Used with `subscriptionKeySharedUseConsistentHashing=false`."""
 
     slot_of = staticmethod(range_slot)
 
@@ -140,18 +141,19 @@ class AutoSplit(_Boundaries[T]):
 
 
 class ConsistentHashing(_Boundaries[T]):
-    """Each member has `points` on a ring of slots and owns what lies before each up to the next point. A point that is
-    taken stays its owner's; who came later owns it when the ones before are gone."""
+    """Each member has `points` on a ring of slots, and owns the slots before each of its points, back to the point
+    before that. When several members have the same point, it belongs to the one that came first, and to the next one
+    when that leaves."""
 
     slot_of = staticmethod(ring_slot)
 
     def __init__(self, points: int) -> None:
-        """`subscriptionKeySharedConsistentHashingReplicaPoints`, at least 1."""
+        """`points` is `subscriptionKeySharedConsistentHashingReplicaPoints`, at least 1."""
         super().__init__()
         self._points = points
         self._queues: dict[int, list[T]] = {}
         self._places: list[tuple[T, str, int]] = []
-        """(member, name, its number among members of that name)."""
+        """(member, name, the member's number among the members of that name)."""
 
     def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
         taken = {number for _, other, number in self._places if other == name}
@@ -196,7 +198,8 @@ class ConsistentHashing(_Boundaries[T]):
 
 
 class Sticky(Selector[T]):
-    """Members say which ranges are theirs; they must not overlap. What nobody claims waits for somebody who does."""
+    """Members say which ranges are theirs; ranges must not overlap. Messages of slots that nobody claims wait for a
+    member that does."""
 
     slot_of = staticmethod(range_slot)
 
@@ -229,7 +232,7 @@ class Sticky(Selector[T]):
         self._next += 1
 
     def rival(self, ranges: Sequence[SlotRange]) -> T | None:
-        """A member that owns any part of `ranges`."""
+        """Returns a member that owns any part of `ranges`."""
         for first, last in ranges[:SLOTS]:
             number = self._overlapping(first, last)
             if number is not None:
@@ -261,7 +264,7 @@ def _text(each: tuple[int, int, int]) -> str:
 
 
 def selector_for(policy: KeySharedPolicy, *, consistent_hashing: bool, points: int) -> Selector[T]:
-    """Of a new subscription; `points` are those of the ring."""
+    """Returns the selector of a new subscription; `points` is how many each member has on the ring."""
     if policy.is_sticky:
         return Sticky()
     return ConsistentHashing(points) if consistent_hashing else AutoSplit()

@@ -1,6 +1,7 @@
-"""Entries on their way to consumers: payloads cut out, messages counted, what is acknowledged left out.
+"""Entries on their way to consumers: payloads cut out of the stored entries, messages counted, acknowledged ones left
+out.
 
-Cut and counted once per run, also where many subscriptions of a topic send it (`MessagesMemo`).
+Entries are cut and counted once per run, also where many subscriptions of a topic send the run (`MessagesMemo`).
 """
 
 from bisect import bisect_left
@@ -22,12 +23,12 @@ _BROKER_ENTRY_METADATA = b"\x0e\x02"
 _WORD = 2**64 - 1
 
 ENTRY_MESSAGES_MAX = 65_536
-"""An entry that claims to hold more counts as so many: a consumer would need that many permits to get out of it. As
-many as an ack set may tell apart (`subscription.ACK_SET_WORDS_MAX`)."""
+"""An entry that claims to hold more messages counts as so many: a consumer would need as many permits to get past it.
+An ack set tells apart no more than this, either (`subscription.ACK_SET_WORDS_MAX`)."""
 
 
 class AckView(Protocol):
-    """What is asked of a cursor. `magnetar.storage.managed.cursor.Cursor` is one."""
+    """What sending asks of a cursor. `magnetar.storage.managed.cursor.Cursor` is one."""
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]: ...
 
@@ -35,7 +36,8 @@ class AckView(Protocol):
 
 
 class OutgoingMessages:
-    """Entries of one ledger in ascending order. Lists may be shared: not to be changed."""
+    """Entries of one ledger in ascending order. Several of these objects may share their lists, so nobody changes
+    them."""
 
     __slots__ = (
         "_key_hashes",
@@ -62,21 +64,21 @@ class OutgoingMessages:
         self.ledger_id = ledger_id
         self.entry_ids = entry_ids
         self.payloads = payloads
-        """As the client sent them, from 0x0e01 (or metadataSize) on."""
+        """The bytes that the client sent, from 0x0e01 (or metadataSize) on."""
         self.sizes = sizes
-        """Messages of each entry."""
+        """How many messages each entry holds."""
         self.counts = sizes if counts is None else counts
-        """Messages of each entry that are not acknowledged."""
+        """How many messages of each entry are not acknowledged."""
         self.total = sum(self.counts)
         self.ack_sets = ack_sets
-        """Entry -> words for MESSAGE.ack_set, of batches that are acknowledged in part."""
+        """Entry -> words for MESSAGE.ack_set, for batches that are acknowledged in part."""
         self.specials = specials
-        """Entry -> what is special about it; also of entries that are not among these."""
+        """Entry -> what is special about it. May name entries that are not among these."""
         self._key_hashes: list[int] | None = None
 
     @property
     def key_hashes(self) -> list[int]:
-        """Of each entry's key, for Key_Shared (`key_shared_rules.hash_of`); computed when first asked for."""
+        """The hash of each entry's key, for Key_Shared (`key_shared_rules.hash_of`); computed when first asked for."""
         if self._key_hashes is None:
             self._key_hashes = [_key_hash(payload) for payload in self.payloads]
         return self._key_hashes
@@ -85,7 +87,8 @@ class OutgoingMessages:
         return len(self.payloads)
 
     def pick(self, indexes: Sequence[int]) -> "OutgoingMessages":
-        """Those at `indexes`, ascending, as if nothing of them was acknowledged: that is looked up last."""
+        """Returns the entries at `indexes`, ascending, as if none of their messages was acknowledged: `unacknowledged`
+        looks that up last."""
         entry_ids = self.entry_ids
         if isinstance(indexes, range):
             part = slice(indexes.start, indexes.stop)
@@ -101,7 +104,7 @@ class OutgoingMessages:
         )
 
     def part(self, indexes: Sequence[int]) -> "OutgoingMessages":
-        """Those at `indexes`, ascending, as they are."""
+        """Returns the entries at `indexes`, ascending, with what is acknowledged of them."""
         if len(indexes) == len(self.payloads):
             return self
         part = self.pick(indexes)
@@ -121,9 +124,9 @@ def _key_hash(payload: bytes) -> int:
 
 
 def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> OutgoingMessages:
-    """Cuts and counts; only the `wanted` entries (ids in the run, ascending) where they are given. An entry whose
-    metadata does not decode counts as one message: the client must see it, because only the client can say that it is
-    damaged (ACK.validation_error)."""
+    """Cuts and counts the entries of a run; of those only the `wanted` ones (entry ids, ascending) where they are
+    given. An entry whose metadata does not decode counts as one message: the client has to see it, because only the
+    client can say that it is damaged (ACK.validation_error)."""
     offset = run.payload_offset
     first = run.first_entry_id
     if wanted is None:
@@ -138,13 +141,15 @@ def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> OutgoingM
             counts.append(1)
             continue
         if payload[:2] == _BROKER_ENTRY_METADATA:
-            # Taken off: clients see it only where it is exposed to them, which is not supported (facts 1.1).
+            # The broker's metadata is cut off: clients get it only with `exposingBrokerEntryMetadataToClientEnabled`,
+            # which is not supported.
             payload = payloads[index] = payload[_client_bytes_at(payload) :]
         try:
             count, special = count_and_special(payload)
         except MalformedFrame:
             count, special = 1, None
-        # A client chose the number: one below 1 would give permits back, and unbalance what is unacknowledged.
+        # A client chose the number. Below 1 it would give permits back, and the sums of unacknowledged messages
+        # would not add up.
         counts.append(min(max(1, count), ENTRY_MESSAGES_MAX))
         if special is not None:
             if specials is None:
@@ -161,7 +166,7 @@ def _client_bytes_at(payload: bytes) -> int:
 
 
 class MessagesMemo:
-    """The newest run of a topic, cut and counted, for all of its subscriptions."""
+    """The newest run of a topic, cut and counted, for all of the topic's subscriptions."""
 
     __slots__ = ("_entries", "_first", "_messages")
 
@@ -171,7 +176,7 @@ class MessagesMemo:
         self._messages: OutgoingMessages | None = None
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        # The tail cache hands out the same list for the same run, so identity tells.
+        # For the same run the tail cache hands out the same list, so it is enough to compare identities.
         if self._entries is run.entries and self._first == run.first_entry_id:
             assert self._messages is not None
             return self._messages
@@ -184,8 +189,14 @@ class MessagesMemo:
 
 
 def unacknowledged(messages: OutgoingMessages, start: int, acks: AckView) -> OutgoingMessages:
-    """What is left of `messages` from index `start` on, now: without acknowledged entries, and with the ack sets of
-    batches that are acknowledged in part. The same object where nothing changes."""
+    """Returns what is left of `messages` from index `start` on at this moment: without acknowledged entries, and with
+    the ack sets of batches that are acknowledged in part.
+
+    The cursor is asked once for the whole stretch, and answers with runs of unacknowledged entries. One run that covers
+    the stretch is the common case: then the same object is returned, which several subscriptions may share. Ack sets
+    are looked up only where some entry holds more than one message, that is, where `total` exceeds the number of
+    entries.
+    """
     entry_ids = messages.entry_ids
     total = len(entry_ids)
     if isinstance(entry_ids, range):
@@ -216,6 +227,7 @@ def unacknowledged(messages: OutgoingMessages, start: int, acks: AckView) -> Out
 
 
 def _with_ack_sets(messages: OutgoingMessages, acks: AckView) -> OutgoingMessages:
+    """Returns `messages` with the ack sets of its batches that are acknowledged in part."""
     sizes = messages.sizes
     ledger_id = messages.ledger_id
     ack_sets: dict[int, Sequence[int]] = {}
@@ -236,5 +248,6 @@ def _with_ack_sets(messages: OutgoingMessages, acks: AckView) -> OutgoingMessage
 
 
 def bits_set(words: Sequence[int]) -> int:
-    """How many indexes an ack set leaves to be consumed; words may be signed."""
+    """Returns how many indexes an ack set leaves to be consumed. Words may be signed, as protobuf and Java have
+    them."""
     return sum((word & _WORD).bit_count() for word in words)

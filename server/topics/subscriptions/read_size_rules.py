@@ -1,21 +1,21 @@
 """How much a dispatcher reads and sends at once.
 
-Permits count messages, reads count entries, and an entry may be a batch: the plan divides by the number of messages
-that entries had lately. It only sizes reads; what is sent is counted exactly.
+Permits count messages, reads count entries, and an entry may be a batch: so permits are divided by the average number
+of messages in the entries that were sent lately. That only sizes reads; what is sent is counted exactly.
 
-Pure. Source: AbstractPersistentDispatcherMultipleConsumers.calculateToRead, Consumer.avgMessagesPerEntry; facts 5.2.
+Pure. Sources: AbstractPersistentDispatcherMultipleConsumers.calculateToRead, Consumer.avgMessagesPerEntry.
 """
 
 from collections.abc import Sequence
 from itertools import accumulate
 
 SMOOTHING = 0.9
-"""Weight of the past in the moving average."""
+"""The weight of the past in the moving average."""
 
 
 class EntryAverage:
-    """Messages per entry, as an exponential moving average over the groups that were sent; at least 1. The first
-    group sets it (Consumer.sendMessages)."""
+    """Messages per entry, as an exponential moving average over the groups of entries that were sent; at least 1. The
+    first group sets it, as in Consumer.sendMessages."""
 
     __slots__ = ("is_new", "value")
 
@@ -25,7 +25,7 @@ class EntryAverage:
         """Nothing was sent yet."""
 
     def add(self, entries: int, messages: int) -> None:
-        """`entries` > 0 were sent, holding `messages`."""
+        """A group of `entries` > 0 entries was sent, which hold `messages`."""
         if self.is_new:
             self.is_new = False
             self.value = max(1.0, messages / entries)
@@ -36,7 +36,7 @@ class EntryAverage:
 
 
 def entries_to_read(permits: int, messages_per_entry: float, entries_max: int) -> int:
-    """Entries whose messages use up `permits`: 0 without permits, else 1 to `entries_max`."""
+    """Returns how many entries use up `permits`: 0 without permits, else 1 to `entries_max`."""
     if permits <= 0:
         return 0
     if messages_per_entry <= 1.0:
@@ -45,9 +45,10 @@ def entries_to_read(permits: int, messages_per_entry: float, entries_max: int) -
 
 
 def entries_within(counts: Sequence[int], total: int, start: int, permits: int) -> int:
-    """How many entries from `start` on are sent for `permits`: the one that crosses the limit is the last one.
+    """Returns how many entries from `start` on are sent for `permits`; 0 without permits. The entry that uses up the
+    permits is the last one, even if it holds more messages than permits are left.
 
-    `counts` are messages per entry, each at least 1; `total` is their sum. 0 without permits.
+    `counts` are the messages of each entry, at least 1; `total` is their sum.
     """
     if permits <= 0:
         return 0

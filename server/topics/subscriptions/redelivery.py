@@ -1,7 +1,8 @@
-"""What a Shared subscription remembers about messages that are out: who holds them, which come again, how often.
+"""What a Shared subscription remembers about messages that are out: who holds them, which ones come again, and how
+often they did.
 
-Plain data, no I/O. Ids are kept per ledger, because runs of entries then cost one C call instead of an object a
-message. Sources: Consumer.pendingAcks, MessageRedeliveryController, InMemoryRedeliveryTracker; facts 5.5.
+Plain data, no I/O. Ids are kept per ledger, because a run of entries then costs one call into C instead of an object
+per message. Sources: Consumer.pendingAcks, MessageRedeliveryController, InMemoryRedeliveryTracker.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,14 +12,15 @@ from pyroaring import BitMap
 from pulsar_proto.ids import Position
 
 ENTRY_ID_END = 2**32
-"""Ids in bitmaps are of 32 bits: no ledger has an entry at or beyond this."""
+"""No ledger has an entry at or beyond this: bitmaps hold ids of 32 bits."""
 
 
 class PendingAcks:
-    """Entries that one consumer holds unacknowledged: (ledger, entry) -> messages of the entry not yet acknowledged.
+    """The entries that one consumer holds unacknowledged: (ledger, entry) -> how many messages of the entry are not
+    acknowledged.
 
-    Entries of one message are bits, others are in dictionaries. Bounded by the consumer's limit of unacknowledged
-    messages.
+    Entries of one message are bits in a bitmap, others are in dictionaries. The consumer's limit of unacknowledged
+    messages bounds both.
     """
 
     __slots__ = ("_batches", "_singles", "messages")
@@ -33,7 +35,7 @@ class PendingAcks:
         return sum(map(len, self._singles.values())) + sum(map(len, self._batches.values()))
 
     def add(self, ledger_id: int, entry_ids: Sequence[int], counts: Sequence[int], messages: int) -> None:
-        """A run that was sent; `messages` is the sum of `counts`. Must not hold any of them yet."""
+        """A run was sent, none of whose entries is held yet. `messages` is the sum of `counts`."""
         self.messages += messages
         if messages == len(entry_ids):
             self._add_singles(ledger_id, entry_ids)
@@ -58,6 +60,7 @@ class PendingAcks:
             bitmap.update(entry_ids)
 
     def get(self, ledger_id: int, entry_id: int) -> int | None:
+        """Returns the entry's count, None when it is not held."""
         bitmap = self._singles.get(ledger_id)
         if bitmap is not None and entry_id in bitmap:
             return 1
@@ -65,20 +68,21 @@ class PendingAcks:
         return None if batches is None else batches.get(entry_id)
 
     def among(self, ledger_id: int, entries: BitMap) -> list[int]:
-        """Those of `entries` that are held, in order."""
+        """Returns those of `entries` that are held, in order."""
         batches = self._batches.get(ledger_id, {})
         singles = self._singles.get(ledger_id)
         return sorted((*(() if singles is None else singles & entries), *(each for each in batches if each in entries)))
 
     def reduce(self, ledger_id: int, entry_id: int, count: int) -> None:
-        """Only `count` of a held entry's messages are left, at least one; more than it had does nothing."""
+        """Only `count` of a held entry's messages are left, at least one. A count that is not lower than before changes
+        nothing."""
         batches = self._batches.get(ledger_id)
         if batches is not None and count < batches.get(entry_id, 0):
             self.messages += count - batches[entry_id]
             batches[entry_id] = count
 
     def pop(self, ledger_id: int, entry_id: int) -> int | None:
-        """The entry's count, or None when it is not held."""
+        """Takes an entry out. Returns its count, None when it was not held."""
         bitmap = self._singles.get(ledger_id)
         if bitmap is not None and entry_id in bitmap:
             bitmap.remove(entry_id)
@@ -96,7 +100,8 @@ class PendingAcks:
         return count
 
     def drain(self) -> Iterator[tuple[int, list[int]]]:
-        """Everything held, as (ledger, sorted entries) in order; nothing is held once it was begun."""
+        """Yields everything held, as (ledger, sorted entries) in order. From the first step on nothing is held any
+        more."""
         singles, self._singles = self._singles, {}
         batches, self._batches = self._batches, {}
         self.messages = 0
@@ -105,7 +110,7 @@ class PendingAcks:
 
 
 class ReplayQueue:
-    """Entries that must be delivered again, in the order of their positions."""
+    """Entries that are to be delivered again, in the order of their positions."""
 
     __slots__ = ("_ledgers",)
 
@@ -119,7 +124,7 @@ class ReplayQueue:
         return sum(map(len, self._ledgers.values()))
 
     def add(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
-        """Ids below ENTRY_ID_END; duplicates do no harm."""
+        """Adds entries whose ids are below ENTRY_ID_END. Those that are in the queue already do no harm."""
         bitmap = self._ledgers.get(ledger_id)
         if bitmap is None:
             bitmap = self._ledgers[ledger_id] = BitMap()
@@ -142,13 +147,14 @@ class ReplayQueue:
         self._ledgers.clear()
 
     def drain(self) -> Iterator[tuple[int, list[int]]]:
-        """Everything, as (ledger, entries) in order; nothing waits any more."""
+        """Yields everything, as (ledger, entries) in order. From the first step on the queue is empty."""
         ledgers, self._ledgers = self._ledgers, {}
         for ledger_id in sorted(ledgers):
             yield ledger_id, list(ledgers[ledger_id])
 
     def first_run(self, entries_max: int) -> tuple[Position, int]:
-        """The first position, and how many consecutive ones from it on wait, at most `entries_max`. Not when empty."""
+        """Returns the first position, and how many consecutive ones from it on are in the queue, at most `entries_max`.
+        The queue must not be empty."""
         ledger_id = min(self._ledgers)
         bitmap = self._ledgers[ledger_id]
         first = bitmap.min()
@@ -158,8 +164,9 @@ class ReplayQueue:
         return Position(ledger_id, first), count
 
     def nearby(self, position: Position, entries_max: int, gap_max: int) -> int:
-        """How many entries from `position` on, which waits, to its last neighbour that waits: no more than
-        `entries_max` in all, and from neighbour to neighbour no more than `gap_max`."""
+        """Returns how many entries a read from `position`, which is in the queue, should bring: up to the last one in
+        the queue that is less than `entries_max` away, as long as no gap between neighbours is larger than
+        `gap_max`."""
         bitmap = self._ledgers[position.ledger_id]
         last = position.entry_id
         end = last + entries_max
@@ -170,15 +177,15 @@ class ReplayQueue:
         return last - position.entry_id + 1
 
     def within(self, ledger_id: int, first: int, end: int) -> list[int]:
-        """The entries from `first` to before `end` that wait, in order."""
+        """Returns the entries in the queue from `first` to before `end`, in order."""
         bitmap = self._ledgers.get(ledger_id)
         return [] if bitmap is None else list(bitmap & BitMap(range(first, end)))
 
 
 class RedeliveryCounts:
-    """How often an entry was asked for again. In memory only; erased when it is acknowledged.
+    """How often each entry was asked for again. Kept in memory only, and erased when the entry is acknowledged.
 
-    Bounded by the subscription's limit of unacknowledged messages: only what was out can be asked for again.
+    The subscription's limit of unacknowledged messages bounds it, because only what was out can be asked for again.
     """
 
     __slots__ = ("_ledgers",)
@@ -197,7 +204,7 @@ class RedeliveryCounts:
             del self._ledgers[ledger_id]
 
     def of_ledger(self, ledger_id: int) -> dict[int, int] | None:
-        """Entry -> count of the ledger's entries that have one. Not to be changed."""
+        """Returns entry -> count for the ledger's entries that have one. Callers must not change it."""
         return self._ledgers.get(ledger_id)
 
     def forget(self, ledger_id: int, entry_id: int) -> None:

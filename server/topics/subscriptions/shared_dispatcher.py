@@ -1,13 +1,13 @@
-"""Shared: consumers take turns, and what one does not acknowledge goes to another.
+"""Shared: consumers take turns, and what one of them does not acknowledge goes to another.
 
-What waits in the replay queue goes out first, in order of positions; an entry leaves the queue when it is sent, or
-acknowledged. When the last consumer leaves, everything but the cursor is forgotten, and the next one starts at the
+Entries in the replay queue go out first, in order of positions. An entry leaves the queue when it is sent or
+acknowledged. When the last consumer leaves, everything but the cursor is forgotten: the next consumer starts at the
 first entry that is not acknowledged.
 
-Invariant: every entry before `read_position` that was not acknowledged is pending at exactly one consumer, in the
-replay queue, held, delayed, or a chunk that waits for the consumer which has the other chunks of its message.
+Invariant: every entry before `read_position` that was not acknowledged is pending at exactly one consumer, or in the
+replay queue, or held, or delayed, or a chunk that waits for the consumer which has the other chunks of its message.
 
-Sources: PersistentDispatcherMultipleConsumers; facts 5.5.
+Source: PersistentDispatcherMultipleConsumers.
 """
 
 import logging
@@ -19,7 +19,8 @@ from pyroaring import BitMap
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.topics.subscriptions.chunk_owners import ChunkOwners
 from magnetar.server.topics.subscriptions.consumer import Consumer
-from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, DispatchSource, PlannedRead
+from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource, PlannedRead
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, unacknowledged
 from magnetar.server.topics.subscriptions.read_size_rules import entries_within
 from magnetar.server.topics.subscriptions.redelivery import RedeliveryCounts, ReplayQueue
@@ -32,16 +33,19 @@ log = logging.getLogger(__name__)
 
 
 class SharedDispatcher(Dispatcher):
+    """Sends to the consumers in turns; `replay` holds the entries that wait to be sent again."""
+
     def __init__(self, source: DispatchSource) -> None:
         super().__init__(source)
         self.replay = ReplayQueue()
         self.redelivery_counts = RedeliveryCounts()
         self.unacked_messages = 0
-        """Over all consumers."""
+        """How many messages all consumers together hold unacknowledged."""
         self.blocked = False
-        """More are unacknowledged than the subscription may have."""
+        """Whether these are as many as policies allow the subscription: nothing is sent then."""
         self._some_are_blocked = False
-        """Consumers, maybe: spares a look at all of them at each acknowledgement."""
+        """Whether some consumer may be blocked. While it is False, an acknowledgement need not look at all
+        consumers."""
         self._consumers: RoundRobin[Consumer] = RoundRobin()
         self._chunks = ChunkOwners()
         self._delayed = source.delayed
@@ -85,8 +89,9 @@ class SharedDispatcher(Dispatcher):
     # --- acknowledgements and redelivery -----------------------------------------------------------------------------
 
     def settle(self, consumer: Consumer, ledger_id: int, entry_id: int, remaining: int) -> None:
-        """An acknowledgement was applied, after which `remaining` messages of the entry are left. Anybody may
-        acknowledge; what was pending belongs to the one it was sent to. `settled` is due when all were said."""
+        """Accounts for an acknowledgement that was applied to the cursor, after which `remaining` messages of the entry
+        are left. Any consumer may acknowledge; the entry is pending at the one that it was sent to. The caller calls
+        `settled` after a group of these."""
         owner: Consumer | None = consumer
         assert consumer.pending is not None
         if consumer.pending.get(ledger_id, entry_id) is None:
@@ -105,7 +110,7 @@ class SharedDispatcher(Dispatcher):
             self.redelivery_counts.forget(ledger_id, entry_id)
 
     def settled(self) -> None:
-        """Lets go on who was blocked by too many unacknowledged messages."""
+        """Unblocks the consumers, and the subscription, that hold few enough unacknowledged messages now."""
         if not self.blocked and not self._some_are_blocked:
             return
         went_on = self._unblock_if_drained()
@@ -117,8 +122,8 @@ class SharedDispatcher(Dispatcher):
             self.kick()
 
     def redeliver(self, consumer: Consumer, positions: Iterable[tuple[int, int]] | None) -> int:
-        """What `consumer` holds of `positions` (None: all of it) comes again, with a higher redelivery count. Returns
-        the messages concerned."""
+        """Sends again, with a higher redelivery count, what `consumer` holds of `positions`, or all that it holds for
+        None. Returns how many messages that concerns."""
         pending = consumer.pending
         assert pending is not None
         before = pending.messages
@@ -138,7 +143,7 @@ class SharedDispatcher(Dispatcher):
         return count
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
-        # All are looked at first: what one gives back may be sent to another at once.
+        # Look at all consumers first: what one of them gives back may be sent to another one at once.
         held = [(each, each.pending.among(ledger_id, entries)) for each in self._consumers if each.pending is not None]
         return sum(
             self.redeliver(consumer, [(ledger_id, entry_id) for entry_id in entry_ids])
@@ -147,14 +152,16 @@ class SharedDispatcher(Dispatcher):
         )
 
     def _again(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """Entries that were out wait to be sent again, with a higher redelivery count."""
         self._wait_again(ledger_id, entry_ids)
         self.redelivery_counts.increment(ledger_id, entry_ids)
 
     def _wait_again(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """They were out."""
+        """Entries that were out wait to be sent again."""
         self.replay.add(ledger_id, entry_ids)
 
     def _holder_of(self, ledger_id: int, entry_id: int) -> Consumer | None:
+        """Returns the consumer at which the entry is pending."""
         for consumer in self._consumers:
             if consumer.pending is not None and consumer.pending.get(ledger_id, entry_id) is not None:
                 return consumer
@@ -170,7 +177,8 @@ class SharedDispatcher(Dispatcher):
     # --- delays ------------------------------------------------------------------------------------------------------
 
     def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """From `DelayedDelivery`."""
+        """The time of these delayed entries has come (see `DelayedDelivery`). Those that were passed over, and that
+        neither a consumer holds nor the cursor has acknowledged, are to be sent."""
         if ledger_id > self.read_position.ledger_id:
             return
         if ledger_id == self.read_position.ledger_id:
@@ -186,11 +194,12 @@ class SharedDispatcher(Dispatcher):
             self._became_due(ledger_id, passed)
 
     def _became_due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """Delayed entries that were passed over are to be sent."""
         self.replay.add(ledger_id, entry_ids)
 
     @property
     def delayed_messages(self) -> int:
-        """Entries that it has passed over because they are not due."""
+        """How many entries were passed over because they are not due."""
         passed = self._delayed.index.before(self.read_position)
         return sum(self.cursor.unacked_among(ledger_id, entries) for ledger_id, entries in passed)
 
@@ -233,11 +242,11 @@ class SharedDispatcher(Dispatcher):
             if self._delays_full and not self._has_replays and self._held is None:
                 self._delays_full = self._delayed.index.is_full
                 return 0 if self._delays_full else entries_max
-            return entries_max  # most of it may not be due
+            return entries_max  # most of what is read may not be due
         return entries
 
     def _entries_max(self) -> int:
-        """Of one read."""
+        """How many entries one read may bring."""
         return self.settings.dispatcher_max_read_batch_size
 
     @property
@@ -249,8 +258,8 @@ class SharedDispatcher(Dispatcher):
         return PlannedRead(position, count, True)
 
     def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
-        """What was asked for and does not exist, or is acknowledged, is not asked for again; what left the queue while
-        it was read is not sent."""
+        """Of the entries that were asked for, those that do not exist or are acknowledged leave the queue; those that
+        left the queue while they were read are not sent."""
         ledger_id, first = read.position
         end = first + read.entries_max
         if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
@@ -266,7 +275,7 @@ class SharedDispatcher(Dispatcher):
         self._send(messages, again=True)
 
     def _drop(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """They waited to come again, and do not exist, or are acknowledged: by the broker itself, maybe."""
+        """These entries waited to be sent again, and do not exist or are acknowledged, perhaps by the broker itself."""
         self.replay.discard(ledger_id, entry_ids)
         if self.redelivery_counts:
             for entry_id in entry_ids:
@@ -303,7 +312,8 @@ class SharedDispatcher(Dispatcher):
         return at
 
     def _send_chunks(self, messages: OutgoingMessages, specials: Mapping[int, Special], again: bool) -> int:
-        """One by one, because each may have to go to somebody else, or to wait for its owner."""
+        """Sends one entry after the other, because each chunk may have to go to another consumer, or to wait for its
+        owner."""
         ledger_id = messages.ledger_id
         redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)
         for index, entry_id in enumerate(messages.entry_ids):

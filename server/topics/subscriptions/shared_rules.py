@@ -1,10 +1,10 @@
 """Whose turn it is on a Shared subscription.
 
-Consumers take turns inside the best priority level (0 is best) that has one who can take messages; a lower level gets
-something only while nobody better can. Each level remembers where its round stands, so that a consumer that could not
-take its turn does not shift the others'.
+Consumers take turns within the best priority level (0 is best) that has a consumer which can take messages; a lower
+level gets messages only while no better consumer can take any. Each level remembers where its round stands, so a
+consumer that could not take its turn does not shift the turns of the others.
 
-Pure. Source: AbstractDispatcherMultipleConsumers.getNextConsumer; facts 5.5.
+Pure. Source: AbstractDispatcherMultipleConsumers.getNextConsumer.
 """
 
 from bisect import bisect_left
@@ -13,19 +13,24 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Taker(Protocol):
+    """A consumer, as far as the round looks at it."""
+
     @property
     def can_take(self) -> bool:
-        """Has permits, is not blocked, and its connection takes bytes."""
+        """Whether it has permits, is not blocked, and its connection takes bytes."""
 
     @property
     def entries(self) -> float:
-        """How many entries it takes if it can take any: about its permits by the messages in an entry. Positive."""
+        """About how many entries it takes if it can take any: its permits divided by the messages in an entry.
+        Positive."""
 
 
 T = TypeVar("T", bound=Taker)
 
 
 class _Level(Generic[T]):
+    """The consumers of one priority; `next` is the index of the one whose turn is next."""
+
     __slots__ = ("members", "next")
 
     def __init__(self) -> None:
@@ -34,7 +39,7 @@ class _Level(Generic[T]):
 
 
 class RoundRobin(Generic[T]):
-    """The consumers of one subscription, in the order in which they came within each priority."""
+    """The consumers of one subscription. Within a priority they take turns in the order in which they came."""
 
     __slots__ = ("_levels", "_priorities")
 
@@ -57,7 +62,8 @@ class RoundRobin(Generic[T]):
         self._levels[index].members.append(taker)
 
     def remove(self, taker: T) -> None:
-        """Raises ValueError when it is not there. Who follows it has the next turn where it had the next one."""
+        """Removes a consumer. If it was the next to be served, the consumer after it becomes the next. Raises
+        ValueError when it is not there."""
         for index, level in enumerate(self._levels):
             for place, member in enumerate(level.members):
                 if member is not taker:
@@ -71,7 +77,8 @@ class RoundRobin(Generic[T]):
         raise ValueError("not a member")
 
     def pick(self) -> T | None:
-        """The one whose turn it is; its turn is over with that. None when nobody can take anything."""
+        """Returns the consumer whose turn it is, and gives the next turn to the one after it. Returns None when no
+        consumer can take anything."""
         for level in self._levels:
             members = level.members
             size = len(members)
@@ -84,8 +91,8 @@ class RoundRobin(Generic[T]):
         return None
 
     def entries(self, entries_max: int) -> int:
-        """How many entries the best level takes that has somebody who can: 0 only when nobody can, at most
-        `entries_max`."""
+        """Returns how many entries the best level that has a consumer able to take some would take, at most
+        `entries_max`; 0 only when no consumer can take any."""
         for level in self._levels:
             total = 0.0
             for member in level.members:

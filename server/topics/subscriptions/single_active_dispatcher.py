@@ -1,10 +1,10 @@
 """Exclusive and Failover: one active consumer gets everything, in order.
 
 When another consumer of a Failover subscription becomes active, the old one's acknowledgements may still be on their
-way: sending starts `active_consumer_failover_delay_time_millis` later, at the first entry that is not acknowledged. The
-first consumer of an idle subscription does not wait, because nobody's acknowledgements are.
+way. So sending starts `active_consumer_failover_delay_time_millis` later, at the first entry that is not acknowledged.
+The first consumer of an idle subscription need not wait, because there was no other one.
 
-Sources: AbstractDispatcherSingleActiveConsumer, PersistentDispatcherSingleActiveConsumer; facts 5.5.
+Sources: AbstractDispatcherSingleActiveConsumer, PersistentDispatcherSingleActiveConsumer.
 """
 
 import asyncio
@@ -15,7 +15,8 @@ from pyroaring import BitMap
 
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
-from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, DispatchSource, PlannedRead
+from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource, PlannedRead
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, messages_of, unacknowledged
 from magnetar.server.topics.subscriptions.read_size_rules import entries_to_read, entries_within
 from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 
 class SingleActiveDispatcher(Dispatcher):
+    """Sends to `active`; the other consumers of a Failover subscription wait."""
+
     def __init__(self, source: DispatchSource, sub_type: SubType.ValueType, topic: str, partition_index: int) -> None:
         super().__init__(source)
         self._source = source
@@ -36,14 +39,15 @@ class SingleActiveDispatcher(Dispatcher):
         self._topic = topic
         self._partition_index = partition_index
         self._switching: asyncio.TimerHandle | None = None
+        """Runs while a consumer that has just become active waits for the acknowledgements of the one before."""
         self._holes = ReplayQueue()
-        """Entries that were sent, and are to be sent again out of order."""
+        """Entries in holes that are to be sent again, out of order."""
 
     def add(self, consumer: Consumer) -> None:
         assert self._is_failover or not self._consumers, "an Exclusive subscription has one consumer"
         self._consumers.append(consumer)
         if not self._choose() and self._is_failover:
-            # A newcomer that is not active is told at once. After the answer to SUBSCRIBE, which is being written.
+            # A newcomer that is not active is told at once, but after the answer to SUBSCRIBE, which is being written.
             self._loop.call_soon(self._tell, consumer)
 
     def remove(self, consumer: Consumer) -> None:
@@ -56,7 +60,7 @@ class SingleActiveDispatcher(Dispatcher):
             self.rewind()
 
     def rewind_for(self, consumer: Consumer) -> None:
-        """REDELIVER: everything unacknowledged comes again, if it is the active one who asks."""
+        """REDELIVER: everything unacknowledged comes again, if the active consumer asks for it."""
         if consumer is self.active and self._switching is None:
             self.rewind()
             self.kick()
@@ -66,7 +70,8 @@ class SingleActiveDispatcher(Dispatcher):
         self._holes.clear()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
-        """But for those that wait to be sent anyway: held, to be read (again, after a rewind), or in holes already."""
+        """Leaves out the entries that are going to be sent anyway: those that are held, or to be read, perhaps again
+        after a rewind, and those that wait in `_holes` already."""
         waiting = self.waiting_from
         if ledger_id > waiting.ledger_id:
             return 0
@@ -97,7 +102,7 @@ class SingleActiveDispatcher(Dispatcher):
         active = self.active
         assert active is not None
         if self._switching is not None:
-            return 0  # a read that began before the switch: the new one must not get the middle before the beginning
+            return 0  # these were read before the switch; the new consumer begins at the first unacknowledged entry
         count = entries_within(messages.counts, messages.total, 0, active.permits)
         if count:
             active.take(messages, 0, count)
@@ -115,7 +120,7 @@ class SingleActiveDispatcher(Dispatcher):
         return PlannedRead(position, count, True)
 
     def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
-        """What does not exist or is acknowledged meanwhile is forgotten."""
+        """Entries that do not exist, or are acknowledged by now, are forgotten."""
         ledger_id, first = read.position
         end = first + read.entries_max
         left: Sequence[int] = ()
@@ -147,7 +152,8 @@ class SingleActiveDispatcher(Dispatcher):
         return super()._start()
 
     def _read_as_asked(self, active: Consumer) -> None:
-        """Compacted or not is the active consumer's wish. Before a rewind."""
+        """Lets the next reads give the compacted log or the whole one, whichever the active consumer asked for. A
+        rewind follows."""
         source = self._source
         view = source.compacted() if active.read_compacted else None
         if view is None:
@@ -158,7 +164,8 @@ class SingleActiveDispatcher(Dispatcher):
     # --- who is active -----------------------------------------------------------------------------------------------
 
     def _choose(self) -> bool:
-        """True when another consumer is active now, or will be after the delay."""
+        """Chooses the active consumer. Returns whether it is another one now. A Failover consumer that replaces one
+        gets its first messages after the delay."""
         index = choose_active(
             [Candidate(consumer.name, consumer.priority) for consumer in self._consumers],
             self._topic,

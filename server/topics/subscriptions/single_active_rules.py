@@ -1,10 +1,10 @@
 """Which consumer of an Exclusive or Failover subscription gets the messages.
 
-Best priority first (0 is best), then by name. A partition takes the consumer of its index, so that the partitions of a
-topic spread evenly; anything else takes a consistent-hash ring, so that many topics spread evenly and few of them move
-when a consumer comes or goes.
+The best priority goes first (0 is best), then the name decides. On a partition the consumer at the partition's index is
+chosen, so that the partitions of a topic spread evenly over the consumers. On other topics a consistent-hash ring
+chooses, so that many topics spread evenly, and few of them move when a consumer comes or leaves.
 
-Pure. Source: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer, makeHashRing; facts 5.5.
+Pure. Sources: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer, makeHashRing.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,8 @@ _NON_NEGATIVE = 0x7FFF_FFFF
 
 
 class Candidate(NamedTuple):
+    """A consumer that may become the active one."""
+
     name: str
     priority: int
     """0 is best."""
@@ -25,9 +27,9 @@ class Candidate(NamedTuple):
 def choose_active(
     candidates: Sequence[Candidate], topic: str, partition_index: int, *, always_hash: bool = False
 ) -> int:
-    """The index in `candidates` (not empty) of the one that is active.
+    """Returns the index in `candidates` (not empty) of the consumer that is active.
 
-    `topic` is the full name; `partition_index` is -1 for what is not a partition; `always_hash` is
+    `topic` is the full name; `partition_index` is -1 for a topic that is no partition; `always_hash` is
     `activeConsumerFailoverConsistentHashing`.
     """
     order = sorted(range(len(candidates)), key=lambda index: _rank(candidates[index]))
@@ -46,10 +48,9 @@ def _rank(candidate: Candidate) -> tuple[int, bytes]:
 
 
 def _owner_on_ring(names: Sequence[str], topic: str) -> int:
-    """Index of the name with the first point at or after the topic's, else with the first point of all.
-
-    Where two names have the same point the later one holds it, as in a map that is filled in order.
-    """
+    """Returns the index of the name whose point on the ring is the first at or after the topic's; if none is after it,
+    the index of the name with the first point of all. Of two names that have the same point, the later one counts, as
+    in a map that is filled in order."""
     key = ring_hash(topic)
     following: tuple[int, int] | None = None
     first: tuple[int, int] | None = None

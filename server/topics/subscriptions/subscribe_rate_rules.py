@@ -1,7 +1,7 @@
-"""How often one consumer may subscribe in a period: a consumer that is refused again and again must not keep the broker
-busy with coming back. Rules only.
+"""How often one consumer may subscribe in a period. A consumer that is refused again and again must not keep the broker
+busy by coming back. Rules only.
 
-Source: SubscribeRateLimiter.subscribeAvailable, ConsumerIdentifier; facts 5.1.
+Sources: SubscribeRateLimiter.subscribeAvailable, ConsumerIdentifier.
 """
 
 from typing import NamedTuple
@@ -9,14 +9,15 @@ from typing import NamedTuple
 from magnetar.server.policies.policy_values import SubscribeRate
 
 CONSUMERS_MAX = 10_000
-"""Consumers that are remembered; beyond it, those whose period is over are forgotten, and then all."""
+"""How many consumers are remembered. Beyond that, those whose period is over are forgotten; if that is not enough, all
+are."""
 
 CONSUMER_NAME_MAX = 256
-"""Characters of its name that tell a consumer from others."""
+"""How many characters of its name tell a consumer from others."""
 
 
 class ConsumerIdentity(NamedTuple):
-    """What a client keeps while it tries again."""
+    """What stays the same when a client tries again."""
 
     host: str
     name: str
@@ -24,7 +25,7 @@ class ConsumerIdentity(NamedTuple):
 
 
 class SubscribeLimiter:
-    """Times are seconds of any clock that does not go back."""
+    """Counts the subscribes of each consumer on one topic. Times are seconds of any clock that does not go back."""
 
     __slots__ = ("_periods", "rate")
 
@@ -34,7 +35,7 @@ class SubscribeLimiter:
         self._periods: dict[ConsumerIdentity, tuple[float, int]] = {}  # (its end, subscribes in it)
 
     def admit(self, consumer: ConsumerIdentity, now_s: float) -> bool:
-        """Whether it may subscribe now; that counts."""
+        """Counts an attempt, and returns whether the consumer may subscribe now."""
         end_s, count = self._periods.get(consumer, (0.0, 0))
         if now_s >= end_s:
             if len(self._periods) >= CONSUMERS_MAX:

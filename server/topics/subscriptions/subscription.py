@@ -1,6 +1,6 @@
-"""A subscription: a cursor, the consumers that share it, and the dispatcher of their kind.
+"""A subscription of a persistent topic: a cursor, the consumers that share it, and the dispatcher of their type.
 
-Sources: PersistentSubscription; facts 5.1, 5.4 to 5.6.
+Source: PersistentSubscription.
 """
 
 import asyncio
@@ -19,7 +19,8 @@ from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
 from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
-from magnetar.server.topics.subscriptions.dispatcher import Dispatcher, DispatchSource
+from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource
+from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.dispatcher_factory import new_dispatcher
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, bits_set
@@ -37,11 +38,12 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 log = logging.getLogger(__name__)
 
 ACK_SET_WORDS_MAX = 1024
-"""Of 64 messages each. A longer ack set is no ack: it would only make the broker remember much, and the batch comes
-again as a whole, as it does where indexes are not acknowledged. Clients put a thousand messages in a batch."""
+"""Words of 64 messages each. An ack with a longer ack set is ignored: it would only make the broker remember much. The
+batch comes again as a whole then, as it does where batch indexes are not acknowledged. Clients put a thousand messages
+in a batch."""
 
 RECONNECT_SECONDS = 60.0
-"""How long a cursor that lives only as long as its consumers waits for them after a seek."""
+"""After a seek, the cursor of a reader waits so long for the reader to come back."""
 
 
 class PersistentTopic(SubscriptionTopic, Protocol):
@@ -63,7 +65,7 @@ class PersistentTopic(SubscriptionTopic, Protocol):
     def is_terminated(self) -> bool: ...
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        """Cuts and counts the entries of a run."""
+        """Cuts and counts the entries of a run, once for all subscriptions."""
 
     async def delete_cursor(self, subscription: "Subscription") -> None:
         """Deletes the subscription's cursor, then forgets the subscription. Raises ManagedLedgerError, and then
@@ -91,10 +93,10 @@ class Subscription(BaseSubscription):
         super().__init__(topic, name, cursor)
         self.dispatcher: Dispatcher | None = None
         self.messages_filled = 0
-        """Delivered again because they lay in holes for too long."""
+        """How many messages were delivered again because they lay in holes for too long."""
         self._seeking: asyncio.Future[None] | None = None
         self._sought: Position | None = None
-        """Where the last seek went, also where the log is trimmed."""
+        """Where the last seek went. That may be a position before the first message that is still stored."""
         self._deleting = False
         self.expired = ExpiryCounters()
         self._source = DispatchSource(
@@ -126,21 +128,22 @@ class Subscription(BaseSubscription):
 
     @property
     def unacked_messages(self) -> int:
+        """How many messages the consumers hold unacknowledged; 0 for types that do not count them."""
         return self.dispatcher.unacked_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
 
     @property
     def is_blocked(self) -> bool:
-        """More is unacknowledged than the subscription may have."""
+        """Whether consumers hold more unacknowledged messages than policies allow the subscription."""
         return isinstance(self.dispatcher, SharedDispatcher) and self.dispatcher.blocked
 
     @property
     def messages_in_replay(self) -> int:
-        """Entries that wait to be delivered again."""
+        """How many entries wait to be delivered again."""
         return len(self.dispatcher.replay) if isinstance(self.dispatcher, SharedDispatcher) else 0
 
     @property
     def delayed_messages(self) -> int:
-        """Entries that it has passed over because they are not due."""
+        """How many entries were passed over because they are not due."""
         return self.dispatcher.delayed_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
 
     def _compacted_view(self) -> CompactedView | None:
@@ -162,8 +165,8 @@ class Subscription(BaseSubscription):
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     async def add_consumer(self, consumer: Consumer) -> None:
-        """Waits for a seek that is under way, and for the answer of an Exclusive consumer's old connection. Raises
-        ConsumerBusy, ServiceNotReady."""
+        """Attaches a consumer. Waits for a seek that is under way, and while the connection of a rival that is
+        connected already is probed. Raises ConsumerBusy, ConsumerAssignFault, ServiceNotReady."""
         while True:
             if self._seeking is not None:
                 await asyncio.shield(self._seeking)
@@ -176,12 +179,13 @@ class Subscription(BaseSubscription):
                 if consumer.sub_type == SubType.Exclusive:
                     raise ConsumerBusy("Exclusive consumer is already connected")
                 self._check_admits(consumer)
-                break  # the dispatcher says which ranges collide
+                break  # the dispatcher refuses the newcomer, and says which ranges collide
             self.remove_consumer(rival)
         self._attach(consumer)
 
     def _rival_of(self, consumer: Consumer) -> Consumer | None:
-        """Who is connected and must be gone for `consumer` to come: its own old connection, often."""
+        """Returns the consumer that must be gone before `consumer` can come. Often that is the same client's consumer
+        on a connection that is dead."""
         if self.consumers and consumer.sub_type == SubType.Exclusive:
             return self.consumers[0]
         if isinstance(self.dispatcher, KeySharedDispatcher) and consumer.sub_type == SubType.Key_Shared:
@@ -212,8 +216,8 @@ class Subscription(BaseSubscription):
         asyncio.get_running_loop().call_soon(self.tell_end_if_reached)
 
     def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
-        """The one that is there, if it is of the consumer's kind; then `_check_admits` has looked that nobody else is
-        on one of another kind."""
+        """Returns the present dispatcher if it is of the consumer's type, else a new one. It is replaced only while no
+        consumer is connected: `_check_admits` sees to that."""
         dispatcher = self.dispatcher
         if dispatcher is not None:
             same_policy = not isinstance(dispatcher, KeySharedDispatcher) or dispatcher.policy == consumer.key_shared
@@ -236,18 +240,17 @@ class Subscription(BaseSubscription):
         super()._last_consumer_left()
 
     def consumer_may_take(self, consumer: Consumer) -> None:
-        """It got permits, or its connection takes bytes again."""
         if self.dispatcher is not None:
             self.dispatcher.kick()
 
     # --- acknowledgements --------------------------------------------------------------------------------------------
 
     def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
-        """Everything up to and including `message_id`, of a batch up to the index that its ack set says."""
+        """Acknowledges everything up to and including `message_id`; of a batch the indexes that its ack set clears."""
         ledger_id, entry_id = signed64(message_id.ledgerId), signed64(message_id.entryId)
         ack_set: Sequence[int] | None = message_id.ack_set or None
         if ack_set is not None and bits_set(ack_set) and not self._keeps(ack_set):
-            # What is left of the batch comes again with it: only what is before the entry is acknowledged.
+            # The batch has to come again as a whole: only what stands before the entry is acknowledged.
             ledger_id, entry_id = self.topic.ledger.previous_position(Position(ledger_id, entry_id))
             ack_set = None
         self.cursor.ack_cumulative(ledger_id, entry_id, ack_set)
@@ -259,7 +262,7 @@ class Subscription(BaseSubscription):
         for message_id in message_ids:
             ack_set = message_id.ack_set
             if message_id.entryId >= ENTRY_ID_END:
-                continue  # no ledger has it
+                continue  # no ledger has such an entry
             if not ack_set:
                 acks.append((message_id.ledgerId, message_id.entryId, None))
             elif self._keeps(ack_set) or not bits_set(ack_set):
@@ -282,7 +285,7 @@ class Subscription(BaseSubscription):
         return self.topic.settings.acknowledgment_at_batch_index_level_enabled and len(ack_set) <= ACK_SET_WORDS_MAX
 
     def _remaining(self, ledger_id: int, entry_id: int) -> int:
-        """Messages of an entry that are still to be acknowledged, after an ack of some of them."""
+        """Returns how many messages of an entry are still to be acknowledged, after an ack of some of them."""
         if self.cursor.is_acked(ledger_id, entry_id):
             return 0
         words = self.cursor.ack_set_of(ledger_id, entry_id)
@@ -297,18 +300,18 @@ class Subscription(BaseSubscription):
             consumer.counters.redelivered += dispatcher.redeliver(consumer, positions)
 
     def fill(self, ledger_id: int, entries: BitMap) -> None:
-        """From `HoleFiller`: what consumers hold of `entries` comes again."""
+        """The hole filler asks that consumers get again what they hold of `entries`."""
         if self.dispatcher is not None:
             self.messages_filled += self.dispatcher.fill(ledger_id, entries)
 
     def tell_end_if_reached(self) -> None:
-        """REACHED_END_OF_TOPIC once the topic is terminated and everything is acknowledged."""
+        """Sends REACHED_END_OF_TOPIC once the topic is terminated and everything is acknowledged."""
         if self.topic.is_terminated and self.consumers and self.cursor.backlog == 0:
             for consumer in self.consumers:
                 consumer.tell_end()
 
     def backlog_shrank(self) -> None:
-        """The broker itself acknowledged entries (expired, skipped)."""
+        """The broker itself acknowledged entries, because they expired or were skipped."""
         if self.dispatcher is not None:
             self.dispatcher.backlog_shrank()
         self.tell_end_if_reached()
@@ -316,8 +319,9 @@ class Subscription(BaseSubscription):
     # --- the whole subscription --------------------------------------------------------------------------------------
 
     async def delete(self, but: Consumer | None = None) -> None:
-        """Disconnects everybody; `but` is not told, because it asked. Raises ServiceNotReady when it is being deleted
-        or moved already; PulsarError when the cursor cannot be deleted, and then it stays."""
+        """Disconnects everybody and deletes the cursor. `but` is not told, because it asked for that. Raises
+        ServiceNotReady when the subscription is being deleted or moved already, PulsarError when the cursor cannot be
+        deleted; the subscription stays then."""
         if self._is_fenced or self._seeking is not None:
             raise ServiceNotReady("Subscription is fenced")
         self._deleting = True
@@ -329,23 +333,25 @@ class Subscription(BaseSubscription):
                 await self.topic.delete_cursor(self)
         except Exception:
             if but is not None:
-                but.cnx.close_consumer(but.consumer_id)  # it comes back
+                but.cnx.close_consumer(but.consumer_id)  # so that its client subscribes again
             raise
         finally:
             self._deleting = False
         log.info("%s: deleted", self)
 
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Disconnects all consumers, then moves the cursor; those who come back meanwhile wait. Raises ConsumerBusy
-        when another seek is under way, PulsarError when the cursor cannot be moved (it stays)."""
+        """Disconnects all consumers, then moves the cursor. Consumers that come back meanwhile wait. Raises
+        ConsumerBusy when another seek is under way, PulsarError when the cursor cannot be moved; it stays then."""
         await self._reset(target_of(command))
 
     async def reset(self, position: Position) -> None:
-        """The next message is the one at `position`, or the next existing one; EARLIEST and LATEST are the ends."""
+        """Moves the cursor so that the next message is the one at `position`, or the next one that exists. EARLIEST and
+        LATEST are the ends."""
         await self._reset(SeekTarget(position))
 
     async def reset_to_time(self, publish_time_ms: int) -> None:
-        """The next message is the first one that was published at `publish_time_ms` or later."""
+        """Moves the cursor so that the next message is the first one that was published at `publish_time_ms` or
+        later."""
         await self._reset(SeekTarget(None, publish_time_ms))
 
     async def _reset(self, target: SeekTarget) -> None:
@@ -372,12 +378,12 @@ class Subscription(BaseSubscription):
                 asyncio.get_running_loop().call_later(RECONNECT_SECONDS, self.forget_if_left)
 
     def forget_if_left(self) -> None:
-        """A reader that seeks comes back to its cursor; one that does not, or never came, loses it."""
+        """A reader that seeks comes back to its cursor. A reader that does not come back, or never came, loses it."""
         if not self.consumers and not self.cursor.durable and self._seeking is None:
             self.topic.forget(self)
 
     def close(self) -> None:
-        """Disconnects everybody and stops sending. The cursor is the topic's to close."""
+        """Disconnects everybody and stops sending. The topic closes the cursor."""
         self.disconnect_all()
         if self.dispatcher is not None:
             self.dispatcher.close()

@@ -1,6 +1,6 @@
-"""What a SUBSCRIBE says of the subscription itself rather than of the consumer.
+"""What a SUBSCRIBE says about the subscription itself rather than about the consumer.
 
-Sources: PersistentTopic.getDurableSubscription, PersistentSubscription.setReplicated; facts 5.1.
+Sources: PersistentTopic.getDurableSubscription, PersistentSubscription.setReplicated.
 """
 
 from magnetar.server.process.storage_faults import storage_faults_told
@@ -11,7 +11,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 
 def properties_of(command: pb.CommandSubscribe) -> dict[str, str]:
-    """Raises NotAllowed for too many."""
+    """Returns the properties that the command gives to a new subscription. Raises NotAllowed when they are too many or
+    too large."""
     properties = {pair.key: pair.value for pair in command.subscription_properties}
     fault = fault_of_properties("subscription", properties)
     if fault is not None:
@@ -20,8 +21,8 @@ def properties_of(command: pb.CommandSubscribe) -> dict[str, str]:
 
 
 async def follow(cursor: Cursor, command: pb.CommandSubscribe) -> None:
-    """Of a subscription that exists: its properties, if it has none, and whether its state is replicated, which is only
-    remembered here. Raises PulsarError."""
+    """Changes a subscription that exists as the command asks: gives it properties if it has none, and notes whether its
+    state is to be replicated (which is only remembered here). Raises PulsarError."""
     if not cursor.durable:
         return
     if command.HasField("replicate_subscription_state"):
