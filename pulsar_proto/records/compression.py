@@ -1,9 +1,11 @@
-"""The compressions of message bodies: raw blocks, whose size before compression stands in the metadata.
+"""Compresses and decompresses message bodies.
+
+The codec is named in the message's metadata, which also holds the size before compression:
 
     1 LZ4 (block)   2 ZLIB   3 ZSTD (frame)   4 SNAPPY (raw)
 
-A broker needs them only where it looks into what it stores: compaction of batches, and messages shown to admins.
-Source: facts 1.1; CompressionCodecProvider.
+A broker needs this only where it looks into what it stores: for the compaction of batches, and for messages shown to
+admins. Source: CompressionCodecProvider.
 """
 
 import zlib
@@ -14,15 +16,16 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 BODY_BYTES_MAX = 32 << 20
-"""Of a body that is decompressed. Whoever compressed it chose the size, so a larger one is not tried."""
+"""Bytes of a decompressed body at most. The peer chose the size that the metadata names, so a larger one is refused."""
 
 
 def decompress(
     compression: pb.CompressionType.ValueType, body: bytes, size: int, size_max: int = BODY_BYTES_MAX
 ) -> bytes:
-    """The `size` bytes that `body` was made of. Raises MalformedFrame: it is not that, or larger than `size_max`.
+    """Returns the `size` bytes that `body` was made of.
 
-    Takes about a millisecond for each 100 KB by the slowest method, so that large ones belong on a thread.
+    Raises MalformedFrame when `size` exceeds `size_max`, or the body is not what `size` bytes were compressed to. The
+    slowest codec takes about a millisecond for each 100 KB, so large bodies belong on a thread.
     """
     if compression == pb.NONE:
         return body
@@ -38,7 +41,7 @@ def decompress(
 
 
 def _decompress(compression: pb.CompressionType.ValueType, body: bytes, size: int) -> bytes:
-    """Never more than about `size` bytes."""
+    """Returns what the body holds, but never makes more than about `size` bytes of it."""
     match compression:
         case pb.LZ4:
             out = bytearray(max(size, 1))
@@ -56,7 +59,7 @@ def _decompress(compression: pb.CompressionType.ValueType, body: bytes, size: in
 
 
 def compress(compression: pb.CompressionType.ValueType, plain: bytes) -> bytes:
-    """The reverse."""
+    """Does the reverse of `decompress`."""
     match compression:
         case pb.NONE:
             return plain

@@ -3,7 +3,8 @@
     i64 ledgerId | i64 entryId | i64 lastAddConfirmed | i64 length | digest | payload
 
 `length` is the sum of the ledger's payload bytes up to and including this entry. The digest covers the 32 header bytes
-and the payload. A bookie looks at the two ids only. Source: DigestManager of BookKeeper 4.17 (facts 2).
+and the payload. A bookie looks at the two ids only. See docs/WIRE_FORMATS.md, "Stored entries and their digest";
+source: DigestManager of BookKeeper 4.17.
 """
 
 import zlib
@@ -39,7 +40,10 @@ _DIGEST_SIZE = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, 
 
 
 class DigestError(Exception):
-    """An entry is not what was written: another's ids, cut, or its digest does not match. Try another replica."""
+    """An entry is not what was written: it has other ids, is cut off, or its digest does not match.
+
+    Another replica may be sound.
+    """
 
     def __init__(self, ledger_id: int, entry_id: int, reason: str) -> None:
         super().__init__(f"ledger {ledger_id} entry {entry_id}: {reason}")
@@ -48,24 +52,24 @@ class DigestError(Exception):
 
 
 def master_key(password: bytes) -> bytes:
-    """The 20 bytes that adds and fencing reads show to a bookie, whatever the digest type."""
+    """Returns the 20 bytes that adds and fencing reads show to a bookie. They are the same for every digest type."""
     return sha1(b"ledger" + password).digest()
 
 
 def entry_ids(entry: bytes) -> tuple[int, int]:
-    """(ledger id, entry id) of a stored entry; struct.error below 16 bytes."""
+    """Returns (ledger id, entry id) of a stored entry. Raises struct.error for one of less than 16 bytes."""
     ledger_id, entry_id = _IDS.unpack_from(entry)
     return ledger_id, entry_id
 
 
 def entry_lac(entry: bytes) -> int:
-    """The writer's last add confirmed when it packed the entry. -1: none yet."""
+    """Returns the writer's last add confirmed at the time when it packed the entry; -1 when there was none yet."""
     (lac,) = _I64.unpack_from(entry, _LAC_AT)
     return int(lac)
 
 
 def entry_length(entry: bytes) -> int:
-    """Payload bytes of the ledger up to and including this entry."""
+    """Returns the number of payload bytes in the ledger up to and including this entry."""
     (length,) = _I64.unpack_from(entry, _LENGTH_AT)
     return int(length)
 
@@ -82,7 +86,8 @@ class EntryCodec:
         self._mac_key = sha1(b"mac" + password).digest() if digest_type is DigestType.HMAC else b""
 
     def pack_run(self, first_entry_id: int, lac: int, length_before: int, payloads: Sequence[bytes]) -> list[bytes]:
-        """Entries with consecutive ids and one `lac`; `length_before` is the ledger's length without them."""
+        """Returns stored entries with consecutive ids and the same `lac`. `length_before` is the length of the ledger
+        without them."""
         pack_header = _HEADER.pack
         ledger_id = self.ledger_id
         entry_id = first_entry_id
@@ -109,7 +114,7 @@ class EntryCodec:
         self.verify_run(entry_id, (entry,))
 
     def verify_run(self, first_entry_id: int, entries: Sequence[bytes]) -> None:
-        """The same for consecutive entries; raises for the first bad one."""
+        """Checks consecutive entries as `verify` does; raises DigestError for the first bad one."""
         ledger_id = self.ledger_id
         offset = self.payload_offset
         entry_id = first_entry_id
@@ -130,12 +135,13 @@ class EntryCodec:
             entry_id += 1
 
     def pack_lac(self, lac: int) -> bytes:
-        """The body of WRITE_LAC: i64 ledgerId | i64 lac | digest over both."""
+        """Returns the body of a WRITE_LAC: i64 ledgerId | i64 lac | digest over both."""
         ids = _IDS.pack(self.ledger_id, lac)
         return ids + self._digest(ids, b"")
 
     def verify_lac(self, packet: bytes) -> int:
-        """The LAC in a packet of `pack_lac`. Raises DigestError."""
+        """Returns the LAC in a packet that `pack_lac` made. Raises DigestError for a damaged packet or another
+        ledger's."""
         ids = packet[:_IDS_SIZE]
         if len(ids) < _IDS_SIZE or self._digest(ids, b"") != packet[_IDS_SIZE:]:
             raise DigestError(self.ledger_id, -1, "the digest of a LAC packet does not match")
@@ -151,7 +157,7 @@ class EntryCodec:
         if digest_type is DigestType.CRC32:
             return _U64.pack(zlib.crc32(payload, zlib.crc32(header)))
         if digest_type is DigestType.HMAC:
-            # Imported here: no ledger of Pulsar's own uses it, and the start should not pay for it.
+            # hmac is imported here because no ledger of Pulsar's own uses it: the start should not pay for the import.
             import hmac
 
             return hmac.digest(self._mac_key, header + payload, "sha1")

@@ -1,9 +1,9 @@
-"""Ledger metadata as BookKeeper keeps it in the metadata store, and the paths where.
+"""The metadata of a ledger as BookKeeper keeps it in the metadata store, and the path where it stands.
 
-A record is the line `BookieMetadataFormatVersion\\t<N>\\n` and a body: version 3 a delimited LedgerMetadataFormat;
-version 2 the same in protobuf's text format without cToken; version 1 lines of text. Writers keep the version that they
-read; new ledgers take 3. Source: BookKeeper 4.17's LedgerMetadataSerDe (facts 3), and for the paths its
-LegacyHierarchicalLedgerManager and LongHierarchicalLedgerManager (facts 4).
+A record is the line `BookieMetadataFormatVersion\\t<N>\\n` and a body: in version 3 a delimited LedgerMetadataFormat,
+in version 2 the same in protobuf's text format without cToken, in version 1 lines of text. A writer keeps the version
+that it read; new ledgers get version 3. See docs/WIRE_FORMATS.md, "Ledger metadata"; source: LedgerMetadataSerDe of
+BookKeeper 4.17, and for the paths LegacyHierarchicalLedgerManager and LongHierarchicalLedgerManager.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,15 @@ _MAGIC = b"BookieMetadataFormatVersion\t"
 _V1_IN_RECOVERY = -102
 _SHORT_ID_LIMIT = 2**31 - 1
 _DELIMITER_BYTES_MAX = 5
-"""Bytes of the varint before a delimited message: a record of 2^35 bytes is none."""
+"""Bytes of the varint before a delimited message: five bytes hold any size that a record may have."""
 
 Ensembles = tuple[tuple[int, tuple[str, ...]], ...]
-"""(first entry id, bookie ids), in rising order; the first starts at entry 0. The order of bookies has a meaning."""
+"""(first entry id, bookie ids) of each ensemble, in rising order; the first one starts at entry 0. The order of the
+bookies decides which of them hold an entry."""
 
 
 class LedgerState(IntEnum):
-    """OPEN -> CLOSED by its writer; OPEN -> IN_RECOVERY -> CLOSED by another."""
+    """A ledger goes from OPEN to CLOSED by its writer, or from OPEN to IN_RECOVERY to CLOSED by somebody else."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -42,7 +43,8 @@ class LedgerState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """What the store knows of one ledger. Changed with `dataclasses.replace`, it keeps the unknown fields."""
+    """What the metadata store knows of one ledger. A copy by `dataclasses.replace` keeps the fields that are unknown
+    here."""
 
     ledger_id: int
     ensemble_size: int
@@ -51,21 +53,21 @@ class LedgerMetadata:
     ensembles: Ensembles
     state: LedgerState = LedgerState.OPEN
     last_entry_id: int = -1
-    """-1 until the ledger is closed, and when it is closed without entries."""
+    """-1 until the ledger is closed, and for a ledger that was closed without entries."""
     length: int = 0
     """Payload bytes; 0 until the ledger is closed."""
     digest_type: DigestType | None = DigestType.CRC32C
-    """None: the record has none (version 1), or one that this version does not know, which is kept."""
+    """None when the record has none (version 1), or one that is unknown here; a rewrite keeps that one."""
     password: bytes | None = b""
-    """In plain text; None only in version 1."""
+    """The password in plain text, as Java stores it; None only in version 1."""
     custom_metadata: Mapping[str, bytes] = field(default_factory=dict)
     ctoken: int | None = 0
-    """Random at creation, 0 in every later write."""
+    """A random number at the creation, by which its creator knows the record again; 0 in every later write."""
     ctime: int | None = None
-    """Milliseconds since the epoch; usually absent, and the node's creation time counts."""
+    """Milliseconds since the epoch. It is usually absent; then the creation time of the record counts."""
     format_version: int = NEWEST_FORMAT
     unknown_fields: bytes = b""
-    """Serialised fields of a later version."""
+    """Fields of a later version, serialized."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.ack_quorum <= self.write_quorum <= self.ensemble_size:
@@ -87,22 +89,26 @@ class LedgerMetadata:
 
     @property
     def last_ensemble(self) -> tuple[int, tuple[str, ...]]:
-        """(first entry id, bookies) of the ensemble that is written to."""
+        """Returns (first entry id, bookies) of the ensemble that is written to."""
         return self.ensembles[-1]
 
     def ensemble_of(self, entry_id: int) -> tuple[str, ...]:
-        """The bookies among which the entry's write set is chosen: the last ensemble that begins at or before it."""
+        """Returns the bookies among which the entry's write set is chosen: the last ensemble that begins at or before
+        it.
+
+        Raises ValueError for a negative entry id.
+        """
         for first_entry_id, bookies in reversed(self.ensembles):
             if first_entry_id <= entry_id:
                 return bookies
         raise ValueError(f"ledger {self.ledger_id} has no ensemble for entry {entry_id}")
 
     def closed(self, last_entry_id: int, length: int) -> Self:
-        """The record of a close. A rewrite clears ctoken, as Java's builder does."""
+        """Returns the metadata with the ledger closed. The rewrite clears ctoken, as Java's builder does."""
         return replace(self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length, ctoken=0)
 
     def serialize(self) -> bytes:
-        """The record in its `format_version`. Raises MalformedRecord where version 1 cannot hold it."""
+        """Returns the record in its `format_version`. Raises MalformedRecord for what version 1 has no room for."""
         head = _MAGIC + str(self.format_version).encode() + b"\n"
         if self.format_version == 1:
             return head + _to_lines(self)
@@ -115,7 +121,7 @@ class LedgerMetadata:
 
     @staticmethod
     def parse(ledger_id: int, record: bytes) -> "LedgerMetadata":
-        """Raises MalformedRecord."""
+        """Parses a record of any of the three versions. Raises MalformedRecord for any other bytes."""
         first_line, newline, body = record.partition(b"\n")
         version = first_line.removeprefix(_MAGIC)
         if not newline or version == first_line:
@@ -133,7 +139,7 @@ class LedgerMetadata:
 
 
 def ledger_path(ledger_id: int, root: str = LEDGERS_ROOT) -> str:
-    """`/ledgers/00/0001/L2345`, or five parts from 2^31-1 on: `/ledgers/000/0000/0042/9496/L7303`."""
+    """Returns `/ledgers/00/0001/L2345`; for ids from 2^31-1 on five parts, `/ledgers/000/0000/0042/9496/L7303`."""
     if ledger_id < 0:
         raise ValueError(f"ledger id {ledger_id}")
     if ledger_id < _SHORT_ID_LIMIT:
@@ -144,7 +150,7 @@ def ledger_path(ledger_id: int, root: str = LEDGERS_ROOT) -> str:
 
 
 def ledger_id_of_path(path: str, root: str = LEDGERS_ROOT) -> int | None:
-    """The reverse; None for a path that is no ledger's."""
+    """Returns the id of the ledger whose record stands at `path`; None for a path that is no ledger's."""
     parts = path.removeprefix(root + "/").split("/")
     digits = "".join(parts[:-1]) + parts[-1].removeprefix("L")
     if not digits.isascii() or not digits.isdigit():

@@ -1,7 +1,8 @@
 """Records of managed ledgers and their cursors: in the metadata store and in cursor ledgers.
 
-The values themselves are the messages of `pb/managed_ledger.proto`, which keep fields that they do not know. Source:
-Java's MetaStoreImpl, ManagedCursorImpl and OpenLongPairRangeSet (facts 6.1, 6.3, 14).
+The values themselves are the messages of `pb/managed_ledger.proto`, which keep fields that they do not know. See
+docs/WIRE_FORMATS.md, "Managed ledgers' and cursors' records"; source: Java's MetaStoreImpl, ManagedCursorImpl and
+OpenLongPairRangeSet, and records captured from Apache's broker (tests/vectors/pulsar_records.json).
 """
 
 import re
@@ -19,7 +20,7 @@ from pulsar_proto.text import check_text
 _COMPRESSED_MAGIC = b"\x47\x78"
 _COMPRESSED_HEAD = Struct(">2sI")
 _UNCOMPRESSED_MAX = 256 * 1024 * 1024
-"""Bytes; a record that claims more is refused rather than unpacked. ZooKeeper's own limit is 1 MiB by default."""
+"""Bytes. A record that claims to unpack to more is refused. ZooKeeper's own limit for a record is 1 MiB by default."""
 _WORD_BITS = 64
 _SET_BITS = re.compile("1+")
 
@@ -35,30 +36,32 @@ class AckedRange(NamedTuple):
 
 
 def parse_managed_ledger_info(record: bytes) -> pb.ManagedLedgerInfo:
-    """The value of /managed-ledgers/…/{topic}; empty: a new managed ledger. Raises MalformedRecord."""
+    """Parses the value of /managed-ledgers/…/{topic}, which is empty for a new managed ledger. Raises
+    MalformedRecord."""
     return _parse(pb.ManagedLedgerInfo(), uncompressed(record))
 
 
 def parse_managed_cursor_info(record: bytes) -> pb.ManagedCursorInfo:
-    """The value of a cursor's node. Raises MalformedRecord."""
+    """Parses the value of a cursor's record. Raises MalformedRecord."""
     return _parse(pb.ManagedCursorInfo(), uncompressed(record))
 
 
 def parse_position_info(payload: bytes) -> pb.PositionInfo:
-    """The payload of an entry of a cursor ledger. Raises MalformedRecord."""
+    """Parses the payload of an entry in a cursor's ledger. Raises MalformedRecord."""
     return _parse(pb.PositionInfo(), payload)
 
 
 def serialize(record: pb.ManagedLedgerInfo | pb.ManagedCursorInfo | pb.PositionInfo) -> bytes:
-    """Uncompressed, which every version reads."""
+    """Returns the record uncompressed, a form that every version of Pulsar reads."""
     return record.SerializeToString()
 
 
 def uncompressed(record: bytes) -> bytes:
-    """The record without its compression: 0x4778 | u32 size | CompressedInfoMetadata | body, or the record as it is.
+    """Returns the record without its compression.
 
-    No uncompressed record begins with 0x4778 (field 8 of wire type 7). Raises MalformedRecord, also for a compression
-    that is not built in.
+    A compressed record is 0x4778 | u32 size | CompressedInfoMetadata | body (MetaStoreImpl.compressManagedInfo). No
+    other record begins with 0x4778: it would be field 8 with wire type 7, which does not exist. Raises MalformedRecord
+    for damage, and for a compression that is not built in.
     """
     if not record.startswith(_COMPRESSED_MAGIC):
         return record
@@ -88,10 +91,11 @@ def uncompressed(record: bytes) -> bytes:
 
 
 def acked_ranges(record: pb.ManagedCursorInfo | pb.PositionInfo) -> list[AckedRange]:
-    """The individually acknowledged entries, whether stored as ranges or (PositionInfo's field 6) as bit sets.
+    """Returns the individually acknowledged entries, whether they are stored as ranges or as bit sets (field 6 of
+    PositionInfo).
 
-    Not in ledger order. Of a range across ledgers only the part in its last ledger is given, as where the others end is
-    not said: the rest is delivered again.
+    They are not in the order of ledgers. Of a range across several ledgers only the part in the last one is returned,
+    because the record does not say where the others end: entries in these are delivered again.
     """
     ranges = []
     for stored in record.individualDeletedMessages:
@@ -107,7 +111,7 @@ def acked_ranges(record: pb.ManagedCursorInfo | pb.PositionInfo) -> list[AckedRa
 
 
 def add_acked_ranges(record: pb.ManagedCursorInfo | pb.PositionInfo, ranges: Iterable[AckedRange]) -> None:
-    """Adds them as message ranges, the form that every version of Pulsar reads."""
+    """Adds acknowledged ranges to the record, as message ranges: the form that every version of Pulsar reads."""
     for ledger_id, first, last in ranges:
         stored = record.individualDeletedMessages.add()
         stored.lowerEndpoint.ledgerId = ledger_id
@@ -117,19 +121,20 @@ def add_acked_ranges(record: pb.ManagedCursorInfo | pb.PositionInfo, ranges: Ite
 
 
 def bitset_from_words(words: Sequence[int]) -> int:
-    """The bits of java.util.BitSet.toLongArray as one integer: bit k of it is bit k % 64 of word k // 64."""
+    """Returns the words of java.util.BitSet.toLongArray as one integer: its bit k is bit k % 64 of word k // 64."""
     return int.from_bytes(b"".join((word & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little") for word in words), "little")
 
 
 def words_from_bits(bits: int) -> list[int]:
-    """The reverse: signed words, none of them zero at the end, as Java writes and expects them."""
+    """Does the reverse of `bitset_from_words`: returns signed words, the last of them not zero, as Java expects
+    them."""
     size = (bits.bit_length() + _WORD_BITS - 1) // _WORD_BITS * 8
     data = bits.to_bytes(size, "little")
     return [int.from_bytes(data[at : at + 8], "little", signed=True) for at in range(0, size, 8)]
 
 
 def runs_of_bits(bits: int) -> list[tuple[int, int]]:
-    """(first, last) of each run of set bits, rising."""
+    """Returns (first, last) of each run of set bits, in rising order."""
     return [(run.start(), run.end() - 1) for run in _SET_BITS.finditer(f"{bits:b}"[::-1])]
 
 

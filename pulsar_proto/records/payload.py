@@ -1,11 +1,12 @@
-"""What follows the command in SEND and MESSAGE, and is stored byte by byte as an entry's body.
+"""Reads and builds payloads: what follows the command in SEND and MESSAGE, and is stored as the payload of an entry.
 
-    [0x0e02 u16 | u32 size | BrokerEntryMetadata]   stored entries and towards clients that want it, never from clients
-    [0x0e01 u16 | u32 crc32c]                       over everything after it
+    [0x0e02 u16 | u32 size | BrokerEntryMetadata]   in stored entries and for clients that want it, never from clients
+    [0x0e01 u16 | u32 crc32c]                       a checksum of everything after it
     u32 size | MessageMetadata | body
 
-Source: facts 1.1, Java's `Commands.parseMessageMetadata`. An `offset` says where the payload begins in the bytes given,
-so that a whole stored entry can be looked at without cutting it (`EntryCodec.payload_offset`).
+See docs/WIRE_FORMATS.md, "Payloads: checksum, metadata, batches"; source: Java's `Commands.parseMessageMetadata`. An
+`offset` says where the payload begins in the bytes given, so that a whole stored entry can be looked at without cutting
+it (`EntryCodec.payload_offset`).
 """
 
 import re
@@ -24,15 +25,17 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.text import raw
 
 BatchMessage = tuple[pb.SingleMessageMetadata, bytes]
-"""A message of a batch: what the batch says of it, and its content."""
+"""A message of a batch: its metadata in the batch, and its content."""
 
 METADATA_BYTES_MAX = 128 << 10
-"""Of a message of a batch. A parser takes some 10 ms for so much where it is made of the smallest elements."""
+"""Bytes of metadata that a message of a batch may have. A parser takes some 10 ms for as much of the smallest
+elements."""
 
 INNOCENT_METADATA_BYTES = 1 << 10
-"""Of an entry: so much may consist of the smallest elements. A hundred such entries are sent at once."""
+"""An entry's metadata that is no longer than this may consist of the smallest elements. A hundred such entries are sent
+in one turn."""
 METADATA_ELEMENTS_MAX = 4_096
-"""Of an entry with longer metadata: properties, keys, and what is in them."""
+"""Elements that longer metadata of an entry may have: properties, keys, and what is in them."""
 
 MAGIC_CRC32C = 0x0E01
 MAGIC_BROKER_ENTRY_METADATA = 0x0E02
@@ -41,10 +44,22 @@ _MAGIC_AND_WORD = Struct(">HI")
 _MAGIC_CRC_SIZE = Struct(">HII")
 _SIZE = Struct(">I")
 _BLOCK_BYTES = _MAGIC_AND_WORD.size
-# Tags of fields: metadata without a tag's bytes has no such field, and needs no parsing.
 _NUM_MESSAGES_TAG = 11 << 3
 _find_special_tag = re.compile(rb"\x58|[\x98\xa0\xd8]\x01").search
-"""Of num_messages_in_batch, deliver_at_time, marker_type, num_chunks_from_msg."""
+"""Looks for the tags of num_messages_in_batch (58), deliver_at_time (98 01), marker_type (a0 01) and
+num_chunks_from_msg (d8 01): the fields that make an entry more than one plain message.
+
+A field cannot stand in an encoded message without the bytes of its tag, which every encoder writes in its shortest
+form. So when the search finds nothing in the metadata, none of these fields is there, and the metadata need not be
+parsed; the search takes a fraction of the time of a parse. The reverse does not hold, as the same bytes may be part of
+a value:
+
+    0a 01 58           producer_name "X": here 58 is a letter
+    18 d8 01           publish_time 216: here d8 01 is a number
+
+Then the metadata is parsed, which costs time and changes nothing else. So the search may only ever be asked whether a
+field is certainly absent.
+"""
 
 _unpack_magic_crc_size = _MAGIC_CRC_SIZE.unpack_from
 _unpack_magic_word = _MAGIC_AND_WORD.unpack_from
@@ -53,7 +68,7 @@ _parse_single = pb.SingleMessageMetadata.FromString
 
 
 def verify_checksum(payload: bytes) -> bool:
-    """Whether a client's payload agrees with its CRC-32C. True where it has none: the block may be missing."""
+    """Returns whether a client's payload agrees with its CRC-32C. A payload without a checksum is sound too."""
     try:
         magic, stored = _unpack_magic_word(payload)
     except struct_error:
@@ -62,7 +77,10 @@ def verify_checksum(payload: bytes) -> bool:
 
 
 def skip_broker_entry_metadata(payload: bytes, offset: int = 0) -> int:
-    """Where the client's own bytes begin: behind the 0x0e02 block, if there is one. Raises MalformedFrame."""
+    """Returns where the client's own bytes begin: behind the 0x0e02 block, if there is one.
+
+    Raises MalformedFrame for a block that reaches beyond its entry.
+    """
     try:
         magic, size = _unpack_magic_word(payload, offset)
     except struct_error:
@@ -76,7 +94,8 @@ def skip_broker_entry_metadata(payload: bytes, offset: int = 0) -> int:
 
 
 def broker_entry_metadata(payload: bytes, offset: int = 0) -> pb.BrokerEntryMetadata | None:
-    """The 0x0e02 block, or None. Raises MalformedFrame."""
+    """Returns what the 0x0e02 block says, or None when there is no such block. Raises MalformedFrame for a damaged
+    one."""
     start = skip_broker_entry_metadata(payload, offset)
     if start == offset:
         return None
@@ -87,13 +106,19 @@ def broker_entry_metadata(payload: bytes, offset: int = 0) -> pb.BrokerEntryMeta
 
 
 def skip_checksum(payload: bytes, offset: int = 0) -> int:
-    """Where metadataSize stands: behind both blocks. Clients below protocol 11 get a payload from here on."""
+    """Returns where metadataSize stands: behind both blocks. Clients below protocol 11 get a payload from here on.
+
+    Raises MalformedFrame for a block that reaches beyond its entry.
+    """
     start = skip_broker_entry_metadata(payload, offset)
     return start + _BLOCK_BYTES if payload[start : start + 2] == b"\x0e\x01" else start
 
 
 def parse_metadata(payload: bytes, offset: int = 0) -> pb.MessageMetadata:
-    """Raises MalformedFrame when sizes lie, the metadata does not decode, or a required field is missing."""
+    """Parses the message metadata.
+
+    Raises MalformedFrame when sizes lie, the metadata does not decode, or a required field is missing.
+    """
     metadata = _metadata(payload, offset)
     if not metadata.IsInitialized():
         raise MalformedFrame("message metadata lacks a required field")
@@ -101,8 +126,11 @@ def parse_metadata(payload: bytes, offset: int = 0) -> pb.MessageMetadata:
 
 
 def metadata_fault(payload: bytes) -> str | None:
-    """Why a broker does not store a client's payload: its metadata is long and has too many elements, so that whoever
-    reads them would stop everybody else. Raises MalformedFrame when sizes lie."""
+    """Returns why a broker refuses to store a client's payload, or None when it may be stored.
+
+    The reason is long metadata with too many elements: parsing it would keep everybody else waiting. Raises
+    MalformedFrame when sizes lie.
+    """
     start, end = _metadata_span(payload, 0)
     if end - start <= INNOCENT_METADATA_BYTES:
         return None
@@ -114,7 +142,7 @@ def metadata_fault(payload: bytes) -> str | None:
 
 
 def message_count(payload: bytes, offset: int = 0) -> int:
-    """How many messages the entry holds: num_messages_in_batch, 1 where it is absent.
+    """Returns how many messages the entry holds: num_messages_in_batch, or 1 when that field is absent.
 
     Raises MalformedFrame when sizes lie or a batch's metadata does not decode.
     """
@@ -136,24 +164,25 @@ class MessageChunk(NamedTuple):
     """A part of a large message."""
 
     uuid: bytes
-    """The message's, as its producer wrote it."""
+    """The uuid of the whole message, as its producer wrote it."""
     is_last: bool
 
 
 class Special(NamedTuple):
-    """What makes a message one that is not just sent on."""
+    """What makes an entry one that is not just sent on to the next consumer."""
 
     deliver_at_ms: int
-    """Not before; 0: at once."""
+    """The message is not to be delivered before this time (milliseconds since the epoch); 0 when it has no delay."""
     is_marker: bool
-    """A broker wrote it for brokers: a transaction's end, a replicated subscription's snapshot."""
+    """A broker wrote the entry for brokers: the end of a transaction, or the snapshot of a replicated subscription."""
     chunk: MessageChunk | None
 
 
 def is_single_and_plain(payload: bytes) -> bool:
-    """Whether it is certainly one message that is no batch and nothing special, without parsing it: most metadata of
-    such messages hold neither the tag of num_messages_in_batch nor those of deliver_at_time, marker_type and
-    num_chunks_from_msg."""
+    """Returns whether the payload is certainly one message, no batch and nothing special; it is not parsed for that.
+
+    False means that it has to be parsed to know (see `_find_special_tag`).
+    """
     try:
         magic, _, size = _unpack_magic_crc_size(payload)
     except struct_error:
@@ -163,7 +192,7 @@ def is_single_and_plain(payload: bytes) -> bool:
 
 
 def count_and_special(payload: bytes) -> tuple[int, Special | None]:
-    """(`message_count`, what is special about it: facts 5.3, 5.6). Raises MalformedFrame."""
+    """Returns `message_count`, and what is special about the entry or None when nothing is. Raises MalformedFrame."""
     metadata = _metadata_at_start(payload)
     deliver_at_ms, marker_type, chunks = metadata.deliver_at_time, metadata.marker_type, metadata.num_chunks_from_msg
     if deliver_at_ms <= 0 and not marker_type and chunks <= 1:
@@ -173,14 +202,17 @@ def count_and_special(payload: bytes) -> tuple[int, Special | None]:
 
 
 def publish_time_of(payload: bytes, offset: int = 0) -> int:
-    """Milliseconds since the epoch, by the producer's clock. Raises MalformedFrame."""
+    """Returns milliseconds since the epoch, by the producer's clock. Raises MalformedFrame."""
     return _metadata(payload, offset).publish_time
 
 
 def sticky_key_of(payload: bytes) -> bytes | None:
-    """What Key_Shared goes by: the ordering key, else the partition key, else `producer-sequence id`; of a batch, its
-    own. None where there is not even a producer. A key that is not UTF-8 counts as the bytes that it is; Java hashes
-    what its lossy decoder makes of it. Raises MalformedFrame. (Commands.resolveStickyKey)"""
+    """Returns the key by which Key_Shared subscriptions choose a consumer (Commands.resolveStickyKey).
+
+    It is the ordering key, else the partition key, else `producer-sequence id`; None when there is not even a producer.
+    The keys of a batch are those of the batch itself. A key that is not UTF-8 counts as the bytes that it is, while
+    Java hashes what its lossy decoder makes of them. Raises MalformedFrame.
+    """
     metadata = _metadata_at_start(payload)
     if metadata.HasField("ordering_key"):
         return metadata.ordering_key
@@ -198,7 +230,7 @@ def sticky_key_of(payload: bytes) -> bytes | None:
 
 
 def body(payload: bytes, offset: int = 0) -> bytes:
-    """What follows the metadata: a message or a batch, compressed and encrypted as the metadata says."""
+    """Returns what follows the metadata: a message or a batch, compressed and encrypted as the metadata says."""
     return payload[_metadata_span(payload, offset)[1] :]
 
 
@@ -223,7 +255,7 @@ def _metadata(payload: bytes, offset: int) -> pb.MessageMetadata:
 
 
 def _metadata_at_start(payload: bytes) -> pb.MessageMetadata:
-    """As `_metadata`, with a short way for what clients send. Raises MalformedFrame."""
+    """Does what `_metadata` does, with a shorter way for payloads that begin with a checksum, as clients send them."""
     try:
         magic, _, size = _unpack_magic_crc_size(payload)
         if magic == MAGIC_CRC32C and 10 + size <= len(payload):
@@ -234,20 +266,20 @@ def _metadata_at_start(payload: bytes) -> pb.MessageMetadata:
 
 
 def build_payload(metadata: pb.MessageMetadata, body: bytes, *, checksum: bool = True) -> bytes:
-    """As a client builds it."""
+    """Builds a payload as a client does."""
     head = metadata.SerializeToString()
     checked = b"".join((_SIZE.pack(len(head)), head, body))
     return _MAGIC_AND_WORD.pack(MAGIC_CRC32C, crc32c_of(checked)) + checked if checksum else checked
 
 
 def build_broker_entry_metadata(metadata: pb.BrokerEntryMetadata) -> bytes:
-    """The 0x0e02 block that goes before a client's payload."""
+    """Builds the 0x0e02 block that goes before a client's payload."""
     block = metadata.SerializeToString()
     return _MAGIC_AND_WORD.pack(MAGIC_BROKER_ENTRY_METADATA, len(block)) + block
 
 
 def build_batch(messages: Iterable[BatchMessage]) -> bytes:
-    """The body of a batch, before compression. Sets each `payload_size`."""
+    """Builds the body of a batch, before compression. Sets the `payload_size` of each message's metadata."""
     parts: list[bytes] = []
     for single, value in messages:
         single.payload_size = len(value)
@@ -257,13 +289,17 @@ def build_batch(messages: Iterable[BatchMessage]) -> bytes:
 
 
 def split_batch(batch: bytes, count: int) -> Sequence[BatchMessage]:
-    """The `count` messages of a decompressed batch. Raises MalformedFrame when sizes lie or bytes are left over."""
+    """Returns the `count` messages of a decompressed batch. Raises MalformedFrame when sizes lie or bytes are left
+    over."""
     return list(walk_batch(batch, count))
 
 
 def walk_batch(batch: bytes, count: int) -> Iterator[BatchMessage]:
-    """The same, one after another. It raises at the message that is not sound: until the end nobody knows whether the
-    batch is."""
+    """Gives the messages of `split_batch` one after another.
+
+    It raises MalformedFrame only when it comes to the message that is not sound. So the caller does not know before the
+    end whether the whole batch is sound.
+    """
     at = 0
     for index in range(count):
         try:

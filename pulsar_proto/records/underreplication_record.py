@@ -1,8 +1,8 @@
-"""Records below `/ledgers/underreplication`: which ledgers lack replicas, who heals them, who is the auditor.
+"""Records below `/ledgers/underreplication`: which ledgers lack replicas, who heals them, and who is the auditor.
 
-Texts are protobuf's text format as Java writes it, one field a line; the times of the periodic checks are binary.
-Source: BookKeeper 4.17's ZkLedgerUnderreplicationManager and ZkLedgerAuditorManager (facts 7), golden bytes of a real
-one in tests/vectors/underreplication.json.
+Values are in protobuf's text format as Java writes it, one field a line; only the times of the periodic checks are
+binary. Source: ZkLedgerUnderreplicationManager and ZkLedgerAuditorManager of BookKeeper 4.17; records of a real cluster
+are in tests/vectors/underreplication.json.
 """
 
 import re
@@ -23,11 +23,11 @@ LAYOUT = f"{ROOT}/LAYOUT"
 LEDGERS = f"{ROOT}/ledgers"
 LOCKS = f"{ROOT}/locks"
 DISABLE = f"{ROOT}/disable"
-"""Its presence stops auditor and workers."""
+"""While this record exists, auditor and workers stand still."""
 LOST_BOOKIE_RECOVERY_DELAY = f"{ROOT}/lostBookieRecoveryDelay"
-"""Seconds as decimal text; writing it, also with the value it has, starts an audit."""
+"""Holds seconds as decimal text. Writing it, also with the value that it has, starts an audit."""
 ELECTION = f"{ROOT}/auditorelection"
-"""Its value is the winner's vote."""
+"""The parent of all votes; its own value is the vote of the one who won."""
 VOTE_PREFIX = f"{ELECTION}/V_"
 CHECK_ALL_LEDGERS_TIME = f"{ROOT}/checkallledgersctime"
 PLACEMENT_CHECK_TIME = f"{ROOT}/placementpolicycheckctime"
@@ -44,7 +44,8 @@ def _name(ledger_id: int) -> str:
 
 
 def mark_path(ledger_id: int) -> str:
-    """`/ledgers/underreplication/ledgers/0000/0000/0000/3039/urL0000012345`: the id's four 16-bit groups in hex."""
+    """Returns `/ledgers/underreplication/ledgers/0000/0000/0000/3039/urL0000012345`: four groups of 16 bits in hex,
+    then the id in decimal."""
     groups = "/".join(f"{ledger_id >> shift & 0xFFFF:04x}" for shift in (48, 32, 16, 0))
     return f"{LEDGERS}/{groups}/{_name(ledger_id)}"
 
@@ -54,20 +55,21 @@ def lock_path(ledger_id: int) -> str:
 
 
 def ledger_id_of_name(name: str) -> int | None:
-    """The ledger that a mark or lock of that name is for; None for a name that is none."""
+    """Returns the ledger that a mark or a lock of that name is for; None for a name that is neither."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match and _name(int(match[1])) == name else None
 
 
 @dataclass(frozen=True, slots=True)
 class UnderreplicatedLedger:
-    """An under-replicated ledger. `replicas` are the ids of the bookies whose copies are missing."""
+    """The mark of a ledger that lacks replicas. `replicas` are the ids of the bookies whose copies are missing."""
 
     replicas: tuple[str, ...]
     ctime_ms: int | None = None
 
     def merged(self, replicas: Iterable[str], ctime_ms: int) -> "UnderreplicatedLedger":
-        """With further missing replicas, and the time of now (as Java does)."""
+        """Returns the mark with further missing replicas and a new time (ZkLedgerUnderreplicationManager.
+        handleLedgerUnderreplicatedAlreadyMarked)."""
         return UnderreplicatedLedger(tuple(dict.fromkeys((*self.replicas, *replicas))), ctime_ms)
 
     def serialize(self) -> bytes:
@@ -75,7 +77,7 @@ class UnderreplicatedLedger:
 
     @staticmethod
     def parse(value: bytes) -> "UnderreplicatedLedger":
-        """Raises MalformedRecord."""
+        """Parses a mark. Raises MalformedRecord."""
         message = _parsed(value, pb.LedgerFormat())
         return UnderreplicatedLedger(tuple(message.replica), message.ctime if message.HasField("ctime") else None)
 
@@ -92,7 +94,7 @@ def lock_value(holder: str) -> bytes:
 
 
 def lock_holder(value: bytes) -> str:
-    """Raises MalformedRecord."""
+    """Returns the name of the one who holds the lock. Raises MalformedRecord."""
     return _parsed(value, pb.LockFormat()).bookieId
 
 
@@ -101,7 +103,7 @@ def vote_value(bookie_id: str) -> bytes:
 
 
 def voter(value: bytes) -> str:
-    """Raises MalformedRecord."""
+    """Returns the id of the bookie that the vote is for. Raises MalformedRecord."""
     return _parsed(value, pb.VoteFormat()).bookieId
 
 
@@ -110,7 +112,7 @@ def check_time_value(time_ms: int) -> bytes:
 
 
 def check_time(value: bytes) -> int | None:
-    """Milliseconds since the epoch; None when there was no check yet. Raises MalformedRecord."""
+    """Returns milliseconds since the epoch, or None when there was no check yet. Raises MalformedRecord."""
     try:
         message = pb.CheckTimeFormat.FromString(value)
     except DecodeError as error:
@@ -123,7 +125,7 @@ def delay_value(seconds: int) -> bytes:
 
 
 def delay_of(value: bytes) -> int:
-    """lostBookieRecoveryDelay in seconds. Raises MalformedRecord."""
+    """Returns lostBookieRecoveryDelay in seconds. Raises MalformedRecord."""
     if not re.fullmatch(rb"\d{1,10}", value):
         raise MalformedRecord(f"lostBookieRecoveryDelay is {value[:40]!r}, not a number of seconds")
     return int(value)

@@ -1,8 +1,8 @@
 """BookKeeper's v2 wire protocol: return codes, flags, and the packets of requests and responses.
 
-A frame is a u32 length and a packet of that many bytes: encoders return whole frames, decoders take packets. A packet's
-first word is version<<24 | opcode<<16 | flags (version 0: the opcode alone); all integers are big-endian. Sources:
-BookieProtoEncoding and BookieProtocol of BookKeeper 4.17, and bytes captured from it.
+A frame is a u32 length and a packet of that many bytes. Encoders return whole frames, decoders take packets. The layout
+of each packet stands in docs/WIRE_FORMATS.md, "Version 2: binary". Sources: BookieProtoEncoding and BookieProtocol of
+BookKeeper 4.17, and bytes captured from it.
 """
 
 import struct
@@ -15,11 +15,11 @@ from pulsar_proto.errors import MalformedFrame
 CURRENT_VERSION = 2
 MASTER_KEY_SIZE = 20
 LAST_ENTRY = -1
-"""The entry id that asks a read for the entry with the highest id; the answer echoes -1."""
+"""The entry id in a read that asks for the entry with the highest id. The answer repeats the -1."""
 
 
 class BookieRc(IntEnum):
-    """Return codes of v2. Java's v2 client drops the connection on EUNKNOWNLEDGERSTATE, and on any other value."""
+    """Return codes of v2. Java's v2 client drops the connection on EUNKNOWNLEDGERSTATE, and on values not listed."""
 
     EOK = 0
     ENOLEDGER = 1
@@ -35,7 +35,7 @@ class BookieRc(IntEnum):
 
 
 class AddFlags(IntFlag):
-    """Flags of an add: recovery sets both bits, re-replication RECOVERY_ADD alone."""
+    """Flags of an add. Recovery sets both bits, re-replication RECOVERY_ADD alone."""
 
     NONE = 0
     RECOVERY_ADD = 2
@@ -43,7 +43,7 @@ class AddFlags(IntFlag):
 
 
 class ReadFlags(IntFlag):
-    """Flags of a read. With FENCING the request carries the master key; recovery reads set both bits."""
+    """Flags of a read. Recovery reads set both bits. A request with FENCING carries the master key."""
 
     NONE = 0
     FENCING = 1
@@ -51,7 +51,7 @@ class ReadFlags(IntFlag):
 
 
 class BookieError(Exception):
-    """A bookie refused or failed; `rc` is what the wire carries."""
+    """A bookie refused a request or failed at it. `rc` is the return code that the wire carries."""
 
     def __init__(self, rc: BookieRc, message: str = "") -> None:
         super().__init__(f"{rc.name}: {message}" if message else rc.name)
@@ -67,7 +67,7 @@ class EntryDamaged(BookieError):
 
 
 class OpCode(IntEnum):
-    """Requests that a v2 server decodes; 4 to 6 are reserved and close the connection like any unknown one."""
+    """Requests that a v2 server decodes. 4 to 6 are reserved: they close the connection, as any unknown number does."""
 
     ADD_ENTRY = 1
     READ_ENTRY = 2
@@ -76,7 +76,7 @@ class OpCode(IntEnum):
 
 
 class AddRequest(NamedTuple):
-    """`version` may be above 2 in any request: the answer is EBADVERSION under the same version."""
+    """An add. `version` may be above 2, as in any request: the answer is then EBADVERSION, with the same version."""
 
     version: int
     flags: int
@@ -87,6 +87,8 @@ class AddRequest(NamedTuple):
 
 
 class ReadRequest(NamedTuple):
+    """A read of one entry."""
+
     version: int
     flags: int
     ledger_id: int
@@ -96,6 +98,8 @@ class ReadRequest(NamedTuple):
 
 
 class BatchReadRequest(NamedTuple):
+    """A read of consecutive entries, from `entry_id` on."""
+
     version: int
     flags: int
     ledger_id: int
@@ -103,11 +107,13 @@ class BatchReadRequest(NamedTuple):
     master_key: bytes
     request_id: int
     max_count: int
-    """0 or less: no limit."""
+    """Entries at most; 0 or less stands for no limit."""
     max_size: int
 
 
 class AuthRequest(NamedTuple):
+    """A step of the authentication."""
+
     version: int
     flags: int
     message: bytes
@@ -118,15 +124,17 @@ Request = AddRequest | ReadRequest | BatchReadRequest | AuthRequest
 
 
 class Response(NamedTuple):
+    """The answer to an add, a read or a batch read."""
+
     version: int
     opcode: OpCode
     rc: int
     ledger_id: int
     entry_id: int
     request_id: int
-    """Of a batch read, else 0."""
+    """The request id of a batch read, else 0."""
     entries: tuple[bytes, ...]
-    """None on an error and for an add, one for a read, any number for a batch read."""
+    """Empty on an error and for an add; one entry for a read; any number of entries for a batch read."""
 
 
 _WORD = struct.Struct(">I")
@@ -145,12 +153,12 @@ def _frame(*parts: bytes) -> bytes:
 
 
 def add_request(master_key: bytes, entry: bytes, flags: int = 0, version: int = CURRENT_VERSION) -> bytes:
-    """`entry` is the stored entry (`entry_digest`), whose first 16 bytes are the ids."""
+    """Makes an add. `entry` is the stored entry (`entry_digest`), whose first 16 bytes are its ids."""
     return _frame(_WORD.pack(_header(version, OpCode.ADD_ENTRY, flags)), master_key, entry)
 
 
 def read_request(ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
-    """`master_key` is sent only with FENCING."""
+    """Makes a read. `master_key` is sent only with FENCING."""
     key = master_key if flags & ReadFlags.FENCING else b""
     header = _WORD.pack(_header(CURRENT_VERSION, OpCode.READ_ENTRY, flags))
     return _frame(header, _IDS.pack(ledger_id, entry_id), key)
@@ -165,7 +173,8 @@ def batch_read_request(
     flags: int = 0,
     key: bytes = b"",
 ) -> bytes:
-    """Needs BookKeeper 4.17; an older bookie closes the connection. `max_size` bytes bound the answer's frame."""
+    """Makes a batch read. A bookie older than 4.17 closes the connection. The frame of the answer has at most
+    `max_size` bytes."""
     header = _WORD.pack(_header(CURRENT_VERSION, OpCode.BATCH_READ_ENTRY, flags))
     tail = _BATCH_TAIL.pack(request_id, max_count, max_size)
     return _frame(header, _IDS.pack(ledger_id, first_entry_id), tail, key if flags & ReadFlags.FENCING else b"")
@@ -183,7 +192,7 @@ def add_response(rc: int, ledger_id: int, entry_id: int, version: int = CURRENT_
 
 
 def read_response(rc: int, ledger_id: int, entry_id: int, entry: bytes = b"", version: int = CURRENT_VERSION) -> bytes:
-    """The ids are those of the request (-1 stays -1); `entry` is empty on an error."""
+    """Makes the answer to a read. The ids are those of the request (-1 stays -1); `entry` is empty on an error."""
     return _frame(_RESPONSE.pack(_header(version, OpCode.READ_ENTRY, 0), rc, ledger_id, entry_id), entry)
 
 
@@ -201,7 +210,8 @@ def batch_read_response(
 
 
 def decode_request(packet: bytes) -> Request:
-    """Raises MalformedFrame on an unknown opcode or a short packet: a bookie closes the connection, unanswered."""
+    """Decodes a request. Raises MalformedFrame for an unknown opcode or a packet that is too short: the bookie then
+    closes the connection without an answer."""
     version, opcode, flags = _split_header(packet)
     try:
         if opcode == OpCode.ADD_ENTRY:
@@ -223,7 +233,10 @@ def decode_request(packet: bytes) -> Request:
 
 
 def decode_response(packet: bytes) -> Response:
-    """Raises MalformedFrame; an AUTH answer is to be told by `packet[1] == OpCode.AUTH` before."""
+    """Decodes the answer to an add or a read. Raises MalformedFrame for anything else.
+
+    The caller has told an answer to AUTH before, by `packet[1] == OpCode.AUTH`.
+    """
     version, opcode, _ = _split_header(packet)
     try:
         _, rc, ledger_id, entry_id = _RESPONSE.unpack_from(packet)
@@ -253,7 +266,7 @@ def _split_header(packet: bytes) -> tuple[int, int, int]:
 
 
 def _key(packet: bytes, offset: int, flags: int) -> bytes:
-    """Bytes after a request that is not fencing are ignored, as Java does."""
+    """Returns the master key of a fencing request. Bytes that follow any other request are ignored, as in Java."""
     if not flags & ReadFlags.FENCING:
         return b""
     key = packet[offset : offset + MASTER_KEY_SIZE]

@@ -1,11 +1,14 @@
 """BookKeeper's v3 wire protocol (protobuf): status codes, requests and answers as whole frames.
 
-The messages are those of `pb/bookkeeper.proto`; this module fills what Apache's peers insist on. Answers to ADD and
-READ are encoded by hand (tests hold them equal to protobuf's bytes). Facts: bookkeeper.md 1.3, 1.4 and 12.
+The messages are those of `pb/bookkeeper.proto`; this module fills what Apache's peers insist on (docs/WIRE_FORMATS.md,
+"Version 3: protobuf"; source: BookkeeperProtocol.proto and PerChannelBookieClient of BookKeeper 4.17, and exchanges
+captured from it):
 
 - A client of 4.17 reads ids and status from the sub-response even on an error, so every answer to a known operation
-  carries one. START_TLS without TLS and unknown operations are the exceptions: header and status only.
-- `flag` of a read or an add reads as its first value when it is unset: ask HasField (12.5).
+  carries one. Only START_TLS without TLS and unknown operations are answered by header and status alone.
+- `flag` of a read or an add reads as its first value when it is unset, so HasField must be asked.
+
+Adds and the answers to ADD and READ are encoded by hand; tests hold them equal to protobuf's bytes.
 """
 
 import re
@@ -19,12 +22,10 @@ from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.varint import varint
 from pulsar_proto.wire.bookie_wire import AddFlags, BookieRc, ReadFlags
 
-VERSION_BYTE = 0x0A
-"""The first byte of every v3 packet: field 1, the header. No v2 packet of an accepted version begins so."""
 HIGH_PRIORITY = 100
-"""What Java's client puts into `priority` where v2 sets its flag."""
+"""What Java's client puts into `priority` where a v2 request has the flag HIGH_PRIORITY."""
 DEFERRED_SYNC = 1
-"""Bit of `writeFlags`."""
+"""The bit of `writeFlags` that asks for an answer before the entry is synced."""
 TOTAL_DISK_CAPACITY = 1
 FREE_DISK_SPACE = 2
 """Bits of GetBookieInfoRequest.requested."""
@@ -36,19 +37,19 @@ _RC_OF_STATUS: dict[int, BookieRc] = {pb.StatusCode.Value(rc.name): rc for rc in
 _LENGTH = Struct(">I").pack
 _ADD_HEAD = b"\x08\x03\x10\x02\x18"
 _READ_HEAD = b"\x08\x03\x10\x01\x18"
-"""A header up to its txnId: version 3, the operation."""
+"""The header of an ADD and of a READ up to its txnId: version 3, the operation, the tag of txnId."""
 _ADD_FIELD = b"\xaa\x06"
 _READ_FIELD = b"\xa2\x06"
-"""Tags of the sub-messages of Request and Response."""
+"""Tags of the sub-messages for ADD and READ, the same in Request and Response."""
 
 
 def status_of(rc: int) -> pb.StatusCode.ValueType:
-    """v2 return code -> v3 status, by name. Raises KeyError: nothing else may be sent."""
+    """Returns the v3 status of the same name. Raises KeyError for a code that v2 does not have: it may not be sent."""
     return _STATUS_OF_RC[rc]
 
 
 def rc_of(status: int) -> BookieRc:
-    """v3 status -> v2 return code; a status of a later version counts as EIO, like in Java's client."""
+    """Returns the v2 return code of the same name. A status of a later version counts as EIO, as in Java's client."""
     return _RC_OF_STATUS.get(status, BookieRc.EIO)
 
 
@@ -58,7 +59,8 @@ def frame(message: pb.Request | pb.Response) -> bytes:
 
 
 def parse_request(packet: bytes) -> pb.Request:
-    """Raises MalformedFrame: damaged, or a required field or a known operation is missing."""
+    """Parses a request. Raises MalformedFrame for damage, a missing required field, or an operation that is not
+    known."""
     try:
         request = pb.Request.FromString(packet)
     except DecodeError as error:
@@ -69,7 +71,7 @@ def parse_request(packet: bytes) -> pb.Request:
 
 
 def parse_response(packet: bytes) -> pb.Response:
-    """Raises MalformedFrame."""
+    """Parses an answer. Raises MalformedFrame for damage or a missing required field."""
     try:
         response = pb.Response.FromString(packet)
     except DecodeError as error:
@@ -91,7 +93,7 @@ _ANSWER_FIELDS = (
 
 
 def status_in(response: pb.Response) -> int:
-    """The answer's status: the outer one, or when that is EOK the sub-message's, as Java's client takes it."""
+    """Returns the answer's status as Java's client takes it: the outer one or, when that is EOK, the sub-message's."""
     if response.status != pb.EOK:
         return response.status
     for field in _ANSWER_FIELDS:
@@ -104,7 +106,7 @@ def status_in(response: pb.Response) -> int:
 
 
 def new_request(operation: pb.OperationType.ValueType, txn_id: int, priority: int = 0) -> pb.Request:
-    """A request without its sub-message. Java leaves `priority` 0 unset."""
+    """Makes a request without its sub-message. A `priority` of 0 is left unset, as in Java."""
     header = pb.BKPacketHeader(version=pb.VERSION_THREE, operation=operation, txnId=txn_id)
     if priority:
         header.priority = priority
@@ -124,7 +126,7 @@ def add_requests(
     flags: int = 0,
     write_flags: int = 0,
 ) -> list[bytes]:
-    """Frames, in pieces to be joined, of adds with consecutive txnIds.
+    """Returns the frames of adds with consecutive txnIds, in pieces to be joined.
 
     `entries` are stored entries with their headers; `flags` are those of v2 (`AddFlags`).
     """
@@ -157,7 +159,7 @@ def add_request(
 
 
 def read_request(txn_id: int, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
-    """`flags` are those of v2 (`ReadFlags`); the key goes along with FENCING only."""
+    """Makes a read. `flags` are those of v2 (`ReadFlags`); the master key is sent only with FENCING."""
     request = new_request(pb.READ_ENTRY, txn_id, HIGH_PRIORITY if flags & ReadFlags.HIGH_PRIORITY else 0)
     read = request.readRequest
     read.ledgerId = ledger_id
@@ -169,7 +171,11 @@ def read_request(txn_id: int, ledger_id: int, entry_id: int, flags: int = 0, mas
 
 
 def long_poll_request(txn_id: int, ledger_id: int, previous_lac: int, timeout_ms: int) -> pb.Request:
-    """Answered when the bookie's last add confirmed exceeds `previous_lac`, with the entry after it if it is there."""
+    """Makes a long poll.
+
+    The bookie answers once the last add confirmed that it knows exceeds `previous_lac`, or after `timeout_ms`. The
+    answer holds the entry after `previous_lac` if that bookie has it.
+    """
     request = new_request(pb.READ_ENTRY, txn_id)
     read = request.readRequest
     read.ledgerId = ledger_id
@@ -193,16 +199,22 @@ _HEADER_OFFSET = 2
 
 
 Echo = tuple[bytes, bytes, bytes]
-"""txnId, ledgerId and entryId of a request, as varints: what its answer repeats."""
+"""What an answer repeats of its request, as varints: txnId, ledgerId and entryId."""
 
 
 UsualAdd = tuple[Echo, bytes, int]
-"""(echo, master key, where the body starts, which reaches to the end of the packet)"""
+"""(echo, master key, where the entry starts that reaches to the end of the packet)"""
 
 
 def usual_add(data: bytes, start: int, stop: int) -> UsualAdd | None:
-    """The add in `data[start:stop]` when it has protobuf's usual order of fields, a key of 20 bytes, no flags and no
-    priority, as nearly all have; None for any other packet. A third of the time that pb.Request and its fields take."""
+    """Reads the add in `data[start:stop]` without protobuf, if it looks like nearly all of them; else returns None.
+
+    "Usual" is an add with protobuf's order of fields, a master key of 20 bytes, no flags and no priority. One match of
+    `_USUAL_ADD` takes a third of the time that pb.Request and its fields take. The expression alone proves nothing: it
+    could match bytes whose lengths say something else. So the three lengths in it (header, sub-message, entry) are
+    compared with where the parts really end. When all agree, protobuf's parser would find the same fields, and no byte
+    is left over; otherwise the packet takes the way of all others.
+    """
     found = _USUAL_ADD(data, start, stop)
     if found is None:
         return None
@@ -221,7 +233,10 @@ _STORED = re.compile(rb"\x0a(.)\x08\x03\x10\x02\x18" + _VARINT + rb"\x10\x00\xaa
 
 
 def stored_txn(data: bytes, start: int, stop: int) -> int | None:
-    """The txnId when `data[start:stop]` is the usual answer to an add with EOK in both places, else None."""
+    """Returns the txnId when `data[start:stop]` is the usual answer to an add, with EOK in both places; else None.
+
+    As in `usual_add`, the lengths are compared with where the parts end.
+    """
     found = _STORED(data, start, stop)
     if found is None:
         return None
@@ -232,7 +247,7 @@ def stored_txn(data: bytes, start: int, stop: int) -> int | None:
 
 
 def _length(raw: bytes) -> int:
-    """A varint's value."""
+    """Returns the value of a varint that the expressions above matched. Two bytes are the usual case."""
     if len(raw) == 2:
         return raw[0] & 0x7F | raw[1] << 7
     value = 0
@@ -245,7 +260,7 @@ def _length(raw: bytes) -> int:
 
 
 def add_flags(request: pb.Request) -> int:
-    """v2's flags of an add."""
+    """Returns the flags that the add would have in v2."""
     flags = int(AddFlags.NONE)
     if request.addRequest.HasField("flag") and request.addRequest.flag == pb.AddRequest.RECOVERY_ADD:
         flags |= AddFlags.RECOVERY_ADD
@@ -275,9 +290,13 @@ def echo_of(txn_id: int, ledger_id: int, entry_id: int) -> Echo:
 
 
 def add_responses(rc: int, echoes: Sequence[Echo]) -> bytes:
-    """Answers to adds with one outcome: joined frames. About 0.6 µs each where building pb.Response takes 2.5."""
+    """Returns the joined frames of answers to adds with the same outcome.
+
+    Each takes about 0.6 µs; building a pb.Response takes 2.5. All lengths fit one byte, as the three varints have at
+    most ten bytes each.
+    """
     outer, inner = _OUTER_STATUS[rc], _INNER_STATUS[rc]
-    # Tags and lengths around the three varints: header 5 + txnId, sub-message status + two tags + two ids.
+    # What stands around the three varints. Header: 5 bytes and txnId. Sub-message: status, two tags and two ids.
     fixed, around = len(inner) + 2, len(outer) + len(inner) + 12
     parts: list[bytes] = []
     for txn, ledger, entry in echoes:
@@ -306,7 +325,8 @@ def read_response(
     max_lac: int | None = None,
     lac_time_ms: int | None = None,
 ) -> bytes:
-    """One frame. The ids are those of the request (-1 stays -1), but of a long poll's answer the entry's real id."""
+    """Makes the answer to a read. The ids are those of the request (-1 stays -1); only the answer to a long poll has
+    the real id of its entry."""
     txn = varint(txn_id)
     fields = [_INNER_STATUS[rc], b"\x10", varint(ledger_id), b"\x18", varint(entry_id)]
     if entry is not None:
@@ -323,13 +343,13 @@ def read_response(
 
 
 def response_to(request: pb.Request, rc: int) -> pb.Response:
-    """Header and status, without a sub-response."""
+    """Makes an answer of header and status, without a sub-response."""
     header = pb.BKPacketHeader(version=pb.VERSION_THREE, operation=request.header.operation, txnId=request.header.txnId)
     return pb.Response(header=header, status=status_of(rc))
 
 
 def refusal(request: pb.Request, rc: int) -> bytes:
-    """An error's frame, with the sub-response that the operation's client looks into."""
+    """Makes the frame of an error, with the sub-response that a client of that operation looks into."""
     response = response_to(request, rc)
     status = response.status
     operation = request.header.operation
