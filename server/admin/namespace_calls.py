@@ -94,14 +94,14 @@ def _new_policies(call: Call, given: dict[str, Any], tenant: dict[str, Any]) -> 
         check_allowed(call, clusters, tenant.get("allowedClusters") or ())
         policies["replication_clusters"] = clusters
     for row in NAMESPACE_ROWS:
-        value = given.get(row.namespace_key)
+        value = given.get(row.key)
         if value is None:
             continue
         if row.per_cluster:
-            policies[row.namespace_key] = {each: row.read(rate) for each, rate in bodies.obj(value).items()}
+            policies[row.key] = {each: row.read(rate) for each, rate in bodies.obj(value).items()}
         else:
-            policies[row.namespace_key] = row.read(value)
-            row.check(policies[row.namespace_key])
+            policies[row.key] = row.read(value)
+            row.check(policies[row.key])
             tell_if_without_effect(row, namespace_of(call), value)
     for key, read in _OTHER_POLICIES.items():
         if given.get(key):

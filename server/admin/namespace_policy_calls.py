@@ -13,7 +13,7 @@ from magnetar.metadata import paths
 from magnetar.server.admin import bodies, policy_shapes, records
 from magnetar.server.admin.offload_policies import DEFAULTS, KEY, OF_OLDER_POLICIES
 from magnetar.server.admin.paths import NAMESPACES, namespace_of
-from magnetar.server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, NamespaceRow, TopicRow
+from magnetar.server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, NamespaceRow, PolicyRow
 from magnetar.server.policies.namespace_records import NamespaceChange, NamespaceNotFound
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
 from magnetar.server.web.needs import TENANT_ADMIN, namespace_policy
@@ -41,7 +41,7 @@ async def change_record(call: Call, change: NamespaceChange, missing: str = NOT_
         raise Refusal(404, missing) from None
 
 
-def tell_if_without_effect(row: NamespaceRow | TopicRow, whose: str, value: Any) -> None:
+def tell_if_without_effect(row: PolicyRow, whose: str, value: Any) -> None:
     """Logs a warning when a policy is set that has no effect here, as keys of broker.conf without effect are logged. -1
     is the value that switches a threshold off, so it needs no warning."""
     if row.without_effect and value and value != -1:
@@ -49,7 +49,7 @@ def tell_if_without_effect(row: NamespaceRow | TopicRow, whose: str, value: Any)
 
 
 async def _get(row: NamespaceRow, call: Call) -> Answer:
-    value = (await record_of(call)).get(row.namespace_key)
+    value = (await record_of(call)).get(row.key)
     if row.per_cluster and value is not None:
         value = value.get(call.broker.cluster)
     return row.absent if value is None else value
@@ -81,10 +81,10 @@ async def _remove(row: NamespaceRow, call: Call) -> Answer:
 
 def _store(row: NamespaceRow, record: dict[str, Any], cluster: str, value: Any) -> None:
     """Puts the value of a policy into the namespace's record; None removes the policy."""
-    if row.namespace_key in OF_OLDER_POLICIES:
-        offload = {**DEFAULTS, **(record.get(KEY) or {}), OF_OLDER_POLICIES[row.namespace_key]: value}
+    if row.key in OF_OLDER_POLICIES:
+        offload = {**DEFAULTS, **(record.get(KEY) or {}), OF_OLDER_POLICIES[row.key]: value}
         record[KEY] = {name: each for name, each in offload.items() if each is not None}
-    for key in filter(None, (row.namespace_key, row.mirrors)):
+    for key in filter(None, (row.key, row.mirrors)):
         if row.per_cluster:
             rates = record[key] = dict(record.get(key) or {})
             rates.pop(cluster, None)

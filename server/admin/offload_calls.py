@@ -1,9 +1,12 @@
-"""Moving ledgers to other storage, which this broker does not do: its policies are kept and shown, nothing ever ran,
-and nothing is begun.
+"""Offloading, which moves ledgers to other storage. This broker does not do it.
+
+The policies of offloading are stored and shown without effect, the status is always that no offloading has run, and
+starting one is refused. An Apache broker without an offloader says that it has started, and tells the failure only to
+those who ask for the status.
 
 Sources: NamespacesBase (internalSetOffloadPolicies, validateOffloadPolicies), OffloadPoliciesImpl,
-PersistentTopicsBase.internalTriggerOffload, internalOffloadStatus; answers recorded from Pulsar 4.0.7, whose broker
-without an offloader says that it began, and tells the failure only to who asks for the status."""
+PersistentTopicsBase.internalTriggerOffload, internalOffloadStatus; answers recorded from Pulsar 4.0.7.
+"""
 
 import logging
 from collections.abc import Mapping
@@ -52,7 +55,7 @@ async def of_namespace(call: Call) -> Answer:
 
 
 async def set_of_namespace(call: Call) -> Answer:
-    """The older policies of a namespace that say the same follow."""
+    """Sets the policies of offloading, and the older policies of the namespace that say the same."""
     policies = read(bodies.parse(call.body))
 
     def change(record: dict[str, Any]) -> None:
@@ -70,7 +73,8 @@ async def remove_of_namespace(call: Call) -> Answer:
 
 
 async def of_topic(call: Call) -> Answer:
-    """`?applied=`: with the namespace's where the topic has none of its own, if there is a driver then."""
+    """Answers with the topic's policies. With the parameter `applied`, the namespace's are added where the topic has
+    none of its own; the result is only shown when it names a driver."""
     name, policies = await checked_topic(call), call.broker.service.policies
     held: Mapping[str, Any] | None = policies.topics.get(name, is_global=call.flag("isGlobal")).get(KEY_OF_TOPIC)
     if call.flag("applied"):

@@ -1,4 +1,4 @@
-"""How offload policies look: what is read, what is none, what is shown. Pure. Source: OffloadPoliciesImpl."""
+"""Reads, checks and shows the policies of offloading. Pure. Source: OffloadPoliciesImpl."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,12 +8,13 @@ from magnetar.server.policies.event_schema import OFFLOAD_KINDS, OFFLOADED_READ_
 from magnetar.server.web.calls import Refusal
 
 KEY = "offload_policies"
-"""In a namespace's policies."""
+"""The key in the policies of a namespace."""
 
 KEY_OF_TOPIC = "offloadPolicies"
+"""The key in the policies of a topic."""
 
 DRIVERS = ("S3", "aws-s3", "google-cloud-storage", "filesystem", "azureblob", "aliyun-oss")
-"""In the order of Apache's refusal."""
+"""The drivers that Apache knows, in the order in which its refusal lists them."""
 S3_DRIVERS = ("S3", "aws-s3")
 FILE_SYSTEM = "filesystem"
 GOOGLE = "google-cloud-storage"
@@ -21,10 +22,10 @@ OWN_BUCKETS = {
     **dict.fromkeys(S3_DRIVERS, "s3ManagedLedgerOffloadBucket"),
     GOOGLE: "gcsManagedLedgerOffloadBucket",
 }
-"""Older keys of the bucket."""
+"""The older key of each driver for its bucket."""
 
 PRIORITY = "managedLedgerOffloadedReadPriority"
-"""Also as broker.conf spells its values: `bookkeeper-first`."""
+"""The key of the priority, whose values may also be spelled as in broker.conf: `bookkeeper-first`."""
 
 DEFAULTS: Mapping[str, Any] = {
     "offloadersDirectory": "./offloaders",
@@ -37,14 +38,14 @@ DEFAULTS: Mapping[str, Any] = {
     "gcsManagedLedgerOffloadMaxBlockSizeInBytes": 128 << 20,
     "gcsManagedLedgerOffloadReadBufferSizeInBytes": 1 << 20,
 }
-"""What Java's class has of itself: it is stored with what was given."""
+"""The values with which a new object of Java's class begins; they are stored together with those that were given."""
 
 OF_OLDER_POLICIES = {
     "offload_threshold": "managedLedgerOffloadThresholdInBytes",
     "offload_threshold_in_seconds": "managedLedgerOffloadThresholdInSeconds",
     "offload_deletion_lag_ms": "managedLedgerOffloadDeletionLagInMillis",
 }
-"""Policies of a namespace that were there first -> what says the same in offload policies."""
+"""The older policies of a namespace, each with the key of the policies of offloading that says the same."""
 
 _READ_BY_KIND: dict[str, Callable[[Any, str], Any]] = {
     "string": bodies.text,
@@ -54,7 +55,8 @@ _READ_BY_KIND: dict[str, Callable[[Any, str], Any]] = {
 
 
 def read(value: Any) -> dict[str, Any]:
-    """Of a body. Raises Refusal 400, 412 without a driver that Apache knows or the bucket that it needs."""
+    """Returns the policies in a parsed body. Raises Refusal 400 for values of a wrong kind, and 412 when there is no
+    driver that Apache knows, or not the bucket that it needs."""
     given = {} if value is bodies.ABSENT or value is None else bodies.obj(value)
     policies: dict[str, Any] = dict(DEFAULTS)
     for kind, names in OFFLOAD_KINDS.items():
@@ -76,7 +78,7 @@ def read(value: Any) -> dict[str, Any]:
 
 
 def as_shown(policies: Mapping[str, Any]) -> dict[str, Any]:
-    """With what Jackson makes of the class's questions."""
+    """Returns the policies as Jackson writes OffloadPoliciesImpl: with a field for each method `is…Driver`."""
     driver = policies.get("managedLedgerOffloadDriver")
     return {
         **{name: value for name, value in policies.items() if value is not None},

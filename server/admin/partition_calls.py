@@ -1,5 +1,6 @@
-"""Partitioned topics: made, grown, looked at, deleted. Source: PersistentTopicsBase (internalCreatePartitionedTopic,
-internalUpdatePartitionedTopicAsync, internalDeletePartitionedTopic); answers recorded from Pulsar 4.0.7."""
+"""Creating, reading, growing and deleting partitioned topics. Source: PersistentTopicsBase
+(internalCreatePartitionedTopic, internalUpdatePartitionedTopicAsync, internalDeletePartitionedTopic); answers recorded
+from Pulsar 4.0.7."""
 
 from typing import Any
 
@@ -17,7 +18,8 @@ from pulsar_proto.names import TopicName
 
 
 async def get(call: Call) -> Answer:
-    """0 for a plain topic; a missing one is an error only when the asker does not want it created."""
+    """Answers with the number of partitions, 0 for a topic that is not partitioned. A missing topic is refused, unless
+    the parameter `checkAllowAutoCreation` asks to create it."""
     name, catalog = topic_of(call), call.broker.service.catalog
     may_create = call.flag("checkAllowAutoCreation")
     count = await catalog.partitions_of(name, may_create=may_create)
@@ -31,7 +33,7 @@ async def get(call: Call) -> Answer:
 
 
 async def create(call: Call) -> Answer:
-    """The body is a number, or an object with the number and properties."""
+    """Creates a partitioned topic. The body is the number of partitions, or an object with that and properties."""
     name, service = topic_of(call), call.broker.service
     body = bodies.present(bodies.parse(call.body))
     properties = None
@@ -61,7 +63,7 @@ def _check_count(call: Call, count: int) -> None:
 
 
 async def grow(call: Call) -> Answer:
-    """The new partitions get the subscriptions that the topic has."""
+    """Adds partitions to a topic, with the subscriptions that the other ones have."""
     name, service = topic_of(call), call.broker.service
     count = bodies.integer(bodies.present(bodies.parse(call.body)))
     await service.catalog.check_namespace(name.namespace)
@@ -80,7 +82,8 @@ async def grow(call: Call) -> Answer:
 
 
 async def _copy_subscriptions(call: Call, name: TopicName, old: int, new: int) -> None:
-    """Before clients know of the new partitions, so that nothing published there is missed."""
+    """Creates the topic's durable subscriptions in the new partitions. This is done before clients know of these, so
+    that no subscription misses what is published there."""
     service = call.broker.service
     if not name.is_persistent:
         return
@@ -105,7 +108,8 @@ async def create_missing(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    """`?force=`. Raises Refusal."""
+    """Deletes a topic with all its partitions. Raises Refusal 412 when it has clients and the parameter `force` is not
+    set, 409 for a topic that is not partitioned, 404 for a missing one."""
     name, service = topic_of(call), call.broker.service
     if await service.catalog.partitioned.get(name) is None:
         if await service.catalog.topic_exists(name):

@@ -1,4 +1,4 @@
-"""What a call's path names, checked as Apache checks it."""
+"""The beginnings of the calls' paths, and the namespace or topic that a path names, checked as Apache checks it."""
 
 from magnetar.server.web.calls import Call, Refusal
 from pulsar_proto.errors import InvalidTopicName
@@ -11,7 +11,8 @@ PERSISTENT_TOPIC = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
 
 def namespace_of(call: Call) -> str:
-    """`tenant/namespace`. Raises Refusal 412."""
+    """Returns the namespace that the call's path names, as `tenant/namespace`. Raises Refusal 412 when it is not
+    valid."""
     try:
         name = NamespaceName.parse(f"{call.parts['tenant']}/{call.parts['namespace']}")
     except InvalidTopicName:
@@ -22,7 +23,8 @@ def namespace_of(call: Call) -> str:
 
 
 def topic_of(call: Call) -> TopicName:
-    """Raises InvalidTopicName."""
+    """Returns the topic that the call's path names; it is persistent when the path names no domain. Raises
+    InvalidTopicName."""
     parts = call.parts
     domain = parts.get("domain", "persistent")
     return TopicName.parse(f"{domain}://{parts['tenant']}/{parts['namespace']}/{parts['topic']}")

@@ -1,9 +1,8 @@
-"""Who may do what in a namespace, on a topic, with a subscription.
+"""The permissions of roles in a namespace, on a topic and on a subscription.
 
-Sources: NamespacesBase.internalGrantPermissionOnNamespaceAsync, PersistentTopicsBase.internalGrantPermissionsOnTopic;
-real answers of 4.0.7.
-
-A name of an action that does not exist is refused (Apache stores null).
+An action that does not exist is refused, where Apache stores null. Sources:
+NamespacesBase.internalGrantPermissionOnNamespaceAsync, PersistentTopicsBase.internalGrantPermissionsOnTopic; answers
+recorded from Pulsar 4.0.7.
 """
 
 import json
@@ -22,7 +21,7 @@ ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 MISSING = "Topic's namespace does not exist"
 
 Auth = dict[str, Any]
-"""`auth_policies` of a namespace's record."""
+"""The `auth_policies` in the record of a namespace."""
 
 
 async def of_namespace(call: Call) -> Answer:
@@ -48,7 +47,7 @@ async def revoke_on_namespace(call: Call) -> Answer:
 
 
 async def of_topic(call: Call) -> Answer:
-    """Those of the namespace with those of the topic, which outrank them."""
+    """Answers with the permissions of the namespace and of the topic. Where a role has both, the topic's are shown."""
     name = topic_of(call)
     await _check_topic(call)
     auth = _auth(await record_of(call))
@@ -56,7 +55,7 @@ async def of_topic(call: Call) -> Answer:
 
 
 async def grant_on_topic(call: Call) -> Answer:
-    """Those on a partitioned topic count for its partitions."""
+    """Grants actions on a topic. What is granted on a partitioned topic holds for its partitions."""
     name, actions = topic_of(call), _actions(call)
     await _check_topic(call)
 
@@ -68,7 +67,8 @@ async def grant_on_topic(call: Call) -> Answer:
 
 
 async def grant_on_topics(call: Call) -> Answer:
-    """A list of `{topic, role, actions}`, topics of whatever namespaces. The first fault ends it."""
+    """Grants what the body lists as `{topic, role, actions}`; the topics may be of any namespaces. The first fault ends
+    the call, and what was granted before stays."""
     for each, given in _calls_of(call):
         each.body = json.dumps(given.get("actions")).encode()
         await grant_on_topic(each)
@@ -76,14 +76,15 @@ async def grant_on_topics(call: Call) -> Answer:
 
 
 async def revoke_on_topics(call: Call) -> Answer:
-    """A list of `{topic, role}`."""
+    """Revokes what the body lists as `{topic, role}`, like `grant_on_topics`."""
     for each, _ in _calls_of(call):
         await revoke_on_topic(each)
     return NO_CONTENT
 
 
 def _calls_of(call: Call) -> list[tuple[Call, dict[str, Any]]]:
-    """For each member of the body the call about its topic and role. Raises InvalidTopicName, Refusal 400."""
+    """Returns for each member of the body a call on its topic and role, and the member. Raises InvalidTopicName,
+    Refusal 400."""
     members = bodies.present(bodies.parse(call.body))
     if not isinstance(members, list):
         raise Refusal(400, "the body must be a list of objects")
@@ -140,7 +141,7 @@ async def revoke_on_subscription(call: Call) -> Answer:
 
 
 async def _check_topic(call: Call) -> None:
-    """Raises TopicNotFound, Refusal 404."""
+    """Raises TopicNotFound when the call's namespace does not exist, and Refusal 404 when its topic does not."""
     name, catalog = topic_of(call), call.broker.service.catalog
     await catalog.check_namespace(name.namespace)
     if await catalog.partitioned.get(name) is None and not await catalog.topic_exists(name):
@@ -152,7 +153,7 @@ def _actions(call: Call) -> list[str]:
 
 
 def _auth(record: dict[str, Any]) -> Auth:
-    """A copy with all its parts."""
+    """Returns a copy of the permissions in a namespace's record, in which every part exists and may be changed."""
     auth = record.get("auth_policies") or {}
     parts = {
         key: dict(auth.get(key) or {}) for key in ("namespace_auth", "destination_auth", "subscription_auth_roles")
@@ -182,7 +183,8 @@ ROUTES = (
     Route("GET", f"{TOPIC}/permissions", of_topic, TENANT_ADMIN),
     Route("POST", f"{TOPIC}/permissions/{{role}}", grant_on_topic, TENANT_ADMIN),
     Route("DELETE", f"{TOPIC}/permissions/{{role}}", revoke_on_topic, TENANT_ADMIN),
-    # Apache asks for an administrator of each topic's tenant, whom only the body names.
+    # Apache lets an administrator of the topics' tenants make these calls. Here it takes a superuser, because only the
+    # body names the topics, and it is not read before the caller is authorized.
     Route("POST", "/admin/v2/namespaces/grantPermissionsOnTopics", grant_on_topics, SUPERUSER),
     Route("POST", "/admin/v2/namespaces/revokePermissionsOnTopics", revoke_on_topics, SUPERUSER),
 )

@@ -1,4 +1,5 @@
-"""The policies, a row each: what it is called in paths, records and events, how its value looks, what it must not be.
+"""The table of policies. A row says how a policy is called in paths, records and events, how its value is read from
+JSON and checked, and what its calls answer.
 
 `namespace_policy_calls` and `topic_policy_calls` make the calls of these rows. A new policy is a row here and a field
 of `EffectivePolicies`.
@@ -20,67 +21,70 @@ NOT_FOUND = "Namespace does not exist"
 POLICIES_NOT_FOUND = "Namespace policies does not exist"
 
 NOTHING_TO_PAUSE_FOR = "acknowledgements are stored however many ranges they are, so delivery has nothing to pause for"
-"""Apache's broker stores managedLedgerMaxUnackedRangesToPersist of them and pauses beyond
-(ManagedCursorImpl.isCursorDataFullyPersistable); here see `magnetar.storage.managed.cursor_record`."""
+"""Apache's broker stores only managedLedgerMaxUnackedRangesToPersist ranges and pauses the delivery when there are more
+(ManagedCursorImpl.isCursorDataFullyPersistable). How this broker stores them: `magnetar.storage.managed.cursor_record`.
+"""
 
 NOTHING_OFFLOADED = "this broker does not offload: all messages stay in its own ledgers"
 
 Applied = Callable[[EffectivePolicies], Answer]
+"""Returns what is in force as the answer to a call."""
 
 
 @dataclass(frozen=True, slots=True)
-class NamespaceRow:
+class PolicyRow:
+    """What a policy of a namespace and a policy of a topic have in common."""
+
     path: str
-    """Below /admin/v2/namespaces/{tenant}/{namespace}/."""
-    namespace_key: str
-    """In the namespace's record."""
+    """The end of the path of its calls, after the path of the namespace or of the topic."""
+    key: str
+    """The key of its value in the namespace's record, or in the TopicPolicies of the topic."""
     name: str
-    """PolicyName, for authorization."""
+    """Its PolicyName, by which a caller is authorized."""
     read: Read
     check: Check = shapes.no_check
     method: str = "POST"
+    """The method of the call that sets it."""
     needs_body: bool = False
-    """A missing body is refused; else it counts as null."""
+    """Whether a call without a body is refused. Otherwise a missing body counts as null."""
+    absent: Answer = EMPTY
+    """The answer of the call that reads it, when it is not set."""
+    removable: bool = True
+    """Whether there is a call that removes it."""
+    without_effect: str = ""
+    """Why it changes nothing here. The log says so when the policy is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRow(PolicyRow):
+    """A policy of a namespace."""
+
     per_cluster: bool = False
-    """The record holds it by cluster."""
+    """Whether the record holds a value for each cluster, of which only this cluster's is read and set."""
     mirrors: str = ""
-    """A key that holds the same (Apache keeps the topics' dispatch rate twice)."""
+    """Another key that always holds the same value: Apache stores the topics' dispatch rate under two keys."""
     unset: Any = None
-    """What the record holds where it is not set; None: nothing."""
-    absent: Answer = EMPTY
-    """What GET answers where it is not set."""
-    removable: bool = True
+    """What the record holds when the policy is not set; None stands for a missing key."""
     missing: str = NOT_FOUND
-    """What a change is told where there is no such namespace."""
-    without_effect: str = ""
-    """Why it changes nothing here; the log says so when it is set."""
+    """The text of the refusal of a change when the namespace does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRow:
-    path: str
-    """Below /admin/v2/persistent/{tenant}/{namespace}/{topic}/."""
-    topic_key: str
-    """In TopicPolicies."""
-    name: str
-    read: Read
-    check: Check = shapes.no_check
-    method: str = "POST"
-    needs_body: bool = False
+class TopicRow(PolicyRow):
+    """A policy of a topic."""
+
     query: str = ""
-    """The value stands in this parameter instead of a body."""
-    absent: Answer = EMPTY
-    removable: bool = True
+    """The query parameter that holds the value; an empty name stands for the body."""
     applied: Applied | None = None
-    """`?applied=true`; None: as without it."""
+    """Returns the answer to `?applied=true` when the topic has no value of its own. Without this function the parameter
+    is ignored."""
     keys: Mapping[str, str] | None = None
-    """The value is an object whose members are policies of their own: member -> key."""
-    without_effect: str = ""
-    """As of NamespaceRow."""
+    """Set for a policy that is stored under several keys: the members of the value, each with its key. Then `key` is
+    not used."""
 
 
 def _limit(path: str, key: str, name: str = "MAX_PRODUCERS", **other: Any) -> NamespaceRow:
-    """A number of 0 or more."""
+    """A limit, which is a number of 0 or more."""
     check = not_negative(f"{path} must be 0 or more")
     return NamespaceRow(path, key, name, bodies.integer, check, needs_body=True, **other)
 
@@ -191,7 +195,8 @@ NAMESPACE_ROWS = (
 )  # fmt: skip
 
 
-def _dispatch_rate(rate: DispatchRate) -> dict[str, Any]:
+def shown_dispatch_rate(rate: DispatchRate) -> dict[str, Any]:
+    """Returns a dispatch rate as Jackson writes DispatchRateImpl."""
     return {
         "dispatchThrottlingRateInMsg": rate.messages,
         "dispatchThrottlingRateInByte": rate.bytes,
@@ -237,7 +242,7 @@ def _inactive(policies: EffectivePolicies) -> Answer:
 
 
 def _types(policies: EffectivePolicies) -> Answer:
-    """None of them where all are allowed, as Apache says it."""
+    """Returns the subscription types that are allowed; none when all are, as Apache answers."""
     types = policies.subscription_types_enabled
     return [] if set(types) == set(ALL_SUBSCRIPTION_TYPES) else sorted(types)
 
@@ -268,15 +273,15 @@ TOPIC_ROWS = (
     ),
     TopicRow(
         "dispatchRate", "dispatchRate", "RATE", shapes.dispatch_rate,
-        applied=lambda policies: _dispatch_rate(policies.dispatch_rate),
+        applied=lambda policies: shown_dispatch_rate(policies.dispatch_rate),
     ),
     TopicRow(
         "subscriptionDispatchRate", "subscriptionDispatchRate", "RATE", shapes.dispatch_rate,
-        applied=lambda policies: _dispatch_rate(policies.subscription_dispatch_rate),
+        applied=lambda policies: shown_dispatch_rate(policies.subscription_dispatch_rate),
     ),
     TopicRow(
         "replicatorDispatchRate", "replicatorDispatchRate", "REPLICATION_RATE", shapes.dispatch_rate,
-        applied=lambda policies: _dispatch_rate(DispatchRate(0, 0)),
+        applied=lambda policies: shown_dispatch_rate(DispatchRate(0, 0)),
     ),
     TopicRow("subscribeRate", "subscribeRate", "RATE", shapes.subscribe_rate, applied=_subscribe_rate),
     TopicRow(

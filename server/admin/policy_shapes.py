@@ -1,8 +1,8 @@
-"""How the values of policies look as JSON, and what is no policy. Pure: readers make of JSON what is stored (None: the
-policy is removed) or raise Refusal 400; checks raise Refusal with Apache's code and text.
+"""Reads the values of policies from JSON and checks them. Pure.
 
-Sources: the classes named in `policy_values`; NamespacesBase, PersistentTopicsBase; answers recorded from Pulsar 4.0.7.
-"""
+A reader returns the value that is stored, or None when the policy is to be removed; it raises Refusal 400 for a value
+of a wrong kind. A check raises Refusal with Apache's code and text for a value that makes no sense. Sources: the
+classes named in `policy_values`; NamespacesBase, PersistentTopicsBase; answers recorded from Pulsar 4.0.7."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,7 +28,7 @@ AUTO_UPDATE_STRATEGIES = (
     "FullTransitive",
 )
 ENSEMBLE_MAX = 5
-"""Apache's bound of an ensemble in a policy."""
+"""The largest ensemble and quorums that Apache allows in a policy."""
 
 
 def long(value: Any) -> int:
@@ -36,7 +36,7 @@ def long(value: Any) -> int:
 
 
 def true_or_given(value: Any) -> bool:
-    """Java's call has no body: it switches on."""
+    """Reads a switch. A missing body switches on, because the call of Java's client has no body."""
     return True if value is None else bodies.boolean(value)
 
 
@@ -57,6 +57,8 @@ def subscription_types(value: Any) -> list[str]:
 
 
 def _object(readers: dict[str, Read]) -> Read:
+    """Returns a reader of objects that have these fields."""
+
     def read(value: Any) -> Any:
         return None if value is None else bodies.fields(value, readers)
 
@@ -64,6 +66,7 @@ def _object(readers: dict[str, Read]) -> Read:
 
 
 def _or(default: int, most: int = bodies.INT_MAX) -> Read:
+    """Returns a reader of whole numbers, which reads null as `default`."""
     return lambda value: default if value is None else bodies.integer(value, most)
 
 
@@ -130,7 +133,7 @@ def auto_topic_creation(value: Any) -> dict[str, Any] | None:
 
 
 def entry_filters(value: Any) -> Any:
-    """There are none here, so none can be named."""
+    """Raises Refusal 400: this broker has no entry filters, so no value names an existing one."""
     names = bodies.obj({} if value is None else value).get("entryFilterNames")
     if not names:
         raise Refusal(400, "entryFilterNames can't be empty. To remove entry filters use the remove method.")
@@ -138,7 +141,7 @@ def entry_filters(value: Any) -> Any:
 
 
 def backlog_quota(value: Any, namespace: str) -> dict[str, Any]:
-    """`limit` is the older name of `limitSize`. Raises Refusal 400."""
+    """Reads a backlog quota, in which `limit` is the older name of `limitSize`. Raises Refusal 400."""
     given = {} if value is None else bodies.obj(value)
     policy = given.get("policy")
     if policy not in list(BacklogAction):
@@ -157,7 +160,7 @@ def backlog_quota(value: Any, namespace: str) -> dict[str, Any]:
     }
 
 
-# --- what is no policy ------------------------------------------------------------------------------------------------
+# --- checks -----------------------------------------------------------------------------------------------------------
 
 
 def no_check(value: Any) -> None:
@@ -165,6 +168,8 @@ def no_check(value: Any) -> None:
 
 
 def not_negative(reason: str) -> Check:
+    """Returns a check that raises Refusal 412 with this reason for a number below 0."""
+
     def check(value: Any) -> None:
         if value is not None and value < 0:
             raise Refusal(412, reason)
@@ -219,7 +224,8 @@ def check_auto_topic_creation(value: Any) -> None:
 
 
 def retention_exceeds_quota(retention: Mapping[str, Any] | None, quota: Mapping[str, Any] | None) -> bool:
-    """What is retained must be more than what may pile up (NamespacesBase.checkBacklogQuota)."""
+    """Whether the retention is larger than the backlog quota, in size and time, as it must be
+    (NamespacesBase.checkBacklogQuota)."""
     if retention is None or quota is None:
         return True
     size, time = retention.get("retentionSizeInMB") or 0, retention.get("retentionTimeInMinutes") or 0

@@ -1,4 +1,4 @@
-"""Records of the metadata store that hold one JSON object: read, made, changed by compare-and-set, deleted."""
+"""Reads and changes records of the metadata store that hold one JSON object."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,20 +9,22 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.server.policies.namespace_records import parse_object
 
 _LOST = (BadVersionError, NodeExistsError, NoNodeError)
-"""Another writer was faster."""
+"""What a write raises when another writer was faster."""
 
 ATTEMPTS_MAX = 20
-"""Compare-and-set rounds lost in a row to other writers of one record."""
+"""A change is given up after so many rounds in which another writer was faster."""
 
 
 async def read(store: MetadataStore, path: str) -> dict[str, Any] | None:
-    """None where there is no record. Raises MetadataError, MetadataFault."""
+    """Returns the object in a record, or None when there is no record. Raises MetadataError, and MetadataFault when the
+    record does not hold an object."""
     record = await store.get(path)
     return None if record is None else parse_object(path, record.value, "an object")
 
 
 async def children(store: MetadataStore, path: str) -> list[str]:
-    """Sorted; none where there is no record."""
+    """Returns the names of the records below a record, sorted; none when the record does not exist. Raises
+    MetadataError."""
     try:
         return await store.children(path)
     except NoNodeError:
@@ -32,8 +34,10 @@ async def children(store: MetadataStore, path: str) -> list[str]:
 async def update(
     store: MetadataStore, path: str, change: Callable[[dict[str, Any]], None], *, create: bool = False
 ) -> bool:
-    """Applies `change`, again when another writer was faster. False: there is no such record (with `create` there
-    is one then). Raises MetadataError, MetadataFault, and what `change` raises."""
+    """Applies `change` to the object in a record and stores it by compare-and-set; when another writer was faster, it
+    reads the record again and applies `change` to that. A missing record is made when `create` is set; otherwise False
+    is returned. Raises MetadataError, MetadataFault when the record does not hold an object, and what `change`
+    raises."""
     for _ in range(ATTEMPTS_MAX):
         record = await store.get(path)
         value = {} if record is None else parse_object(path, record.value, "an object")

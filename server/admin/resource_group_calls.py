@@ -1,4 +1,4 @@
-"""Resource groups: quotas that several namespaces share. They are kept and shown, and limit nothing here.
+"""Resource groups, which are rates that several namespaces share. They are stored and shown, but limit nothing here.
 
 Source: ResourceGroupsBase, NamespacesBase (internalSetNamespaceResourceGroup); answers recorded from Pulsar 4.0.7.
 """
@@ -22,7 +22,7 @@ UNLIMITED = -1
 
 NOT_FOUND = "ResourceGroup does not exist"
 GROUP_OF_NAMESPACE = "resource_group_name"
-"""Key of a namespace's policies."""
+"""The key in the policies of a namespace."""
 
 
 async def list_all(call: Call) -> Answer:
@@ -37,7 +37,7 @@ async def get(call: Call) -> Answer:
 
 
 async def put(call: Call) -> Answer:
-    """Makes a group, or changes the rates that the body names."""
+    """Creates a group, or changes the rates that the body names."""
     body = bodies.obj(bodies.present(bodies.parse(call.body)))
     given = {rate: bodies.integer(body[rate], bodies.LONG_MAX, rate) for rate in RATES if body.get(rate) is not None}
 
@@ -50,7 +50,7 @@ async def put(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    """Raises Refusal 404, 412 while a namespace is in the group."""
+    """Deletes a group. Raises Refusal 404 when there is none, and 412 while a namespace is in it."""
     store, group = _store(call), call.parts["group"]
     if await records.read(store, _path(call)) is not None and await _is_used(store, group):
         raise Refusal(412, "ResourceGroup is in use")
@@ -76,7 +76,8 @@ async def of_namespace(call: Call) -> Answer:
 
 
 async def set_of_namespace(call: Call) -> Answer:
-    """Raises Refusal 404, 412 for a group that does not exist."""
+    """Puts a namespace into a group. Raises Refusal 404 when the namespace does not exist, and 412 when the group does
+    not."""
     group = call.parts["group"]
     await record_of(call)
     if await _store(call).exists(_path(call)) is None:

@@ -1,4 +1,5 @@
-"""What a bundle is expected to need, for whoever spreads bundles over brokers; kept and not used here.
+"""Resource quotas: what a bundle is expected to need, for a load manager that spreads bundles over brokers. They are
+stored and shown, but not used here.
 
 Source: ResourceQuotasBase, ResourceQuotaCache; answers recorded from Pulsar 4.0.7.
 """
@@ -24,6 +25,7 @@ DEFAULT = {
     "memory": 80.0,
     "dynamic": True,
 }
+"""The quota of every bundle for which nobody has set one."""
 
 
 async def default(call: Call) -> Answer:
@@ -52,7 +54,7 @@ async def remove(call: Call) -> Answer:
 
 
 async def _path(call: Call) -> str:
-    """Raises Refusal."""
+    """Returns the path of the record for the call's bundle. Raises Refusal when there is no such bundle."""
     try:
         _, bundle = await checked_bundle(call)
     except TopicNotFound:

@@ -1,10 +1,10 @@
-"""Schemas of topics. Whether the topic exists is not asked: a schema may come first.
+"""The schemas of topics. A schema may be stored before its topic exists, so these calls do not look for the topic.
 
-Sources: SchemasResource, SchemasResourceBase; answers recorded from Pulsar 4.0.7. Beyond Apache: what cannot be is told
-with 4xx and a reason, where it answers 500 with a stack trace or a page of HTML; an incompatible schema is an answer to
-`/compatibility`, not a failure."""
+Sources: SchemasResource, SchemasResourceBase; answers recorded from Pulsar 4.0.7. Where Apache answers a wrong request
+with 500 and a stack trace or a page of HTML, these calls answer 4xx with a reason; and `/compatibility` answers that a
+schema is incompatible, where Apache's call fails.
+"""
 
-from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
@@ -22,18 +22,16 @@ from magnetar.server.schema.schema_types import (
     type_named,
 )
 from magnetar.server.schema.strategies import CompatibilityStrategy
-from magnetar.server.web.calls import EMPTY, Answer, Call, Refusal, Route, Status
+from magnetar.server.web.calls import EMPTY, Answer, Call, Handler, Refusal, Route, Status
 from magnetar.server.web.needs import TENANT_ADMIN, topic
 from pulsar_proto.errors import MetadataFault
 from pulsar_proto.pb import managed_ledger_pb2 as records
 
 SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 
-Handler = Callable[[Call], Awaitable[Answer]]
-
 
 def _told(handler: Handler) -> Handler:
-    """What schemas raise, as the web port tells it."""
+    """Makes a handler raise Refusal and MetadataFault for the errors of schemas and their storage."""
 
     @wraps(handler)
     async def run(call: Call) -> Answer:
@@ -74,7 +72,7 @@ async def versions(call: Call) -> Answer:
 
 @_told
 async def metadata(call: Call) -> Answer:
-    """Where the versions are stored; nothing where there is none."""
+    """Answers with the places where the versions of a schema are stored; without a body when there is no schema."""
     locator = await _registry(call).locate(topic_of(call).schema_id)
     if locator is None:
         return EMPTY
@@ -92,7 +90,8 @@ async def post(call: Call) -> Answer:
 
 @_told
 async def delete(call: Call) -> Answer:
-    """Adds a tombstone; with `?force=true` nothing is left at all."""
+    """Deletes a schema by adding a version that says so. With the parameter `force` all versions are deleted from the
+    storage."""
     name = topic_of(call)
     await call.broker.service.catalog.check_namespace(name.namespace)
     registry = _registry(call)
@@ -124,7 +123,7 @@ async def _strategy(call: Call) -> CompatibilityStrategy:
 
 
 def _schema_of(call: Call) -> Schema:
-    """Of a body {type, schema, properties}. Raises Refusal, InvalidSchema."""
+    """Returns the schema in a body `{type, schema, properties}`. Raises Refusal, InvalidSchema."""
     payload = bodies.obj(bodies.present(bodies.parse(call.body)))
     schema_type = type_named(bodies.text(payload.get("type"), "type"))
     definition = bodies.text(payload.get("schema"), "schema")
@@ -134,6 +133,7 @@ def _schema_of(call: Call) -> Schema:
 
 
 def _shown(stored: StoredSchema | None) -> dict[str, Any]:
+    """Returns a schema as it is answered. Raises Refusal 404 for None."""
     if stored is None:
         raise Refusal(404, "Schema not found")
     schema = stored.schema

@@ -1,5 +1,7 @@
-"""Shadow topics, which show another topic's messages without a copy: not here. A topic never has one; to give it one is
-refused, for a shadow that gets no messages would be worse than none.
+"""Shadow topics, which show another topic's messages without a copy. This broker does not have them.
+
+No topic ever has a shadow, and giving one to a topic is refused, because a shadow that gets no messages would be worse
+than none.
 
 Source: PersistentTopics (getShadowTopics, setShadowTopics), PIP-180; answers recorded from Pulsar 4.0.7.
 """
@@ -16,11 +18,11 @@ from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
 
 SOURCE = "PULSAR.SHADOW_SOURCE"
-"""The property that makes a new topic another one's shadow (ShadowTopic in PIP-180)."""
+"""The property that makes a new topic the shadow of another one (PIP-180)."""
 
 
 def check_no_shadow(properties: Mapping[str, str]) -> None:
-    """Of a topic that is to be made. Raises Refusal 503."""
+    """Checks the properties of a new topic. Raises Refusal 503 when it is to be a shadow."""
     if SOURCE in properties:
         raise Refusal(503, NO_SHADOW_TOPICS)
 
@@ -31,7 +33,7 @@ async def get(call: Call) -> Answer:
 
 
 async def put(call: Call) -> Answer:
-    """Raises Refusal 412 for topics that do not exist, 503 for those that do."""
+    """Refuses to set shadows. Raises Refusal 412 when one of the named topics does not exist, otherwise 503."""
     await checked_topic(call)
     names = bodies.strings(bodies.present(bodies.parse(call.body)))
     if not names:

@@ -1,9 +1,9 @@
-"""Subscriptions of a topic: made, deleted, moved, and what is skipped or expired in them.
+"""The subscriptions of a topic: creating, deleting and moving them, skipping and expiring messages.
 
-Of a partitioned topic they are those of all its partitions. Sources: PersistentTopicsBase (internalCreateSubscription,
-internalDeleteSubscriptionAsync, internalResetCursorAsync, internalExpireMessagesForSinglePartition…); real answers of
-4.0.7. No call here makes a subscription that does not exist by the way (Apache's skip, reset and expire do).
-"""
+The subscriptions of a partitioned topic are those of its partitions. Apache's calls that skip, reset and expire create
+a subscription that does not exist; here only the call that creates subscriptions does. Sources: PersistentTopicsBase
+(internalCreateSubscription, internalDeleteSubscriptionAsync, internalResetCursorAsync,
+internalExpireMessagesForSinglePartition…); answers recorded from Pulsar 4.0.7."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from magnetar.server.topics.topic import Topic
 
 REPLICATED = "pulsar.replicated.subscription"
-"""Property of the cursor's position: 1 where the subscription is replicated (it is kept, and nothing is done)."""
+"""The property of a cursor's position that is 1 when the subscription is to be replicated. It is stored, but nothing is
+replicated."""
 
 SKIP_MAX = bodies.INT_MAX
 
 EXPIRY_BACKLOG_MIN = 1_000
-"""Entries: fewer are left to connected consumers, unless the first one is old enough
+"""A backlog of fewer entries is left to connected consumers, unless its first entry is old enough to expire
 (MINIMUM_BACKLOG_FOR_EXPIRY_CHECK)."""
 
 HINT = (
@@ -44,7 +45,7 @@ HINT = (
 
 
 class MessageId(NamedTuple):
-    """What a body says, as MessageIdImpl or ResetCursorData."""
+    """The message that a body names, as Java's MessageIdImpl or ResetCursorData."""
 
     position: Position
     properties: dict[str, str]
@@ -53,7 +54,7 @@ class MessageId(NamedTuple):
 
 
 async def topics_of(call: Call) -> "list[Topic]":
-    """The topic, or its partitions, loaded. Raises TopicNotFound."""
+    """Loads the call's topic, or all partitions of it. Raises TopicNotFound."""
     name = topic_of(call)
     count = await partitions_of(call, name)
     if not count:
@@ -63,12 +64,13 @@ async def topics_of(call: Call) -> "list[Topic]":
 
 
 async def subscription_of(call: Call) -> "Subscription":
-    """Raises TopicNotFound, Refusal 404."""
+    """Returns the call's subscription of a topic. Raises TopicNotFound, and Refusal 404 for the subscription."""
     return _named(await loaded(call), call.parts["subscription"])
 
 
 async def subscriptions_of(call: Call) -> "list[Subscription]":
-    """In the topic, or in each of its partitions. Raises TopicNotFound, Refusal 404."""
+    """Returns the call's subscription of a topic, or of each of its partitions. Raises TopicNotFound, and Refusal 404
+    for the subscription."""
     return [_named(each, call.parts["subscription"]) for each in await topics_of(call)]
 
 
@@ -80,7 +82,8 @@ def _named(held: "Topic", name: str) -> "Subscription":
 
 
 async def refuse_partitioned(call: Call, reason: str) -> None:
-    """Raises Refusal 405, TopicNotFound."""
+    """Raises Refusal 405 with the reason when the call's topic is partitioned, and TopicNotFound when its namespace
+    does not exist."""
     if await partitions_of(call, topic_of(call)):
         raise Refusal(405, reason)
 
@@ -98,7 +101,8 @@ async def list_all(call: Call) -> Answer:
 
 
 async def create(call: Call) -> Answer:
-    """At the position of the body, else at the end. A missing topic is made where its namespace allows it."""
+    """Creates a subscription at the position that the body names, or at the end of the topic. A missing topic is
+    created if the policies allow it."""
     name, service, subscription = topic_of(call), call.broker.service, call.parts["subscription"]
     wanted = message_id_of(bodies.parse(call.body))
     check_amount("subscription", wanted.properties)
@@ -134,7 +138,8 @@ async def _create(held: "Topic", name: str, wanted: MessageId, replicated: bool)
 
 
 async def delete(call: Call) -> Answer:
-    """`?force=` disconnects consumers."""
+    """Deletes a subscription. Raises Refusal 412 when it has consumers, unless the parameter `force` disconnects
+    them."""
     force = call.flag("force")
     if not topic_of(call).is_persistent:
         return await _delete_non_persistent(call, force)
@@ -154,7 +159,8 @@ async def delete(call: Call) -> Answer:
 
 
 async def _delete_non_persistent(call: Call, force: bool) -> Answer:
-    """It ends with its consumers, who are disconnected by force."""
+    """Disconnects the consumers of a non-persistent subscription, which ends with the last one. Raises Refusal 412 when
+    it has consumers and `force` is not set."""
     name, held = call.parts["subscription"], await loaded_of_any_domain(call)
     subscription = held.subscriptions.get(name)
     if subscription is None:
@@ -175,7 +181,7 @@ async def properties(call: Call) -> Answer:
 
 
 async def set_properties(call: Call) -> Answer:
-    """In place of those that it has."""
+    """Replaces the properties of a subscription."""
     body = bodies.parse(call.body)
     given = {} if body is bodies.ABSENT or body is None else bodies.string_map(body)
     check_amount("subscription", given)
@@ -199,7 +205,7 @@ def _is_replicated(subscription: "Subscription") -> bool:
     return subscription.cursor.position_properties.get(REPLICATED) == 1
 
 
-# --- moved ------------------------------------------------------------------------------------------------------------
+# --- moving -----------------------------------------------------------------------------------------------------------
 
 
 async def skip(call: Call) -> Answer:
@@ -232,11 +238,12 @@ async def reset_to_position(call: Call) -> Answer:
     return NO_CONTENT
 
 
-# --- expired ----------------------------------------------------------------------------------------------------------
+# --- expiring ---------------------------------------------------------------------------------------------------------
 
 
 async def expire(call: Call) -> Answer:
-    """What is older than so many seconds. Raises Refusal 409 where there is nothing to be done."""
+    """Expires the messages of a subscription that are older than the path's seconds. Raises Refusal 409 when there is
+    nothing to expire."""
     seconds = number_of(call, "seconds", bodies.INT_MAX)
     for subscription in await subscriptions_of(call):
         await _expire(subscription, seconds)
@@ -244,6 +251,7 @@ async def expire(call: Call) -> Answer:
 
 
 async def expire_all(call: Call) -> Answer:
+    """Does as `expire` for all subscriptions of the topic. Raises the first refusal when all are done."""
     seconds = number_of(call, "seconds", bodies.INT_MAX)
     refusal = None
     for held in await topics_of(call):
@@ -290,16 +298,17 @@ async def expire_to_position(call: Call) -> Answer:
     return NO_CONTENT
 
 
-# --- what calls say ---------------------------------------------------------------------------------------------------
+# --- reading what calls say -------------------------------------------------------------------------------------------
 
 
 def number_of(call: Call, part: str, most: int) -> int:
-    """A number in the path. Raises Refusal 400."""
+    """Returns the number in a variable segment of the path. Raises Refusal 400."""
     return bodies.integer(call.parts[part], most, part)
 
 
 def message_id_of(body: Any) -> MessageId:
-    """`"earliest"` and `"latest"` count too. Raises Refusal 400."""
+    """Returns the message that a parsed body names: as an object, or as "earliest" or "latest", which an empty body
+    stands for, too. Raises Refusal 400."""
     if body is bodies.ABSENT or body is None or body == "latest":
         return MessageId(LATEST, {})
     if body == "earliest":

@@ -12,7 +12,7 @@ from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER, TENANT_ADMIN
 
 NAME = re.compile(r"[-=:.\w]+", re.ASCII)
-"""NamedEntity: of tenants, clusters and namespaces."""
+"""What names of tenants, clusters and namespaces consist of (NamedEntity)."""
 
 
 async def list_all(call: Call) -> Answer:
@@ -71,6 +71,7 @@ async def delete(call: Call) -> Answer:
 
 
 def _name(call: Call) -> str:
+    """Returns the tenant that the path names. Raises Refusal 412 when the name is not valid."""
     tenant = call.parts["tenant"]
     if not NAME.fullmatch(tenant) or tenant in (".", ".."):
         raise Refusal(412, "Tenant name is not valid")
@@ -78,7 +79,7 @@ def _name(call: Call) -> str:
 
 
 async def _checked(call: Call) -> dict[str, Any]:
-    """TenantInfo. Raises Refusal."""
+    """Returns the TenantInfo in the body of a call. Raises Refusal 400 or 412."""
     body = bodies.parse(call.body)
     if body is bodies.ABSENT or body is None:
         raise Refusal(412, "TenantInfo is null")

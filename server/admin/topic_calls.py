@@ -1,4 +1,4 @@
-"""Topics: made, deleted, unloaded, terminated, and their properties.
+"""Topics: creating, deleting, unloading, terminating and trimming them, and their properties.
 
 Sources: PersistentTopics, NonPersistentTopics, PersistentTopicsBase; answers recorded from Pulsar 4.0.7.
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from magnetar.server.topics.topic import Topic
 
 OWN_PROPERTIES = ("pulsar.topic.epoch", "index", "max_local_txn_id")
-"""The server keeps these beside the user's."""
+"""The properties that the server itself keeps beside the user's."""
 
 EXISTS = "This topic already exists"
 
 
 async def loaded(call: Call) -> "Topic":
-    """The call's topic, loaded where it exists. Raises TopicNotFound."""
+    """Loads the call's persistent topic and returns it. Raises TopicNotFound when it does not exist."""
     name, service = topic_of(call), call.broker.service
     await service.catalog.check_namespace(name.namespace)
     if name.is_partition and name.full not in service.topics:
@@ -42,7 +42,7 @@ async def loaded(call: Call) -> "Topic":
 
 
 async def loaded_of_any_domain(call: Call) -> "BaseTopic":
-    """As `loaded`, of a non-persistent topic too."""
+    """Like `loaded`, but for a topic of either domain."""
     name = topic_of(call)
     if name.is_persistent:
         return await loaded(call)
@@ -51,14 +51,15 @@ async def loaded_of_any_domain(call: Call) -> "BaseTopic":
 
 
 async def partitions_of(call: Call, name: TopicName) -> int:
-    """0: it is not partitioned. Raises TopicNotFound for a namespace that does not exist."""
+    """Returns the number of a topic's partitions, 0 when it is not partitioned or does not exist. Raises TopicNotFound
+    when the namespace does not exist."""
     await call.broker.service.catalog.check_namespace(name.namespace)
     record = await call.broker.service.catalog.partitioned.get(name)
     return 0 if record is None else record.partitions
 
 
 async def check_local_cluster(call: Call, name: TopicName) -> None:
-    """A namespace is used only where it is replicated to. Raises Refusal 412."""
+    """Raises Refusal 412 when the topic's namespace is not replicated to this cluster, and so must not be used here."""
     record = await call.broker.service.policies.namespaces.get(name.namespace)
     clusters = (record or {}).get("replication_clusters")
     if clusters and call.broker.cluster not in clusters:
@@ -70,7 +71,8 @@ async def check_local_cluster(call: Call, name: TopicName) -> None:
 
 
 async def check_new(call: Call, name: TopicName) -> None:
-    """Raises TopicNotFound for the namespace, Refusal 409 for a topic that is there."""
+    """Checks that a topic can be created. Raises TopicNotFound when its namespace does not exist, Refusal 409 when the
+    topic does, and 412 when the namespace must not be used in this cluster."""
     catalog = call.broker.service.catalog
     await catalog.check_namespace(name.namespace)
     await check_local_cluster(call, name)
@@ -79,7 +81,7 @@ async def check_new(call: Call, name: TopicName) -> None:
 
 
 async def create(call: Call) -> Answer:
-    """The body may hold properties."""
+    """Creates a topic that is not partitioned, or a partition. The body may hold properties."""
     name, service = topic_of(call), call.broker.service
     body = bodies.parse(call.body)
     properties = {} if body is bodies.ABSENT or body is None else bodies.string_map(body)
@@ -105,7 +107,8 @@ async def create(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    """`?force=`. Raises Refusal 409 for a partitioned one, 412 for one with clients."""
+    """Deletes a topic. Raises Refusal 409 for a partitioned topic, and 412 for one with clients, or a system topic,
+    when the parameter `force` is not set."""
     name, service, force = topic_of(call), call.broker.service, call.flag("force")
     if await service.catalog.partitioned.get(name) is not None:
         raise Refusal(
@@ -125,7 +128,7 @@ async def delete(call: Call) -> Answer:
 
 
 async def unload(call: Call) -> Answer:
-    """Of a partitioned topic all partitions; what is not loaded stays so."""
+    """Unloads a topic, or all partitions of one, as far as they are loaded."""
     name, service = topic_of(call), call.broker.service
     count = await partitions_of(call, name)
     if count == 0 and not await service.catalog.topic_exists(name):
@@ -138,7 +141,7 @@ async def unload(call: Call) -> Answer:
 
 
 async def terminate(call: Call) -> Answer:
-    """Answers the last message's id."""
+    """Terminates a topic and answers with the id of its last message."""
     name = topic_of(call)
     if not name.is_persistent:
         raise Refusal(406, "Need to provide a persistent topic name")
@@ -166,7 +169,7 @@ async def terminate_partitions(call: Call) -> Answer:
 
 
 async def trim(call: Call) -> Answer:
-    """Deletes what nobody needs any more, now."""
+    """Deletes the ledgers that nothing needs any more now, rather than at the next periodic turn."""
     name = topic_of(call)
     if not name.is_persistent:
         raise Refusal(405, "Trim on a non-persistent topic is not allowed")
@@ -180,7 +183,7 @@ async def trim(call: Call) -> Answer:
 
 
 async def truncate(call: Call) -> Answer:
-    """Deletes all messages, whatever subscriptions and retention say."""
+    """Deletes all messages, even if subscriptions have not acknowledged them or retention keeps them."""
     name = topic_of(call)
     if not name.is_persistent:
         raise Refusal(412, "unsupport truncate")
@@ -195,7 +198,8 @@ async def truncate(call: Call) -> Answer:
 
 
 async def _delete_messages(held: "Topic") -> None:
-    """Of all ledgers but a new one. Raises ManagedLedgerError."""
+    """Begins a new ledger, unless the topic is terminated, and deletes all others, by retaining nothing for the time of
+    one maintenance. Raises ManagedLedgerError."""
     kept = held.ledger.config
     await held.ledger.roll()
     if held.ledger.terminated is None:
@@ -208,7 +212,7 @@ async def _delete_messages(held: "Topic") -> None:
 
 
 def message_id(position: Position, partition: int = -1, batch_index: int = -1) -> dict[str, int]:
-    """As Jackson writes a MessageId."""
+    """Returns a message id as Jackson writes Java's MessageIdImpl."""
     return {
         "ledgerId": position.ledger_id,
         "entryId": position.entry_id,
@@ -232,7 +236,7 @@ async def properties(call: Call) -> Answer:
 
 
 async def set_properties(call: Call) -> Answer:
-    """Those that are named; the others stay."""
+    """Sets the properties that the body names; the other ones stay."""
     given = bodies.string_map(bodies.present(bodies.parse(call.body)))
     _check_properties(given)
     await _change_properties(call, given)
@@ -240,7 +244,7 @@ async def set_properties(call: Call) -> Answer:
 
 
 async def remove_property(call: Call) -> Answer:
-    """`?key=`; without it nothing happens, as in Apache."""
+    """Removes the property that the parameter `key` names. Without it nothing is removed, as in Apache."""
     key = call.query.get("key")
     if key:
         _check_properties({key: ""})
@@ -267,14 +271,15 @@ async def _change_properties(call: Call, changes: Mapping[str, str | None]) -> N
 
 
 def check_amount(what: str, properties: Mapping[str, str]) -> None:
-    """Of a topic's or subscription's properties. Raises Refusal 412."""
+    """Raises Refusal 412 for more or larger properties than a topic or a subscription may have; `what` says which."""
     fault = fault_of_properties(what, properties)
     if fault is not None:
         raise Refusal(412, fault)
 
 
 def _check_room(held: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
-    """What is given up is never too much."""
+    """Raises Refusal 412 when there would be too many properties after the changes. Changes that only remove properties
+    are never refused."""
     if any(value is not None for value in changes.values()):
         after = {key: value for key, value in {**held, **changes}.items() if value is not None}
         check_amount("topic", after)

@@ -1,5 +1,8 @@
-"""The policies of a topic: one call to look, one to set, one to remove for each row of `policy_rows`, and the few that
-are more than a value. `?isGlobal=true` is about the set for all clusters, `?applied=true` about what holds.
+"""The policies of topics: for each row of `policy_rows` a call to read, one to set and one to remove it, and the calls
+on the policies that are more than one value.
+
+The parameter `isGlobal` chooses the policies for all clusters instead of those for this one. With `applied`, a call
+that reads answers with what is in force, which may come from the namespace or from broker.conf.
 
 Sources: PersistentTopics, PersistentTopicsBase; answers recorded from Pulsar 4.0.7.
 """
@@ -10,7 +13,7 @@ from typing import Any
 from magnetar.server.admin import bodies, policy_shapes
 from magnetar.server.admin.namespace_policy_calls import QUOTA_TYPES, quota_type, tell_if_without_effect
 from magnetar.server.admin.paths import TOPIC, namespace_of, topic_of
-from magnetar.server.admin.policy_rows import TOPIC_ROWS, TopicRow
+from magnetar.server.admin.policy_rows import TOPIC_ROWS, TopicRow, shown_dispatch_rate
 from magnetar.server.policies.policy_values import BacklogQuotas
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic_policy
@@ -22,7 +25,8 @@ TOO_LITTLE_RETAINED = (
 
 
 async def checked_topic(call: Call) -> TopicName:
-    """The topic, loaded with its policies; only persistent ones have any. Raises TopicNotFound, Refusal."""
+    """Loads the policies of the call's topic and returns its name. Raises TopicNotFound when the namespace does not
+    exist, Refusal 412 for a partition, and 404 when there is no such persistent topic: others have no policies."""
     name, service = topic_of(call), call.broker.service
     await service.catalog.check_namespace(name.namespace)
     if name.is_partition:
@@ -42,14 +46,14 @@ async def _get(row: TopicRow, call: Call) -> Answer:
     if call.flag("applied"):
         if row.path == "persistence":
             return _applied_persistence(call, name)
-        own = policies.topics.merged(name).get(row.topic_key)
+        own = policies.topics.merged(name).get(row.key)
         if row.applied is not None and own is None:
             return row.applied(policies.of(name))
     held = policies.topics.get(name, is_global=call.flag("isGlobal"))
     if row.keys is not None:
         values = {member: held.get(key) for member, key in row.keys.items()}
         return row.absent if None in values.values() else values
-    value = held.get(row.topic_key)
+    value = held.get(row.key)
     return row.absent if value is None else value
 
 
@@ -91,7 +95,7 @@ async def _remove(row: TopicRow, call: Call) -> Answer:
 async def _change(call: Call, name: TopicName, row: TopicRow, value: Any) -> None:
     def change(policies: dict[str, Any]) -> None:
         if row.keys is None:
-            put(policies, row.topic_key, value)
+            put(policies, row.key, value)
             return
         for member, key in row.keys.items():
             put(policies, key, None if value is None else value[member])
@@ -100,7 +104,7 @@ async def _change(call: Call, name: TopicName, row: TopicRow, value: Any) -> Non
 
 
 def put(policies: dict[str, Any], key: str, value: Any) -> None:
-    """None removes it."""
+    """Puts a policy into a topic's policies; a value of None removes it."""
     if value is None:
         policies.pop(key, None)
     else:
@@ -108,6 +112,7 @@ def put(policies: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _routes_of(row: TopicRow) -> list[Route]:
+    """Returns the calls that read, set and, if it is removable, remove the policy of a row."""
     path, write = f"{TOPIC}/{row.path}", topic_policy(row.name, write=True)
     routes = [
         Route("GET", path, partial(_get, row), topic_policy(row.name, write=False)),
@@ -132,7 +137,8 @@ async def backlog_quotas(call: Call) -> Answer:
 
 
 def _quota(quotas: BacklogQuotas) -> dict[str, Any]:
-    """The broker's default, which Apache shows whole for each type (BacklogQuotaManager.getDefaultQuota)."""
+    """Returns the broker's default quota as Apache shows it: for each type with the limits of both
+    (BacklogQuotaManager.getDefaultQuota)."""
     size = quotas.destination_storage.limit
     return {
         "limit": size,
@@ -167,7 +173,7 @@ async def remove_backlog_quota(call: Call) -> Answer:
     return NO_CONTENT
 
 
-# --- one subscription's dispatch rate ---------------------------------------------------------------------------------
+# --- the dispatch rate of one subscription ----------------------------------------------------------------------------
 
 _DISPATCH_RATE = next(row for row in TOPIC_ROWS if row.path == "dispatchRate")
 
@@ -178,13 +184,7 @@ async def subscription_rate(call: Call) -> Answer:
     held = policies.topics.get(name, is_global=call.flag("isGlobal")).get("subscriptionPolicies") or {}
     value = (held.get(call.parts["subscription"]) or {}).get("dispatchRate")
     if value is None and call.flag("applied"):
-        rate = policies.of(name).dispatch_rate_of(call.parts["subscription"])
-        return {
-            "dispatchThrottlingRateInMsg": rate.messages,
-            "dispatchThrottlingRateInByte": rate.bytes,
-            "relativeToPublishRate": rate.relative_to_publish_rate,
-            "ratePeriodInSecond": rate.period_seconds,
-        }
+        return shown_dispatch_rate(policies.of(name).dispatch_rate_of(call.parts["subscription"]))
     return EMPTY if value is None else value
 
 
@@ -211,7 +211,7 @@ async def _change_subscription_rate(call: Call, name: TopicName, rate: Any) -> N
     await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
 
 
-# --- replication, and all of them -------------------------------------------------------------------------------------
+# --- replication, and removing all policies ---------------------------------------------------------------------------
 
 
 async def replication(call: Call) -> Answer:

@@ -1,5 +1,8 @@
-"""What is going on in a topic, and in a partitioned one as a whole. Source: PersistentTopicsBase.internalGetStatsAsync,
-internalGetPartitionedStats; TopicStatsImpl.add; answers recorded from Pulsar 4.0.7."""
+"""The statistics of topics, of partitioned ones also as a whole, and what the metadata store holds of them.
+
+Source: PersistentTopicsBase.internalGetStatsAsync, internalGetPartitionedStats; TopicStatsImpl.add; answers recorded
+from Pulsar 4.0.7.
+"""
 
 from base64 import b64encode
 from collections.abc import Iterable
@@ -37,10 +40,10 @@ LARGEST = (
     "backlogQuotaLimitTime",
     "topicEpoch",
 )
-"""Numbers of which the partitioned topic has the largest, not the sum."""
+"""Statistics of which a partitioned topic reports the largest number among its partitions, and not the sum."""
 
 EARLIEST = ("topicCreationTimeStamp", "earliestMsgPublishTimeInBacklogs", "earliestMsgPublishTimeInBacklog")
-"""Times of which it has the smallest one that is known: 0 is none."""
+"""Statistics that hold a time. The partitioned topic reports the smallest one; 0 means that no partition knows it."""
 
 
 async def stats(call: Call) -> Answer:
@@ -48,7 +51,8 @@ async def stats(call: Call) -> Answer:
 
 
 def _shown(call: Call, answer: dict[str, Any]) -> dict[str, Any]:
-    """Without what the call leaves out, and with what only the broker knows."""
+    """Adds the broker's id to the statistics of a topic, and takes out the publishers or consumers that the call does
+    not want. Returns the same object."""
     answer["ownerBroker"] = call.broker.broker_id
     if call.flag("excludePublishers"):
         answer["publishers"] = []
@@ -70,7 +74,8 @@ async def internal_stats(call: Call) -> Answer:
 
 
 async def _ledger_metadata(call: Call, ledger_id: int) -> str:
-    """A ledger's record as Java prints it (LedgerMetadataImpl.toSafeString); empty where there is none."""
+    """Returns the metadata of a ledger as Java prints it (LedgerMetadataImpl.toSafeString), or "" when there is none.
+    Raises MetadataError."""
     record = await call.broker.service.metadata.get(ledger_path(ledger_id))
     if record is None:
         return ""
@@ -81,7 +86,7 @@ async def _ledger_metadata(call: Call, ledger_id: int) -> str:
 
 
 def safe_text(metadata: LedgerMetadata) -> str:
-    """Without the password. Pure."""
+    """Returns the metadata of a ledger as text, without its password. Pure."""
     fields: dict[str, object] = {
         "formatVersion": metadata.format_version,
         "ensembleSize": metadata.ensemble_size,
@@ -100,7 +105,8 @@ def safe_text(metadata: LedgerMetadata) -> str:
 
 
 async def partitioned_stats(call: Call) -> Answer:
-    """`?perPartition=` (true by default)."""
+    """Answers with the statistics of a partitioned topic as a whole, and with those of each partition unless the
+    parameter `perPartition` is false."""
     record = await _record(call)
     name = topic_of(call)
     partitions: dict[str, Any] = {}
@@ -115,7 +121,7 @@ async def partitioned_stats(call: Call) -> Answer:
 
 
 async def total_of(partitions: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Stats of all partitions as those of one topic."""
+    """Returns the statistics of all partitions as those of one topic."""
     total: dict[str, Any] = {}
     async for stats in in_portions(partitions):
         _add(total, stats)
@@ -126,7 +132,8 @@ async def total_of(partitions: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _add(total: dict[str, Any], other: dict[str, Any]) -> None:
-    """Numbers add up, lists join, objects go member by member; of the rest the first one stays."""
+    """Adds the statistics of a partition to the total. Numbers are added, lists joined, objects added member by member;
+    a truth value is true when one is. Of anything else the total keeps what the first partition had."""
     for key, value in other.items():
         known = total.get(key)
         if known is None:
@@ -197,7 +204,7 @@ async def last_message_id(call: Call) -> Answer:
 
 
 async def internal_info(call: Call) -> Answer:
-    """What the metadata store holds of the topic, or of each partition."""
+    """Answers with what the metadata store holds of the topic, or of each partition."""
     name = topic_of(call)
     count = await partitions_of(call, name)
     if not count:
