@@ -1,8 +1,9 @@
-"""Whether data written with one Avro schema can be read with another: the rules of Java's SchemaValidator.
+"""Decides whether data that was written with one Avro schema can be read with another, by the rules of Java's
+SchemaValidator.
 
-No Python library decides this as Apache's broker does. `avro.compatibility` follows Java's other checker,
-SchemaCompatibility, which refuses a record of another name and an enum that lost a symbol; the validators that the
-broker uses accept both (they look for errors in the resolving grammar). Source: org.apache.avro.Resolver and
+No Python library decides this as Apache's broker does. `avro.compatibility` follows Java's SchemaCompatibility, which
+refuses a record of another name and an enum that lost a symbol. The broker uses Java's SchemaValidator instead, which
+looks for errors in the resolving grammar and accepts both. Sources: org.apache.avro.Resolver and
 io.parsing.Symbol.hasErrors, 1.11; its verdicts are in `tests/vectors/avro_resolution.json`.
 """
 
@@ -20,18 +21,20 @@ _PROMOTIONS = {
 
 
 STEPS_MAX = 300_000
-"""Of one check, however many versions it compares: about half a second. Clients choose the schemas: records within
-records whose defaults are looked into take twice the steps with each level."""
+"""How many steps one check may take, with however many versions it compares a schema; they take about half a second.
+The bound is needed because clients choose the schemas: when the defaults of records within records are checked, each
+level doubles the steps."""
 
 _SYMBOLS_A_STEP = 64
+"""To search so many symbols of an enum counts as one step."""
 
 
 class TooCostly(Exception):
-    """A check takes more than STEPS_MAX steps."""
+    """A check would take more than STEPS_MAX steps."""
 
 
 class StepBudget:
-    """What is left of those that a check may take."""
+    """How many steps a check may still take."""
 
     __slots__ = ("_left",)
 
@@ -46,8 +49,8 @@ class StepBudget:
 
 
 def can_read(writer: AvroSchema, reader: AvroSchema, steps: StepBudget | None = None) -> bool:
-    """Whether every datum of `writer` can be read as `reader`. `steps` are taken from; by default they are for this
-    comparison alone. Raises TooCostly."""
+    """Whether all data written with `writer` can be read with `reader`. The comparison takes its steps from `steps`; by
+    default it has a budget of its own. Raises TooCostly."""
     resolution = _Resolution(StepBudget() if steps is None else steps)
     if not same_schema(writer, reader):
         resolution.collect_aliases(reader, set())
@@ -55,7 +58,8 @@ def can_read(writer: AvroSchema, reader: AvroSchema, steps: StepBudget | None = 
 
 
 class _Resolution:
-    """One question. The pairs of records under way are taken for good, so that recursion ends."""
+    """Answers one question. A pair of records that is being compared counts as readable where it occurs again within
+    itself, so that the recursion ends."""
 
     def __init__(self, steps: StepBudget) -> None:
         self.steps = steps
@@ -83,11 +87,11 @@ class _Resolution:
             return self.resolves(writer.inner, reader.inner)
         if self._name_of(writer) != reader.full_name:
             return False
-        # An enum's symbols do not count: one that the reader lacks fails when it comes, not before.
+        # An enum's symbols do not count: a symbol that the reader lacks is an error only when data holds it.
         return writer.kind is AvroKind.ENUM or writer.size == reader.size
 
     def _record_resolves(self, writer: AvroSchema, reader: AvroSchema) -> bool:
-        """Names do not count here."""
+        """Compares two records by their fields; their names do not count here."""
         pair = id(writer), id(reader)
         known = self._seen.get(pair)
         if known is None:
@@ -107,7 +111,9 @@ class _Resolution:
         return True
 
     def _branch_for(self, writer: AvroSchema, reader: AvroSchema) -> AvroSchema | None:
-        """Which branch of the reader's union takes what `writer`, no union, wrote."""
+        """Returns the branch of the reader's union that reads what `writer`, which is no union, wrote; None when no
+        branch does. A branch of the same type and name comes first, then a record of the same structure, then a type to
+        which the writer's can be promoted."""
         of_same_structure: AvroSchema | None = None
         name = self._name_of(writer)
         self.steps.take(len(reader.branches))
@@ -128,12 +134,13 @@ class _Resolution:
         return None
 
     def _matches(self, writer: AvroSchema, branch: AvroSchema) -> bool:
-        """Whether a record of another name would do, looking no deeper than its fields."""
+        """Whether a record of another name can be read, by a look at its fields and no deeper."""
         return _Shallow(self).fields_match(writer, branch)
 
     # --- aliases -----------------------------------------------------------------------------------------------------
 
     def collect_aliases(self, reader: AvroSchema, seen: set[int]) -> None:
+        """Notes all aliases in the reader's schema, by which the writer's names are translated."""
         if id(reader) in seen:
             return
         seen.add(id(reader))
@@ -150,19 +157,20 @@ class _Resolution:
                 self.collect_aliases(inner, seen)
 
     def _name_of(self, writer: AvroSchema) -> str:
-        """The writer's full name, as the reader calls it."""
+        """Returns the reader's full name for a type of the writer."""
         return self._type_aliases.get(writer.full_name, writer.full_name)
 
     def _written_fields(self, writer: AvroSchema) -> dict[str, AvroField]:
-        """By the names that the reader has for them."""
+        """Returns the writer's fields by the reader's names for them."""
         self.steps.take(len(writer.fields))
         aliases = self._field_aliases.get(self._name_of(writer), {})
         return {aliases.get(each.name, each.name): each for each in writer.fields}
 
 
 class _Shallow:
-    """Java's hasMatchError: only a field that itself cannot be resolved speaks against a record, not what is wrong
-    within a field's own record, array or map."""
+    """The look at a record that Java's Resolver.ReaderUnion.hasMatchError takes: the record does not match when one of
+    its fields cannot be resolved. What is wrong deeper, in the items of a field's array for instance, does not
+    count."""
 
     def __init__(self, resolution: _Resolution) -> None:
         self._resolution = resolution
@@ -188,7 +196,8 @@ class _Shallow:
 
 
 def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], bool], steps: StepBudget) -> bool:
-    """Whether two unions (or types within) have the same shape, so that branches pair by their places."""
+    """Whether two unions, or types within them, have the same shape, so that their branches can be compared in pairs.
+    Source: Resolver.WriterUnion.unionEquiv."""
     steps.take(1 + len(one.fields))
     if one.kind is not other.kind or (one.is_named and one.name != other.name):
         return False
@@ -218,10 +227,10 @@ def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], 
 
 
 def _is_valid_default(schema: AvroSchema, value: Any, steps: StepBudget, depth: int = 0) -> bool:
-    """Whether a JSON value can be the default of a field of that type; of a union, of any branch: the Python client
-    makes `["null", "string"]` with a default of "" (Java's validator throws AvroTypeException there, which is neither
-    yes nor no). One that never ends, because a record's default lacks a field whose default is that of the record
-    again, cannot."""
+    """Whether a JSON value can be the default of a field of that type. For a union it may be a value of any branch,
+    because the Python client makes `["null", "string"]` with a default of "" (Java's validator throws AvroTypeException
+    there, which says neither yes nor no). A default that never ends is refused: it is that of a record which lacks a
+    field whose own default is the record's again."""
     if depth > DEPTH_MAX:
         return False
     depth += 1

@@ -1,8 +1,15 @@
-"""Avro schemas as trees: parsing with Java's rules, and printing as Java prints.
+"""Avro schemas as trees: parsed by the rules of Java's library, and printed as it prints them.
 
-Which texts are schemas, which two are equal and what an error message shows must be the same as with Apache's broker,
-because both share one registry. Source: org.apache.avro.Schema and its Parser, 1.11 (without validation of defaults, as
-the broker parses); compared with it in `tests/vectors/avro_resolution.json`.
+Which texts are schemas, which two schemas are equal and what an error message shows must be the same as with Apache's
+broker, because both can use one registry. Source: org.apache.avro.Schema and its Parser, 1.11, without validation of
+defaults, as the broker parses (Schema.Parser.setValidateDefaults(false)); `tests/vectors/avro_resolution.json` holds
+what Java's library 1.11.4 says.
+
+The parser is ours although fastavro, which this server uses elsewhere, has one. Unlike Java, fastavro 1.13 takes
+texts that are no schemas (a name twice in a record or a union, a union within a union, names with other characters, a
+record without fields, a fixed type without a usable size, an unknown order), refuses texts that Java takes (a default
+or a decimal's scale that does not fit), skips all checks of an object with the key `__fastavro_parsed`, which a client
+may send, and has no bound on depth. Every check would stand here all the same, beside a second walk over its result.
 """
 
 import json
@@ -22,15 +29,15 @@ _FIELD_KEYS = frozenset(("default", "doc", "name", "order", "type", "aliases"))
 _ORDERS = ("ascending", "descending", "ignore")
 
 DEPTH_MAX = 200
-"""Types within types. A deeper one is refused: every walk of a tree recurses."""
+"""How deep types may be nested. Every walk over a tree is a recursion, so a deeper schema is refused."""
 
 
 class AvroParseError(ValueError):
-    """The text is no Avro schema."""
+    """The text is no Avro schema. The error's text says why."""
 
 
 class AvroKind(Enum):
-    """Primitive types are one kind; which one is the node's `name`."""
+    """All primitive types are one kind; a node's `name` says which of them it is."""
 
     PRIMITIVE = "primitive"
     RECORD = "record"
@@ -43,7 +50,7 @@ class AvroKind(Enum):
 
 
 class NoDefault(Enum):
-    """A field without a default, which is not one whose default is null."""
+    """Stands for the default of a field that has none. None cannot, because it is the default null."""
 
     NO_DEFAULT = "no default"
 
@@ -61,23 +68,25 @@ class AvroField:
 
 @dataclass(slots=True, eq=False)
 class AvroSchema:
-    """One type. A record may contain itself, so trees are compared by `same_schema`, never by ==."""
+    """One type. A record may contain itself, so schemas are compared by `same_schema`, never by ==."""
 
     kind: AvroKind
     name: str
-    """Of a primitive its type; of a named type the last part of its full name."""
+    """For a primitive its type, for a named type the last part of its full name."""
     namespace: str | None = None
     doc: str | None = None
     aliases: tuple[str, ...] = ()
-    """Full names."""
+    """As full names."""
     fields: list[AvroField] = field(default_factory=list)
     symbols: tuple[str, ...] = ()
     enum_default: str | None = None
     size: int = 0
     inner: "AvroSchema | None" = None
-    """Items of an array, values of a map."""
+    """The type of an array's items or of a map's values."""
     branches: "tuple[AvroSchema, ...]" = ()
+    """The types of a union."""
     props: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of the JSON object that Avro does not define."""
 
     @property
     def full_name(self) -> str:
@@ -93,7 +102,7 @@ class AvroSchema:
 
 
 def parse_avro(text: str | bytes) -> AvroSchema:
-    """Raises AvroParseError, which says what is wrong."""
+    """Raises AvroParseError."""
     try:
         tree = json.loads(text)
         return _Parser().parse(tree, None, 0)
@@ -102,6 +111,9 @@ def parse_avro(text: str | bytes) -> AvroSchema:
 
 
 class _Parser:
+    """Parses one text. Method arguments: `space` is the namespace of the type around, `depth` how many types are
+    around."""
+
     def __init__(self) -> None:
         self._names: dict[str, AvroSchema] = {}
 
@@ -157,7 +169,8 @@ class _Parser:
         return AvroSchema(AvroKind.UNION, "union", branches=branches)
 
     def _define(self, tree: dict[str, Any], kind: AvroKind, space: str | None) -> AvroSchema:
-        """The named type without its content, known to what follows."""
+        """Returns the named type without its content; from here on it can be referred to by its name, also from within
+        itself."""
         name = tree.get("name")
         if not isinstance(name, str):
             raise AvroParseError(f"No name in schema: {_short(tree)}")
@@ -166,7 +179,8 @@ class _Parser:
             namespace = tree["namespace"]
         if "." in name:
             namespace, _, name = name.rpartition(".")
-        _check_name(name)  # namespaces are free, as in Java: a nested class's, of Avro 1.8, ends in "$"
+        # As in Java (Schema.Name), a namespace may be any text: Avro 1.8 gave nested classes one that ends in "$".
+        _check_name(name)
         if not namespace and name in PRIMITIVES:
             raise AvroParseError(f"Schemas may not be named after primitives: {name}")
         aliases = tuple(_full(alias, namespace or None) for alias in _aliases(tree))
@@ -243,6 +257,7 @@ def _check_name(name: str) -> None:
 
 
 def _full(name: str, space: str | None) -> str:
+    """Returns the full name that `name` stands for within the namespace `space`."""
     return name if "." in name or not space else f"{space}.{name}"
 
 
@@ -268,17 +283,19 @@ def _short(tree: Any) -> str:
 
 
 def same_schema(one: AvroSchema, other: AvroSchema) -> bool:
-    """Java's Schema.equals: documentation, aliases and an enum's default do not count."""
+    """Whether Java's Schema.equals finds the two equal: documentation, aliases and an enum's default do not count."""
     return json.dumps(_to_json(one, None, set(), False)) == json.dumps(_to_json(other, None, set(), False))
 
 
 def pretty(schema: AvroSchema) -> str:
-    """As Java's Schema.toString(true)."""
+    """Returns the text of Java's Schema.toString(true)."""
     return _pretty(_to_json(schema, None, set(), True), 0)
 
 
 def _to_json(schema: AvroSchema, space: str | None, seen: set[str], full: bool) -> Any:
-    """`space` is the namespace around, `seen` the named types that were written before."""
+    """Returns the schema as JSON. `space` is the namespace of the type around; types in `seen` were written before, so
+    only their name is written. Without `full`, what does not count for equality is left out, and unknown keys are
+    sorted."""
     props = schema.props if full else dict(sorted(schema.props.items()))
     if schema.kind is AvroKind.PRIMITIVE:
         return {"type": schema.name, **props} if props else schema.name
@@ -324,12 +341,13 @@ def _field_to_json(each: AvroField, space: str | None, seen: set[str], full: boo
 
 
 def _without(alias: str, prefix: str) -> str:
+    """Returns the alias without the namespace `prefix`, if a simple name is left."""
     rest = alias.removeprefix(prefix)
     return alias if "." in rest else rest
 
 
 def _pretty(value: Any, depth: int) -> str:
-    """Jackson's default layout: objects take a line a member, arrays stay on their line."""
+    """Returns JSON in Jackson's default layout: each member of an object has its own line, arrays stay on one line."""
     if isinstance(value, dict):
         if not value:
             return "{ }"

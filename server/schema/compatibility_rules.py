@@ -1,7 +1,8 @@
-"""Whether a schema may follow older ones, by strategy and type; and which version it is already.
+"""Decides whether a schema may follow the older ones of a topic, by strategy and type; and whether it is one of them.
 
-Texts are Java's, because applications show them. Sources: SchemaRegistryServiceImpl, AvroSchemaBasedCompatibilityCheck,
-JsonSchemaCompatibilityCheck, KeyValueSchemaCompatibilityCheck, ProtobufNativeSchemaCompatibilityCheck, 4.0.7.
+The error texts are Java's, because applications show them. Sources: SchemaRegistryServiceImpl,
+AvroSchemaBasedCompatibilityCheck, JsonSchemaCompatibilityCheck, KeyValueSchemaCompatibilityCheck,
+ProtobufNativeSchemaCompatibilityCheck, 4.0.7.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ _READS_OLD = frozenset(
         CompatibilityStrategy.FULL_TRANSITIVE,
     )
 )
+"""Strategies by which a new schema must read data that was written with old ones."""
 _READ_BY_OLD = frozenset(
     (
         CompatibilityStrategy.FORWARD,
@@ -37,6 +39,7 @@ _READ_BY_OLD = frozenset(
         CompatibilityStrategy.FULL_TRANSITIVE,
     )
 )
+"""Strategies by which old schemas must read data that is written with a new one."""
 _OF_LATEST_FOR_CONSUMERS = frozenset(
     (
         CompatibilityStrategy.BACKWARD,
@@ -45,10 +48,12 @@ _OF_LATEST_FOR_CONSUMERS = frozenset(
         CompatibilityStrategy.FULL,
     )
 )
+"""Strategies by which a consumer's schema is compared with the latest version only."""
 
 
 def version_of(schema: Schema, versions: Sequence[StoredSchema]) -> int | None:
-    """The version that is this schema. Avro definitions are compared as schemas, others by their bytes."""
+    """Returns the version that is this schema, or None. Avro definitions are compared as schemas, others by their
+    bytes."""
     of_type = [stored for stored in versions if stored.schema.type is schema.type]
     for stored in of_type:
         if _same_definition(stored.schema, schema):
@@ -64,8 +69,8 @@ def version_of(schema: Schema, versions: Sequence[StoredSchema]) -> int | None:
 
 
 def _same_definition(one: Schema, other: Schema) -> bool:
-    """Of two schemas of one type. What a key-value's halves are stands in its properties; Apache takes two of them for
-    the same when only their definitions are."""
+    """Compares two schemas of one type. For key-value schemas the types of key and value count too, which stand in the
+    properties; Apache's broker compares only the definitions."""
     if one.type is SchemaType.KEY_VALUE:
         for name in ("key.schema.type", "value.schema.type"):
             if one.properties.get(name) != other.properties.get(name):
@@ -84,7 +89,7 @@ def check_next_version(schema: Schema, versions: Sequence[StoredSchema], strateg
 
 
 def check_consumer(schema: Schema, versions: Sequence[StoredSchema], strategy: CompatibilityStrategy) -> None:
-    """A consumer must read what is there. Raises SchemaConflict."""
+    """Checks that a consumer's schema reads what is stored. Raises SchemaConflict when it does not."""
     if strategy is CompatibilityStrategy.ALWAYS_COMPATIBLE:
         return
     if not versions:
@@ -115,7 +120,8 @@ def _check_type(schema: Schema, existing: Schema) -> None:
 
 
 def _check(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget) -> None:
-    """Schemas of one type, oldest first. All comparisons take from `steps`."""
+    """Checks a schema against existing ones of the same type, which are ordered from the oldest on. All comparisons
+    take their steps from `steps`. Raises SchemaConflict."""
     try:
         match schema.type:
             case SchemaType.AVRO | SchemaType.PROTOBUF:
@@ -135,7 +141,7 @@ def _check(schema: Schema, existing: Sequence[Schema], strategy: CompatibilitySt
 def _check_avro(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget) -> None:
     try:
         new = parse_avro(schema.data)
-        # The newest first; a strategy that is not transitive looks no further.
+        # The newest one is first: a strategy that is not transitive compares with no other.
         old = [parse_avro(each.data) for each in reversed(existing)]
     except AvroParseError as error:
         raise SchemaConflict(f"org.apache.avro.SchemaParseException: {error}") from error
@@ -160,7 +166,8 @@ def _cannot_read(writer: AvroSchema, reader: AvroSchema, strategy: Compatibility
 
 
 def _check_json(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget) -> None:
-    """Definitions are Avro schemas, but clients before 2.1 sent JSON schemas: from one form to the other is allowed."""
+    """A definition is an Avro schema today, but clients before 2.1 sent JSON schemas; a change from one form to the
+    other is allowed."""
     is_avro = avro_of(schema) is not None
     if not is_avro and not is_json_schema(schema):
         raise SchemaConflict("Unknown schema format")
@@ -178,7 +185,7 @@ def _check_json(schema: Schema, existing: Sequence[Schema], strategy: Compatibil
 
 
 def _check_protobuf_native(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy) -> None:
-    """Only the root message must stay the same one: protobuf itself copes with the rest."""
+    """Only the root message must stay the same; all other changes are left to protobuf's own rules."""
     if strategy not in _READS_OLD | _READ_BY_OLD:
         raise SchemaConflict("Unknown SchemaCompatibilityStrategy.")
     new = root_message_name(schema.data)

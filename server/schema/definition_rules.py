@@ -1,4 +1,5 @@
-"""Whether a schema's definition is one of its type. Source: SchemaDataValidator and its parts, 4.0.7."""
+"""Decides whether a schema's definition is valid for its type. Sources: SchemaDataValidator and the validators that it
+calls, 4.0.7."""
 
 import json
 from functools import lru_cache
@@ -9,13 +10,14 @@ from magnetar.server.schema.protobuf_native import root_message_name
 from magnetar.server.schema.schema_types import AVRO_BASED, InvalidSchema, Schema, SchemaType
 
 DATA_BYTES_MAX = 1 << 20
-"""Of a definition: it is one entry of a ledger, and is parsed on the loop. Apache has no limit but the frame's."""
+"""The largest definition. It becomes one entry of a ledger, and it is parsed here. Apache's broker has no limit but
+that of a frame."""
 
 PARSED_BYTES_MAX = 8 << 10
-"""Definitions up to this size are kept parsed."""
+"""Definitions up to this size are cached parsed."""
 
 PY_NONE = b"null"
-"""What old Python clients send as the definition of STRING."""
+"""Old Python clients send this as the definition of STRING."""
 
 
 def validate(schema: Schema) -> None:
@@ -58,7 +60,7 @@ def _validate_avro_based(schema: Schema) -> None:
 
 
 def avro_of(schema: Schema) -> AvroSchema | None:
-    """The definition as an Avro schema; None where it is none."""
+    """Returns the definition as an Avro schema, or None when it is no Avro schema."""
     data = schema.data
     return _parsed(data) if len(data) <= PARSED_BYTES_MAX else _parse(data)
 
@@ -71,12 +73,13 @@ def _parse(data: bytes) -> AvroSchema | None:
 
 
 _parsed = lru_cache(maxsize=512)(_parse)
-"""A topic's versions are looked at whenever another one comes. Trees are never changed."""
+"""The same, cached, because all versions of a topic are compared whenever a new one comes. The trees that it returns
+must not be changed."""
 
 
 def is_json_schema(schema: Schema) -> bool:
-    """Whether the definition may be a JSON schema, as clients before 2.1 sent for the type JSON: an object that names
-    a type (Jackson's JsonSchema)."""
+    """Whether the definition can be a JSON schema, which clients before 2.1 sent for the type JSON: an object that
+    names a type (Jackson's JsonSchema)."""
     try:
         tree = json.loads(schema.data)
     except ValueError:
@@ -85,6 +88,7 @@ def is_json_schema(schema: Schema) -> bool:
 
 
 def json_schema_id(schema: Schema) -> str | None:
+    """Returns the id that a JSON schema names, if it does."""
     tree = json.loads(schema.data)
     found = tree.get("id") if isinstance(tree, dict) else None
     return found if isinstance(found, str) else None

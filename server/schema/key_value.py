@@ -1,9 +1,10 @@
-"""Key-value schemas: both halves in one definition, what they are in the properties.
+"""Key-value schemas: the definition holds those of key and value, and the properties say of which types these are.
 
-    u32 size | key's definition | u32 size | value's definition        big-endian; a size of -1 is an empty one
+    i32 size | key's definition | i32 size | value's definition        big-endian; a size of -1 stands for an empty one
 
-Properties: `key.schema.name`, `.type`, `.properties` (a JSON map), the same of `value`, and `kv.encoding.type`. A half
-without a type is bytes. Sources: KeyValueSchemaInfo, SchemaUtils; `tests/vectors/pulsar_records.json` (topic jkv).
+Properties: `key.schema.name`, `key.schema.type`, `key.schema.properties` (a JSON map), the same for `value`, and
+`kv.encoding.type`. A half without a type is bytes. Sources: KeyValueSchemaInfo, SchemaUtils; what a broker of 4.0.7
+stored is in `tests/vectors/pulsar_records.json` (topic jkv).
 """
 
 import json
@@ -16,7 +17,7 @@ _SIZE = Struct(">i")
 
 
 def split_key_value(schema: Schema) -> tuple[Schema, Schema]:
-    """(key's, value's). Raises InvalidSchema."""
+    """Returns the schemas of key and value. Raises InvalidSchema."""
     data = schema.data
     halves: list[Schema] = []
     at = 0
@@ -46,13 +47,13 @@ def _half(schema: Schema, name: str, data: bytes) -> Schema:
 
 
 def join_key_value(key: bytes, value: bytes) -> bytes:
-    """The definition of both."""
+    """Returns the definition of a key-value schema, from those of key and value."""
     return b"".join((_SIZE.pack(len(key)), key, _SIZE.pack(len(value)), value))
 
 
 def key_value_of_json(text: str) -> bytes:
-    """From the form that REST bodies have: `{"key": definition or "", "value": definition or ""}`. Raises
-    InvalidSchema."""
+    """Returns the definition from the form that REST bodies have: `{"key": …, "value": …}`, each with a JSON definition
+    or "". Raises InvalidSchema."""
     try:
         tree = json.loads(text)
     except ValueError as error:
@@ -67,7 +68,7 @@ def _definition(tree: Any) -> bytes:
 
 
 def key_value_to_json(schema: Schema) -> str:
-    """The reverse; a half that has no definition shows as "". Raises InvalidSchema."""
+    """Returns the form that REST bodies have; a half without a JSON definition is shown as "". Raises InvalidSchema."""
     tree: dict[str, Any] = {}
     for name, half in zip(("key", "value"), split_key_value(schema), strict=True):
         try:

@@ -1,4 +1,4 @@
-"""Protobuf native schemas: a FileDescriptorSet and which message of it is meant, in JSON.
+"""Protobuf native schemas: JSON that holds a FileDescriptorSet and names the message that is meant.
 
     {"fileDescriptorSet": base64, "rootMessageTypeName": "pkg.Message", "rootFileDescriptorName": "file.proto"}
 
@@ -16,7 +16,8 @@ from magnetar.server.schema.schema_types import InvalidSchema
 
 
 def root_message_name(data: bytes) -> str:
-    """The full name of the root message, which is there with all that it needs. Raises InvalidSchema."""
+    """Returns the full name of the root message. Raises InvalidSchema, also when a type that the message needs is
+    missing in the set."""
     try:
         tree = json.loads(data)
         root, root_file = tree["rootMessageTypeName"], tree["rootFileDescriptorName"]
@@ -30,7 +31,8 @@ def root_message_name(data: bytes) -> str:
 
 
 def _add(pool: DescriptorPool, name: str, files: dict[str, FileDescriptorProto], added: set[str]) -> None:
-    """A file after what it imports. Raises KeyError for one that the set does not hold."""
+    """Adds a file to the pool, after the files that it imports. Raises KeyError for a file that the set does not
+    hold."""
     if name in added:
         return
     added.add(name)

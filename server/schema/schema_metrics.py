@@ -1,4 +1,4 @@
-"""What the registry counts for /metrics, by namespace. Names: SchemaRegistryStats."""
+"""What the registry counts for /metrics, by namespace. The metrics' names are those of Java's SchemaRegistryStats."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Operations:
+    """How many operations of one kind there were, and how long they took together."""
+
     count: int = 0
     seconds: float = 0.0
 
@@ -16,7 +18,7 @@ class Operations:
 
 
 class SchemaCounters:
-    """Since the start of the process. Namespaces that never used a schema are not here."""
+    """Counts since the start of the process. Namespaces that never used a schema do not appear."""
 
     def __init__(self) -> None:
         self._operations: dict[tuple[str, str], Operations] = defaultdict(Operations)
@@ -35,7 +37,8 @@ class SchemaCounters:
         self._verdicts["compatible" if compatible else "incompatible", _namespace(schema_id)] += 1
 
     def samples(self) -> Iterator[tuple[str, str, float]]:
-        """(metric, namespace, value): operations with their milliseconds, and verdicts."""
+        """Yields (metric, namespace, value): the operations with the milliseconds that they took, and how many schemas
+        were compatible or not."""
         for (name, namespace), operations in sorted(self._operations.items()):
             yield f"pulsar_schema_{name}_ops_latency_count", namespace, operations.count
             yield f"pulsar_schema_{name}_ops_latency_sum", namespace, operations.seconds * 1000

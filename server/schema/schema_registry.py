@@ -1,9 +1,11 @@
-"""The schema registry: which versions a schema id has, and which may come next. The shell around `compatibility`.
+"""The schema registry: which versions a schema id has, and which may come next. It is the shell around
+`compatibility_rules.py`.
 
-Every question reads the id's record, so that what another broker added is seen; versions themselves never change and
-are kept. Changes of one id are made one after the other here, and by compare-and-set against other brokers.
+Each question reads the id's record from the metadata store, so versions that another broker added are seen. A version
+never changes, so versions are cached. This process makes the changes of one id one after the other; compare-and-set on
+the record protects it against other brokers.
 
-Source: SchemaRegistryServiceImpl, SchemaRegistryServiceWithSchemaDataValidator, 4.0.7.
+Sources: SchemaRegistryServiceImpl, SchemaRegistryServiceWithSchemaDataValidator, 4.0.7.
 """
 
 import asyncio
@@ -29,26 +31,31 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CACHE_BYTES_MAX = 16 << 20
-"""Definitions of versions kept; least recently used ones leave first."""
+"""The size of the cache of versions; the least recently used ones leave it first."""
 
 VERSIONS_MAX = 10_000
-"""Of one schema id: they are listed in one record, at 60 bytes each. Deleting the storage makes room."""
+"""The most versions of one schema id, as one record lists them, at 60 bytes each. Further ones are refused until the
+schema is deleted with its storage."""
 
 ON_THE_LOOP_BYTES = 32 << 10
-"""Definitions up to so much in all are compared on the loop, a millisecond or two; more of them on a thread."""
+"""Definitions up to this size together are compared on the loop, which takes a millisecond or two; larger ones on a
+thread."""
 
 READS_AT_ONCE = 32
+"""How many versions are read at the same time."""
 RACES_MAX = 20
-"""How often a change looks again because another broker was faster."""
+"""After so many lost compare-and-set rounds in a row a change gives up."""
 
 FORCE_DELETED = -1
-"""The version that a deletion without a tombstone answers."""
+"""What `delete_storage` returns in place of a tombstone's version."""
 
 NO_VERSION = -1
+"""What `find_version` returns when no version has the definition."""
 
 
 class SchemaRegistry:
-    """`clock_ms` is the time of day. All calls on the loop's thread; each may raise SchemaStorageFault."""
+    """`clock_ms` returns the time of day. All methods are called on the loop's thread, and each may raise
+    SchemaStorageFault."""
 
     def __init__(self, storage: SchemaStorage, clock_ms: Callable[[], int]) -> None:
         self.counters = SchemaCounters()
@@ -61,7 +68,7 @@ class SchemaRegistry:
     # --- questions ---------------------------------------------------------------------------------------------------
 
     async def latest(self, schema_id: str) -> StoredSchema | None:
-        """The newest version; None where there is none or it was deleted."""
+        """Returns the newest version, or None when there is none or the schema was deleted."""
         began = time.monotonic()
         locator = await self._storage.locate(schema_id)
         stored = None if locator is None else await self._read(locator.record.info)
@@ -69,30 +76,30 @@ class SchemaRegistry:
         return None if stored is None or stored.schema.deleted else stored
 
     async def version(self, schema_id: str, version: int) -> StoredSchema | None:
-        """That version, unless it is missing or older than the last deletion."""
+        """Returns that version, or None when it is missing or older than the last deletion."""
         began = time.monotonic()
         found = next((each for each in await self.versions(schema_id) if each.version == version), None)
         self.counters.got(schema_id, time.monotonic() - began)
         return found
 
     async def versions(self, schema_id: str) -> list[StoredSchema]:
-        """All since the last deletion, oldest first."""
+        """Returns all versions since the last deletion, from the oldest on."""
         return await self._versions(await self._storage.locate(schema_id))
 
     async def has_schema(self, schema_id: str) -> bool:
         return await self.latest(schema_id) is not None
 
     async def locate(self, schema_id: str) -> Locator | None:
-        """Where its versions are stored, for admins."""
+        """Returns where the schema's versions are stored, which the admin API shows; None when it has none."""
         return await self._storage.locate(schema_id)
 
     async def ledgers(self, schema_id: str) -> list[tuple[int, int, int]]:
-        """(ledger, entries, bytes) of the newest versions."""
+        """Returns (ledger id, entries, bytes) of the ledgers that hold the newest versions."""
         locator = await self._storage.locate(schema_id)
         return [] if locator is None else await self._storage.sizes(locator)
 
     async def find_version(self, schema_id: str, schema: Schema) -> int:
-        """The version that has exactly this type and definition; -1 where none has. Raises InvalidSchema."""
+        """Returns the version that has exactly this type and definition, or NO_VERSION. Raises InvalidSchema."""
         await _validate(schema)
         for stored in await self.versions(schema_id):
             if stored.schema.type is schema.type and stored.schema.data == schema.data:
@@ -100,14 +107,14 @@ class SchemaRegistry:
         return NO_VERSION
 
     async def check_compatible(self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy) -> None:
-        """Whether `put` would store it. Raises InvalidSchema, SchemaConflict."""
+        """Raises InvalidSchema or SchemaConflict when `put` would not store the schema."""
         await _validate(schema)
         versions = await self.versions(schema_id)
         check = partial(compatibility_rules.check_next_version, schema, versions, strategy)
         await self._judge(schema_id, schema, versions, check)
 
     async def check_consumer(self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy) -> None:
-        """Whether a consumer with that schema reads what is there. Raises InvalidSchema, SchemaConflict."""
+        """Raises InvalidSchema or SchemaConflict when a consumer with this schema cannot read what is stored."""
         await _validate(schema)
         if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
             versions = await self.versions(schema_id)
@@ -119,8 +126,8 @@ class SchemaRegistry:
     async def put(
         self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy, *, may_add: bool = True
     ) -> int:
-        """The version that is this schema, which is added where it is new. Raises InvalidSchema, SchemaConflict (also
-        for a new one without `may_add`)."""
+        """Returns the version that is this schema; a new schema is added. Raises InvalidSchema, or SchemaConflict when
+        the schema may not follow the versions that are there, or when it is new and `may_add` is not set."""
         await _validate(schema)
 
         async def put(locator: Locator | None) -> int:
@@ -145,7 +152,7 @@ class SchemaRegistry:
         return await self._change(schema_id, put)
 
     async def delete(self, schema_id: str, user: str = "") -> int:
-        """Adds a tombstone, whose version is returned: what was before it does not count any more."""
+        """Adds a tombstone and returns its version. Versions before the tombstone do not count any more."""
 
         async def bury(locator: Locator | None) -> int:
             began = time.monotonic()
@@ -158,7 +165,8 @@ class SchemaRegistry:
         return await self._change(schema_id, bury)
 
     async def delete_storage(self, schema_id: str) -> int:
-        """Deletes record and ledgers, as when the topic is deleted. A schema that is gone is success. Returns -1."""
+        """Deletes the schema's record and ledgers, as is done when the topic is deleted. A schema that is gone already
+        is no error. Returns FORCE_DELETED."""
 
         async def delete(locator: Locator | None) -> int:
             if locator is not None:
@@ -173,6 +181,7 @@ class SchemaRegistry:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     async def _change(self, schema_id: str, change: Callable[[Locator | None], Awaitable[T]]) -> T:
+        """Runs a change on the schema's record, and again on the newer record when another broker was faster."""
         lock = self._locks.setdefault(schema_id, asyncio.Lock())
         async with lock:
             for _ in range(RACES_MAX):
@@ -214,6 +223,7 @@ class SchemaRegistry:
     async def _judge(
         self, schema_id: str, schema: Schema, versions: Sequence[StoredSchema], check: Callable[[], None]
     ) -> None:
+        """Runs a check and counts its verdict. Raises SchemaFault."""
         try:
             await _aside(schema, versions, check)
         except SchemaFault as error:
@@ -229,8 +239,8 @@ async def _validate(schema: Schema) -> None:
 
 
 async def _aside(schema: Schema, versions: Sequence[StoredSchema], work: Callable[[], T]) -> T:
-    """What `work` on a schema and on versions returns or raises. Definitions are parsed for it, and many or long ones
-    must not stop the loop."""
+    """Runs `work` on a schema and on versions, and returns or raises what it does. It runs on a thread when there is
+    much to parse, because it must not stop the loop."""
     size = len(schema.data) + sum(map(len, schema.properties.values()))
     if size + sum(len(stored.schema.data) for stored in versions) <= ON_THE_LOOP_BYTES:
         return work()
@@ -238,11 +248,12 @@ async def _aside(schema: Schema, versions: Sequence[StoredSchema], work: Callabl
 
 
 def since_last_deletion(versions: Sequence[StoredSchema]) -> list[StoredSchema]:
+    """Returns the versions after the last tombstone."""
     last = max((at for at, each in enumerate(versions) if each.schema.deleted), default=-1)
     return list(versions[last + 1 :])
 
 
 def _size(stored: StoredSchema) -> int:
-    """About what it takes in memory."""
+    """Returns about how many bytes of memory the version takes."""
     properties = sum(len(key) + len(value) + 100 for key, value in stored.schema.properties.items())
     return len(stored.schema.data) + properties + 500

@@ -1,9 +1,9 @@
-"""Where versions of schemas are kept: a ledger for each, and one record that lists them.
+"""Stores the versions of schemas: each version in a ledger of its own, and for each schema one record that lists them.
 
-The record below /schemas is replaced by compare-and-set after the ledger with the new version is closed, so a version
-that the record names is always readable; a ledger that lost the race, or that a crash left behind, is garbage.
+The record below /schemas is replaced by compare-and-set after the ledger of the new version was closed, so each version
+that the record names can be read. A ledger that lost the race, or that a crash left behind, is garbage.
 
-Source: BookkeeperSchemaStorage; facts 6.2, 6.4; `tests/vectors/pulsar_records.json`.
+Sources: BookkeeperSchemaStorage; what a broker of 4.0.7 stored is in `tests/vectors/pulsar_records.json`.
 """
 
 import logging
@@ -22,25 +22,27 @@ from pulsar_proto.pb import managed_ledger_pb2 as records
 log = logging.getLogger(__name__)
 
 LEDGERS_SHOWN_MAX = 100
-"""The newest versions of which `sizes` tells."""
+"""Of how many of the newest versions `sizes` tells."""
 
 NO_POSITION = -1
-"""In the entry of a first version, where its own ledger is not known yet."""
+"""Each version's ledger entry lists the versions before it; in the entry of the first one its own position stands there
+instead, and is not known yet."""
 
 
 class SchemaStorageFault(Exception):
-    """Metadata or a ledger failed, or is not what it should be; the text says which."""
+    """The metadata store or a ledger failed, or holds what it should not; the text says which."""
 
 
 class SchemaRaceLost(Exception):
-    """Somebody else added a version meanwhile: look again."""
+    """Another broker has changed the schema's record meanwhile; the caller reads it again."""
 
 
 class Locator(NamedTuple):
-    """The record of one schema id."""
+    """The record of one schema id, which says where its versions are."""
 
     record: records.SchemaLocator
     record_version: int
+    """The metadata store's version of the record, for compare-and-set."""
 
     @property
     def ledger_ids(self) -> list[int]:
@@ -48,7 +50,7 @@ class Locator(NamedTuple):
 
 
 class SchemaStorage:
-    """`quorums` are (ensemble size, write quorum, ack quorum) of its ledgers."""
+    """`quorums` are the ensemble size, write quorum and ack quorum of the ledgers that it makes."""
 
     def __init__(self, metadata: MetadataStore, bookkeeper: BookKeeper, quorums: tuple[int, int, int]) -> None:
         self._metadata = metadata
@@ -56,14 +58,15 @@ class SchemaStorage:
         self._quorums = quorums
 
     async def locate(self, schema_id: str) -> Locator | None:
-        """`schema_id` is "tenant/namespace/topic". Raises SchemaStorageFault."""
+        """Returns the record of `schema_id`, which is "tenant/namespace/topic", or None when there is none. Raises
+        SchemaStorageFault."""
         path = f"{SCHEMAS}/{schema_id}"
         try:
             record = await self._metadata.get(path)
         except MetadataError as error:
             raise SchemaStorageFault(f"{path}: {error}") from error
         if record is None or not record.value:
-            # An empty one is the parent of a deeper id (`a/b` of a topic name with a slash), or was made by hand.
+            # An empty record is the parent of another one (topic names may hold a slash), or was made by hand.
             return None
         try:
             return Locator(records.SchemaLocator.FromString(record.value), record.stat.version)
@@ -71,7 +74,7 @@ class SchemaStorage:
             raise SchemaStorageFault(f"{path} is not the record of a schema") from error
 
     async def read(self, entry: records.SchemaIndexEntry) -> StoredSchema:
-        """One version. Raises SchemaStorageFault."""
+        """Reads one version. Raises SchemaStorageFault."""
         ledger_id, entry_id = entry.position.ledgerId, entry.position.entryId
         try:
             handle = await self._bookkeeper.open_ledger(ledger_id)
@@ -82,7 +85,7 @@ class SchemaStorage:
             raise SchemaStorageFault(f"schema version {entry.version} in ledger {ledger_id}: {error}") from error
 
     async def sizes(self, locator: Locator) -> list[tuple[int, int, int]]:
-        """(ledger, entries, bytes) of the versions. Raises SchemaStorageFault."""
+        """Returns (ledger id, entries, bytes) of the newest versions' ledgers. Raises SchemaStorageFault."""
         found = []
         for ledger_id in locator.ledger_ids[-LEDGERS_SHOWN_MAX:]:
             try:
@@ -93,7 +96,8 @@ class SchemaStorage:
         return found
 
     async def append(self, schema_id: str, locator: Locator | None, schema: Schema, schema_hash: bytes) -> Locator:
-        """Adds a version after those of `locator`. Raises SchemaStorageFault, SchemaRaceLost."""
+        """Adds a version after those of `locator`, and returns the new record. Raises SchemaStorageFault,
+        SchemaRaceLost."""
         version = locator.record.info.version + 1 if locator else 0
         if locator is None:
             nowhere = records.NestedPositionInfo(ledgerId=NO_POSITION, entryId=NO_POSITION)
@@ -113,7 +117,7 @@ class SchemaStorage:
             raise
 
     async def delete(self, schema_id: str, locator: Locator) -> None:
-        """Record first, then the ledgers. Raises SchemaStorageFault, SchemaRaceLost."""
+        """Deletes the record, and after it the ledgers. Raises SchemaStorageFault, SchemaRaceLost."""
         try:
             await self._metadata.delete(f"{SCHEMAS}/{schema_id}", locator.record_version)
         except BadVersionError as error:

@@ -1,5 +1,6 @@
-"""What a schema is: its type, its definition, its properties. Sources: SchemaType, SchemaData; facts 1.4
-(CommandSchema), 6.4.
+"""What a schema is: its type, its definition and its properties, and how commands and stored records hold it.
+
+Sources: SchemaType, SchemaData, SchemaInfo; the message Schema of PulsarApi.proto; SchemaStorageFormat.proto.
 """
 
 import hashlib
@@ -14,8 +15,8 @@ from pulsar_proto.text import check_text
 
 
 class SchemaType(IntEnum):
-    """Java's names with the wire's numbers; a stored number is one more. Types that only clients have are not here but
-    AUTO_CONSUME, which consumers announce."""
+    """Java's names with the numbers of the wire; the stored numbers are greater by one. Of the types that only clients
+    use, AUTO_CONSUME is here, because consumers announce it."""
 
     NONE = 0
     STRING = 1
@@ -43,14 +44,16 @@ class SchemaType(IntEnum):
 
 
 AVRO_BASED = frozenset((SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF))
-"""Their definitions are Avro schemas (SchemaRegistryServiceImpl.isUsingAvroSchemaParser)."""
+"""Types whose definitions are Avro schemas (SchemaRegistryServiceImpl.isUsingAvroSchemaParser)."""
 
 STRUCTURED = AVRO_BASED | {SchemaType.KEY_VALUE, SchemaType.PROTOBUF_NATIVE, SchemaType.EXTERNAL}
+
+"""Types whose definition has a structure; the others are primitive types."""
 
 _NAMES = {"BYTES": SchemaType.NONE, "KEYVALUE": SchemaType.KEY_VALUE} | {each.name: each for each in SchemaType}
 
 STORED_EXTERNAL = 22
-"""The one stored number that is not the wire's plus one (facts 6.4)."""
+"""The stored number of EXTERNAL, the only one that is not the wire's plus one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,36 +65,38 @@ class Schema:
     properties: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
     timestamp_ms: int = 0
-    """When it was stored."""
+    """When the schema was stored."""
     deleted: bool = False
-    """A tombstone: no schema from here on, until another version follows."""
+    """This version is a tombstone: from here on the topic has no schema, until another version follows."""
 
     @property
     def hash(self) -> bytes:
-        """SHA-256 of the definition."""
+        """The SHA-256 of the definition."""
         return hashlib.sha256(self.data).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
     version: int
-    """From 0 on."""
+    """The versions of a schema id count from 0."""
     schema: Schema
 
 
 class SchemaFault(Exception):
-    """Base of what is wrong with a schema; the text is for the user."""
+    """The base of what can be wrong with a client's schema; the text is for the user."""
 
 
 class InvalidSchema(SchemaFault):
-    """The definition is none of its type (InvalidSchemaDataException)."""
+    """The definition is not valid for its type (InvalidSchemaDataException)."""
 
 
 class SchemaConflict(SchemaFault):
-    """The topic's schemas do not admit this one (IncompatibleSchemaException)."""
+    """The schema cannot follow those that the topic has (IncompatibleSchemaException)."""
 
 
 class KeyAndValue(Protocol):
+    """A property, as commands and as records have it."""
+
     @property
     def key(self) -> str: ...
     @property
@@ -99,7 +104,7 @@ class KeyAndValue(Protocol):
 
 
 def type_named(name: str) -> SchemaType:
-    """By the name that REST bodies have, in any case. Raises InvalidSchema."""
+    """Returns the type by the name that it has in REST bodies, in upper or lower case. Raises InvalidSchema."""
     found = _NAMES.get(name.upper())
     if found is None:
         raise InvalidSchema(f"Unknown schema type: {name}")
@@ -107,12 +112,12 @@ def type_named(name: str) -> SchemaType:
 
 
 def schema_of_command(schema: pb.Schema, user: str = "") -> Schema:
-    """What a client says of its schema."""
+    """Returns the schema that a client sent. `user` is the role of the client."""
     return Schema(SchemaType(schema.type), schema.schema_data, _mapping(schema.properties), user)
 
 
 def schema_to_command(name: str, schema: Schema) -> pb.Schema:
-    """`name` is the schema's id: "tenant/namespace/topic"."""
+    """Returns the schema as commands carry it. `name` is the schema's id: "tenant/namespace/topic"."""
     return pb.Schema(
         name=name,
         schema_data=schema.data,
@@ -122,7 +127,7 @@ def schema_to_command(name: str, schema: Schema) -> pb.Schema:
 
 
 def schema_of_record(data: bytes) -> Schema:
-    """From a stored SchemaInfo. Raises DecodeError."""
+    """Decodes a stored SchemaInfo. Raises DecodeError, and ValueError for an unknown type or text that is not UTF-8."""
     info = records.SchemaInfo.FromString(data)
     check_text(info)
     number = SchemaType.EXTERNAL if info.type == STORED_EXTERNAL else max(info.type - 1, 0)
@@ -130,7 +135,7 @@ def schema_of_record(data: bytes) -> Schema:
 
 
 def schema_to_record(schema_id: str, schema: Schema) -> bytes:
-    """A SchemaInfo, with every field set as Java sets it."""
+    """Encodes a SchemaInfo, with every field set, as Java sets them."""
     number = STORED_EXTERNAL if schema.type is SchemaType.EXTERNAL else schema.type.value + 1
     return records.SchemaInfo(
         schema_id=schema_id,
@@ -144,7 +149,7 @@ def schema_to_record(schema_id: str, schema: Schema) -> bytes:
 
 
 def version_bytes(version: int) -> bytes:
-    """As messages and answers carry it."""
+    """Returns the version as messages and answers carry it."""
     return version.to_bytes(8, "big", signed=True)
 
 
