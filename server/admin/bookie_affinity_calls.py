@@ -9,9 +9,9 @@ import logging
 from typing import Any
 
 from magnetar.metadata import paths
-from magnetar.server.admin import bodies, records
+from magnetar.server.admin import bodies, json_records
 from magnetar.server.admin.bundle_calls import change_local_policies
-from magnetar.server.admin.paths import NAMESPACES, namespace_of
+from magnetar.server.admin.call_paths import NAMESPACES, namespace_of
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
 
@@ -23,7 +23,7 @@ GROUPS = ("bookkeeperAffinityGroupPrimary", "bookkeeperAffinityGroupSecondary")
 
 async def get(call: Call) -> Answer:
     name = await _checked(call)
-    local = await records.read(call.broker.service.metadata, paths.local_policies_path(name))
+    local = await json_records.read(call.broker.service.metadata, paths.local_policies_path(name))
     if local is None:
         raise Refusal(404, "Namespace local-policies does not exist")
     return local.get(KEY) or NO_CONTENT

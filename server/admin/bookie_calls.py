@@ -4,7 +4,7 @@ from Pulsar 4.0.7."""
 from typing import Any
 
 from magnetar.metadata import paths
-from magnetar.server.admin import bodies, records
+from magnetar.server.admin import bodies, json_records
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
 
@@ -13,15 +13,15 @@ async def list_all(call: Call) -> Answer:
     """Lists the bookies that take writes and those that are read-only."""
     store = call.broker.service.metadata
     ids = [
-        *await records.children(store, paths.AVAILABLE_BOOKIES),
-        *await records.children(store, paths.READ_ONLY_BOOKIES),
+        *await json_records.children(store, paths.AVAILABLE_BOOKIES),
+        *await json_records.children(store, paths.READ_ONLY_BOOKIES),
     ]
     known = sorted(each for each in ids if each != paths.READ_ONLY_BOOKIES.rpartition("/")[2])
     return {"bookies": [{"bookieId": each} for each in known]}
 
 
 async def racks(call: Call) -> Answer:
-    return await records.read(call.broker.service.metadata, paths.BOOKIE_RACKS) or {}
+    return await json_records.read(call.broker.service.metadata, paths.BOOKIE_RACKS) or {}
 
 
 async def rack(call: Call) -> Answer:
@@ -45,7 +45,7 @@ async def set_rack(call: Call) -> Answer:
         _forget(groups, bookie)
         groups[group] = {**groups.get(group, {}), bookie: info}
 
-    await records.update(call.broker.service.metadata, paths.BOOKIE_RACKS, change, create=True)
+    await json_records.update(call.broker.service.metadata, paths.BOOKIE_RACKS, change, create=True)
     return NO_CONTENT
 
 
@@ -56,7 +56,7 @@ async def remove_rack(call: Call) -> Answer:
         if not _forget(groups, bookie):
             raise _not_found(bookie)
 
-    if not await records.update(call.broker.service.metadata, paths.BOOKIE_RACKS, change):
+    if not await json_records.update(call.broker.service.metadata, paths.BOOKIE_RACKS, change):
         raise _not_found(bookie)
     return NO_CONTENT
 

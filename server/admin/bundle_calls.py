@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magnetar.metadata import paths
-from magnetar.server.admin import bodies, records
-from magnetar.server.admin.paths import NAMESPACES, namespace_of
+from magnetar.server.admin import bodies, json_records
+from magnetar.server.admin.call_paths import NAMESPACES, namespace_of
 from magnetar.server.namespaces import bundle_ranges
 from magnetar.server.namespaces.bundle_ranges import FULL_RANGE, bundle_of
 from magnetar.server.process.turns import in_portions
@@ -38,7 +38,7 @@ HASHES_MAX = 10_000
 async def bundles_of(service: "BrokerService", name: str) -> list[str]:
     """Returns the boundaries of a namespace's bundles; those of a single bundle when none are stored, also when the
     namespace does not exist. Raises MetadataError."""
-    local = await records.read(service.metadata, paths.local_policies_path(name))
+    local = await json_records.read(service.metadata, paths.local_policies_path(name))
     bundles = (local or {}).get("bundles")
     if not bundles:
         bundles = (await service.policies.namespaces.get(name) or {}).get("bundles")
@@ -146,7 +146,7 @@ async def set_bundles(service: "BrokerService", name: str, boundaries: list[str]
         local["bundles"] = {"boundaries": boundaries, "numBundles": len(boundaries) - 1}
         local.setdefault("migrated", False)
 
-    await records.update(service.metadata, paths.local_policies_path(name), change, create=True)
+    await json_records.update(service.metadata, paths.local_policies_path(name), change, create=True)
 
 
 async def change_local_policies(service: "BrokerService", name: str, change: Callable[[dict[str, Any]], None]) -> None:
@@ -159,7 +159,7 @@ async def change_local_policies(service: "BrokerService", name: str, change: Cal
         local.setdefault("migrated", False)
         change(local)
 
-    await records.update(service.metadata, paths.local_policies_path(name), change_record, create=True)
+    await json_records.update(service.metadata, paths.local_policies_path(name), change_record, create=True)
 
 
 async def hash_positions(call: Call) -> Answer:
@@ -190,7 +190,7 @@ async def delete_bundle(call: Call) -> Answer:
 
 
 async def anti_affinity(call: Call) -> Answer:
-    local = await records.read(call.broker.service.metadata, paths.local_policies_path(namespace_of(call)))
+    local = await json_records.read(call.broker.service.metadata, paths.local_policies_path(namespace_of(call)))
     group = (local or {}).get("namespaceAntiAffinityGroup")
     return NO_CONTENT if group is None else Text(group.encode())
 
@@ -232,8 +232,8 @@ async def anti_affinity_namespaces(call: Call, parameter: str = "tenant") -> Ans
     if not tenant:
         raise Refusal(400, "Tenant should not be null")
     names = []
-    for child in await records.children(store, f"{paths.LOCAL_POLICIES}/{tenant}"):
-        local = await records.read(store, paths.local_policies_path(f"{tenant}/{child}"))
+    for child in await json_records.children(store, f"{paths.LOCAL_POLICIES}/{tenant}"):
+        local = await json_records.read(store, paths.local_policies_path(f"{tenant}/{child}"))
         if (local or {}).get("namespaceAntiAffinityGroup") == call.parts["group"]:
             names.append(f"{tenant}/{child}")
     return names

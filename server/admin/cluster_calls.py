@@ -11,7 +11,7 @@ from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import to_json
 from magnetar.metadata.errors import NodeExistsError, NoNodeError
 from magnetar.metadata.store import MetadataStore
-from magnetar.server.admin import bodies, records
+from magnetar.server.admin import bodies, json_records
 from magnetar.server.admin.tenant_calls import NAME
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import EVERYBODY, SUPERUSER
@@ -61,7 +61,7 @@ _URL = re.compile(r"(?P<scheme>[a-z+]+)://[^/\s,]+(,[^/\s,]+)*/?")
 
 
 async def list_all(call: Call) -> Answer:
-    clusters = await records.children(call.broker.service.metadata, paths.CLUSTERS)
+    clusters = await json_records.children(call.broker.service.metadata, paths.CLUSTERS)
     return [cluster for cluster in clusters if cluster != GLOBAL]
 
 
@@ -93,9 +93,9 @@ async def delete(call: Call) -> Answer:
     user = await _user_of(store, cluster)
     if user is not None:
         raise Refusal(412, f"Cluster not empty: {user} is on it")
-    for domain in await records.children(store, _domains_path(cluster)):
+    for domain in await json_records.children(store, _domains_path(cluster)):
         await store.delete(f"{_domains_path(cluster)}/{domain}")
-    for child in await records.children(store, paths.cluster_path(cluster)):
+    for child in await json_records.children(store, paths.cluster_path(cluster)):
         await store.delete(f"{paths.cluster_path(cluster)}/{child}")
     await store.delete(paths.cluster_path(cluster))
     return NO_CONTENT
@@ -111,7 +111,7 @@ async def set_peers(call: Call) -> Answer:
     cluster, store = call.parts["cluster"], call.broker.service.metadata
     body = bodies.parse(call.body)
     names = None if body is bodies.ABSENT or body is None else bodies.strings(body)
-    known = await records.children(store, paths.CLUSTERS)
+    known = await json_records.children(store, paths.CLUSTERS)
     if cluster in known:
         for name in names or ():
             if name == cluster:
@@ -131,15 +131,15 @@ async def set_peers(call: Call) -> Answer:
 async def failure_domains(call: Call) -> Answer:
     cluster, store = call.parts["cluster"], call.broker.service.metadata
     return {
-        domain: await records.read(store, f"{_domains_path(cluster)}/{domain}")
-        for domain in await records.children(store, _domains_path(cluster))
+        domain: await json_records.read(store, f"{_domains_path(cluster)}/{domain}")
+        for domain in await json_records.children(store, _domains_path(cluster))
     }
 
 
 async def failure_domain(call: Call) -> Answer:
     cluster, domain = call.parts["cluster"], call.parts["failureDomain"]
     await _check_exists(call)
-    record = await records.read(call.broker.service.metadata, f"{_domains_path(cluster)}/{domain}")
+    record = await json_records.read(call.broker.service.metadata, f"{_domains_path(cluster)}/{domain}")
     if record is None:
         raise Refusal(404, f"Domain {domain} for cluster {cluster} does not exist")
     return record
@@ -150,13 +150,13 @@ async def set_failure_domain(call: Call) -> Answer:
     await _check_exists(call)
     brokers = bodies.obj(bodies.present(bodies.parse(call.body))).get("brokers")
     wanted = [] if brokers is None else bodies.strings(brokers, "brokers")
-    for other in await records.children(store, _domains_path(cluster)):
-        record = await records.read(store, f"{_domains_path(cluster)}/{other}")
+    for other in await json_records.children(store, _domains_path(cluster)):
+        record = await json_records.read(store, f"{_domains_path(cluster)}/{other}")
         taken = [broker for broker in (record or {}).get("brokers") or () if broker in wanted]
         if other != domain and taken:
             raise Refusal(409, f"[{', '.join(taken)}] already exists in {other}")
     path = f"{_domains_path(cluster)}/{domain}"
-    await records.update(store, path, lambda record: record.update(brokers=wanted), create=True)
+    await json_records.update(store, path, lambda record: record.update(brokers=wanted), create=True)
     return NO_CONTENT
 
 
@@ -171,7 +171,7 @@ async def delete_failure_domain(call: Call) -> Answer:
 
 
 async def _existing(call: Call) -> dict[str, Any]:
-    data = await records.read(call.broker.service.metadata, paths.cluster_path(call.parts["cluster"]))
+    data = await json_records.read(call.broker.service.metadata, paths.cluster_path(call.parts["cluster"]))
     if data is None:
         raise Refusal(404, NOT_FOUND)
     return data
@@ -185,15 +185,15 @@ async def _check_exists(call: Call) -> None:
 
 
 async def _change(call: Call, change: Any) -> None:
-    if not await records.update(call.broker.service.metadata, paths.cluster_path(call.parts["cluster"]), change):
+    if not await json_records.update(call.broker.service.metadata, paths.cluster_path(call.parts["cluster"]), change):
         raise Refusal(404, NOT_FOUND)
 
 
 async def _user_of(store: MetadataStore, cluster: str) -> str | None:
     """Returns who uses the cluster: a namespace that is replicated to it; None when there is none."""
-    for tenant in await records.children(store, paths.POLICIES):
-        for namespace in await records.children(store, paths.tenant_path(tenant)):
-            policies = await records.read(store, paths.policies_path(f"{tenant}/{namespace}"))
+    for tenant in await json_records.children(store, paths.POLICIES):
+        for namespace in await json_records.children(store, paths.tenant_path(tenant)):
+            policies = await json_records.read(store, paths.policies_path(f"{tenant}/{namespace}"))
             if cluster in ((policies or {}).get("replication_clusters") or ()):
                 return f"namespace {tenant}/{namespace}"
     return None

@@ -2,7 +2,7 @@
 PersistentTopicsBase.internalTriggerCompaction, internalCompactionStatusAsync, internalDeleteSubscriptionAsync; answers
 recorded from Pulsar 4.0.7."""
 
-from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.call_paths import TOPIC, topic_of
 from magnetar.server.admin.subscription_calls import SUBSCRIPTIONS, topics_of
 from magnetar.server.admin.topic_calls import loaded, partitions_of
 from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR, AlreadyRunning, TopicCompaction

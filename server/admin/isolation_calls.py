@@ -12,7 +12,7 @@ from typing import Any
 
 from magnetar.metadata import paths
 from magnetar.metadata.store import MetadataStore
-from magnetar.server.admin import bodies, records
+from magnetar.server.admin import bodies, json_records
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
 
@@ -40,7 +40,7 @@ async def get(call: Call) -> Answer:
 async def put(call: Call) -> Answer:
     await _check_cluster(call)
     name, policy = call.parts["policy"], _read(call)
-    await records.update(_store(call), _path(call), lambda held: held.update({name: policy}), create=True)
+    await json_records.update(_store(call), _path(call), lambda held: held.update({name: policy}), create=True)
     log.warning("isolation policy %s is without effect: one broker serves all namespaces", name)
     return NO_CONTENT
 
@@ -49,21 +49,21 @@ async def delete(call: Call) -> Answer:
     """Deletes a policy. Like Apache's, the answer is the same when there is no such policy."""
     await _check_cluster(call)
     name = call.parts["policy"]
-    if name in (await records.read(_store(call), _path(call)) or {}):
-        await records.update(_store(call), _path(call), lambda held: held.pop(name, None))
+    if name in (await json_records.read(_store(call), _path(call)) or {}):
+        await json_records.update(_store(call), _path(call), lambda held: held.pop(name, None))
     return NO_CONTENT
 
 
 async def brokers(call: Call) -> Answer:
     await _check_cluster(call)
-    held: Policies = await records.read(_store(call), _path(call)) or {}
+    held: Policies = await json_records.read(_store(call), _path(call)) or {}
     return [_broker(call.broker.broker_id, held)]
 
 
 async def broker(call: Call) -> Answer:
     """Answers what policies hold for a broker of this name. Whether the broker exists does not matter."""
     await _check_cluster(call)
-    return _broker(call.parts["broker"], await records.read(_store(call), _path(call)) or {})
+    return _broker(call.parts["broker"], await json_records.read(_store(call), _path(call)) or {})
 
 
 def _broker(name: str, policies: Policies) -> dict[str, Any]:
@@ -116,7 +116,7 @@ async def _existing(call: Call, missing_cluster: int = 412) -> Policies:
     """Returns the policies of the call's cluster. Raises Refusal: `missing_cluster` is the status when there is no such
     cluster, and 404 stands for a cluster that never had a policy."""
     await _check_cluster(call, missing_cluster)
-    held: Policies | None = await records.read(_store(call), _path(call))
+    held: Policies | None = await json_records.read(_store(call), _path(call))
     if held is None:
         raise Refusal(404, f"NamespaceIsolationPolicies for cluster {call.parts['cluster']} does not exist")
     return held

@@ -2,7 +2,7 @@
 answers recorded from Pulsar 4.0.7."""
 
 from magnetar.server.admin.bundle_calls import bundles_of
-from magnetar.server.admin.paths import topic_of
+from magnetar.server.admin.call_paths import topic_of
 from magnetar.server.admin.topic_calls import check_local_cluster
 from magnetar.server.namespaces.bundle_ranges import bundle_of
 from magnetar.server.web.calls import Answer, Call, Refusal, Route, Text

@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.admin import bodies
-from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.call_paths import TOPIC, topic_of
 from magnetar.server.admin.subscription_calls import (
     SUBSCRIPTION,
     message_id_of,

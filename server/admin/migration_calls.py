@@ -9,10 +9,10 @@ Source: Clusters (updateClusterMigration), NamespacesBase.internalUpdateMigrated
 from typing import Any
 
 from magnetar.metadata import paths
-from magnetar.server.admin import bodies, records
+from magnetar.server.admin import bodies, json_records
 from magnetar.server.admin.bundle_calls import change_local_policies
-from magnetar.server.admin.paths import NAMESPACES, namespace_of
-from magnetar.server.web.absent import NO_MIGRATION
+from magnetar.server.admin.call_paths import NAMESPACES, namespace_of
+from magnetar.server.web.absent_calls import NO_MIGRATION
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
 
@@ -20,7 +20,7 @@ URLS = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls"
 
 
 async def of_cluster(call: Call) -> Answer:
-    found = await records.read(call.broker.service.metadata, _path(call))
+    found = await json_records.read(call.broker.service.metadata, _path(call))
     if found is None:
         raise Refusal(404, "Cluster does not exist")
     return found
@@ -37,7 +37,7 @@ async def set_of_cluster(call: Call) -> Answer:
     given = bodies.obj(bodies.present(bodies.parse(call.body)))
     urls: dict[str, Any] = {key: bodies.text(given[key], key) for key in URLS if given.get(key) is not None}
     data = {"migrated": False, "migratedClusterUrl": {**urls, "empty": not urls}}
-    await records.update(store, _path(call), lambda held: held.update(data), create=True)
+    await json_records.update(store, _path(call), lambda held: held.update(data), create=True)
     return EMPTY
 
 

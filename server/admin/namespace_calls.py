@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import bundles_data, policies_value, to_json
 from magnetar.metadata.errors import NodeExistsError
-from magnetar.server.admin import bodies, offload_policies, policy_shapes, records
+from magnetar.server.admin import bodies, json_records, offload_policies, policy_shapes
 from magnetar.server.admin.bundle_calls import bundles_of, topics_in
+from magnetar.server.admin.call_paths import NAMESPACES, TOPIC, TOPICS, namespace_of
 from magnetar.server.admin.namespace_deletion import delete_namespace
 from magnetar.server.admin.namespace_policy_calls import QUOTA_TYPES, check_allowed, tell_if_without_effect
-from magnetar.server.admin.paths import NAMESPACES, TOPIC, TOPICS, namespace_of
 from magnetar.server.admin.permission_calls import ACTIONS
 from magnetar.server.admin.policy_rows import NAMESPACE_ROWS
 from magnetar.server.namespaces.bundle_ranges import bundle_of, fault_of_boundaries
@@ -46,7 +46,7 @@ async def list_of_tenant(call: Call) -> Answer:
     tenant, store = call.parts["tenant"], call.broker.service.metadata
     if await store.exists(paths.tenant_path(tenant)) is None:
         raise Refusal(404, "Tenant not found")
-    return [f"{tenant}/{child}" for child in await records.children(store, paths.tenant_path(tenant))]
+    return [f"{tenant}/{child}" for child in await json_records.children(store, paths.tenant_path(tenant))]
 
 
 async def list_of_cluster(call: Call) -> Answer:
@@ -70,7 +70,7 @@ async def create(call: Call) -> Answer:
     name, service = namespace_of(call), call.broker.service
     body = bodies.parse(call.body)
     given = {} if body is bodies.ABSENT or body is None else bodies.obj(body)
-    tenant = await records.read(service.metadata, paths.tenant_path(call.parts["tenant"]))
+    tenant = await json_records.read(service.metadata, paths.tenant_path(call.parts["tenant"]))
     if tenant is None:
         raise Refusal(404, "Tenant does not exist")
     if await service.policies.namespaces.get(name) is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.metadata import paths
 from magnetar.metadata.errors import NoNodeError
 from magnetar.metadata.store import MetadataStore
-from magnetar.server.admin import records
+from magnetar.server.admin import json_records
 from magnetar.server.policies.namespace_records import NamespaceNotFound
 from magnetar.server.topics.partitioned_deletion import delete_partitioned
 from magnetar.server.web.calls import Refusal
@@ -93,7 +93,7 @@ async def _delete(service: "BrokerService", name: TopicName) -> None:
 
 async def delete_tree(store: MetadataStore, path: str) -> None:
     """Deletes a record and all records below it; has no effect when there is none. Raises MetadataError."""
-    for child in await records.children(store, path):
+    for child in await json_records.children(store, path):
         await delete_tree(store, f"{path}/{child}")
     try:
         await store.delete(path)

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from magnetar.metadata import paths
-from magnetar.server.admin import bodies, policy_shapes, records
+from magnetar.server.admin import bodies, json_records, policy_shapes
+from magnetar.server.admin.call_paths import NAMESPACES, namespace_of
 from magnetar.server.admin.offload_policies import DEFAULTS, KEY, OF_OLDER_POLICIES
-from magnetar.server.admin.paths import NAMESPACES, namespace_of
 from magnetar.server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, NamespaceRow, PolicyRow
 from magnetar.server.policies.namespace_records import NamespaceChange, NamespaceNotFound
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
@@ -162,7 +162,7 @@ async def set_replication(call: Call) -> Answer:
     record = await record_of(call)
     if "global" in clusters:
         raise Refusal(412, "Cannot specify global in the list of replication clusters")
-    known = await records.children(store, paths.CLUSTERS)
+    known = await json_records.children(store, paths.CLUSTERS)
     for cluster in clusters:
         if cluster not in known:
             raise Refusal(403, f"Invalid cluster id: {cluster}")
@@ -203,7 +203,7 @@ def check_allowed(call: Call, clusters: Iterable[str], allowed: Collection[str])
 
 async def _tenant_clusters(call: Call) -> list[str]:
     """Returns the clusters that the call's tenant may use. Raises Refusal 404 when the tenant does not exist."""
-    tenant = await records.read(call.broker.service.metadata, paths.tenant_path(call.parts["tenant"]))
+    tenant = await json_records.read(call.broker.service.metadata, paths.tenant_path(call.parts["tenant"]))
     if tenant is None:
         raise Refusal(404, "Tenant does not exist")
     return tenant.get("allowedClusters") or []

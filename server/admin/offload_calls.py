@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from magnetar.server.admin import bodies
+from magnetar.server.admin.call_paths import NAMESPACES, TOPIC, namespace_of, topic_of
 from magnetar.server.admin.namespace_policy_calls import change_record, record_of
 from magnetar.server.admin.offload_policies import KEY, KEY_OF_TOPIC, OF_OLDER_POLICIES, as_shown, read
-from magnetar.server.admin.paths import NAMESPACES, TOPIC, namespace_of, topic_of
 from magnetar.server.admin.policy_rows import NOTHING_OFFLOADED
 from magnetar.server.admin.topic_calls import loaded, message_id, partitions_of
 from magnetar.server.admin.topic_policy_calls import checked_topic, put
 from magnetar.server.topics.topic import Topic
-from magnetar.server.web.absent import NO_OFFLOADING
+from magnetar.server.web.absent_calls import NO_OFFLOADING
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace_policy, topic, topic_policy
 from pulsar_proto.errors import TopicNotFound

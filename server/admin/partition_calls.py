@@ -5,7 +5,7 @@ from Pulsar 4.0.7."""
 from typing import Any
 
 from magnetar.server.admin import bodies
-from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.call_paths import TOPIC, topic_of
 from magnetar.server.admin.shadow_topic_calls import check_no_shadow
 from magnetar.server.admin.topic_calls import check_amount, check_new
 from magnetar.server.topics.broker_service import TopicBusy

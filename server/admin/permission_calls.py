@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from magnetar.server.admin import bodies
+from magnetar.server.admin.call_paths import NAMESPACES, TOPIC, topic_of
 from magnetar.server.admin.namespace_policy_calls import change_record, record_of
-from magnetar.server.admin.paths import NAMESPACES, TOPIC, topic_of
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER, TENANT_ADMIN, namespace
 from pulsar_proto.names import TopicName

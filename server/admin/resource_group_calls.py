@@ -9,9 +9,9 @@ from typing import Any
 from magnetar.metadata import paths
 from magnetar.metadata.errors import NoNodeError
 from magnetar.metadata.store import MetadataStore
-from magnetar.server.admin import bodies, records
+from magnetar.server.admin import bodies, json_records
+from magnetar.server.admin.call_paths import NAMESPACES, namespace_of
 from magnetar.server.admin.namespace_policy_calls import change_record, record_of
-from magnetar.server.admin.paths import NAMESPACES, namespace_of
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
 from magnetar.server.web.needs import SUPERUSER, namespace_policy
 
@@ -26,11 +26,11 @@ GROUP_OF_NAMESPACE = "resource_group_name"
 
 
 async def list_all(call: Call) -> Answer:
-    return await records.children(_store(call), paths.RESOURCE_GROUPS)
+    return await json_records.children(_store(call), paths.RESOURCE_GROUPS)
 
 
 async def get(call: Call) -> Answer:
-    found = await records.read(_store(call), _path(call))
+    found = await json_records.read(_store(call), _path(call))
     if found is None:
         raise Refusal(404, NOT_FOUND)
     return found
@@ -44,7 +44,7 @@ async def put(call: Call) -> Answer:
     def change(held: dict[str, Any]) -> None:
         held.update({rate: held.get(rate, UNLIMITED) for rate in RATES} | given)
 
-    await records.update(_store(call), _path(call), change, create=True)
+    await json_records.update(_store(call), _path(call), change, create=True)
     log.warning("resource group %s is without effect: no rate is shared by namespaces here", call.parts["group"])
     return NO_CONTENT
 
@@ -52,7 +52,7 @@ async def put(call: Call) -> Answer:
 async def delete(call: Call) -> Answer:
     """Deletes a group. Raises Refusal 404 when there is none, and 412 while a namespace is in it."""
     store, group = _store(call), call.parts["group"]
-    if await records.read(store, _path(call)) is not None and await _is_used(store, group):
+    if await json_records.read(store, _path(call)) is not None and await _is_used(store, group):
         raise Refusal(412, "ResourceGroup is in use")
     try:
         await store.delete(_path(call))
@@ -62,9 +62,9 @@ async def delete(call: Call) -> Answer:
 
 
 async def _is_used(store: MetadataStore, group: str) -> bool:
-    for tenant in await records.children(store, paths.POLICIES):
-        for namespace in await records.children(store, paths.tenant_path(tenant)):
-            policies = await records.read(store, paths.policies_path(f"{tenant}/{namespace}"))
+    for tenant in await json_records.children(store, paths.POLICIES):
+        for namespace in await json_records.children(store, paths.tenant_path(tenant)):
+            policies = await json_records.read(store, paths.policies_path(f"{tenant}/{namespace}"))
             if (policies or {}).get(GROUP_OF_NAMESPACE) == group:
                 return True
     return False

@@ -6,10 +6,10 @@ Source: ResourceQuotasBase, ResourceQuotaCache; answers recorded from Pulsar 4.0
 
 from typing import Any
 
-from magnetar.server.admin import bodies, records
+from magnetar.server.admin import bodies, json_records
 from magnetar.server.admin.bundle_calls import checked_bundle
+from magnetar.server.admin.call_paths import namespace_of
 from magnetar.server.admin.namespace_deletion import delete_tree
-from magnetar.server.admin.paths import namespace_of
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
 from pulsar_proto.errors import TopicNotFound
@@ -29,22 +29,22 @@ DEFAULT = {
 
 
 async def default(call: Call) -> Answer:
-    return await records.read(call.broker.service.metadata, DEFAULT_PATH) or DEFAULT
+    return await json_records.read(call.broker.service.metadata, DEFAULT_PATH) or DEFAULT
 
 
 async def set_default(call: Call) -> Answer:
     quota = _quota(call)
-    await records.update(call.broker.service.metadata, DEFAULT_PATH, lambda held: held.update(quota), create=True)
+    await json_records.update(call.broker.service.metadata, DEFAULT_PATH, lambda held: held.update(quota), create=True)
     return NO_CONTENT
 
 
 async def get(call: Call) -> Answer:
-    return await records.read(call.broker.service.metadata, await _path(call)) or await default(call)
+    return await json_records.read(call.broker.service.metadata, await _path(call)) or await default(call)
 
 
 async def put(call: Call) -> Answer:
     quota, path = _quota(call), await _path(call)
-    await records.update(call.broker.service.metadata, path, lambda held: held.update(quota), create=True)
+    await json_records.update(call.broker.service.metadata, path, lambda held: held.update(quota), create=True)
     return NO_CONTENT
 
 

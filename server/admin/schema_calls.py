@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from magnetar.server.admin import bodies
-from magnetar.server.admin.paths import topic_of
+from magnetar.server.admin.call_paths import topic_of
 from magnetar.server.schema.key_value import key_value_of_json, key_value_to_json
 from magnetar.server.schema.schema_registry import SchemaRegistry
 from magnetar.server.schema.schema_storage import SchemaStorageFault

@@ -9,9 +9,9 @@ Source: PersistentTopics (getShadowTopics, setShadowTopics), PIP-180; answers re
 from collections.abc import Mapping
 
 from magnetar.server.admin import bodies
-from magnetar.server.admin.paths import TOPIC
+from magnetar.server.admin.call_paths import TOPIC
 from magnetar.server.admin.topic_policy_calls import checked_topic
-from magnetar.server.web.absent import NO_SHADOW_TOPICS
+from magnetar.server.web.absent_calls import NO_SHADOW_TOPICS
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic_policy
 from pulsar_proto.errors import InvalidTopicName

@@ -8,7 +8,7 @@ internalExpireMessagesForSinglePartition…); answers recorded from Pulsar 4.0.7
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.server.admin import bodies
-from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.call_paths import TOPIC, topic_of
 from magnetar.server.admin.topic_calls import (
     check_amount,
     check_local_cluster,

@@ -6,7 +6,7 @@ from typing import Any
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import to_json
 from magnetar.metadata.errors import NodeExistsError, NoNodeError, NotEmptyError
-from magnetar.server.admin import bodies, records
+from magnetar.server.admin import bodies, json_records
 from magnetar.server.admin.namespace_deletion import delete_namespace
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER, TENANT_ADMIN
@@ -16,11 +16,11 @@ NAME = re.compile(r"[-=:.\w]+", re.ASCII)
 
 
 async def list_all(call: Call) -> Answer:
-    return await records.children(call.broker.service.metadata, paths.POLICIES)
+    return await json_records.children(call.broker.service.metadata, paths.POLICIES)
 
 
 async def get(call: Call) -> Answer:
-    tenant = await records.read(call.broker.service.metadata, paths.tenant_path(_name(call)))
+    tenant = await json_records.read(call.broker.service.metadata, paths.tenant_path(_name(call)))
     if tenant is None:
         raise Refusal(404, "Tenant does not exist")
     return tenant
@@ -43,7 +43,7 @@ async def update(call: Call) -> Answer:
     def change(record: dict[str, Any]) -> None:
         record.update(info)
 
-    if not await records.update(call.broker.service.metadata, paths.tenant_path(tenant), change):
+    if not await json_records.update(call.broker.service.metadata, paths.tenant_path(tenant), change):
         raise Refusal(404, f"Tenant {tenant} not found")
     return NO_CONTENT
 
@@ -56,7 +56,7 @@ async def delete(call: Call) -> Answer:
         raise Refusal(405, "Broker doesn't allow forced deletion of tenants")
     if await service.metadata.exists(paths.tenant_path(tenant)) is None:
         raise Refusal(404, "Tenant doesn't exist")
-    namespaces = await records.children(service.metadata, paths.tenant_path(tenant))
+    namespaces = await json_records.children(service.metadata, paths.tenant_path(tenant))
     if namespaces and not force:
         raise Refusal(409, "The tenant still has active namespaces")
     for namespace in namespaces:
@@ -90,7 +90,7 @@ async def _checked(call: Call) -> dict[str, Any]:
     clusters = bodies.strings(clusters, "allowedClusters")
     if not clusters or not all(cluster.strip() for cluster in clusters):
         raise Refusal(412, "Clusters cannot be empty or blank")
-    known = await records.children(call.broker.service.metadata, paths.CLUSTERS)
+    known = await json_records.children(call.broker.service.metadata, paths.CLUSTERS)
     if not set(clusters) <= set(known):
         raise Refusal(412, "Clusters do not exist")
     roles = [] if roles is None else bodies.strings(roles, "adminRoles")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.server.admin import bodies
-from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin.call_paths import TOPIC, topic_of
 from magnetar.server.admin.shadow_topic_calls import check_no_shadow
 from magnetar.server.topics import backlog
 from magnetar.server.topics.broker_service import TopicBusy

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from magnetar.server.admin import bodies, policy_shapes
+from magnetar.server.admin.call_paths import TOPIC, namespace_of, topic_of
 from magnetar.server.admin.namespace_policy_calls import QUOTA_TYPES, quota_type, tell_if_without_effect
-from magnetar.server.admin.paths import TOPIC, namespace_of, topic_of
 from magnetar.server.admin.policy_rows import TOPIC_ROWS, TopicRow, shown_dispatch_rate
 from magnetar.server.policies.policy_values import BacklogQuotas
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route

@@ -10,8 +10,8 @@ from typing import Any
 
 from magnetar.metadata import paths
 from magnetar.metadata.store import Stat
-from magnetar.server.admin import records
-from magnetar.server.admin.paths import TOPIC, topic_of
+from magnetar.server.admin import json_records
+from magnetar.server.admin.call_paths import TOPIC, topic_of
 from magnetar.server.admin.topic_calls import loaded, loaded_of_any_domain, message_id, partitions_of
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopic
 from magnetar.server.process.turns import in_portions
@@ -239,7 +239,7 @@ async def _info(call: Call, name: TopicName) -> dict[str, Any]:
     if stored.properties:
         info["properties"] = dict(stored.properties)
     info["cursors"] = {}
-    for child in await records.children(store, path):
+    for child in await json_records.children(store, path):
         node = await store.get(f"{path}/{child}")
         if node is not None:
             cursor = parse_managed_cursor_info(node.value)

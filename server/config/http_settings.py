@@ -8,7 +8,7 @@ class WebSettings:
     """The fields are the snake_case of broker.conf's keys, with Apache's defaults where Apache has the key."""
 
     max_http_server_connections: int = 2048
-    """When so many are open, a new connection takes the place of an idle one (see `magnetar.server.web.seats`)."""
+    """When so many are open, a new connection takes the place of an idle one (see `magnetar.server.web.seat_rules`)."""
     http_server_accept_queue_size: int = 8192
     """How many connections wait in the kernel to be accepted before it refuses more. The kernel's own bound holds
     too."""

@@ -12,10 +12,10 @@ from aiohttp import HttpVersion11, web
 
 from magnetar.metadata.errors import MetadataError
 from magnetar.server.config.http_settings import WebSettings
-from magnetar.server.web.absent import refusal_of_path
+from magnetar.server.web.absent_calls import refusal_of_path
 from magnetar.server.web.authorization import admit
+from magnetar.server.web.call_gate import CallGate
 from magnetar.server.web.calls import Answer, Call, Refusal, Route, refusal_of
-from magnetar.server.web.gate import Gate
 from magnetar.server.web.http_connection import UNEXPECTED, HttpConnection, HttpServer
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.request_log import call_of, log_request
@@ -42,7 +42,7 @@ BODY_BYTES_MAX = 1 << 20
 
 def make_server(broker: "Broker", router: Router, settings: WebSettings) -> HttpServer:
     """A server for the calls that `router` knows; it makes a protocol for each connection that is accepted."""
-    gate = Gate(settings.max_concurrent_http_requests)
+    gate = CallGate(settings.max_concurrent_http_requests)
     share = LoopShare()
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:

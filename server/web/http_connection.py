@@ -28,7 +28,7 @@ from magnetar.server.process.rare_warning import RareWarning
 from magnetar.server.web.calls import Refusal
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.responses import refused
-from magnetar.server.web.seats import Seats
+from magnetar.server.web.seat_rules import Seats
 
 log = logging.getLogger(__name__)
 

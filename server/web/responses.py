@@ -7,7 +7,7 @@ import orjson
 from aiohttp import web
 
 from magnetar.server.web.calls import Answer, Refusal, Status, Text
-from magnetar.server.web.encoding import encoded
+from magnetar.server.web.json_encoding import encoded
 
 JSON = "application/json"
 

@@ -23,8 +23,8 @@ from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.process import turns
 from magnetar.server.web import http_app as web_app
 from magnetar.server.web.calls import Call, Route
-from magnetar.server.web.encoding import PART_VALUES_MAX, encoded
 from magnetar.server.web.http_listener import WebListener
+from magnetar.server.web.json_encoding import PART_VALUES_MAX, encoded
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.needs import EVERYBODY
 from tests.server.fakes import make_broker, until
@@ -104,7 +104,7 @@ JSON = st.recursive(
 @given(JSON, st.sampled_from([1, 2, 5, PART_VALUES_MAX]))
 def test_an_answer_in_parts_is_the_answer_at_once(value: object, part: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("magnetar.server.web.encoding.PART_VALUES_MAX", part)
+        patched.setattr("magnetar.server.web.json_encoding.PART_VALUES_MAX", part)
         assert asyncio.run(encoded(value)) == orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
 
 

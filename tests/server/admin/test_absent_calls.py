@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.server.web.absent import (
+from magnetar.server.web.absent_calls import (
     NO_AVAILABILITY,
     NO_PENDING_OPERATIONS,
     NO_PROXY,

@@ -9,7 +9,7 @@ from magnetar.server.web.calls import Refusal
 RETRY_AFTER_SECONDS = "1"
 
 
-class Gate:
+class CallGate:
     """Lets `calls_max` urgent calls and as many others be in progress (maxConcurrentHttpRequests)."""
 
     def __init__(self, calls_max: int) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.server.web.seats import Seats
+from magnetar.server.web.seat_rules import Seats
 
 SEATS = 4
 
