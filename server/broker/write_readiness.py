@@ -1,32 +1,38 @@
-"""Whether writes can be served now: one state, which the pages for probes and the end of the process both ask."""
+"""Whether the storage can take writes now. The pages for probes ask it, and so does the program, which ends after a
+fault."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 
 class StoragePart(Protocol):
-    """The metadata store, or the bookie."""
+    """The metadata store or the bookie."""
 
     @property
     def fault(self) -> str | None:
-        """Why it takes no writes until a restart; None while that is not so."""
+        """The reason why it will take no writes until a restart; None while there is none."""
 
     @property
     def hindrance(self) -> str | None:
-        """Why it takes no writes now: the fault, or a full disk, where waiting helps."""
+        """The reason why it takes no writes now: its fault, or a full disk, which may get room again. None while it
+        takes writes."""
 
 
 class WriteReadiness:
+    """The readiness of all parts of the storage together."""
+
     def __init__(self, parts: Sequence[StoragePart] = ()) -> None:
-        """Without parts it is always ready."""
+        """Without parts it is ready always."""
         self._parts = parts
 
     @property
     def fault(self) -> str | None:
-        """Why no write will be served until a restart: what a disk holds after a failed sync is unknown."""
+        """The reason why no write will be served until a restart, or None. After a failed sync nobody knows what is on
+        the disk; only a restart, which reads it, tells."""
         return next((part.fault for part in self._parts if part.fault is not None), None)
 
     @property
     def hindrance(self) -> str | None:
-        """Why no write is served now, by a fault or for want of room. Reads are served without room."""
+        """The reason why no write is served now, a fault or a full disk, or None. Reads are served from a full disk
+        too."""
         return self.fault or next((part.hindrance for part in self._parts if part.hindrance is not None), None)

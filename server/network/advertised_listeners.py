@@ -1,7 +1,8 @@
-"""advertisedListeners: the addresses by which clients of different networks reach this broker.
+"""advertisedListeners: the addresses by which clients in different networks reach this broker.
 
-A client names its listener in each lookup and is sent to that one's address; who names none gets the internal one's.
-Sources: MultipleListenerValidator, ServiceConfigurationUtils.getInternalListener, PIP-61.
+A client may name a listener in each lookup, and is sent to the address of that listener. A client that names none is
+sent to the internal listener's. Sources: MultipleListenerValidator, ServiceConfigurationUtils.getInternalListener,
+PIP-61.
 """
 
 import ipaddress
@@ -14,12 +15,14 @@ from magnetar.server.network.ports import SCHEMES, Urls
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
-    """Raises ValueError, which names the key."""
+    """The configuration's keys for it. Raises ValueError, which names the key, for settings that do not fit
+    together."""
 
     advertised_listeners: tuple[str, ...] = ()
-    """`name:pulsar://host:port`; a name may come once for each of the schemes pulsar, pulsar+ssl, http and https."""
+    """Each has the form `name:pulsar://host:port`. A name may come once for each of the schemes pulsar, pulsar+ssl,
+    http and https."""
     internal_listener_name: str = ""
-    """Empty: the first one's."""
+    """Empty for the first of the advertised listeners."""
     advertised_address: str = ""
 
     def __post_init__(self) -> None:
@@ -31,10 +34,11 @@ class ListenerSettings:
 
 
 class AdvertisedListeners:
-    """What lookups answer."""
+    """The addresses that lookups answer, by the names of the listeners."""
 
     def __init__(self, own: Urls, settings: ListenerSettings | None = None) -> None:
-        """`own`: what the ports are reached by; it stands in for what the internal listener does not name."""
+        """`own` are the addresses of the ports themselves. They take the place of those that the internal listener
+        lacks."""
         settings = settings or ListenerSettings()
         self._named = parse_listeners(settings.advertised_listeners)
         name = settings.internal_listener_name or next(iter(self._named), "")
@@ -42,12 +46,15 @@ class AdvertisedListeners:
         self.internal = Urls(*(url or default for url, default in zip(chosen, own, strict=True)))
 
     def of(self, name: str) -> Urls | None:
-        """By the name that a client says, which may be empty. None: there is no such listener."""
+        """Returns the addresses of the listener that the client named, or of the internal one for an empty name; None
+        when the configuration has no listener of that name."""
         return self._named.get(name) if name else self.internal
 
 
 def goes_through(urls: Urls) -> bool:
-    """Clients stay on the address that they dialled: standalone on a loopback address only (facts 3)."""
+    """Returns whether clients must stay on the address that they have dialled, because the broker's own is a loopback
+    address, which leads elsewhere on another machine or outside of a container. Lookups say it as
+    `proxy_through_service_url`, as Apache's standalone does."""
     host = urlsplit(urls.broker or urls.broker_tls).hostname or ""
     if host == "localhost":
         return True
@@ -58,7 +65,7 @@ def goes_through(urls: Urls) -> bool:
 
 
 def parse_listeners(items: Sequence[str]) -> dict[str, Urls]:
-    """The listeners by name, the first one first. Raises ValueError."""
+    """Parses `advertisedListeners`: the addresses by listener, in the order of the configuration. Raises ValueError."""
     found: dict[str, dict[str, str]] = {}
     owners: dict[str, str] = {}
     for item in items:

@@ -1,14 +1,14 @@
-"""What takes the place of a connection's transport when the connection is lost.
+"""The transport that a connection has after it was lost.
 
-A TLS transport leads back to its connection, by the read buffer that it asked for: whoever keeps the transport keeps
-itself, until the garbage collector comes.
+A TLS transport refers to its connection, through the read buffer that it asked for. So a connection that kept its
+transport would be part of a cycle, and stay in memory until the garbage collector finds it.
 """
 
 import asyncio
 
 
 class GoneTransport(asyncio.Transport):
-    """One that is closed for ever."""
+    """A transport that is closed from the beginning. It keeps nothing, so one serves all connections."""
 
     def is_closing(self) -> bool:
         return True
@@ -17,7 +17,7 @@ class GoneTransport(asyncio.Transport):
         return 0
 
     def close(self) -> None:
-        """It is closed."""
+        """Does nothing: it is closed already."""
 
     abort = close
 

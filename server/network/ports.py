@@ -1,7 +1,7 @@
-"""The ports of a server: which there are, reserved before anything is touched, and the addresses that clients get.
+"""The ports of a broker: which ones are on, how they are reserved and opened, and the addresses that clients get.
 
-There are up to four: the client protocol and HTTP, each in the clear and over TLS. Any may be off (PORT_OFF), but one
-of each kind must be there.
+There are up to four: one for the client protocol and one for HTTP, each in the clear and over TLS. Each may be off
+(PORT_OFF), but of each kind at least one must be on.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 TLS_HANDSHAKE_SECONDS_MAX = 10.0
-"""A peer that has not shaken hands by then is cut off."""
+"""A peer whose TLS handshake takes longer is cut off."""
 
 TLS_SHUTDOWN_SECONDS_MAX = 1.0
-"""How long a closed connection waits for the peer's own end of TLS."""
+"""How long a connection that we close waits for the peer to end TLS from its side."""
 
 
 class PortChoice(NamedTuple):
-    """What the command line says of each port; None leaves it to the configuration."""
+    """The ports that the command line asks for; None leaves a port to the configuration."""
 
     broker: int | None = None
     broker_tls: int | None = None
@@ -37,7 +37,7 @@ class PortChoice(NamedTuple):
 
 
 class Urls(NamedTuple):
-    """Of each port; empty where there is none."""
+    """The address of each port; empty for a port that is off."""
 
     broker: str = ""
     broker_tls: str = ""
@@ -46,14 +46,15 @@ class Urls(NamedTuple):
 
 
 class Listening(NamedTuple):
-    """A reserved socket, and the TLS to speak on it."""
+    """A reserved socket, and the TLS context to use on it; None in the clear."""
 
     sock: socket.socket
     tls: "ssl.SSLContext | None" = None
 
 
 class Ports:
-    """Reserved, not listening. `close` gives back what was not used."""
+    """The reserved sockets, which do not listen yet. `close` closes them all, and does no harm to a socket that is in
+    use: its listener has closed it already."""
 
     def __init__(self, broker: list[Listening], web: list[Listening], urls: Urls) -> None:
         self.broker = broker
@@ -69,7 +70,8 @@ SCHEMES = ("pulsar", "pulsar+ssl", "http", "https")
 
 
 def chosen(choice: PortChoice, config: BrokerConfig) -> PortChoice:
-    """Raises ConfigError when nobody could connect."""
+    """Returns the ports to open: those of the command line, then of the configuration. Raises ConfigError when all
+    ports of a kind are off, so that nobody could connect."""
     configured = PortChoice(
         config.broker_service_port, config.broker_service_port_tls, config.web_service_port, config.web_service_port_tls
     )
@@ -83,7 +85,8 @@ def chosen(choice: PortChoice, config: BrokerConfig) -> PortChoice:
 
 
 def reserve_ports(config: ServerConfig, choice: PortChoice, host: str, advertised: str) -> Ports:
-    """Binds every port that is on. Raises ConfigError, SecurityConfigError, AlreadyInUseError, OSError."""
+    """Binds every port that is on; `advertised` is the host in their addresses. Raises ConfigError,
+    SecurityConfigError, AlreadyInUseError, OSError, and then leaves no port bound."""
     ports = chosen(choice, config.broker)
     contexts = _tls_contexts(config, ports)
     listening: list[Listening] = []
@@ -106,7 +109,8 @@ def reserve_ports(config: ServerConfig, choice: PortChoice, host: str, advertise
 
 
 def _tls_contexts(config: ServerConfig, ports: PortChoice) -> "list[ssl.SSLContext | None]":
-    """One for each port that speaks TLS; the module is imported only if there is one."""
+    """Returns the TLS context of each port, None for a port in the clear. Our module for TLS is imported only if some
+    port uses it."""
     settings = config.fill(TlsSettings)
     broker_on, web_on = ports.broker_tls != PORT_OFF, ports.web_tls != PORT_OFF
     if not broker_on and not web_on:
@@ -131,10 +135,9 @@ async def listen(
     tls: "ssl.SSLContext | None",
     backlog: int,
 ) -> tuple[asyncio.Server, int]:
-    """The server and its actual port. `sock`: bound already, then host and port are not used. Raises OSError.
-
-    A connection for which there is no file descriptor to spare is closed without `accept` hearing of it.
-    """
+    """Listens, and returns the server and its port, which the system chose if `port` is 0. With a bound socket in
+    `sock`, host and port are not used. `accept` makes the protocol of each connection, unless the process has no file
+    descriptor to spare for it: then the connection is closed at once. Raises OSError."""
 
     def accept_with_room() -> asyncio.BaseProtocol:
         return accept() if DESCRIPTORS.has_room() else Refused()

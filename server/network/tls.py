@@ -1,8 +1,8 @@
-"""TLS of the two ports: contexts made of PEM files, which follow the files while the server runs.
+"""TLS of the ports: contexts that are made from PEM files, and made anew when the files change.
 
-Source: ServiceConfiguration's tls* keys, SslContextAutoRefreshBuilder. A renewed certificate is picked up by a
-handshake that comes `tlsCertRefreshCheckDurationSec` or more after the last look; connections that are open keep
-theirs. Client certificates are checked in the handshake; where no authority is configured none is asked for.
+The first handshake that comes `tlsCertRefreshCheckDurationSec` after the last look finds a renewed certificate;
+connections that are open keep the old one. The handshake also checks client certificates; without a configured
+authority none is asked for. Sources: the tls* keys of ServiceConfiguration, SslContextAutoRefreshBuilder.
 """
 
 import logging
@@ -21,7 +21,8 @@ _Signature = tuple[tuple[int, int, int], ...]
 
 
 class _Handshake(ssl.SSLObject):
-    """Event loops keep a failed handshake to themselves: a client that is not let in would leave no trace."""
+    """Logs a failed handshake. The event loop does not tell anybody, so a client that is not let in would leave no
+    trace."""
 
     def do_handshake(self) -> None:
         try:
@@ -34,7 +35,8 @@ class _Handshake(ssl.SSLObject):
 
 
 class ServerTls:
-    """The TLS of one port. `context` is for `create_server`; who connects gets the files' current content."""
+    """The TLS of one port. `context` is for `create_server`, and stays valid when the files change: each handshake that
+    it begins goes on with the newest certificates."""
 
     def __init__(
         self,
@@ -44,7 +46,8 @@ class ServerTls:
         ciphers: tuple[str, ...] = (),
         now_s: Callable[[], float],
     ) -> None:
-        """`now_s`: a monotonic clock. Raises SecurityConfigError."""
+        """Reads the files. Without `protocols` or `ciphers`, those of the settings hold. `now_s` is a monotonic clock.
+        Raises SecurityConfigError."""
         self._settings = settings
         self._protocols = protocols or settings.tls_protocols
         self._ciphers = ciphers or settings.tls_ciphers
@@ -60,7 +63,7 @@ class ServerTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.sslobject_class = _Handshake
         context.minimum_version, context.maximum_version = version_range(self._protocols)
-        # A resumed session would outlive the certificates that it was made with.
+        # No session is resumed: it would go on with certificates that have been replaced.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         if not settings.tls_certificate_file_path or not settings.tls_key_file_path:
@@ -71,7 +74,7 @@ class ServerTls:
         except ssl.SSLError:
             raise SecurityConfigError(f"tlsCiphers: none of {', '.join(self._ciphers)} is known here") from None
         try:
-            # A password makes an encrypted key an error instead of a question on the terminal.
+            # With a password, an encrypted key is an error. Without one, OpenSSL would ask for it on the terminal.
             context.load_cert_chain(settings.tls_certificate_file_path, settings.tls_key_file_path, password="")
         except (OSError, ValueError) as error:
             names = f"{settings.tls_certificate_file_path} with the key {settings.tls_key_file_path}"
@@ -88,7 +91,8 @@ class ServerTls:
         return context
 
     def _handshake_begins(self, peer: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        """OpenSSL calls it for each handshake, whether or not the client named a server."""
+        """Called by OpenSSL in each handshake, also when the client names no server: puts the newest certificates
+        in."""
         now_s = self._now_s()
         if now_s - self._looked_at_s >= self._settings.tls_cert_refresh_check_duration_sec:
             self._looked_at_s = now_s
@@ -97,7 +101,8 @@ class ServerTls:
             peer.context = self._current
 
     def _refresh(self) -> None:
-        """A file that cannot be used leaves the old certificates in place, and is tried again at the next look."""
+        """Reads the files again if they have changed. If they cannot be used, the old certificates stay in place, and
+        the next look tries again."""
         signature = self._sign()
         if signature == self._signature:
             return
@@ -110,7 +115,7 @@ class ServerTls:
         log.info("the TLS files have changed; new connections get the new certificate")
 
     def _sign(self) -> _Signature:
-        """What tells one content of the files from another."""
+        """Returns times, sizes and inodes of the files, which differ when a file was replaced."""
         settings = self._settings
         found = []
         for path in (
@@ -127,8 +132,8 @@ class ServerTls:
 
 
 def version_range(protocols: tuple[str, ...]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Lowest and highest of JSSE's names. Older ones than TLSv1.2 are not offered, whoever asks. Raises
-    SecurityConfigError when none is left."""
+    """Returns the lowest and the highest of the versions that are named as Java does. Versions below TLSv1.2 are not
+    offered, even if they are named. Raises SecurityConfigError when no other is named."""
     versions = sorted(VERSIONS[name] for name in protocols if name in VERSIONS) if protocols else VERSIONS.values()
     if not versions:
         raise SecurityConfigError(f"tlsProtocols: expected {' or '.join(VERSIONS)}, not {', '.join(protocols)}")
@@ -136,7 +141,8 @@ def version_range(protocols: tuple[str, ...]) -> tuple[ssl.TLSVersion, ssl.TLSVe
 
 
 def openssl_ciphers(names: tuple[str, ...]) -> str:
-    """OpenSSL's list of ciphers named as JSSE or OpenSSL does. Those of TLS 1.3 are always on and left out."""
+    """Returns OpenSSL's list of ciphers that are named as Java or OpenSSL does. The ciphers of TLS 1.3 are always on,
+    so they are left out."""
     translated = [_openssl_cipher(name) for name in names if not _is_of_tls_1_3(name)]
     return ":".join(translated) or "DEFAULT"
 
@@ -146,7 +152,8 @@ def _is_of_tls_1_3(name: str) -> bool:
 
 
 def _openssl_cipher(name: str) -> str:
-    """`TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` → `ECDHE-RSA-AES256-GCM-SHA384`."""
+    """Translates a name of Java's: `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` is `ECDHE-RSA-AES256-GCM-SHA384`. Any other
+    name is returned as it is."""
     exchange, found, rest = name.removeprefix("TLS_").partition("_WITH_")
     if not found:
         return name

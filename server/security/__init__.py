@@ -1,5 +1,6 @@
-"""Who may do what: authentication, authorization, TLS (facts 2 and 9).
+"""Who a peer is, and what it may do: authentication and authorization.
 
-`service.Security` is what a server holds; it is None when everything is off, and then nothing of this package but
-`settings` is imported.
+`security.Security` is what a broker holds of it. The room may use the configuration, names and metadata. Ports, brokers
+and programs use it; it knows nothing of connections, commands or HTTP calls. A server whose security is off imports
+nothing of it but `security_errors`.
 """

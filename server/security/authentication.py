@@ -1,7 +1,7 @@
-"""Which method judges a peer's credentials, and what becomes of a peer without any.
+"""Chooses the method that judges a peer's credentials, and decides what becomes of a peer that has none.
 
-Sources: AuthenticationService, AuthenticationFilter, ServerCnx.handleConnect. Over HTTP credentials that are given and
-wrong are refused; Apache lets their bearer in as anonymous where there is such a role.
+Sources: AuthenticationService, AuthenticationFilter, ServerCnx.handleConnect. One thing differs: over HTTP, a peer with
+wrong credentials is always refused. Apache's broker lets it in as anonymous if anonymousUserRole is set.
 """
 
 from collections.abc import Mapping
@@ -15,29 +15,32 @@ METHOD_HEADER = "X-Pulsar-Auth-Method-Name"
 AUTHORIZATION_HEADER = "Authorization"
 
 METHOD_CHARACTERS_MAX = 64
-"""Of a method's name in a log line."""
+"""The length at which the name of a method is cut off in a log line."""
 
 NONE = "none"
+"""The method of a client that names none."""
 
 
 class Authenticator:
-    """`providers`: by method. `anonymous_role`: empty where nobody comes in without credentials."""
+    """Asks the provider of the right method. It is the same for all connections and HTTP calls."""
 
     def __init__(self, providers: Mapping[str, Provider], anonymous_role: str) -> None:
+        """`providers` are found by the name of their method. With an empty `anonymous_role` nobody gets in without
+        credentials."""
         self._providers = providers
         self._anonymous_role = anonymous_role
 
     async def of_connect(self, method: str, data: bytes, common_name: str | None) -> Identity:
-        """From CONNECT or AUTH_RESPONSE. A method that is not provided is as good as none (facts 2). Raises
-        RejectedCredentialsError."""
+        """Judges the credentials of CONNECT or AUTH_RESPONSE. A peer with a method that is not provided counts as one
+        without credentials, as in ServerCnx.handleConnect. Raises RejectedCredentialsError."""
         provider = self._providers.get(method)
         if provider is None:
             return self._anonymous(f"there is no method '{(method or NONE)[:METHOD_CHARACTERS_MAX]}'")
         return await provider.authenticate(data, common_name)
 
     async def of_http(self, headers: Mapping[str, str], common_name: str | None) -> Identity:
-        """A method that is named is the only one asked; else the Authorization header goes before the certificate.
-        Raises RejectedCredentialsError."""
+        """Judges the credentials of an HTTP call. If a header names the method, only that one is asked; otherwise the
+        Authorization header comes first, then the certificate. Raises RejectedCredentialsError."""
         authorization = headers.get(AUTHORIZATION_HEADER, "")
         method = headers.get(METHOD_HEADER, "")
         if method:

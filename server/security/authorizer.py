@@ -1,7 +1,7 @@
-"""Judges what a role asks for by superuser roles, the tenant's administrators and the namespace's grants.
+"""Judges what a role asks for: by the superuser roles, the tenant's administrators and the namespace's grants.
 
-Source: PulsarAuthorizationProvider, AuthorizationService; facts 9. Behind a proxy both its role and its client's must
-be allowed. Records are read anew for each judgement (they are cached where they are kept), so a change holds at once.
+Behind a proxy, both the proxy's role and its client's must be allowed. The records are read anew for each judgement, so
+that a change holds at once; whoever reads them caches them. Sources: PulsarAuthorizationProvider, AuthorizationService.
 """
 
 import json
@@ -17,37 +17,37 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.system_topics import is_system_topic
 
 RecordReader = Callable[[str], Awaitable[Mapping[str, Any] | None]]
-"""A record's JSON by the name of its tenant or namespace; None: it does not exist."""
+"""Reads a record's JSON by the name of its tenant or namespace, and returns None when there is no such record."""
 
 SYSTEM_TOPIC = "only administrators may write to topics of the system"
-"""Apache lets every producer of the namespace, who can thereby change topic policies."""
+"""Apache's broker lets every role that may produce in the namespace write to them, and thereby change topic
+policies."""
 
 PARSED_MAX = 1_000
-"""Namespaces whose permissions are kept parsed; beyond it all are parsed again when they are next asked for."""
-
+"""For how many namespaces the permissions are kept parsed. Beyond it, all are forgotten and parsed again when somebody
+asks for them."""
 
 NOTHING = NamespacePermissions()
+"""The permissions of a namespace that does not exist."""
 
 
 class TenantMissingError(Exception):
-    """There is no such tenant."""
+    """Somebody asked for permissions in a tenant that does not exist."""
 
 
 class Authorizer:
-    """`tenant_record` and `namespace_record` read /admin/policies/{tenant} and …/{namespace}; they raise what they
-    raise, and then nobody is allowed anything."""
+    """Judges for all connections and HTTP calls."""
 
     def __init__(self, settings: SecuritySettings, tenant_record: RecordReader, namespace_record: RecordReader) -> None:
+        """`tenant_record` and `namespace_record` read /admin/policies/{tenant} and …/{namespace}. What they raise is
+        raised by each judgement that needs them, so that nobody is allowed anything meanwhile."""
         self._superusers = frozenset(settings.super_user_roles)
         self._wildcards = settings.authorization_allow_wildcards_matching
         self._tenant_record = tenant_record
         self._namespace_record = namespace_record
         self._parsed: dict[str, tuple[Mapping[str, Any], NamespacePermissions]] = {}
         self._last_asked: dict[str, NamespacePermissions] = {}
-        """By namespace whose record has changed; see `permissions_changed`."""
-
-    def is_superuser(self, principal: Principal) -> bool:
-        return all(role in self._superusers for role in principal.roles)
+        """What `permissions_changed` saw last, by namespace."""
 
     async def denied(
         self,
@@ -59,9 +59,9 @@ class Authorizer:
         topic: TopicName | None = None,
         subscription: str | None = None,
     ) -> str | None:
-        """None when it is allowed; else why not, for the log, and empty where there is nothing to add. What `demand`
-        is about must be given: a topic with its namespace and tenant. A namespace that does not exist grants nothing.
-        Raises TenantMissingError, MetadataError."""
+        """Returns None when the principal may. Otherwise it returns the reason, for the log; the reason is empty when
+        it is just that nothing grants it. The caller gives what the demand is about: for a topic also its namespace and
+        tenant. A namespace that does not exist grants nothing. Raises TenantMissingError, MetadataError."""
         if isinstance(demand, Open):
             return None
         for role in principal.roles:
@@ -71,7 +71,8 @@ class Authorizer:
         return None
 
     async def permissions_changed(self, namespace: str) -> bool:
-        """Whether they are other ones than when it was last asked; true the first time. Raises MetadataError."""
+        """Returns whether a namespace's permissions differ from those at the last call, and True at the first call.
+        Raises MetadataError."""
         now = await self._permissions(namespace)
         before = self._last_asked.get(namespace)
         self._last_asked[namespace] = now
@@ -126,7 +127,7 @@ class Authorizer:
 
 
 def parse_record(value: bytes) -> dict[str, Any]:
-    """A tenant's record; what is no JSON object is empty and names no administrator."""
+    """Parses a tenant's record. Anything but a JSON object counts as an empty record, which names no administrator."""
     try:
         parsed = json.loads(value)
     except ValueError:

@@ -1,7 +1,11 @@
-"""The method `basic`: a user's name and password against a `.htpasswd` file.
+"""The method `basic`: a user's name and password are compared with a `.htpasswd` file.
 
-Sources: AuthenticationProviderBasic; facts 9. Apache takes hashes of `$apr1$` (MD5 crypt) and DES crypt; here the other
-kinds that `htpasswd` writes count too: bcrypt, SHA-1, SHA-256 and SHA-512 crypt. A file in plain text is refused.
+Apache's broker takes hashes of `$apr1$` (MD5 crypt) and DES crypt. Here the other kinds that `htpasswd` writes count
+too: bcrypt, SHA-1, SHA-256 and SHA-512 crypt. A file with plain passwords is refused. Source:
+AuthenticationProviderBasic.
+
+The library that checks the hashes has a class for such files, HtpasswdFile, but that one answers at once for a user
+whom it does not know, which tells an attacker who exists, and it loads lines with a hash that nobody can check.
 """
 
 import asyncio
@@ -13,7 +17,7 @@ import secrets
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 
-from passlib.hash import apr_md5_crypt, bcrypt, des_crypt, ldap_sha1, sha256_crypt, sha512_crypt
+from passlib.context import CryptContext
 
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.security.key_locations import read_content
@@ -22,11 +26,15 @@ from magnetar.server.security.security_errors import RejectedCredentialsError, S
 
 METHOD = "basic"
 
-HASHES = (apr_md5_crypt, bcrypt, ldap_sha1, sha256_crypt, sha512_crypt, des_crypt)
+BCRYPT = "bcrypt"
+BCRYPT_BYTES_MAX = 72
+"""bcrypt hashes only so many bytes of a password."""
+
+HASHES = CryptContext(("apr_md5_crypt", BCRYPT, "ldap_sha1", "sha256_crypt", "sha512_crypt", "des_crypt"))
 
 KNOWN_MAX = 1_000
-"""Passwords that were right lately, as keyed digests: a slow hash is computed once, not for each HTTP call. Beyond it
-the one that was used longest ago is forgotten."""
+"""How many passwords that were right are remembered, as keyed digests, so that a slow hash is not computed for each
+HTTP call. Beyond it the password that was used longest ago is forgotten."""
 
 HASHING_THREADS = 2
 
@@ -36,14 +44,14 @@ UNKNOWN = "Unknown user or invalid password"
 
 
 def parse_htpasswd(content: bytes) -> dict[str, str]:
-    """Hashes by user. Raises SecurityConfigError, which names a line and never a hash."""
+    """Returns the hashes by user. Raises SecurityConfigError, which names the faulty line but shows nothing of it."""
     users: dict[str, str] = {}
     for number, raw in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
         line = raw.strip()
         if not line or line.startswith("#"):
             continue
         user, colon, hashed = line.partition(":")
-        if not colon or not user or not any(kind.identify(hashed) for kind in HASHES):
+        if not colon or not user or HASHES.identify(hashed) is None:
             raise SecurityConfigError(f"basicAuthConf, line {number}: expected USER:HASH as htpasswd writes it")
         users[user] = hashed
     if not users:
@@ -53,7 +61,7 @@ def parse_htpasswd(content: bytes) -> dict[str, str]:
 
 class BasicProvider:
     """Implements `providers.Provider`. Hashes are computed on threads of their own: bcrypt takes a good part of a
-    second, and who tries many passwords must hold up nothing but other passwords."""
+    second, and a client that tries many passwords must hold up nothing but the judging of other passwords."""
 
     method = METHOD
 
@@ -71,7 +79,7 @@ class BasicProvider:
         return cls(parse_htpasswd(read_content(settings.basic_auth_conf, "basicAuthConf")))
 
     async def authenticate(self, data: bytes, common_name: str | None) -> Identity:
-        """`data` is `user:password`."""
+        """Judges `user:password`. Raises RejectedCredentialsError."""
         if len(data) > CREDENTIAL_BYTES_MAX or b":" not in data or b"\x00" in data:
             raise RejectedCredentialsError("expected user:password")
         digest = hmac.digest(self._secret, data, hashlib.sha256)
@@ -98,11 +106,12 @@ class BasicProvider:
     def _verify(self, data: bytes) -> str:
         user_bytes, _, password = data.partition(b":")
         user = user_bytes.decode("utf-8", "replace")
-        # For an unknown user any hash will do: the answer must take as long as for a known one.
+        # For an unknown user another one's hash is computed: the answer must take as long as for a known user.
         hashed = self._users.get(user) or next(iter(self._users.values()))
-        kind = next(kind for kind in HASHES if kind.identify(hashed))
+        if HASHES.identify(hashed) == BCRYPT:
+            password = password[:BCRYPT_BYTES_MAX]
         try:
-            matches = kind.verify(password[:72] if kind is bcrypt else password, hashed)
+            matches = HASHES.verify(password, hashed)
         except (ValueError, TypeError):
             matches = False
         if not matches or user not in self._users:

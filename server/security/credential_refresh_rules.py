@@ -1,15 +1,14 @@
-"""When a connection's credential must be renewed: rules only, time comes in.
+"""When a connection must renew its credential: rules only, the time is an argument.
 
-Source: ServerCnx.refreshAuthenticationCredentials.
-
-The shell looks every `authenticationRefreshCheckSeconds`. An expired credential is asked for anew once; who has not
-answered by the next look is closed, and so is a client that cannot answer (it lacks `supports_auth_refresh`).
+The shell looks every `authenticationRefreshCheckSeconds`. When it finds the credential expired, it asks the client for
+a new one. A client that has not answered by the next look is closed; so is, at once, a client that cannot answer
+because it lacks the feature `supports_auth_refresh`. Source: ServerCnx.refreshAuthenticationCredentials.
 """
 
 from enum import Enum
 
 CHALLENGE = b"PulsarAuthRefresh"
-"""The data of the AUTH_CHALLENGE by which clients know a renewal (facts 14)."""
+"""The data of an AUTH_CHALLENGE that asks for a renewal, by which clients recognise it (AuthData.REFRESH_AUTH_DATA)."""
 
 
 class RefreshStep(Enum):
@@ -19,18 +18,20 @@ class RefreshStep(Enum):
 
 
 class CredentialRefresh:
-    """One connection's credential."""
+    """The credential of one connection."""
 
     __slots__ = ("_expires_at_s", "_supports_refresh", "is_challenged")
 
     def __init__(self, expires_at_s: float, *, supports_refresh: bool) -> None:
-        """`expires_at_s`: Unix time."""
+        """`expires_at_s` is Unix time."""
         self._expires_at_s = expires_at_s
         self._supports_refresh = supports_refresh
         self.is_challenged = False
-        """An AUTH_RESPONSE is expected."""
+        """Whether an AUTH_CHALLENGE was sent whose AUTH_RESPONSE has not come."""
 
     def look(self, now_s: float) -> RefreshStep:
+        """Returns what the shell must do now. After CHALLENGE, the next look returns CLOSE unless `renewed` is
+        called."""
         if self.is_challenged:
             return RefreshStep.CLOSE
         if now_s <= self._expires_at_s:
@@ -41,7 +42,8 @@ class CredentialRefresh:
         return RefreshStep.CHALLENGE
 
     def renewed(self, expires_at_s: float | None) -> bool:
-        """The answer was good. False: the new credential never expires, no more looks are needed."""
+        """Takes the new credential's time of expiry; None means that it never expires. Returns whether the shell must
+        go on looking."""
         self.is_challenged = False
         self._expires_at_s = float("inf") if expires_at_s is None else expires_at_s
         return expires_at_s is not None

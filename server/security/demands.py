@@ -1,6 +1,7 @@
-"""What a command or HTTP call needs, as data: each states exactly one of these, at one place.
+"""What a command or an HTTP call demands of the role that asks, as data. Each command and each call states one demand.
 
-Binary commands state theirs in `commands.COMMANDS`, HTTP calls in their routes. `authorizer` judges them.
+The commands of the client protocol state theirs in `command_permissions.COMMANDS` (server/protocol), HTTP calls in
+their routes. `authorizer` judges them.
 """
 
 from dataclasses import dataclass
@@ -11,41 +12,50 @@ from magnetar.server.security.operations import NamespaceOperation, TopicOperati
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Everybody may, also without a role. `why` says what makes that right."""
+    """Everybody may, also without a role."""
 
     why: str
+    """The reason why that is right, for readers of the table."""
 
 
 class Superuser(NamedTuple):
-    """One of superUserRoles (PulsarWebResource.validateSuperUserAccess)."""
+    """Only the superUserRoles may (PulsarWebResource.validateSuperUserAccess)."""
 
 
 class TenantAdmin(NamedTuple):
-    """An administrator of the tenant, or a superuser. `operation`: a name of TenantOperation."""
+    """Only administrators of the tenant and superusers may."""
 
     operation: str
+    """A name of Java's TenantOperation."""
 
 
 class OnNamespace(NamedTuple):
+    """Administrators may, and roles with a grant that covers the operation."""
+
     operation: NamespaceOperation
 
 
 class OnNamespacePolicy(NamedTuple):
-    """Reading or writing a namespace's policy: the tenant's administrators (validateNamespacePolicyOperation).
-    `policy`: a name of PolicyName."""
+    """Reads or writes a policy of a namespace, which only administrators of the tenant may
+    (validateNamespacePolicyOperation)."""
 
     policy: str
+    """A name of Java's PolicyName."""
     write: bool = True
 
 
 class OnTopic(NamedTuple):
+    """Administrators may, and roles with a grant that covers the operation."""
+
     operation: TopicOperation
 
 
 class OnTopicPolicy(NamedTuple):
-    """Reading or writing a topic's policy: the tenant's administrators (validateTopicPolicyOperation)."""
+    """Reads or writes a policy of a topic, which only administrators of the tenant may
+    (validateTopicPolicyOperation)."""
 
     policy: str
+    """A name of Java's PolicyName."""
     write: bool = True
 
 
@@ -53,5 +63,5 @@ Demand = Open | Superuser | TenantAdmin | OnNamespace | OnNamespacePolicy | OnTo
 
 
 def policy_operation(demand: OnNamespacePolicy | OnTopicPolicy) -> str:
-    """PolicyOperation's name."""
+    """Returns the name of Java's PolicyOperation."""
     return "WRITE" if demand.write else "READ"

@@ -1,9 +1,9 @@
-"""Where keys and password files come from.
+"""Reads keys and password files from the locations that the configuration names.
+
+A location is `data:[type][;base64],…`, `file:` with a path, a path that exists, `env:NAME` for an environment variable
+that holds one of the other forms (which only this server knows), or the content itself in base64.
 
 Sources: AuthTokenUtils.readKeyFromUrl, AuthenticationProviderBasic.readData.
-
-A location is `data:[type][;base64],…`, `file:` with a path, a path that exists, `env:NAME` (ours: an environment
-variable that holds any of the other forms) or the content itself in base64.
 """
 
 import base64
@@ -15,13 +15,12 @@ from urllib.parse import unquote, unquote_to_bytes
 from magnetar.server.security.security_errors import SecurityConfigError
 
 CONTENT_BYTES_MAX = 1 << 20
-"""A key or password file is small: more is refused."""
-
-MESSAGE_CHARACTERS_MAX = 200
+"""Keys and password files are small; a larger file is refused."""
 
 
 def read_content(location: str, what: str) -> bytes:
-    """The bytes at a location. `what` names it in errors, as in "tokenSecretKey". Raises SecurityConfigError."""
+    """Returns the bytes at a location. `what` names the key of the configuration in errors, as in "tokenSecretKey".
+    Raises SecurityConfigError."""
     if location.startswith("env:"):
         name = location.removeprefix("env:")
         value = os.environ.get(name)

@@ -1,14 +1,14 @@
-"""What can be asked of a broker, and which grant each operation takes: pure rules.
+"""The operations that a role may ask for, and the grants that cover each of them: pure rules.
 
-Names are those of Java's enums TopicOperation and NamespaceOperation: they
-stand in the texts that clients get. Source: PulsarAuthorizationProvider.allowTopicOperationAsync and its siblings.
+The names are those of Java's enums TopicOperation and NamespaceOperation: texts that clients get over HTTP hold them,
+and the log. Source: PulsarAuthorizationProvider.allowTopicOperationAsync and its siblings.
 """
 
 from enum import Enum, StrEnum
 
 
 class AuthAction(StrEnum):
-    """What a namespace or topic grants to a role (AuthAction)."""
+    """What a namespace or a topic may grant to a role (AuthAction)."""
 
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -22,11 +22,12 @@ _EITHER = frozenset({AuthAction.PRODUCE, AuthAction.CONSUME})
 _PRODUCE = frozenset({AuthAction.PRODUCE})
 _CONSUME = frozenset({AuthAction.CONSUME})
 _ADMIN: frozenset[AuthAction] = frozenset()
-"""No grant is enough: only the tenant's administrators and superusers."""
+"""No grant covers it: only the tenant's administrators and superusers may."""
 
 
 class TopicOperation(Enum):
-    """Each one's value: (a number that tells members apart, the grants of which one is enough)."""
+    """What can be done with a topic. A member's value is a number, since two members with equal values would be one,
+    and the grants of which the role needs one."""
 
     LOOKUP = 1, _EITHER
     GET_STATS = 2, _EITHER
@@ -58,7 +59,7 @@ class TopicOperation(Enum):
 
 
 class NamespaceOperation(Enum):
-    """Values as in `TopicOperation`."""
+    """What can be done with a namespace. The values are like those of `TopicOperation`."""
 
     GET_TOPIC = 1, _EITHER
     GET_TOPICS = 2, _EITHER

@@ -1,6 +1,6 @@
-"""What the policies of a namespace grant to roles, and who may therefore do what: pure rules.
+"""What the policies of a namespace grant to roles: pure rules.
 
-Source: PulsarAuthorizationProvider.checkPermission, canConsumeAsync, checkWildcardPermission; facts 9.
+Sources: PulsarAuthorizationProvider.checkPermission, canConsumeAsync, checkWildcardPermission.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,6 +14,7 @@ Grants = Mapping[str, frozenset[str]]
 """Actions by role."""
 
 PREFIX = "Prefix"
+"""The subscription_auth_mode in which a subscription's name must begin with its consumer's role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,14 @@ class NamespacePermissions:
 
     namespace_auth: Grants = field(default_factory=dict)
     destination_auth: Mapping[str, Grants] = field(default_factory=dict)
-    """By full topic name; that of a partitioned topic counts for its partitions."""
+    """Grants by full topic name. The grants of a partitioned topic hold for its partitions too."""
     subscription_auth_roles: Grants = field(default_factory=dict)
-    """Roles by subscription name; a subscription that is not in it is for everybody who may consume."""
+    """Roles by subscription name. Every role that may consume may use a subscription that is not listed."""
     subscription_auth_mode: str = "None"
 
     @classmethod
     def of_policies(cls, policies: Mapping[str, Any]) -> "NamespacePermissions":
-        """From the JSON of a namespace's policies. What is null or of another shape grants nothing."""
+        """Reads the JSON of a namespace's policies. A part that is null or has another shape grants nothing."""
         auth = _mapping(policies.get("auth_policies"))
         return cls(
             namespace_auth=_grants(auth.get("namespace_auth")),
@@ -47,7 +48,8 @@ class NamespacePermissions:
         *,
         wildcards: bool,
     ) -> bool:
-        """Whether a grant allows it; administrators do not come here."""
+        """Returns whether a grant covers the operation, and for consumers whether the role may use the subscription.
+        Administrators need no grant: the caller has let them through before."""
         return any(
             self._grants_on_topic(role, action, topic, wildcards)
             and (action is not AuthAction.CONSUME or self.fault_of_subscription(role, topic, subscription) is None)
@@ -58,7 +60,7 @@ class NamespacePermissions:
         return any(_has(self.namespace_auth, role, action, wildcards) for action in operation.grants)
 
     def fault_of_subscription(self, role: str, topic: TopicName, subscription: str | None) -> str | None:
-        """Why the role may not have this subscription, or None."""
+        """Returns why the role may not use this subscription, or None if it may."""
         if not subscription:
             return None
         roles = self.subscription_auth_roles.get(subscription)
@@ -89,7 +91,7 @@ def _has(grants: Grants, role: str, action: AuthAction, wildcards: bool) -> bool
 
 
 def matches_wildcard(role: str, pattern: str) -> bool:
-    """`a*` and `*a`; a star elsewhere is a star."""
+    """Returns whether a pattern such as `a*` or `*a` fits a role. A star anywhere else stands for itself."""
     if pattern.endswith("*") and role.startswith(pattern[:-1]):
         return True
     return pattern.startswith("*") and role.endswith(pattern[1:])

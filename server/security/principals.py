@@ -1,24 +1,25 @@
-"""Who a peer turned out to be."""
+"""Who a peer is: the identity behind its credentials, and the roles that it acts in."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
 class Identity(NamedTuple):
-    """What a provider makes of credentials that it accepts."""
+    """What a provider returns for credentials that it accepts."""
 
     role: str
     expires_at_s: float | None = None
-    """Unix time; None: never."""
+    """Unix time at which the credentials expire; None if they never do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The role of a connection or HTTP call. Behind a proxy both roles must be allowed what is asked."""
+    """The role in which a connection or an HTTP call acts. Behind a proxy there are two, and both must be allowed what
+    is asked."""
 
     role: str
     original: str = ""
-    """The role of the proxy's client; empty: the peer is no proxy."""
+    """The role of the proxy's client; empty for a peer that is no proxy."""
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -29,8 +30,9 @@ class Principal:
 
 
 def combination_fault(role: str, original: str, proxy_roles: frozenset[str], *, may_repeat: bool) -> str | None:
-    """What is wrong with a role and the original principal that it names, or None
-    (AuthorizationService.isValidOriginalPrincipal). `may_repeat`: over HTTP one that is no proxy may name itself."""
+    """Returns what is wrong with a role and the original principal that it names, or None if both fit together
+    (AuthorizationService.isValidOriginalPrincipal). With `may_repeat`, a role that is no proxy may name itself, as it
+    may over HTTP."""
     if role in proxy_roles:
         if not original.strip():
             return "originalPrincipal must be provided when connecting with a proxy role."

@@ -1,7 +1,6 @@
-"""The authentication methods by the Java class names under which broker.conf knows them.
+"""The authentication methods, by the names of the Java classes that broker.conf knows them by.
 
-A method's module is imported when it is configured: what it needs (cryptography, password hashes) costs an idle server
-nothing.
+The module of a method is imported only if the method is configured, since cryptography and password hashes cost memory.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,20 +22,21 @@ class Provider(Protocol):
     method: str
 
     async def authenticate(self, data: bytes, common_name: str | None) -> Identity:
-        """From CONNECT's or AUTH_RESPONSE's data and the client certificate's common name, if there is a verified one.
-        Raises RejectedCredentialsError."""
+        """Judges the data of CONNECT or AUTH_RESPONSE. `common_name` is that of the client's certificate, if the TLS
+        handshake has verified one. Raises RejectedCredentialsError."""
 
     async def authenticate_http(self, authorization: str) -> Identity | None:
-        """From an Authorization header; None: it is not this method's. Raises RejectedCredentialsError."""
+        """Judges an Authorization header. Returns None for a header of another method. Raises
+        RejectedCredentialsError."""
 
 
 class CountedProvider:
-    """A provider that counts what it accepts and rejects, for /metrics. Implements `Provider`."""
+    """Implements `Provider` by another one, and counts for /metrics what that one accepts and rejects."""
 
     __slots__ = ("_provider", "accepted", "method", "name", "rejected")
 
     def __init__(self, provider: Provider, name: str) -> None:
-        """`name`: the Java class, without its package."""
+        """`name` is the name of the Java class without its package."""
         self._provider = provider
         self.method = provider.method
         self.name = name
@@ -85,7 +85,8 @@ PROVIDERS: dict[str, Callable[[SecuritySettings, Callable[[], float]], Provider]
 
 
 def make_providers(settings: SecuritySettings, now_s: Callable[[], float]) -> dict[str, CountedProvider]:
-    """By method, in the configured order. `now_s`: Unix time. Raises SecurityConfigError."""
+    """Returns the configured providers by the names of their methods, in the configured order. `now_s` returns Unix
+    time. Raises SecurityConfigError."""
     providers: dict[str, CountedProvider] = {}
     for name in settings.authentication_providers:
         make = PROVIDERS.get(name)

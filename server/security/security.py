@@ -1,6 +1,6 @@
-"""What a server holds of security: who a peer is, and whether it may. One for the process.
+"""What a broker holds of security: one object that says who a peer is and what it may do.
 
-A denied request leaves one line in the log that says what was denied to whom; credentials are never logged.
+A denied request leaves one line in the log that says what was denied to whom. Credentials are never logged.
 """
 
 import logging
@@ -24,7 +24,7 @@ ORIGINAL_PRINCIPAL_HEADER = "X-Original-Principal"
 
 
 class Security:
-    """`authorizer` is None where authorization is off: then a role is known and nothing is denied to it."""
+    """Authentication, and authorization if that is on."""
 
     def __init__(
         self,
@@ -34,7 +34,8 @@ class Security:
         *,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`now_s`: Unix time. Raises SecurityConfigError."""
+        """`tenant_record` and `namespace_record` are those of `Authorizer`; `now_s` returns Unix time. Raises
+        SecurityConfigError."""
         if settings.authorization_enabled and settings.authorization_provider != AUTHORIZATION_PROVIDER:
             raise SecurityConfigError(
                 f"authorizationProvider: there is only {AUTHORIZATION_PROVIDER} here, not "
@@ -48,11 +49,13 @@ class Security:
         self.authorizer = (
             Authorizer(settings, tenant_record, namespace_record) if settings.authorization_enabled else None
         )
+        """None while authorization is off: then peers have roles, and nothing is denied to them."""
 
     async def principal_of_http(
         self, headers: Mapping[str, str], common_name: str | None, remote: str
     ) -> Principal | None:
-        """Who calls over HTTP; None when the call is to be refused with 401, which is logged."""
+        """Returns who makes an HTTP call, or None when the call is to be refused with 401; the reason is in the log
+        then."""
         try:
             identity = await self.authenticator.of_http(headers, common_name)
         except RejectedCredentialsError as error:
@@ -69,7 +72,7 @@ class Security:
 
 
 def tenant_reader(store: MetadataStore) -> RecordReader:
-    """Reads /admin/policies/{tenant}. What it raises is MetadataError."""
+    """Returns a reader of /admin/policies/{tenant}, which raises MetadataError."""
 
     async def read(tenant: str) -> Mapping[str, object] | None:
         record = await store.get(f"{paths.POLICIES}/{tenant}")

@@ -1,8 +1,8 @@
-"""What goes wrong in this package."""
+"""The errors of security: configuration that cannot be used, and credentials that are refused."""
 
 
 class SecurityConfigError(Exception):
-    """A key, password file, certificate or provider cannot be used; the text is for the user and holds no secret."""
+    """A key, password file, certificate or provider cannot be used. The text is for the user and holds no secret."""
 
 
 class RejectedCredentialsError(Exception):

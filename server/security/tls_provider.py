@@ -1,4 +1,4 @@
-"""The method `tls`: the role is the common name of the certificate that the handshake has verified.
+"""The method `tls`: a client's role is the common name of its certificate, which the TLS handshake has verified.
 
 Source: AuthenticationProviderTls.
 """
@@ -13,7 +13,8 @@ METHOD = "tls"
 
 
 def common_name_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """The most specific CN of a certificate as `SSLObject.getpeercert` gives it; None without one."""
+    """Returns the most specific common name of a certificate in the form that `SSLObject.getpeercert` gives it; None if
+    there is no certificate, or no common name in it."""
     if not certificate:
         return None
     names = [value for parts in certificate.get("subject", ()) for key, value in parts if key == "commonName"]
@@ -31,5 +32,5 @@ class TlsProvider:
         return Identity(common_name)
 
     async def authenticate_http(self, authorization: str) -> Identity | None:
-        """A header is not this method's."""
+        """Returns None: no Authorization header belongs to this method."""
         return None

@@ -1,7 +1,7 @@
-"""Makes keys and tokens, and looks into tokens: what `magnetar tokens` does, apart from its command line.
+"""Makes keys and tokens for `magnetar tokens`.
 
-Keys have Apache's forms: a secret is its raw bytes, a private key PKCS #8 and a public key X.509 SubjectPublicKeyInfo,
-both DER. Source: TokensCliUtils, AuthTokenUtils, RelativeTimeUtil.
+Keys have the forms that Apache uses: a secret key is its raw bytes, a private key is PKCS #8 and a public key X.509
+SubjectPublicKeyInfo, both in DER. Sources: TokensCliUtils, AuthTokenUtils, RelativeTimeUtil.
 """
 
 import re
@@ -37,7 +37,7 @@ def make_secret_key(algorithm: str) -> bytes:
 
 
 def make_key_pair(algorithm: str) -> tuple[bytes, bytes]:
-    """The private and the public key."""
+    """Returns the private and the public key."""
     private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
     if algorithm in CURVES:
         private = ec.generate_private_key(CURVES[algorithm]())
@@ -50,7 +50,8 @@ def make_key_pair(algorithm: str) -> tuple[bytes, bytes]:
 
 
 def load_private_key(content: bytes, algorithm: str, what: str) -> Any:
-    """DER or PEM. Raises SecurityConfigError."""
+    """Reads a private key in DER or PEM. Raises SecurityConfigError for anything else, and for a key of another kind
+    than the algorithm needs."""
     load = load_pem_private_key if content.lstrip().startswith(b"-----BEGIN") else load_der_private_key
     try:
         key = load(content, None)
@@ -65,7 +66,7 @@ def load_private_key(content: bytes, algorithm: str, what: str) -> Any:
 def make_token(
     key: Any, algorithm: str, subject: str, *, expires_at_s: int | None = None, headers: Mapping[str, str] | None = None
 ) -> str:
-    """`headers` come beside `alg`; as Apache's, the token says no `typ`."""
+    """Returns a signed token. Its header has `alg` and the given headers but, as in Apache's tokens, no `typ`."""
     claims: dict[str, Any] = {"sub": subject}
     if expires_at_s is not None:
         claims["exp"] = expires_at_s
@@ -73,12 +74,14 @@ def make_token(
 
 
 def strongest_hmac(key: bytes, what: str) -> str:
-    """What Apache signs with: the strongest that the key is long enough for. Raises SecurityConfigError."""
+    """Returns the strongest algorithm that the key is long enough for, which is what Apache signs with. Raises
+    SecurityConfigError."""
     return hmac_algorithms(key, what)[-1]
 
 
 def relative_seconds(text: str) -> int:
-    """`1h`, `3d`, `10y`; a number without a unit is of seconds. Raises ValueError."""
+    """Returns the seconds of a text like `1h`, `3d` or `10y`; a number without a unit means seconds. Raises
+    ValueError."""
     match = re.fullmatch(r"([0-9]{1,9})([smhdwy]?)", text.strip().lower())
     if match is None:
         raise ValueError(text)

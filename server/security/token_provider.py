@@ -1,7 +1,6 @@
-"""The method `token`: JSON web tokens signed by HMAC or by a private key whose public half is known.
+"""The method `token`: JSON web tokens that are signed by HMAC, or by a private key whose public half the server knows.
 
-Sources: AuthenticationProviderToken, AuthTokenUtils; facts 9. What the token says about time is judged with the clock
-that is handed in.
+The times in a token are compared with a clock that is handed in. Sources: AuthenticationProviderToken, AuthTokenUtils.
 """
 
 from collections.abc import Callable
@@ -22,29 +21,30 @@ from magnetar.server.security.security_errors import RejectedCredentialsError, S
 METHOD = "token"
 
 HMAC_KEY_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""Fewer are too weak for the algorithm (RFC 7518, 3.2)."""
+"""How many bytes a key must have at least; a shorter key is too weak for the algorithm (RFC 7518, section 3.2)."""
 
 RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 EC_ALGORITHMS = ("ES256", "ES384", "ES512")
 
 TOKEN_BYTES_MAX = 16 << 10
-"""Twice what a request's head may have over HTTP. Anybody can send one, and deeply nested JSON takes a millisecond a
-kilobyte."""
+"""The limit of a token's length, twice that of a request's head over HTTP. Anybody can send a token, and deeply nested
+JSON takes a millisecond for each kilobyte."""
 
 SECONDS_END = 2**53
-"""A claim that is a time lies below it on either side of 1970: every such number is exact as a float."""
+"""A claim that is a time must lie less than so many seconds from 1970: such a number is exact as a float."""
 
 NOT_A_TOKEN = (jwt.PyJWTError, ValueError, TypeError, RecursionError)
-"""What the library raises for a text that is none; RecursionError for deeply nested JSON, before PyJWT 2.11."""
+"""What the library raises for a text that is not a token. Before PyJWT 2.11 it raises RecursionError for deeply nested
+JSON."""
 
 UNCHECKED = Options(
     verify_exp=False, verify_nbf=False, verify_iat=False, verify_aud=False, verify_sub=False, verify_jti=False
 )
-"""The library checks the signature; the claims are checked here, with our clock and Pulsar's rules."""
+"""The library checks the signature only; the claims are checked here, with our clock and by Pulsar's rules."""
 
 
 class TokenVerifier:
-    """Knows one key. `verify` is a pure function of the token and the time."""
+    """Verifies tokens by one key. The answer depends on the token and the time only."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class TokenVerifier:
         self._clock_skew_s = clock_skew_s
 
     def verify(self, token: str, now_s: float) -> Identity:
-        """Raises RejectedCredentialsError."""
+        """Returns the role that a token gives, and when it expires. Raises RejectedCredentialsError."""
         claims = self.claims(token)
         expires_at_s = self._check_time(claims, now_s)
         self._check_audience(claims)
@@ -76,7 +76,8 @@ class TokenVerifier:
         return Identity(role, expires_at_s)
 
     def claims(self, token: str) -> dict[str, Any]:
-        """Those of a token whose signature is right, whatever they say. Raises RejectedCredentialsError."""
+        """Returns the claims of a token after checking its signature, and only that. Raises
+        RejectedCredentialsError."""
         if not token.strip():
             raise RejectedCredentialsError("Blank token found")
         if len(token) > TOKEN_BYTES_MAX:
@@ -108,7 +109,8 @@ class TokenVerifier:
 
 
 def _is_unicode(text: str) -> bool:
-    """False for half of a surrogate pair, which JSON can spell and no record, answer or metric can hold."""
+    """Returns False for a text with half of a surrogate pair. JSON can spell it, but it cannot be encoded, so no
+    record, answer or metric can hold it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -117,8 +119,9 @@ def _is_unicode(text: str) -> bool:
 
 
 def _seconds(claims: dict[str, Any], name: str) -> float | None:
-    """A claim that is a time. Python's JSON takes numbers that no clock reaches and NaN, with which every comparison is
-    false: such a token would never expire. Raises RejectedCredentialsError."""
+    """Returns a claim that is a time, or None if the token has no such claim. Raises RejectedCredentialsError for
+    anything but a number that a clock can reach. Python's JSON parser takes NaN too, and every comparison with NaN is
+    false, so that such a token would never expire."""
     value = claims.get(name)
     if value is None:
         return None
@@ -128,7 +131,8 @@ def _seconds(claims: dict[str, Any], name: str) -> float | None:
 
 
 def hmac_algorithms(key: bytes, what: str) -> tuple[str, ...]:
-    """Those that the key is long enough for. Raises SecurityConfigError."""
+    """Returns the algorithms that the key is long enough for, the strongest last. Raises SecurityConfigError if there
+    is none."""
     algorithms = tuple(name for name, size in HMAC_KEY_BYTES.items() if len(key) >= size)
     if not algorithms:
         raise SecurityConfigError(f"{what}: a key of {len(key)} bytes is too weak: at least 32 are needed")
@@ -136,8 +140,8 @@ def hmac_algorithms(key: bytes, what: str) -> tuple[str, ...]:
 
 
 def load_public_key(content: bytes, algorithm: str, what: str) -> tuple[Any, tuple[str, ...]]:
-    """The key and the algorithms that its kind can have signed with. DER (X.509 SubjectPublicKeyInfo), which is what
-    Apache takes, or PEM. Raises SecurityConfigError."""
+    """Returns the key, and the algorithms that go with a key of its kind. The content is an X.509 SubjectPublicKeyInfo
+    in DER, which is what Apache takes, or in PEM. Raises SecurityConfigError."""
     load = load_pem_public_key if content.lstrip().startswith(b"-----BEGIN") else load_der_public_key
     try:
         key = load(content)
@@ -154,7 +158,7 @@ def load_public_key(content: bytes, algorithm: str, what: str) -> tuple[Any, tup
 
 
 def unverified(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and claims of a token, whoever signed it. Raises RejectedCredentialsError."""
+    """Returns header and claims of a token without checking its signature. Raises RejectedCredentialsError."""
     try:
         header = jwt.get_unverified_header(token)
         claims = jwt.decode(token, options={**UNCHECKED, "verify_signature": False})
