@@ -1,7 +1,9 @@
-"""The bundles of a namespace: ranges of the topics' hashes, by which topics are spread over brokers. Pure.
+"""The bundles of a namespace: ranges of the 32-bit hashes of topic names, by which topics are spread over brokers. Does
+no I/O.
 
-Boundaries are `0x%08x`, ascending; a range holds its lower boundary, and the last one its upper one too. Source:
-NamespaceBundleFactory, NamespaceBundles; facts 3.
+A namespace stores the boundaries of its bundles as texts `0x%08x` in ascending order. A bundle includes its lower
+boundary but not its upper one, except for the last bundle, which includes both. Sources: NamespaceBundleFactory,
+NamespaceBundles.
 """
 
 import re
@@ -17,33 +19,36 @@ _RANGE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
 
 
 def numbers_of(boundaries: Sequence[str]) -> list[int]:
-    """Raises ValueError."""
+    """Returns the boundaries as numbers. Raises ValueError."""
     return [int(boundary, 16) for boundary in boundaries]
 
 
 def text_of(lower: int, upper: int) -> str:
+    """Returns the range as Pulsar writes it: `0x00000000_0x40000000`."""
     return f"0x{lower:08x}_0x{upper:08x}"
 
 
 def ranges_of(boundaries: Sequence[str]) -> list[str]:
+    """Returns the ranges of all bundles, in ascending order."""
     numbers = numbers_of(boundaries)
     return [text_of(lower, upper) for lower, upper in pairwise(numbers)]
 
 
 def hash_of(topic: str) -> int:
-    """A topic's place in its namespace's range, by its full name, partition suffix included."""
+    """Returns the hash of a topic's full name, which includes the partition suffix."""
     return crc32(topic.encode())
 
 
 def bundle_of(boundaries: Sequence[str], topic: str) -> str:
-    """The range that a topic's full name (partition suffix included) is hashed into."""
+    """Returns the range of the bundle that a topic belongs to, by its full name, which includes the partition
+    suffix."""
     numbers = numbers_of(boundaries)
     at = min(bisect_right(numbers, hash_of(topic)), len(numbers) - 1)
     return text_of(numbers[at - 1], numbers[at])
 
 
 def parse_range(text: str) -> tuple[int, int] | None:
-    """None: it is no range."""
+    """Returns the lower and upper boundary, or None when the text is no range."""
     match = _RANGE.fullmatch(text)
     if match is None or int(match[1], 16) >= int(match[2], 16):
         return None
@@ -51,7 +56,8 @@ def parse_range(text: str) -> tuple[int, int] | None:
 
 
 def fault_of_range(boundaries: Sequence[str], namespace: str, text: str) -> str | None:
-    """Why `text` is none of the namespace's bundles, or None."""
+    """Returns why `text` is not the range of one of the namespace's bundles, or None when it is. The texts are
+    Java's."""
     parsed = parse_range(text)
     if parsed is None:
         return f"Invalid bundle range: {text}"
@@ -69,7 +75,7 @@ def fault_of_range(boundaries: Sequence[str], namespace: str, text: str) -> str 
 
 
 def fault_of_boundaries(boundaries: Sequence[str]) -> str | None:
-    """Why these cannot be a namespace's boundaries, or None."""
+    """Returns why these cannot be the boundaries of a namespace's bundles, or None when they can."""
     try:
         numbers = numbers_of(boundaries)
     except ValueError:
@@ -83,8 +89,8 @@ def fault_of_boundaries(boundaries: Sequence[str]) -> str | None:
 
 
 def split(boundaries: Sequence[str], bundle: str, at: Sequence[int] = ()) -> list[str]:
-    """The boundaries with that bundle cut at these points, or in half. Raises ValueError for a point outside, or a
-    bundle too small to be cut."""
+    """Returns the boundaries after `bundle` was split at the points `at`, or in half when there are none. Raises
+    ValueError when a point is not inside the bundle, or when the bundle is too small to be split."""
     lower, upper = parse_range(bundle) or (0, 0)
     points = sorted(set(at)) or [lower + (upper - lower) // 2]
     if not all(lower < point < upper for point in points):

@@ -1,8 +1,10 @@
-"""Partitioned topics: records at /admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}, cached and watched.
+"""The records of partitioned topics, at /admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}: they are
+cached, watched, and changed by compare-and-set.
 
-A partitioned topic is nothing but its record; its partitions are topics named `…-partition-k`, k from 0.
+A partitioned topic consists of its record alone. Its partitions are topics of their own, with names that end in
+`-partition-0`, `-partition-1` and so on.
 
-Sources: NamespaceResources.PartitionedTopicResources, PartitionedTopicMetadata; facts 3 and 14.
+Sources: NamespaceResources.PartitionedTopicResources, PartitionedTopicMetadata.
 """
 
 import json
@@ -19,23 +21,25 @@ from pulsar_proto.errors import MetadataFault
 from pulsar_proto.names import TopicName, decode_local, encode_local
 
 ATTEMPTS_MAX = 20
-"""Compare-and-set rounds lost in a row to other writers of one record."""
+"""After so many compare-and-set rounds that were lost to other writers in a row, `update` gives up."""
 
 CACHED_MAX = 10_000
-"""Answers kept, also "is not partitioned"; the one that was used longest ago goes first."""
+"""How many answers are cached, among them "is not partitioned"; the least recently used one leaves first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionedTopic:
-    """`deleted`: its partitions are being deleted; none is created any more."""
+    """One record."""
 
     partitions: int
     deleted: bool = False
+    """The topic is being deleted: its partitions go one by one, and none is created any more."""
     properties: Mapping[str, str] | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that this version does not know; they stay."""
+    """Keys of the record that this version does not know, which it keeps."""
 
     def value(self) -> bytes:
+        """Returns the record's bytes."""
         known: dict[str, Any] = {"partitions": self.partitions, "deleted": self.deleted}
         if self.properties is not None:
             known["properties"] = dict(self.properties)
@@ -43,17 +47,19 @@ class PartitionedTopic:
 
 
 class PartitionedTopics:
-    """One for the process; on the loop's thread. Raises MetadataError, and MetadataFault for a record that is none."""
+    """One object serves the process; it is used on the loop's thread only. All methods raise MetadataError when the
+    store fails, and MetadataFault when a record cannot be decoded."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._cached: OrderedDict[str, PartitionedTopic | None] = OrderedDict()
-        """By path; only while the watch is set."""
+        """Answers by path. Nothing is cached while no watch is set."""
         self._changes = 0
+        """How many changes were seen: an answer that was read while this grew may be old, and is not cached."""
         self._cancel_watch: CancelWatch | None = None
 
     def start(self) -> None:
-        """Begins to watch; without it every `get` asks the store."""
+        """Begins to watch the records. Until then every `get` reads from the metadata store."""
         if self._cancel_watch is None:
             self._cancel_watch = self._store.watch(paths.PARTITIONED_TOPICS, self._event, recursive=True)
 
@@ -63,7 +69,7 @@ class PartitionedTopics:
             self._cancel_watch = None
 
     async def get(self, name: TopicName) -> PartitionedTopic | None:
-        """None: it is not partitioned, or does not exist."""
+        """Returns the topic's record, or None when the topic is not partitioned or does not exist."""
         path = _path(name)
         if path in self._cached:
             self._cached.move_to_end(path)
@@ -78,7 +84,7 @@ class PartitionedTopics:
         return topic
 
     async def create(self, name: TopicName, partitions: int, properties: Mapping[str, str] | None = None) -> bool:
-        """False: there is one already."""
+        """Makes the record. Returns False when there is one already."""
         path = _path(name)
         try:
             await self._store.create(path, partitioned_topic_value(partitions, properties), make_parents=True)
@@ -96,8 +102,8 @@ class PartitionedTopics:
         deleted: bool | None = None,
         properties: Mapping[str, str | None] | None = None,
     ) -> PartitionedTopic | None:
-        """Changes what is given; of `properties` those that are named, None removes one. `partitions` only ever grows.
-        None: it is not partitioned."""
+        """Changes what is given and returns the new record, or None when the topic is not partitioned. A smaller number
+        of partitions is ignored. Properties that are not named stay; a property with a value of None is removed."""
         path = _path(name)
         for _ in range(ATTEMPTS_MAX):
             record = await self._store.get(path)
@@ -122,7 +128,7 @@ class PartitionedTopics:
         raise MetadataError(path, f"lost {ATTEMPTS_MAX} compare-and-set rounds in a row")
 
     async def delete(self, name: TopicName) -> None:
-        """Of the record alone. Nothing happens where there is none."""
+        """Deletes the record, but not the partitions. A missing record is no error."""
         path = _path(name)
         try:
             await self._store.delete(path)
@@ -132,7 +138,7 @@ class PartitionedTopics:
             self._forget(path)
 
     async def names(self, namespace: str, domain: str) -> list[str]:
-        """Full names of the namespace's partitioned topics, sorted."""
+        """Returns the full names of the namespace's partitioned topics, sorted."""
         try:
             children = await self._store.children(f"{paths.PARTITIONED_TOPICS}/{namespace}/{domain}")
         except NoNodeError:

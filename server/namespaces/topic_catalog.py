@@ -1,10 +1,10 @@
-"""Which namespaces and topics there are, by their records, and which ones a client may bring into being.
+"""Says which namespaces and topics exist, by their records, and which topics a client may create by using them.
 
-A namespace has a record below /admin/policies, a persistent topic one below /managed-ledgers, a partitioned one below
-/admin/partitioned-topics. A non-persistent topic is only where it is loaded.
+A namespace has a record below /admin/policies, a persistent topic one below /managed-ledgers, a partitioned topic one
+below /admin/partitioned-topics. A non-persistent topic exists only while it is loaded.
 
 Sources: BrokerService.isAllowAutoTopicCreationAsync, fetchPartitionedTopicMetadataCheckAllowAutoCreationAsync,
-checkMaxTopicsPerNamespace, NamespaceService.checkTopicExists; PIP-414; facts 3.
+checkMaxTopicsPerNamespace, NamespaceService.checkTopicExists; PIP-414.
 """
 
 import asyncio
@@ -26,17 +26,18 @@ from pulsar_proto.system_topics import is_system_topic
 NAMESPACE_NOT_FOUND = "Namespace not found"
 
 CREATED_AT_ONCE = 100
-"""Partitions whose records are made in one turn of the loop, so that they share a commit."""
+"""How many partitions' records are created at the same time, so that they share a commit of the metadata file."""
 
 NEVER_PARTITIONED = ("-DLQ", "-RETRY")
-"""Ends of names that are created unpartitioned: the client's dead letter and retry topics."""
+"""The ends of the names of dead letter and retry topics, which clients expect to be unpartitioned."""
 
 LoadedNames = Callable[[], Iterable[str]]
-"""Full names of the topics that are loaded."""
+"""Returns the full names of the topics that are loaded."""
 
 
-class Catalog:
-    """One for the process; on the loop's thread. Raises PulsarError."""
+class TopicCatalog:
+    """One object serves the process; it is used on the loop's thread only. All async methods raise PulsarError when the
+    metadata store fails."""
 
     def __init__(
         self, metadata: MetadataStore, policies: Policies, settings: TopicSettings, loaded: LoadedNames
@@ -54,12 +55,12 @@ class Catalog:
             return await self._policies.namespaces.get(namespace) is not None
 
     async def check_namespace(self, namespace: str) -> None:
-        """Raises TopicNotFound."""
+        """Raises TopicNotFound when there is no such namespace."""
         if not await self.namespace_exists(namespace):
             raise TopicNotFound(NAMESPACE_NOT_FOUND)
 
     async def topic_exists(self, name: TopicName) -> bool:
-        """A topic of its own: a partitioned one exists by its partitions alone."""
+        """Whether there is a topic that holds messages: for a partitioned topic this is asked of its partitions."""
         if name.full in self._loaded():
             return True
         if not name.is_persistent:
@@ -68,7 +69,7 @@ class Catalog:
             return await self._metadata.exists(paths.managed_ledger_path(name.managed_ledger_name)) is not None
 
     async def topics_of(self, namespace: str) -> list[str]:
-        """Full names of the persistent topics, partitions one by one, sorted."""
+        """Returns the full names of the namespace's persistent topics, sorted; each partition is a topic."""
         with storage_faults_told():
             try:
                 children = await self._metadata.children(paths.topics_path(namespace))
@@ -77,15 +78,16 @@ class Catalog:
         return sorted([f"{PERSISTENT}://{namespace}/{decode_local(child)}" async for child in in_portions(children)])
 
     def non_persistent_topics_of(self, namespace: str) -> list[str]:
-        """Full names, sorted."""
+        """Returns the full names of the namespace's non-persistent topics that are loaded, sorted."""
         prefix = f"non-persistent://{namespace}/"
         return sorted(name for name in self._loaded() if name.startswith(prefix))
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
     async def partitions_of(self, name: TopicName, *, may_create: bool) -> int:
-        """0 for a plain topic, and for a missing one that PRODUCER or SUBSCRIBE will create; a missing one becomes
-        partitioned where its namespace says so. Raises TopicNotFound, NotAllowed."""
+        """Returns the number of partitions, or 0 for a topic that is not partitioned. A missing topic is created as a
+        partitioned one, if `may_create` is set and its namespace wants that; if the namespace wants a topic without
+        partitions, this returns 0, and PRODUCER or SUBSCRIBE will create it. Raises TopicNotFound, NotAllowed."""
         await self.check_namespace(name.namespace)
         with storage_faults_told():
             known = await self.partitioned.get(name)
@@ -114,7 +116,7 @@ class Catalog:
     async def create_partitioned(
         self, name: TopicName, partitions: int, properties: Mapping[str, str] | None = None
     ) -> bool:
-        """With its partitions. False: there is one already."""
+        """Creates a partitioned topic with its partitions. Returns False when there is one already."""
         with storage_faults_told():
             if not await self.partitioned.create(name, partitions, properties):
                 return False
@@ -122,7 +124,7 @@ class Catalog:
         return True
 
     async def create_missing_partitions(self, name: TopicName, partitions: int) -> None:
-        """Their records; each is loaded when somebody uses it."""
+        """Creates the records of partitions that are missing; a partition is loaded when somebody uses it."""
         if not name.is_persistent:
             return
         for start in range(0, partitions, CREATED_AT_ONCE):
@@ -137,8 +139,10 @@ class Catalog:
     # --- what may be created -----------------------------------------------------------------------------------------
 
     async def may_create(self, name: TopicName) -> bool:
-        """Whether a client that uses the missing topic creates it; partitions of a partitioned topic always, and
-        topics of the system. Raises NotAllowed for a name that nothing may stand at (PIP-414)."""
+        """Whether a client that uses a missing topic thereby creates it. Never in a namespace that is missing or being
+        deleted. Else a partition is created if its partitioned topic is not being deleted, and a system topic always;
+        for other topics the namespace decides. Raises NotAllowed for a name that no topic may have: that of a
+        partitioned topic, or that of a partition which the partitioned topic does not have (PIP-414)."""
         with storage_faults_told():
             base = await self.partitioned.get(name.base)
             record = await self._policies.namespaces.get(name.namespace)
@@ -155,7 +159,7 @@ class Catalog:
         return is_system_topic(name) or self._policies.auto_topic_creation(record).allowed
 
     async def check_room(self, name: TopicName, topics: int = 1) -> None:
-        """Raises NotAllowed at the namespace's limit of topics."""
+        """Raises NotAllowed when `topics` more topics would exceed the namespace's limit."""
         if is_exempt(name):
             return
         with storage_faults_told():

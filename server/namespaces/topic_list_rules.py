@@ -1,7 +1,8 @@
-"""The topics of a namespace as clients with a topic pattern ask for them: filter and hash, without I/O.
+"""Filters and hashes lists of topics, for clients that subscribe by a pattern.
 
-Source: TopicList (pulsar-common). A pattern comes from the network and Python's matcher backtracks, so what matching
-may cost is bounded beforehand; a list that is not filtered is a legal answer, the client then filters by itself.
+A pattern comes from a client and Python's matcher backtracks, so the cost of matching is estimated before, and bounded.
+When a pattern would cost too much, the list is not filtered; that is a legal answer, after which the client filters by
+itself. Source: TopicList (pulsar-common).
 """
 
 import re
@@ -13,11 +14,12 @@ from pulsar_proto.checksum import crc32c
 from pulsar_proto.errors import InvalidTopicName
 
 MATCH_COST_MAX = 20_000_000
-"""Upper bound of the matcher's steps for one list: the sum of len(name) ** repeats, times the ways to choose."""
+"""The most that matching one list may cost. The cost of a name is an upper bound of the matcher's steps: its length to
+the power of the pattern's repeats, times the number of ways through the pattern's alternatives."""
 NAME_COST_MAX = 400_000
-"""Of one name: some milliseconds, which nobody can interrupt."""
+"""The most that matching one name may cost: some milliseconds, in which nothing else can run."""
 STEP_COST = 100_000
-"""Of names between two moments when others may run."""
+"""After names of this cost other work of the loop may run."""
 
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _REPEAT = re.compile(r"[*+{]")
@@ -27,21 +29,22 @@ _JAVA_ONLY = re.compile(r"\\[pPQEGRhHvVXz]|&&")
 
 
 def hash_of(topics: Sequence[str]) -> str:
-    """CRC32C of the sorted names joined with commas; 8 hex digits, least significant byte first (Guava's HashCode)."""
+    """Returns the CRC32C of the sorted names joined with commas, as 8 hex digits with the least significant byte first
+    (the toString of Guava's HashCode)."""
     return crc32c(",".join(sorted(topics)).encode()).to_bytes(4, "little").hex()
 
 
 class TopicListChange(NamedTuple):
-    """How a list of topics became another one."""
+    """The difference between two lists of topics."""
 
     new: list[str]
     deleted: list[str]
     topics_hash: str
-    """Of the list as it is now."""
+    """The `hash_of` the new list."""
 
 
 def change_between(old: Sequence[str], new: Sequence[str]) -> TopicListChange | None:
-    """None: nothing changed. Names sorted."""
+    """Returns the difference, with names sorted, or None when there is none."""
     before, after = set(old), set(new)
     if before == after:
         return None
@@ -49,10 +52,11 @@ def change_between(old: Sequence[str], new: Sequence[str]) -> TopicListChange | 
 
 
 def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> Steps[list[str] | None]:
-    """The topics that the pattern matches wholly, without scheme and without partition suffix; None where this broker
-    does not filter: pattern longer than `max_length`, too costly, or in a dialect of Java alone. Works in steps.
+    """Returns the topics whose names, without scheme and partition suffix, match the whole pattern. Returns None when
+    this broker does not filter by the pattern, because it is longer than `max_length`, too costly, or uses what only
+    Java's regular expressions know. A generator that yields where other work of the loop may run.
 
-    Raises InvalidTopicName for what is no regular expression.
+    Raises InvalidTopicName when the pattern is no regular expression.
     """
     if len(pattern) > max_length or _JAVA_ONLY.search(pattern):
         return None
@@ -82,7 +86,8 @@ def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> S
 
 
 def _ways(bare: str) -> int:
-    """How many ways through its alternatives and optional parts an expression without escapes has at most."""
+    """Returns an upper bound of the number of ways through an expression's alternatives and optional parts. The escapes
+    have been replaced before."""
     ways = 1 << bare.count("?")
     for group in bare.split(")"):
         ways *= group.count("|") + 1
@@ -90,6 +95,7 @@ def _ways(bare: str) -> int:
 
 
 def without_scheme(text: str) -> str:
+    """Returns a topic name or pattern without `persistent://` or the like; a leading `^` of a pattern stays."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         return text

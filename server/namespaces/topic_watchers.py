@@ -1,8 +1,9 @@
-"""Tells connections which topics of a namespace come and go (PIP-145): WATCH_TOPIC_UPDATE.
+"""Tells clients which topics of a namespace were created or deleted (PIP-145), with WATCH_TOPIC_UPDATE.
 
-One look at the metadata store serves all watchers of a namespace, and changes that come while it looks are one more.
+When the metadata store reports a change, the namespace's topics are listed once for all of its watchers. Changes that
+are reported while the list is being made lead to one more list after it.
 
-Source: TopicListService; facts 3.
+Source: TopicListService.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from magnetar.metadata import paths
 from magnetar.metadata.store import CancelWatch, MetadataStore, RecordEvent
-from magnetar.server.namespaces.topic_catalog import Catalog
+from magnetar.server.namespaces.topic_catalog import TopicCatalog
 from magnetar.server.namespaces.topic_list_rules import (
     TopicListChange,
     change_between,
@@ -29,22 +30,23 @@ Tell = Callable[[TopicListChange], None]
 
 
 class Watcher:
-    """One client's; `topics` are those that it was told of."""
+    """One client's watch of a namespace. `topics` is the list that the client knows."""
 
     __slots__ = ("is_told", "max_length", "namespace", "pattern", "tell", "topics")
 
     def __init__(self, namespace: str, pattern: str, max_length: int, tell: Tell) -> None:
         self.namespace = namespace
         self.pattern = without_scheme(pattern)
-        """Its length is judged without the scheme, unlike in GET_TOPICS_OF_NAMESPACE."""
+        """Without the scheme, which does not count for the pattern's length here, unlike in GET_TOPICS_OF_NAMESPACE."""
         self.max_length = max_length
         self.tell = tell
         self.topics: list[str] = []
         self.is_told = False
-        """It has its first list: changes follow."""
+        """Whether the client has its first list, so that it is told of changes."""
 
     async def matching(self, topics: Sequence[str]) -> list[str]:
-        """Raises InvalidTopicName, NotAllowed."""
+        """Returns those of the topics that match the pattern. Raises InvalidTopicName, and NotAllowed when the broker
+        does not filter by this pattern."""
         if len(self.pattern) > self.max_length:
             raise NotAllowed(
                 f"Unable to create topic list watcher: the pattern is longer than {self.max_length} characters"
@@ -56,7 +58,7 @@ class Watcher:
 
 
 class _Watched:
-    """A namespace that somebody watches."""
+    """A namespace that has watchers."""
 
     __slots__ = ("cancel", "changes", "dirty", "looking", "watchers")
 
@@ -65,13 +67,15 @@ class _Watched:
         self.cancel: CancelWatch | None = None
         self.looking: asyncio.Task[None] | None = None
         self.dirty = False
+        """Whether the topics have to be listed again."""
         self.changes = 0
+        """How many changes the metadata store has reported."""
 
 
 class TopicWatchers:
-    """One for the process; on the loop's thread."""
+    """One object serves the process; it is used on the loop's thread only."""
 
-    def __init__(self, catalog: Catalog, metadata: MetadataStore) -> None:
+    def __init__(self, catalog: TopicCatalog, metadata: MetadataStore) -> None:
         self._catalog = catalog
         self._metadata = metadata
         self._namespaces: dict[str, _Watched] = {}
@@ -81,7 +85,8 @@ class TopicWatchers:
         return sum(len(each.watchers) for each in self._namespaces.values())
 
     async def add(self, watcher: Watcher) -> list[str]:
-        """The topics that match now; the watcher is told of every change from there on. Raises PulsarError."""
+        """Adds a watcher and returns the topics that match now; the watcher is told of every later change. Raises
+        PulsarError."""
         namespace = watcher.namespace
         await self._catalog.check_namespace(namespace)
         watched = self._namespaces.get(namespace)
@@ -102,7 +107,7 @@ class TopicWatchers:
         return watcher.topics
 
     def remove(self, watcher: Watcher) -> None:
-        """Idempotent."""
+        """Removes a watcher; it may have been removed before."""
         watched = self._namespaces.get(watcher.namespace)
         if watched is None:
             return
@@ -153,7 +158,7 @@ class TopicWatchers:
             return
         watched = self._namespaces.get(watcher.namespace)
         if watched is None or watcher not in watched.watchers:
-            return  # it was closed meanwhile
+            return  # the watcher was removed meanwhile
         change = change_between(watcher.topics, matching)
         watcher.topics = matching
         if change is not None:

@@ -17,7 +17,7 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.unique_ids import broker_instance
 from magnetar.server.compaction.topic_compaction import CompactionService, TopicCompaction
 from magnetar.server.config.topic_settings import TopicSettings
-from magnetar.server.namespaces.topic_catalog import Catalog
+from magnetar.server.namespaces.topic_catalog import TopicCatalog
 from magnetar.server.policies.change_events import ChangeEvents
 from magnetar.server.policies.policies import EVENTS_TOPIC, Policies
 from magnetar.server.policies.policy_values import PublishRate
@@ -61,7 +61,7 @@ class BrokerService:
         self.namespace_listeners: list[Callable[[str], None]] = []
         """Called with the name of a namespace whose record has changed, after its topics have the new policies."""
         self.metadata = metadata
-        self.catalog = Catalog(metadata, self.policies, settings, self._loaded_names)
+        self.catalog = TopicCatalog(metadata, self.policies, settings, self._loaded_names)
         self.non_persistent = NonPersistentTopics(
             settings, self.policies, self.catalog, self.new_producer_name, self._equip
         )

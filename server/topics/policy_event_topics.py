@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from typing import Protocol
 
-from magnetar.server.namespaces.topic_catalog import Catalog
+from magnetar.server.namespaces.topic_catalog import TopicCatalog
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.topic import Topic
 from magnetar.storage.ledger.ledger_errors import LedgerError
@@ -80,7 +80,7 @@ class PolicyEventTopics:
     """Finds and loads the `__change_events` topic of a namespace. Implements the `EventTopics` of
     `policies/change_events.py`."""
 
-    def __init__(self, catalog: Catalog, get_topic: GetTopic) -> None:
+    def __init__(self, catalog: TopicCatalog, get_topic: GetTopic) -> None:
         self._catalog = catalog
         self._get_topic = get_topic
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from magnetar.server.config.topic_settings import TopicSettings
-from magnetar.server.namespaces.topic_catalog import Catalog
+from magnetar.server.namespaces.topic_catalog import TopicCatalog
 from magnetar.server.policies.policies import Policies
 from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
 from pulsar_proto.errors import NotAllowed, TopicNotFound
@@ -23,7 +23,7 @@ class NonPersistentTopics:
         self,
         settings: TopicSettings,
         policies: Policies,
-        catalog: Catalog,
+        catalog: TopicCatalog,
         new_producer_name: Callable[[], str],
         prepare: Callable[[NonPersistentTopic], None],
     ) -> None:
