@@ -1,5 +1,6 @@
-"""What stats and metrics say of a topic's compaction. Names: CompactionStatsImpl, PersistentTopicInternalStats,
-CompactorMXBeanImpl; real answers of 4.0.7."""
+"""What stats and metrics say about a topic's compaction. The names are those of CompactionStatsImpl,
+PersistentTopicInternalStats and CompactorMXBeanImpl, as Pulsar 4.0.7 answers them.
+"""
 
 from collections.abc import Iterator
 
@@ -7,7 +8,7 @@ from magnetar.server.compaction.topic_compaction import TopicCompaction
 
 
 def compaction_stats(compaction: TopicCompaction | None) -> dict[str, int]:
-    """As `…/stats` has it."""
+    """Returns the `compaction` of `…/stats`."""
     counters = None if compaction is None else compaction.counters
     return {
         "lastCompactionRemovedEventCount": counters.last_removed if counters else 0,
@@ -18,7 +19,8 @@ def compaction_stats(compaction: TopicCompaction | None) -> dict[str, int]:
 
 
 def compacted_ledger_stats(compaction: TopicCompaction | None) -> dict[str, object]:
-    """As `…/internalStats` has it: the ledger in use; its length is known once somebody has read it."""
+    """Returns the `compactedLedger` of `…/internalStats`: the ledger in use. Its length is known once somebody has read
+    it."""
     opened = None if compaction is None else compaction.opened
     ledger_id = None if compaction is None else compaction.ledger_id
     return {
@@ -31,7 +33,7 @@ def compacted_ledger_stats(compaction: TopicCompaction | None) -> dict[str, obje
 
 
 def compaction_metrics(compaction: TopicCompaction) -> Iterator[tuple[str, float]]:
-    """Nothing for a topic that was never compacted since it was loaded."""
+    """Yields nothing for a topic that has not been compacted since it was loaded."""
     counters = compaction.counters
     if counters.succeeded or counters.failed:
         yield "pulsar_compaction_removed_event_count", counters.removed

@@ -15,7 +15,7 @@ from magnetar.storage.managed.gaps import Gap
 from pulsar_proto.ids import Position
 
 HOLES_SHOWN_MAX = 1_000
-"""Ranges of acknowledged messages that internalStats lists of a cursor."""
+"""How many ranges of acknowledged messages internalStats lists for a cursor."""
 
 STATE_NAMES = {
     AppendState.IDLE: "ClosedLedger",
@@ -25,7 +25,7 @@ STATE_NAMES = {
     AppendState.TERMINATED: "Terminated",
     AppendState.CLOSED: "Closed",
 }
-"""ManagedLedgerImpl.State."""
+"""The names of ManagedLedgerImpl.State."""
 
 
 def managed_ledger_stats(topic: Topic) -> Json:
@@ -60,7 +60,7 @@ def managed_ledger_stats(topic: Topic) -> Json:
 
 
 def unreadable(gap: Gap) -> Json:
-    """Entries that every bookie lost."""
+    """Returns entries that every bookie lost, as internalStats shows them."""
     return {
         "ledgerId": gap.ledger_id,
         "firstEntryId": gap.first,
@@ -72,7 +72,7 @@ def unreadable(gap: Gap) -> Json:
 
 
 def waits_for_messages(subscription: Subscription) -> bool:
-    """Whether the next message that is published goes to somebody at once."""
+    """Whether the next message that is published goes to a consumer at once."""
     dispatcher = subscription.dispatcher
     return dispatcher is not None and bool(subscription.consumers) and dispatcher.is_caught_up
 

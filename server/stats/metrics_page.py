@@ -1,8 +1,8 @@
 """What /metrics answers: Pulsar's names for what exists here, gathered when somebody asks.
 
-Nothing is counted for this alone; a scrape reads the counters of topics, subscriptions and connections. Many topics
-are read in portions, so that clients are served meanwhile. Sources: NamespaceStatsAggregator, TopicStats,
-PrometheusMetricsGenerator; names and labels as 4.0.7 answers them.
+Nothing is counted for this page alone: a scrape reads the counters of topics, subscriptions and connections. It reads
+many topics in portions, so that clients are served meanwhile. Sources: NamespaceStatsAggregator, TopicStats,
+PrometheusMetricsGenerator; names and labels are those that Pulsar 4.0.7 answers.
 """
 
 import os
@@ -29,7 +29,7 @@ BOOT_CLOCK = time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CL
 
 
 class MetricFamilies:
-    """Samples by metric name, each name's together, as the text format asks."""
+    """Samples by metric name. The text format wants all samples of a name together."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = f'cluster="{escaped(cluster)}"'
@@ -37,7 +37,7 @@ class MetricFamilies:
         self._kinds: dict[str, str] = {}
 
     def labels(self, **values: str) -> str:
-        """A label set, ready to be used for many samples; the cluster comes first."""
+        """Returns a label set, ready to be used for many samples. The cluster comes first."""
         return ",".join([self._cluster, *(f'{name}="{escaped(value)}"' for name, value in values.items())])
 
     def add(self, name: str, labels: str, value: float, kind: str = "gauge") -> None:
@@ -49,7 +49,7 @@ class MetricFamilies:
             self.add(name, labels, value)
 
     async def text(self) -> list[bytes]:
-        """The page in parts, one a name."""
+        """Returns the page in parts, one for each name."""
         parts = []
         async for name, samples in in_portions(self._samples.items()):
             parts.append(f"# TYPE {name} {self._kinds[name]}\n{''.join(samples)}".encode())
@@ -57,7 +57,7 @@ class MetricFamilies:
 
 
 async def render(broker: "Broker") -> list[bytes]:
-    """The whole page, in parts: with thousands of topics it has tens of megabytes."""
+    """Returns the whole page, in parts: with thousands of topics it has tens of megabytes."""
     families = MetricFamilies(broker.cluster)
     totals: dict[str, float] = {}
     per_namespace: dict[str, int] = {}
@@ -75,7 +75,7 @@ async def render(broker: "Broker") -> list[bytes]:
 
 
 def _add_topic(families: MetricFamilies, topic: "BaseTopic") -> list[tuple[str, float]]:
-    """Returns what is summed up over the broker."""
+    """Adds a topic and its subscriptions. Returns the values that are summed up over the broker."""
     labels = {"namespace": topic.name.namespace, "topic": topic.name.full}
     counters = topic.publishing.counters
     rate_out = throughput_out = 0.0
@@ -107,7 +107,7 @@ def _add_topic(families: MetricFamilies, topic: "BaseTopic") -> list[tuple[str, 
 
 
 def _add_out(families: MetricFamilies, subscription: "BaseSubscription", labels: str) -> tuple[float, float]:
-    """What goes out. Returns its message and byte rate."""
+    """Adds what goes out to a subscription. Returns its message rate and its byte rate."""
     out = subscription.counters_out()
     families.add_all(
         labels,
@@ -149,8 +149,8 @@ def _add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, fl
 
 
 def _add_authentication(families: MetricFamilies, security: "Security") -> None:
-    """Logins and HTTP calls by method (AuthenticationMetrics). Apache's failures have a reason; here it is in the
-    log."""
+    """Adds logins and HTTP calls by method (AuthenticationMetrics). Apache's failures have a label for the reason; here
+    the log names it."""
     for provider in security.providers.values():
         labels = families.labels(provider_name=provider.name, auth_method=provider.method)
         families.add("pulsar_authentication_success_total", labels, provider.accepted, "counter")
@@ -158,7 +158,8 @@ def _add_authentication(families: MetricFamilies, security: "Security") -> None:
 
 
 def _add_process(families: MetricFamilies) -> None:
-    """As the Java client library of Prometheus exports them; what this system does not tell is left out."""
+    """Adds what the Java client library of Prometheus exports about a process. What this system does not tell is left
+    out."""
     labels = families.labels()
     families.add("process_cpu_seconds_total", labels, time.process_time(), "counter")
     families.add("process_max_fds", labels, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -176,5 +177,5 @@ def _add_process(families: MetricFamilies) -> None:
 
 
 def escaped(value: str) -> str:
-    """A label's value in the text format."""
+    """Returns a label's value as the text format writes it."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,7 +1,7 @@
-"""Stats of a non-persistent topic as the admin API answers them.
+"""What `…/stats` and `…/internalStats` answer for a non-persistent topic.
 
-Field names and their order are Apache's (real answers of 4.0.7; NonPersistentTopicStatsImpl, with `msgDropRate` beside
-what a persistent topic has).
+Field names and their order are Apache's: NonPersistentTopicStatsImpl, as Pulsar 4.0.7 answers it. It has `msgDropRate`
+beside what a persistent topic has.
 """
 
 from magnetar.server.stats.traffic_stats import (
@@ -109,7 +109,7 @@ NO_CURSOR: Json = {
     "subscriptionHavePendingRead": False,
     "subscriptionHavePendingReplayRead": False,
 }
-"""Of each subscription: Apache shows an empty CursorStats."""
+"""What Apache shows for each subscription: an empty CursorStats."""
 
 
 def non_persistent_internal_stats(topic: NonPersistentTopic) -> Json:

@@ -1,6 +1,6 @@
-"""What /metrics says of topics and subscriptions of one domain alone, by Pulsar's names.
+"""What /metrics says only about topics and subscriptions of one domain, by Pulsar's names.
 
-Sources: TopicStats.printTopicStats; names as 4.0.7 answers them.
+Source: TopicStats.printTopicStats; names as Pulsar 4.0.7 answers them.
 """
 
 from collections.abc import Iterable

@@ -34,13 +34,13 @@ NOTHING_DRAINS: Json = {
 
 
 def iso_time(time_ms: int) -> str:
-    """As Java prints an Instant: milliseconds only where there are some."""
+    """Returns the time as Java prints an Instant: with milliseconds only where there are some."""
     precision = "milliseconds" if time_ms % 1000 else "seconds"
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def traffic_stats(topic: BaseTopic) -> Json:
-    """What came into a topic of either domain, and what went out to its subscriptions."""
+    """Returns what came into a topic of either domain, and what went out to its subscriptions."""
     publishing = topic.publishing
     outs = [each.counters_out() for each in topic.subscriptions.values()]
     return {
@@ -109,7 +109,7 @@ def consumer_stats(consumer: Consumer, of_key_shared: Json) -> Json:
 
 
 def client_consumer_stats(consumer: Consumer) -> Json:
-    """The fields of CONSUMER_STATS_RESPONSE."""
+    """Returns the fields of CONSUMER_STATS_RESPONSE."""
     counters = consumer.counters
     return {
         "msgRateOut": counters.message_rate.value,

@@ -1,7 +1,7 @@
-"""What an administrator and the clock do to a subscription's backlog: skip, clear, expire; and looks into the log.
+"""What an administrator and the clock do to a subscription's backlog (skip, clear, expire), and looks into the log.
 
-Everything here goes by positions: what is skipped is acknowledged in the cursor, so it is gone for good and never
-delivered again. Counts are entries, as Apache's are: a batch is one.
+All of it goes by positions: what is skipped is acknowledged in the cursor, so it is gone for good and never delivered
+again. Counts are entries, as Apache's are: a batch is one.
 
 Sources: PersistentSubscription (clearBacklog, skipMessages, expireMessages, peekNthMessage),
 PersistentMessageExpiryMonitor, PersistentTopicsBase.internalExamineMessageAsync.
@@ -26,25 +26,25 @@ class StoredMessage(NamedTuple):
 
     position: Position
     payload: bytes
-    """From the broker's entry metadata (0x0e02) on, if there is one, else from 0x0e01 (or metadataSize) on."""
+    """From the broker's entry metadata (0x0e02) on if the entry has some, else from 0x0e01 (or metadataSize) on."""
 
 
 EntriesByLedger = Mapping[int, BitMap]
-"""Ledger -> entries that must not expire: they wait for their delivery time."""
+"""Ledger -> entries that must not expire, because they wait for their delivery time."""
 
 NOTHING: EntriesByLedger = {}
 
 READ_ENTRIES = 1_000
 READ_BYTES = 5 * 1024 * 1024
-"""Of one read while expired messages are looked at for a delivery time."""
+"""The bounds of one read while expired messages are searched for delivery times."""
 
 
 # --- what goes away ---------------------------------------------------------------------------------------------------
 
 
 async def skip(subscription: Subscription, count: int) -> int:
-    """Acknowledges the first `count` entries that are not acknowledged. Returns how many there were. Raises
-    PulsarError when that cannot be stored."""
+    """Acknowledges the first `count` entries that are not acknowledged. Returns how many there were. Raises PulsarError
+    when that cannot be stored."""
     if count <= 0:
         return 0
     ledger, cursor = subscription.topic.ledger, subscription.cursor
@@ -63,8 +63,8 @@ async def expire_upto(subscription: Subscription, position: Position) -> int:
 
 
 async def expire_older(subscription: Subscription, seconds: float, now_ms: int) -> int:
-    """Acknowledges what was published more than `seconds` ago, but for messages whose delivery time is to come. Returns
-    how many entries that was. Raises PulsarError."""
+    """Acknowledges what was published more than `seconds` ago, except messages whose delivery time is yet to come.
+    Returns how many entries that was. Raises PulsarError."""
     topic, cursor = subscription.topic, subscription.cursor
     with storage_faults_told():
         last = await last_published_before(topic.ledger, cursor.mark_delete, now_ms - int(seconds * 1000))
@@ -92,8 +92,8 @@ async def _expire(subscription: Subscription, position: Position, kept: EntriesB
 def acknowledge_upto(
     ledger: ManagedLedger, cursor: Cursor, position: Position, kept: EntriesByLedger = NOTHING
 ) -> None:
-    """Up to and including `position`, but for the entries `kept`: before the first of them by the mark-delete, behind
-    it one by one."""
+    """Acknowledges everything up to and including `position`, except the entries `kept`. What stands before the first
+    of these goes by the mark-delete, the rest one by one."""
     first = min((Position(each, entries[0]) for each, entries in kept.items() if entries), default=None)
     if first is None or first > position:
         _mark_delete(cursor, position)
@@ -119,8 +119,9 @@ def _mark_delete(cursor: Cursor, position: Position) -> None:
 
 
 async def undelivered(topic: PersistentTopic, cursor: Cursor, upto: Position, now_ms: int) -> dict[int, BitMap]:
-    """The entries up to `upto` that the cursor has to come and whose delivery time is after `now_ms`. Reads what the
-    topic's index of delayed messages does not know, and tells it. Raises ManagedLedgerError."""
+    """Returns the entries up to `upto` that are not acknowledged and whose delivery time is after `now_ms`. Where the
+    topic's index of delayed messages does not know an entry, this reads it, and adds it to the index. Raises
+    ManagedLedgerError."""
     ledger, index = topic.ledger, topic.delayed.index
     found: dict[int, BitMap] = {}
     at = cursor.next_unacked(cursor.mark_delete)
@@ -145,8 +146,8 @@ async def undelivered(topic: PersistentTopic, cursor: Cursor, upto: Position, no
 
 
 def nth_unacknowledged(ledger: ManagedLedger, cursor: Cursor, count: int) -> Position | None:
-    """The `count`-th entry (from 1) that is not acknowledged; None where there are fewer. Costs by ranges, not by
-    entries."""
+    """Returns the `count`-th entry (from 1) that is not acknowledged; None when there are fewer. The cost grows with
+    the ranges, not with the entries."""
     at = cursor.next_unacked(cursor.mark_delete)
     while not ledger.is_after_last(at):
         last = last_of_ledger(ledger, at.ledger_id)
@@ -162,12 +163,12 @@ def nth_unacknowledged(ledger: ManagedLedger, cursor: Cursor, count: int) -> Pos
 
 
 def last_of_ledger(ledger: ManagedLedger, ledger_id: int) -> Position:
-    """The last entry of a ledger that has one."""
+    """Returns the last entry of a ledger that has one."""
     return ledger.previous_position(Position(ledger_id + 1, 0))
 
 
 async def last_published_before(ledger: ManagedLedger, after: Position, time_ms: int) -> Position | None:
-    """The last entry behind `after` that was published before `time_ms`; None without one. Raises
+    """Returns the last entry behind `after` that was published before `time_ms`; None when there is none. Raises
     ManagedLedgerError."""
     first = await ledger.find_first(lambda payload: published_at(payload, time_ms) >= time_ms, after)
     last = ledger.previous_position(first)
@@ -178,15 +179,16 @@ async def last_published_before(ledger: ManagedLedger, after: Position, time_ms:
 
 
 async def peek(subscription: Subscription, number: int) -> StoredMessage | None:
-    """The `number`-th entry (from 1) that is not acknowledged; None where there are fewer. Raises PulsarError."""
+    """Returns the `number`-th entry (from 1) that is not acknowledged; None when there are fewer. Raises
+    PulsarError."""
     ledger = subscription.topic.ledger
     position = nth_unacknowledged(ledger, subscription.cursor, number)
     return None if position is None else await message_at(subscription.topic, position)
 
 
 async def examine(topic: PersistentTopic, number: int, *, from_end: bool) -> StoredMessage | None:
-    """The `number`-th entry (from 1) of the whole log, from its beginning or from its end; the last one on that way
-    where there are fewer, None where there is none. Raises PulsarError."""
+    """Returns the `number`-th entry (from 1) of the whole log, counted from its beginning or from its end. When there
+    are fewer, returns the last one counted; None for an empty log. Raises PulsarError."""
     ledger = topic.ledger
     total = ledger.number_of_entries
     if total == 0:
@@ -196,7 +198,7 @@ async def examine(topic: PersistentTopic, number: int, *, from_end: bool) -> Sto
 
 
 async def message_at(topic: PersistentTopic, position: Position) -> StoredMessage | None:
-    """The entry at exactly that position; None where there is none (any more). Raises PulsarError."""
+    """Returns the entry at exactly that position; None when there is none, or none any more. Raises PulsarError."""
     ledger = topic.ledger
     if position <= EARLIEST or ledger.is_after_last(position):
         return None

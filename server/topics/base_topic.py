@@ -1,6 +1,6 @@
 """What persistent and non-persistent topics have in common: names, policies, producers, and who may subscribe.
 
-Sources: AbstractTopic; facts 4.1, 5.1.
+Source: AbstractTopic.
 """
 
 import logging
@@ -38,16 +38,17 @@ log = logging.getLogger(__name__)
 
 RESERVED_PREFIXES = ("pulsar.repl", "pulsar.dedup")
 SYSTEM_CURSORS = (COMPACTION_CURSOR, "transaction.subscription", "__pending_ack_state")
-"""Cursors of a topic that are nobody's subscription, beside those with reserved prefixes (facts 6.3)."""
+"""Cursors that belong to the topic itself and are nobody's subscription, beside those with reserved prefixes."""
 
 
 NO_NAMES_OF_RECORDS = (".", "..")
-"""A metadata store takes them for a way, and every subscription has a record."""
+"""Every subscription has a record of its name, and a metadata store reads these two as steps of a path."""
 
 
 def is_reserved(subscription: str) -> bool:
-    """Nobody subscribes by the names of the topic's own cursors: to acknowledge what compaction has not seen would lose
-    it (PulsarCompactorSubscription takes no acknowledgement that does not name a compacted ledger)."""
+    """Whether nobody may subscribe by this name, because a cursor of the topic itself has it. To acknowledge what
+    compaction has not seen would lose it (PulsarCompactorSubscription takes no acknowledgement that does not name a
+    compacted ledger)."""
     return subscription.startswith(RESERVED_PREFIXES) or subscription in (*SYSTEM_CURSORS, *NO_NAMES_OF_RECORDS)
 
 
@@ -58,27 +59,28 @@ class TopicState(Enum):
 
 
 class BaseTopic(ABC):
-    """Every method is called on the loop's thread. `publishing` and `subscriptions` are set by the subclass."""
+    """Made by `BrokerService`. Every method is called on the loop's thread. The subclass sets `publishing` and
+    `subscriptions`."""
 
     publishing: TopicProducers
     subscriptions: Mapping[str, BaseSubscription]
     """By name."""
     schemas: TopicSchemas | None = None
-    """Set by the broker's service; None: schemas are neither stored nor checked."""
+    """Set by the broker's service. Without it schemas are neither stored nor checked."""
 
     def __init__(self, name: TopicName, settings: TopicSettings, policies: EffectivePolicies | None) -> None:
-        """`policies`: what holds at first, see `set_policies`; by default what `settings` say."""
+        """`policies` are those that hold at first (see `set_policies`); by default they are what `settings` say."""
         self.name = name
         self.settings = settings
         self.policies = policies or of_broker(settings)
-        """What holds now; never look at `settings` for what is a policy."""
+        """The policies that hold now. Whatever is a policy is looked up here and never in `settings`."""
         self.state = TopicState.OPEN
         self.created_ms = now_ms()
         self.broker_limiter: PublishLimiter | None = None
-        """Of all topics together."""
+        """The broker's limit for publishing to all topics together; set by the broker's service."""
         self._subscribe_limiter: SubscribeLimiter | None = None
         self.last_active_s = time.monotonic()
-        """When it was last seen in use."""
+        """When upkeep last saw the topic in use, by the monotonic clock."""
 
     def __str__(self) -> str:
         return self.name.full
@@ -93,7 +95,8 @@ class BaseTopic(ABC):
 
     @property
     @abstractmethod
-    def is_terminated(self) -> bool: ...
+    def is_terminated(self) -> bool:
+        """Whether the topic takes no more messages."""
 
     @property
     def consumer_count(self) -> int:
@@ -101,50 +104,51 @@ class BaseTopic(ABC):
 
     @property
     def consumers_with_schema(self) -> int:
-        """Connected consumers but those that take any schema."""
+        """How many connected consumers have a schema of their own, rather than taking any."""
         subscriptions = self.subscriptions.values()
         return sum(not consumer.takes_any_schema for each in subscriptions for consumer in each.consumers)
 
     @property
     def stored_bytes(self) -> int:
-        """Of its messages."""
+        """The size of the stored messages."""
         return 0
 
     @property
     def backlog_entries(self) -> int:
-        """Of all durable subscriptions."""
+        """The sum of the backlogs of all durable subscriptions."""
         return 0
 
     def use(self) -> TopicUse:
-        """What it is used for now."""
+        """Returns what the topic is used for now."""
         producers = len(self.publishing.by_name) + len(self.publishing.access.waiting)
         return TopicUse(producers, self.consumer_count, len(self.subscriptions), self.backlog_entries)
 
     # --- policies ----------------------------------------------------------------------------------------------------
 
     def set_policies(self, new: EffectivePolicies) -> None:
-        """What holds from now on. Does nothing where it holds already."""
+        """The policies that hold from now on. Has no effect when they are those that hold already."""
         old, self.policies = self.policies, new
         if old != new:
             self.policies_changed(old, new)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
-        """Tells the parts that keep something made of policies; the others read `policies` at each use."""
+        """Tells the parts that keep something made of policies. The others read `policies` at each use."""
         log.info("%s: its policies changed", self)
         self.apply_send_policies()
         for subscription in self.subscriptions.values():
             subscription.policies_changed(old, new)
 
     def apply_send_policies(self) -> None:
-        """What SENDs are held against follows the policies."""
+        """Makes the checks and limits for SENDs follow the policies."""
         self.publishing.check(self.publishing.dedup, SendChecks.of(self.policies))
         self.publishing.limit(self.policies.publish_rate, self.broker_limiter)
 
     # --- producers and consumers -------------------------------------------------------------------------------------
 
     async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
-        """Facts 4.1, in its order. Raises PulsarError. For WaitForExclusive the first, "not ready" answer is written
-        here."""
+        """Admits a producer: checks quotas, encryption and schema, makes the initial subscription, and waits for its
+        turn, in the order of Apache's ServerCnx.handleProducer. For WaitForExclusive the first answer, "not ready", is
+        written here. Raises PulsarError."""
         self.check_takes_producers()
         if self.policies.encryption_required and not command.encrypted:
             raise MetadataFault(f"Encryption is required in {self.name.full}")
@@ -159,10 +163,10 @@ class BaseTopic(ABC):
 
     @abstractmethod
     def check_takes_producers(self) -> None:
-        """Raises QuotaExceededHold, QuotaExceeded."""
+        """Raises QuotaExceededHold or QuotaExceeded when the backlog is over a quota that stops producers."""
 
     async def _make_initial_subscription(self, name: str) -> None:
-        """PIP-124: a dead letter topic must not lose what comes before its first consumer."""
+        """A dead letter topic must not lose the messages that come before its first consumer (PIP-124)."""
         if not name or name in self.subscriptions:
             return
         if not self.policies.allow_auto_subscription_creation:
@@ -173,10 +177,10 @@ class BaseTopic(ABC):
 
     @abstractmethod
     async def make_subscription(self, name: str) -> None:
-        """A durable one, from the first message on. Raises PulsarError."""
+        """Makes a durable subscription from the first message on. Raises PulsarError."""
 
     async def admit_schema_of(self, command: pb.CommandSubscribe) -> None:
-        """Before a subscription is made. Raises PulsarError."""
+        """Checks, or adds, a consumer's schema before its subscription is made. Raises PulsarError."""
         if self.schemas is not None and command.HasField("schema"):
             await self.schemas.admit_consumer(self, command.schema)
 
@@ -216,7 +220,9 @@ class BaseTopic(ABC):
             raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name.full}")
 
     def check_subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> None:
-        """Facts 5.1, in its order; a bad name is told with the code of ProducerBusy (facts 1.5)."""
+        """Checks a SUBSCRIBE in the order of Apache's ServerCnx.handleSubscribe and PersistentTopic.internalSubscribe.
+        Raises PulsarError. A name that may not be used is answered with ProducerBusy, the code that Apache's
+        NamingException has."""
         if not self.is_open:
             raise ServiceNotReady("Topic is temporarily unavailable")
         type_name = SubType.Name(command.subType)
@@ -244,33 +250,33 @@ class BaseTopic(ABC):
 
     @abstractmethod
     async def last_message_id(self) -> tuple[Position, int]:
-        """(the last message, its last batch index or -1). Raises PulsarError."""
+        """Returns (the last message, its last batch index or -1 where it is no batch). Raises PulsarError."""
 
     async def last_message_id_compacted(
         self, asked: Position | None, cursor: SubscriptionCursor
     ) -> tuple[Position, int, Position]:
-        """The same for a consumer that reads compacted and asked for messages from `asked` on, with the mark-delete as
-        it sees it. Raises PulsarError."""
+        """Returns the same for a consumer that reads compacted and asked for messages from `asked` on, and the
+        mark-delete as that consumer sees it. Raises PulsarError."""
         return *await self.last_message_id(), cursor.mark_delete
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def lost_ledger(self, error: ManagedLedgerError) -> None:
-        """The log cannot be used any more."""
+        """The log cannot be used any more: another broker owns it, or it is closed."""
 
     @abstractmethod
     async def terminate(self) -> Position:
-        """No more messages; the last one's position. Raises PulsarError."""
+        """Ends the topic: it takes no more messages. Returns the last message's position. Raises PulsarError."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Disconnects everybody (clients come back by themselves) and stores what is not stored. Called once."""
+        """Disconnects everybody and stores what is not stored. Clients come back by themselves. Called once."""
 
     # --- stats -------------------------------------------------------------------------------------------------------
 
     def roll_rates(self, elapsed_s: float) -> None:
-        """Rates become those of the last `elapsed_s` seconds."""
+        """Makes the rates those of the last `elapsed_s` seconds."""
         self.publishing.roll_rates(elapsed_s)
         for subscription in self.subscriptions.values():
             subscription.roll_rates(elapsed_s)

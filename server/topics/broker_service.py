@@ -1,9 +1,9 @@
 """The topics of this broker: loaded once, on first use, and kept.
 
-A topic is loaded by one task, whoever asks meanwhile waits for it, and nobody's cancellation stops it. What exists is
-what the metadata says (`catalog`).
+One task loads a topic. Everybody who asks meanwhile waits for that task, and nobody's cancellation stops it. Which
+topics exist is what the metadata says (`namespaces/topic_catalog.py`).
 
-Sources: BrokerService.getTopic, loadOrCreatePersistentTopic; facts 3.
+Sources: BrokerService.getTopic, loadOrCreatePersistentTopic.
 """
 
 import asyncio
@@ -43,23 +43,24 @@ from pulsar_proto.names import TopicName
 log = logging.getLogger(__name__)
 
 CLOSE_CONCURRENCY_MAX = 64
-"""Topics that are closed at the same time."""
+"""How many topics are closed at the same time."""
 
 
 class TopicBusy(Exception):
-    """A topic with producers or consumers is deleted only by force."""
+    """The topic has producers or consumers, so it is only deleted by force."""
 
 
 class BrokerService:
-    """Lives on the event loop's thread."""
+    """Loads, unloads and deletes topics. Lives on the event loop's thread."""
 
     def __init__(self, factory: ManagedLedgerFactory, metadata: MetadataStore, settings: TopicSettings) -> None:
         self.settings = settings
         self.topics: dict[str, Topic] = {}
-        """By full name: those that are loaded and usable."""
+        """The persistent topics that are loaded and usable, by full name."""
         self.policies = Policies(metadata, settings, self._policies_changed)
         self.namespace_listeners: list[Callable[[str], None]] = []
-        """Called with the name of a namespace whose record has changed, after its topics have the new policies."""
+        """Called with the name of a namespace whose record has changed, after the namespace's topics have the new
+        policies."""
         self.metadata = metadata
         self.catalog = TopicCatalog(metadata, self.policies, settings, self._loaded_names)
         self.non_persistent = NonPersistentTopics(
@@ -94,7 +95,7 @@ class BrokerService:
         self._rates_rolled_s = time.monotonic()
 
     async def warm_up(self) -> None:
-        """Once, before clients come. Raises PulsarError."""
+        """Called once, before clients come. Raises PulsarError."""
         with storage_faults_told():
             self._instance = str(await broker_instance(self.metadata))
         self.policies.start()
@@ -112,7 +113,7 @@ class BrokerService:
         return self._factory.config
 
     def new_producer_name(self) -> str:
-        """`cluster-instance-number`, unique in the cluster (DistributedIdGenerator)."""
+        """Returns `cluster-instance-number`, which is unique in the cluster (DistributedIdGenerator)."""
         name = f"{self.settings.cluster_name}-{self._instance or 0}-{self._names_given}"
         self._names_given += 1
         return name
@@ -123,7 +124,8 @@ class BrokerService:
         return self.topics.get(name.full)
 
     async def get_for_client(self, name: TopicName, *, create: bool = True) -> BaseTopic:
-        """As `get_any`; a missing one is created where the namespace's rules allow it, and the client `create`."""
+        """Returns the topic, of either domain. A missing one is made where `create` is set and the namespace's rules
+        allow it. Raises what `get_any` raises."""
         topic = self.loaded_of_any_domain(name)
         if topic is not None:
             return topic
@@ -134,8 +136,8 @@ class BrokerService:
         return self.topics.get(name.full) or self.non_persistent.by_name.get(name.full)
 
     async def get_any(self, name: TopicName, *, create: bool) -> BaseTopic:
-        """`get_topic`, or its like for a non-persistent topic, which is missing unless it is loaded. Raises
-        PulsarError."""
+        """Returns the topic, of either domain. A non-persistent topic is missing unless it is loaded. Raises what
+        `get_topic` raises."""
         if name.is_persistent:
             return await self.get_topic(name, create=create)
         if self._is_closed:
@@ -143,8 +145,9 @@ class BrokerService:
         return await self.non_persistent.get(name, create=create)
 
     async def get_topic(self, name: TopicName, *, create: bool) -> Topic:
-        """Raises PulsarError: TopicNotFound (also for a namespace that does not exist), NotAllowed, ServiceNotReady
-        when it takes longer than `topic_load_timeout_seconds` (the load goes on)."""
+        """Returns a persistent topic, loaded; makes it where it is missing and `create` is set. Raises PulsarError:
+        TopicNotFound (also when the namespace does not exist), NotAllowed, and ServiceNotReady when loading takes
+        longer than `topic_load_timeout_seconds` (the load goes on)."""
         topic = self.topics.get(name.full)
         if topic is not None:
             return topic
@@ -163,7 +166,7 @@ class BrokerService:
             if not done:
                 raise ServiceNotReady(f"Topic {name.full} is still being loaded")
             if create and task is joined and isinstance(task.exception(), TopicNotFound):
-                continue  # that load was for somebody who only looks
+                continue  # that load was begun by a caller who did not want the topic to be made
             return task.result()
 
     def _begin_load(self, name: TopicName, create: bool) -> "asyncio.Task[Topic]":
@@ -175,7 +178,7 @@ class BrokerService:
         if name.full in self._loading:
             return
         closing = self._closing.get(name.full)
-        if closing is not None:  # it may be gone then
+        if closing is not None:  # after that the topic may be deleted
             await asyncio.wait([closing], timeout=self.settings.topic_load_timeout_seconds)
         await self.catalog.check_namespace(name.namespace)
         if not await self.catalog.topic_exists(name):
@@ -184,14 +187,14 @@ class BrokerService:
             await self.catalog.check_room(name)
 
     async def _load(self, name: TopicName, create: bool) -> Topic:
-        """Without `create` a topic that was deleted since the caller saw its record is not made again."""
+        """Without `create`, a topic that was deleted since the caller saw its record is not made again."""
         try:
             closing = self._closing.get(name.full)
             if closing is not None:
                 await asyncio.wait([closing])
             with storage_faults_told():
                 await self.policies.load(name)
-                # With its retention from the first moment: opening trims.
+                # The configuration has to be the right one from the first moment, because opening a ledger trims it.
                 config = ledger_config(self._factory.config, self.policies.of(name))
                 try:
                     ledger = await self._factory.open(name.managed_ledger_name, config, create=create)
@@ -222,7 +225,7 @@ class BrokerService:
             del self._loading[name.full]
 
     def _equip(self, topic: BaseTopic) -> None:
-        """What each topic gets of the broker."""
+        """Gives a new topic what it needs of the broker."""
         topic.schemas = self.schemas
         topic.broker_limiter = self._publish_limiter
         topic.apply_send_policies()
@@ -234,15 +237,15 @@ class BrokerService:
         except BaseException:
             await topic.close()
             raise
-        await self.refresh_policies(topic)  # they may have changed meanwhile
+        await self.refresh_policies(topic)  # policies may have changed meanwhile
 
     async def refresh_policies(self, topic: Topic) -> None:
-        """After its properties have changed. Raises PulsarError."""
+        """Computes the topic's policies anew, after its properties have changed. Raises PulsarError."""
         topic.own_properties = await self._properties_of(topic.name, topic.ledger)
         topic.set_policies(self.policies.of(topic.name, topic.own_properties))
 
     async def _properties_of(self, name: TopicName, ledger: ManagedLedger) -> Mapping[str, str]:
-        """Of a partition those of the partitioned topic too."""
+        """Returns the topic's properties; on a partition with those of the partitioned topic."""
         if not name.is_partition:
             return ledger.properties
         with storage_faults_told():
@@ -250,7 +253,8 @@ class BrokerService:
         return ledger.properties if base is None else {**(base.properties or {}), **ledger.properties}
 
     def _policies_changed(self, namespace: str, only: TopicName | None) -> None:
-        """Its loaded topics follow; `only`: one topic with its partitions."""
+        """The policies of a namespace changed, or, with `only`, those of one topic and its partitions: the loaded
+        topics follow."""
         for topic in list(self.topics.values()):
             if topic.name.namespace == namespace and only in (None, topic.name.base):
                 topic.set_policies(self.policies.of(topic.name, topic.own_properties))
@@ -261,7 +265,7 @@ class BrokerService:
 
     @property
     def all_topics(self) -> list[BaseTopic]:
-        """Those that are loaded, of both domains."""
+        """The topics that are loaded, of both domains."""
         return [*self.topics.values(), *self.non_persistent.by_name.values()]
 
     def _loaded_names(self) -> set[str]:
@@ -270,7 +274,7 @@ class BrokerService:
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
     async def unload(self, topic: Topic) -> None:
-        """Closes it; its clients come back and load it anew. Raises PulsarError."""
+        """Closes the topic. Its clients come back, and then it is loaded anew. Raises PulsarError."""
         closing = self._closing.get(topic.name.full)
         if closing is None:
             if self.topics.get(topic.name.full) is not topic:
@@ -283,7 +287,8 @@ class BrokerService:
             self._close_task(topic)
 
     def _close_task(self, topic: Topic, *, delete: bool = False) -> "asyncio.Task[None]":
-        """Takes the topic out of use at once; a load that is asked for meanwhile waits."""
+        """Takes the topic out of use at once, and closes it in a task. A load that somebody asks for meanwhile waits
+        for that."""
         full_name = topic.name.full
         del self.topics[full_name]
         work = self._close_and_delete(topic) if delete else topic.close()
@@ -294,7 +299,7 @@ class BrokerService:
 
     async def _close_and_delete(self, topic: Topic) -> None:
         await topic.close()
-        # Not before: a run that ends meanwhile takes another ledger into use.
+        # Looked up after closing: a compaction that ends meanwhile takes another ledger into use.
         compacted = [] if topic.compaction is None else topic.compaction.ledger_ids
         with storage_faults_told():
             await self._factory.delete(topic.name.managed_ledger_name)
@@ -304,7 +309,8 @@ class BrokerService:
         log.info("%s: deleted", topic)
 
     async def delete_topic(self, name: TopicName, force: bool = False) -> None:
-        """Raises TopicNotFound, TopicBusy, PulsarError."""
+        """Deletes a topic of either domain. Raises TopicNotFound, PulsarError, and TopicBusy when it has clients and
+        `force` is not set."""
         if not name.is_persistent:
             await self._delete_non_persistent(name, force)
             return
@@ -333,7 +339,7 @@ class BrokerService:
         log.info("%s: deleted", topic)
 
     def check_unused(self, name: TopicName) -> None:
-        """Raises TopicBusy where producers or consumers are connected."""
+        """Raises TopicBusy when producers or consumers are connected to the topic."""
         topic = self.loaded_of_any_domain(name)
         if topic is None:
             return
@@ -342,7 +348,7 @@ class BrokerService:
             raise TopicBusy(f"Topic has {clients} connected producers/consumers")
 
     async def delete_unused(self, topic: BaseTopic) -> None:
-        """Deletes it, unless somebody began to use it. Raises PulsarError."""
+        """Deletes the topic, unless somebody began to use it meanwhile. Raises PulsarError."""
         mode = topic.policies.inactive_topic_policies.delete_mode
         if topic.is_open and not is_active(topic.use(), mode):
             await self.delete_topic(topic.name, force=True)
@@ -380,6 +386,6 @@ class BrokerService:
 
 
 def _log_failure(what: str, task: "asyncio.Task[Any]") -> None:
-    """Also where nobody waits for the task any more."""
+    """Logs that a task failed, also when nobody waits for the task any more."""
     if not task.cancelled() and task.exception() is not None:
         log.warning("%s failed: %s", what, task.exception())

@@ -5,10 +5,10 @@ from typing import Protocol
 
 
 class ClientConnection(Protocol):
-    """One client's connection, on the event loop's thread.
+    """One client's connection. Every method is called on the event loop's thread.
 
-    Everything written during one loop turn leaves in one system call at its end. Writing to a closed connection does
-    nothing.
+    Everything that is written during one turn of the loop leaves in one system call at its end. Writing to a closed
+    connection has no effect.
     """
 
     @property
@@ -26,34 +26,36 @@ class ClientConnection(Protocol):
 
     @property
     def is_writable(self) -> bool:
-        """False while more than the high-water mark of bytes waits for the peer: dispatchers stop choosing it."""
+        """False while more bytes wait for the peer than the high-water mark: dispatchers stop choosing such a
+        connection."""
 
     def when_writable(self, callback: Callable[[], None]) -> None:
-        """Calls back once, when the connection is writable again. Not called if it closes first."""
+        """Calls back once, when the connection is writable again; never if it closes first."""
 
     def write(self, data: bytes) -> None:
         """Queues one or more whole frames."""
 
     def write_frames(self, chunks: list[bytes]) -> None:
-        """Queues many byte strings in order (a frame may be spread over several), without joining large ones."""
+        """Queues many byte strings in order, without joining large ones. A frame may be spread over several of them."""
 
     def throttle_reading(self, key: object) -> None:
-        """Stops reading this client until every key that throttled is released (pending publishes, rates)."""
+        """Stops reading from this client until every key that throttled it is released. Keys stand for the reasons,
+        like pending publishes or a rate."""
 
     def release_reading(self, key: object) -> None: ...
 
     def close_producer(self, producer_id: int) -> None:
-        """The topic closed this producer (fenced, terminated, unloaded, deleted): forgets the id and tells the client
+        """The topic closed this producer (fenced, terminated, unloaded, deleted): forgets its id and tells the client
         with CLOSE_PRODUCER. SENDs that are still on their way are dropped silently for one keep-alive interval. Does
-        not call `Producer.close()`: the topic has done that."""
+        not call `Producer.close()`, because the topic has done that."""
 
     def close_consumer(self, consumer_id: int) -> None:
-        """The topic closed this consumer (seek, unsubscribe by force, unloaded, deleted): forgets the id and tells the
+        """The topic closed this consumer (seek, unsubscribe by force, unloaded, deleted): forgets its id and tells the
         client with CLOSE_CONSUMER. Does not call `Consumer.close()`."""
 
     async def check_liveness(self) -> bool:
-        """PINGs the peer if it was silent; False after `connectionLivenessCheckTimeoutMillis`, and the connection is
-        then closed."""
+        """Sends a PING if the peer has been silent. Returns False when no answer comes within
+        `connectionLivenessCheckTimeoutMillis`; the connection is closed then."""
 
     def close(self, reason: str) -> None:
         """Logs the reason, closes the socket, and detaches producers and consumers."""

@@ -1,7 +1,7 @@
-"""Counters of producers, consumers and topics, and rates made of them.
+"""Counters of producers, consumers and topics, and the rates made of them.
 
-Counting is on the way of every message, so it is integers and nothing else; a rate is what a counter gained between two
-looks (`Rate.roll`, once for all topics every statsUpdateFrequencyInSecs).
+Counting is on the way of every message, so counters are integers and nothing else. A rate is how much a counter grew
+between two looks (`Rate.roll`, called for all topics every statsUpdateFrequencyInSecs).
 """
 
 import time
@@ -15,7 +15,7 @@ def now_ms() -> int:
 
 
 class Rate:
-    """Per second, over the time between the last two rolls."""
+    """A counter's growth per second between the last two calls of `roll`."""
 
     __slots__ = ("_count", "value")
 
@@ -24,13 +24,13 @@ class Rate:
         self.value = 0.0
 
     def roll(self, count: int, elapsed_s: float) -> None:
-        """`count` is the counter's value now."""
+        """`count` is the counter's value now, `elapsed_s` the time since the last call."""
         self.value = (count - self._count) / elapsed_s if elapsed_s > 0 else 0.0
         self._count = count
 
 
 class ConsumerCounters:
-    """Since the consumer connected. Times are ms since the epoch, 0 for never."""
+    """Counts since the consumer connected. Times are ms since the epoch, 0 for never."""
 
     __slots__ = (
         "ack_rate",
@@ -72,7 +72,7 @@ class ConsumerCounters:
         self.last_flow_ms = now_ms()
 
     def add(self, other: "ConsumerCounters") -> None:
-        """Sums, and the latest of the times."""
+        """Adds the other's counts and rates, and keeps the later of the times."""
         self.messages_out += other.messages_out
         self.bytes_out += other.bytes_out
         self.acks += other.acks
@@ -86,7 +86,7 @@ class ConsumerCounters:
         self.ack_rate.value += other.ack_rate.value
 
     def forget_rates(self) -> None:
-        """Nothing is going on any more."""
+        """The consumer left: its counts stay, its rates become 0."""
         self.message_rate = Rate()
         self.byte_rate = Rate()
         self.redelivery_rate = Rate()
@@ -100,14 +100,14 @@ class ConsumerCounters:
 
 
 class ExpiryCounters:
-    """Entries of a subscription that the broker acknowledged because of their age."""
+    """Counts the entries of a subscription that the broker acknowledged because of their age."""
 
     __slots__ = ("entries", "last_ms", "rate")
 
     def __init__(self) -> None:
         self.entries = 0
         self.last_ms = 0
-        """When that was the last time, ms since the epoch; 0: never."""
+        """When that happened last, in ms since the epoch; 0 for never."""
         self.rate = Rate()
 
     def add(self, entries: int) -> None:
@@ -119,7 +119,7 @@ class ExpiryCounters:
 
 
 class ProducerCounters:
-    """Of a producer, or of a topic over all its producers."""
+    """The counts of a producer, or of all producers of a topic."""
 
     __slots__ = ("byte_rate", "bytes_in", "message_rate", "messages_in")
 
@@ -135,5 +135,5 @@ class ProducerCounters:
 
     @property
     def average_size(self) -> float:
-        """Bytes per message at the current rates; 0 when nothing comes."""
+        """Bytes per message at the current rates; 0 when nothing is published."""
         return self.byte_rate.value / self.message_rate.value if self.message_rate.value else 0.0

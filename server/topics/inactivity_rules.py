@@ -1,6 +1,6 @@
-"""When a topic that nobody uses is deleted, and a subscription that nobody uses. Rules only.
+"""When a topic that nobody uses is deleted, and when a subscription is. Rules only.
 
-Sources: AbstractTopic.isActive, PersistentTopic.checkGC, shouldTopicBeRetained, checkInactiveSubscriptions; facts 7.
+Sources: AbstractTopic.isActive, PersistentTopic.checkGC, shouldTopicBeRetained, checkInactiveSubscriptions.
 """
 
 from typing import NamedTuple
@@ -10,16 +10,17 @@ from magnetar.server.policies.policy_values import InactiveTopicDeleteMode
 
 
 class TopicUse(NamedTuple):
-    """What a topic is used for now."""
+    """What a topic is used for at a moment."""
 
     producers: int
     consumers: int
     subscriptions: int
     backlog: int
-    """Entries that some subscription did not acknowledge."""
+    """How many entries are not acknowledged, over all durable subscriptions."""
 
 
 def is_active(use: TopicUse, mode: InactiveTopicDeleteMode) -> bool:
+    """Whether the topic counts as used, by what the policy looks at."""
     if use.producers or use.consumers:
         return True
     if mode is InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS:
@@ -28,7 +29,7 @@ def is_active(use: TopicUse, mode: InactiveTopicDeleteMode) -> bool:
 
 
 def is_due(policies: EffectivePolicies, inactive_seconds: float) -> bool:
-    """Whether a topic that was last active so long ago is to be deleted."""
+    """Whether a topic that has been inactive for so long is to be deleted."""
     rule = policies.inactive_topic_policies
     if not rule.delete_while_inactive or inactive_seconds < rule.max_inactive_duration_seconds:
         return False
@@ -45,5 +46,5 @@ def _is_retained(policies: EffectivePolicies, inactive_seconds: float) -> bool:
 
 
 def subscription_is_due(expiration_minutes: int, inactive_ms: int) -> bool:
-    """Whether a subscription without consumers, last active so long ago, is to be deleted."""
+    """Whether a subscription that had no consumers for so long is to be deleted."""
     return 0 < expiration_minutes * 60_000 < inactive_ms

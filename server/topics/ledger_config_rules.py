@@ -8,12 +8,12 @@ from magnetar.server.policies.policy_values import Persistence
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 
 CONFIGS_KEPT = 256
-"""Topics with the same policies share one object."""
+"""Topics with the same policies share one configuration; so many are remembered."""
 
 
 def ledger_config(base: ManagedLedgerConfig, policies: EffectivePolicies) -> ManagedLedgerConfig:
-    """`base` is the broker's own: what policies do not say stays as it is there. Quorums hold for new ledgers; where
-    there are too few bookies for them the topic takes no messages, as in Apache's."""
+    """Returns the broker's own configuration `base` with what the policies change. Quorums hold for new ledgers. When
+    there are too few bookies for them, the topic takes no messages, as in Apache's."""
     return _config(
         base,
         policies.retention_time_in_minutes,

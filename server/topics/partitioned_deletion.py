@@ -1,4 +1,4 @@
-"""Deletes a partitioned topic: no partition is created any more, then the partitions go, then the record.
+"""Deletes a partitioned topic: from then on no partition is created any more, then the partitions go, then the record.
 
 Source: PersistentTopicsBase.internalDeletePartitionedTopic.
 """
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 async def delete_partitioned(service: "BrokerService", name: TopicName, force: bool = False) -> None:
-    """Raises TopicNotFound where there is none; TopicBusy and PulsarError, and then it stays, without the partitions
-    that are deleted already (they come back empty)."""
+    """Raises TopicNotFound when there is none. Raises TopicBusy and PulsarError, and then the partitioned topic stays;
+    the partitions that are deleted already come back empty."""
     partitioned = service.catalog.partitioned
     with storage_faults_told():
         record = await partitioned.update(name, deleted=True)

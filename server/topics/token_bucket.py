@@ -1,11 +1,11 @@
 """A rate as a bucket of tokens that fills by the clock. Rules only.
 
-What is taken may make it negative: who takes looks afterwards how long it must wait. So one large message passes, and
-is paid for by the time after it (AsyncTokenBucket).
+Taking more than there is makes the bucket negative, and the caller then asks how long it must wait. So one large
+message passes, and the time after it pays for it (AsyncTokenBucket).
 """
 
 BURST_SECONDS = 1.0
-"""A full bucket holds what comes in so long."""
+"""A full bucket holds what flows in during this time."""
 
 
 class TokenBucket:
@@ -14,7 +14,7 @@ class TokenBucket:
     __slots__ = ("_capacity", "_filled_s", "_per_second", "_tokens")
 
     def __init__(self, per_second: float, now_s: float) -> None:
-        """`per_second` is positive. Full at first."""
+        """A new bucket is full. `per_second` is positive."""
         self._per_second = per_second
         self._capacity = per_second * BURST_SECONDS
         self._tokens = self._capacity
@@ -25,17 +25,17 @@ class TokenBucket:
         self._tokens -= count
 
     def wait_seconds(self, now_s: float) -> float:
-        """How long until there is something in it: 0 when there is."""
+        """Returns how long it takes until there is something in the bucket; 0 when there is."""
         self._fill(now_s)
         return max(0.0, -self._tokens / self._per_second)
 
     def tokens(self, now_s: float) -> float:
-        """What is in it; below zero when more was taken."""
+        """Returns what is in the bucket; below zero when more was taken than there was."""
         self._fill(now_s)
         return self._tokens
 
     def set_rate(self, per_second: float, now_s: float) -> None:
-        """From now on; positive."""
+        """Sets the rate from now on; `per_second` is positive."""
         self._fill(now_s)
         self._per_second = per_second
         self._capacity = per_second * BURST_SECONDS

@@ -1,6 +1,6 @@
 """A persistent topic: a managed ledger with producers at one end and subscriptions at the other.
 
-Sources: PersistentTopic; facts 4, 5.
+Source: PersistentTopic.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Topic(BaseTopic):
-    """Made by `BrokerService`. Every method is called on the loop's thread."""
+    """Made by `BrokerService`, which calls `prepare` next."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class Topic(BaseTopic):
         on_lost: Callable[["Topic"], None],
         policies: EffectivePolicies | None = None,
     ) -> None:
-        """`on_lost(topic)`: the log cannot be used any more, the topic must be closed and loaded anew. `policies`: see
-        `BaseTopic`. `prepare` comes next."""
+        """`on_lost(topic)` is called when the log cannot be used any more: the topic must be closed and loaded anew.
+        For `policies` see `BaseTopic`."""
         super().__init__(name, settings, policies)
         self.ledger = ledger
         self.base_config = ledger.config
-        """Of its managed ledger, where no policy says otherwise; set by the broker's service."""
+        """The managed ledger's settings where no policy says otherwise; set by the broker's service."""
         self.own_properties: Mapping[str, str] = ledger.properties
-        """With those of the partitioned topic, where it is a partition."""
+        """The topic's properties; on a partition with those of the partitioned topic."""
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
         self.quota = QuotaGate(self, OldestMessage(ledger, self.durable_cursors))
@@ -102,7 +102,7 @@ class Topic(BaseTopic):
 
     @property
     def backlog_size(self) -> int:
-        """Estimated bytes behind the slowest durable subscription."""
+        """The estimated bytes behind the slowest durable subscription."""
         return max((cursor.backlog_size for cursor in self.durable_cursors()), default=0)
 
     def durable_cursors(self) -> list[Cursor]:
@@ -112,7 +112,7 @@ class Topic(BaseTopic):
     # --- policies ----------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Once, before anybody produces. Raises ManagedLedgerError."""
+        """Applies the policies and recovers deduplication, once, before anybody produces. Raises ManagedLedgerError."""
         self.apply_send_policies()
         self._configure_ledger()
         await self.deduplication.begin(self.policies.deduplication_enabled)
@@ -155,7 +155,7 @@ class Topic(BaseTopic):
             initial = EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else LATEST
             properties = properties_of(command)
             if command.read_compacted and initial == EARLIEST:
-                # A cursor at the beginning of a ledger tells later that nothing was acknowledged.
+                # Only a cursor at the beginning of a ledger tells later that nothing was acknowledged: open one first.
                 with storage_faults_told():
                     await self.ledger.open_ledger()
             subscription = await self.create_subscription(name, initial, properties)
@@ -166,14 +166,14 @@ class Topic(BaseTopic):
             try:
                 await subscription.reset_to_time(now_ms() - command.start_message_rollback_duration_sec * 1000)
             except PulsarError as error:
-                # PersistentTopic.resetSubscriptionCursor: whoever subscribes begins where the subscription stands.
+                # As in PersistentTopic.resetSubscriptionCursor, the consumer then begins where the subscription stands.
                 log.warning("%s: not rolled back: %s", subscription, error)
         return subscription
 
     async def _new_reader(self, command: pb.CommandSubscribe) -> Subscription:
-        """A subscription that ends with its last consumer, made in turn with durable ones, because a name is given to
-        one of them only. It begins AT the message that the client names, which the client drops itself where it is
-        exclusive; and at the entry where it names a message within a batch."""
+        """Makes a subscription that ends with its last consumer, under the same lock as durable ones, because only one
+        subscription has a name. It begins AT the message that the client names; a client that wants the one after it
+        drops the first one itself. Where the client names a message within a batch, it begins at the whole entry."""
         start = start_asked_by(command) or LATEST
         async with self._changing_cursors:
             existing = self.subscriptions.get(command.subscription)
@@ -192,8 +192,8 @@ class Topic(BaseTopic):
     async def create_subscription(
         self, name: str, initial: Position, properties: dict[str, str] | None = None
     ) -> Subscription:
-        """A durable one; the existing one where somebody was faster. Raises PulsarError: NotAllowed where a reader has
-        that name."""
+        """Returns a new durable subscription, or the one that somebody else made meanwhile. Raises PulsarError:
+        NotAllowed when a reader has that name."""
         if is_reserved(name):
             raise NotAllowed(f"Subscription name {name} is reserved")
         async with self._changing_cursors:
@@ -213,7 +213,8 @@ class Topic(BaseTopic):
         return subscription
 
     async def delete_cursor(self, subscription: Subscription) -> None:
-        """For `Subscription.delete`. Raises ManagedLedgerError, and then nothing has changed."""
+        """Deletes the cursor of a subscription that `Subscription.delete` has fenced, then forgets the subscription.
+        Raises ManagedLedgerError, and then nothing has changed."""
         if subscription.cursor.durable:
             async with self._changing_cursors:
                 await self.ledger.delete_cursor(subscription.name)
@@ -235,6 +236,7 @@ class Topic(BaseTopic):
         return PerSecond(counters.message_rate.value, counters.byte_rate.value)
 
     def _obeying_delays(self) -> Iterator[SharedDispatcher]:
+        """Yields the dispatchers of connected subscriptions whose type obeys delays."""
         for subscription in self.subscriptions.values():
             if subscription.consumers and isinstance(subscription.dispatcher, SharedDispatcher):
                 yield subscription.dispatcher
@@ -242,7 +244,8 @@ class Topic(BaseTopic):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _appended(self) -> None:
-        """A group was confirmed: whoever keeps up gets it at once, cut and counted once for all."""
+        """A group of messages was confirmed: subscriptions that keep up get it at once. It is cut and counted once for
+        all of them."""
         waiting = [each.dispatcher for each in self.subscriptions.values() if each.consumers]
         if len(waiting) > 1:
             self._memo = MessagesMemo()
@@ -252,11 +255,12 @@ class Topic(BaseTopic):
         self._memo = None
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:
+        """Cuts and counts the entries of a run."""
         return messages_of(run) if self._memo is None else self._memo.messages_of(run)
 
     async def last_message_id(self) -> tuple[Position, int]:
-        """(the last message, its last batch index or -1 where it is no batch); (-1, -1) where there is none (left).
-        Raises PulsarError."""
+        """Returns (the last message, its last batch index or -1 where it is no batch); (-1, -1) when no message is
+        left. Raises PulsarError."""
         last = self.ledger.last_confirmed
         if last.entry_id < 0 or last < self.ledger.first_position:
             return EARLIEST, -1
@@ -290,14 +294,15 @@ class Topic(BaseTopic):
         return *(found or await self.last_message_id()), seen
 
     async def sought(self, position: Position, publish_time_ms: int | None) -> Position:
-        """Where a seek that moves a cursor to `position` goes for who reads compacted. Raises ManagedLedgerError."""
+        """Returns where a seek that moves a cursor to `position` leads a consumer that reads compacted. Raises
+        ManagedLedgerError."""
         if self.compaction is None or publish_time_ms is None:
             return position
         return await first_kept_at(self.ledger, self.compaction, publish_time_ms) or position
 
     async def first_published_at(self, publish_time_ms: int) -> Position:
-        """The first message that was published at that time or later; the end where there is none. Raises
-        ManagedLedgerError."""
+        """Returns the first message that was published at that time or later; the end of the log when there is none.
+        Raises ManagedLedgerError."""
 
         def is_late_enough(payload: bytes) -> bool:
             try:
@@ -310,8 +315,8 @@ class Topic(BaseTopic):
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
     async def terminate(self) -> Position:
-        """No more messages; the last one's position, which names a ledger also where there was no message. Raises
-        PulsarError."""
+        """Ends the topic. Returns the last message's position, which names a ledger also when there never was a
+        message. Raises PulsarError."""
         with storage_faults_told():
             if self.ledger.terminated is None and self.ledger.last_confirmed.ledger_id < 0:
                 await self.ledger.open_ledger()
@@ -329,7 +334,6 @@ class Topic(BaseTopic):
             self._on_lost(self)
 
     async def close(self) -> None:
-        """Disconnects everybody (clients come back by themselves) and stores what is not stored. Called once."""
         self.state = TopicState.CLOSING
         self._stop_listening()
         self.delayed.close()
@@ -348,7 +352,8 @@ class Topic(BaseTopic):
 
 
 def _check_kind(existing: Subscription, *, durable: bool) -> None:
-    """Raises NotAllowed where a reader's subscription is asked for as a durable one, or the other way round."""
+    """Raises NotAllowed when a durable subscription is asked for and a reader's has the name, or the other way
+    round."""
     if existing.cursor.durable != durable:
         kind = "Durable" if existing.cursor.durable else "NonDurable"
         raise NotAllowed(f"{kind} subscription with the same name already exists.")

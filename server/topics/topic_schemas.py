@@ -25,14 +25,14 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 NO_SCHEMA = b""
-"""The version of a producer without a schema."""
+"""The schema version of a producer without a schema."""
 
 _EXCEPTION = "org.apache.pulsar.broker.service.schema.exceptions."
 SCHEMA_NEEDED = (
     "Producers cannot connect or send message without a schema to topics with a schemawhen SchemaValidationEnforced "
     "is enabled"
 )
-"""Java's text, to the letter."""
+"""Apache's text, to the letter."""
 
 
 class TopicWithSchema(Protocol):
@@ -49,23 +49,23 @@ class TopicWithSchema(Protocol):
 
     @property
     def consumers_with_schema(self) -> int:
-        """Connected consumers but those that take any schema."""
+        """How many connected consumers have a schema of their own, rather than taking any."""
 
     @property
     def stored_bytes(self) -> int:
-        """Of its messages."""
+        """The size of the stored messages."""
 
 
 class TopicSchemas:
-    """One for the process."""
+    """The schemas of all topics of this process."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self.registry = registry
 
     async def admit_producer(self, topic: TopicWithSchema, schema: pb.Schema | None, user: str = "") -> bytes:
-        """The version that messages of a producer with that schema have; it is added where it is new and may be. One of
-        plain bytes is like any other: Go says it and asks for its version, others say none. Raises IncompatibleSchema,
-        MetadataFault."""
+        """Returns the version for the messages of a producer with that schema, which is added if it is new and may be
+        added. A schema of plain bytes is treated like any other: the Go client names it and asks for its version, other
+        clients name none. Raises IncompatibleSchema, MetadataFault."""
         definition = None if schema is None else schema_of_command(schema, user)
         if definition is None or definition.type is SchemaType.AUTO_CONSUME:
             await self._check_may_lack(topic)
@@ -74,8 +74,8 @@ class TopicSchemas:
             return version_bytes(await self._put(topic, definition))
 
     async def admit_consumer(self, topic: TopicWithSchema, schema: pb.Schema | None, user: str = "") -> None:
-        """A topic that nobody uses yet gets the consumer's schema; on any other one the consumer must read what is
-        there. Raises IncompatibleSchema, MetadataFault."""
+        """Adds the consumer's schema to a topic that nobody uses yet; on any other topic, checks that the consumer can
+        read what is there. Raises IncompatibleSchema, MetadataFault."""
         definition = None if schema is None else schema_of_command(schema, user)
         if definition is None or definition.type is SchemaType.AUTO_CONSUME:
             return
@@ -93,14 +93,15 @@ class TopicSchemas:
             await self.registry.check_consumer(topic.name.schema_id, definition, strategy)
 
     async def ledgers(self, name: TopicName) -> list[dict[str, object]]:
-        """As internalStats has them. Raises MetadataFault."""
+        """Returns the ledgers of a topic's schemas, as internalStats shows them. Raises MetadataFault."""
         with _storage_told():
             found = await self.registry.ledgers(name.schema_id)
         rest = {"offloaded": False, "underReplicated": False}
         return [{"ledgerId": ledger, "entries": entries, "size": size, **rest} for ledger, entries, size in found]
 
     async def delete(self, name: TopicName) -> None:
-        """With its topic; partitions share the partitioned topic's. Raises MetadataFault."""
+        """Deletes the schemas of a topic that is deleted. Partitions share the partitioned topic's, so this is not
+        called for them. Raises MetadataFault."""
         with _storage_told():
             await self.registry.delete_storage(name.schema_id)
 
@@ -120,7 +121,8 @@ class TopicSchemas:
 
 @contextmanager
 def _told_to_producers() -> Iterator[None]:
-    """As answers to PRODUCER and GET_OR_CREATE_SCHEMA say it: with the names of Java's exceptions (facts 14)."""
+    """Raises faults as the answers to PRODUCER and GET_OR_CREATE_SCHEMA tell them: with the names of Java's
+    exceptions."""
     with _storage_told():
         try:
             yield

@@ -1,7 +1,7 @@
-"""Who of a subscription's consumers gets a message that is not stored: now, or nobody does.
+"""Which of a subscription's consumers gets a message that is not stored: one gets it now, or nobody does.
 
-A consumer without permits, or whose connection takes no more bytes, gets nothing: what would be its is dropped, so that
-the producer is never held up. Who the receiver is follows the rules of persistent subscriptions.
+A consumer without permits, or whose connection takes no more bytes, gets nothing: its messages are dropped, so that the
+producer is never held up. The rules of persistent subscriptions say whose a message is.
 
 Sources: NonPersistentDispatcherSingleActiveConsumer, NonPersistentDispatcherMultipleConsumers,
 NonPersistentStickyKeyDispatcherMultipleConsumers.
@@ -20,27 +20,27 @@ from magnetar.server.topics.subscriptions.single_active_rules import Candidate, 
 
 
 class Receivers(ABC):
-    """The consumers of one subscription."""
+    """The consumers of one subscription, of one type."""
 
     @abstractmethod
     def add(self, consumer: Consumer) -> None:
-        """Raises ConsumerAssignFault."""
+        """Raises ConsumerAssignFault when Key_Shared has no slots for the consumer."""
 
     @abstractmethod
     def remove(self, consumer: Consumer) -> None: ...
 
     @abstractmethod
     def send(self, messages: OutgoingMessages) -> int:
-        """Returns how many messages nobody took."""
+        """Gives messages to the consumers. Returns how many messages nobody took."""
 
     @property
     def active(self) -> Consumer | None:
-        """Where only one gets anything."""
+        """The consumer that gets everything; None for types that share the messages."""
         return None
 
 
 class OneActive(Receivers):
-    """Exclusive and Failover."""
+    """Exclusive and Failover: the active consumer gets everything."""
 
     def __init__(self, sub_type: SubType.ValueType, topic: str, partition_index: int, settings: TopicSettings) -> None:
         self._is_failover = sub_type == SubType.Failover
@@ -63,7 +63,7 @@ class OneActive(Receivers):
         self._choose(None)
 
     def _choose(self, newcomer: Consumer | None) -> None:
-        """Everybody is told of a change, a newcomer always."""
+        """Chooses the active consumer. A change is told to all consumers, the present state to a newcomer."""
         previous = self._active
         if self._consumers:
             candidates = [Candidate(each.name, each.priority) for each in self._consumers]
@@ -84,7 +84,7 @@ class OneActive(Receivers):
 
 
 class InTurns(Receivers):
-    """Shared: entry by entry, whose turn it is."""
+    """Shared: each entry goes to the consumer whose turn it is."""
 
     def __init__(self) -> None:
         self._consumers: RoundRobin[Consumer] = RoundRobin()
@@ -109,7 +109,7 @@ class InTurns(Receivers):
 
 
 class ByKey(Receivers):
-    """Key_Shared: the owner of an entry's key."""
+    """Key_Shared: each entry goes to the consumer that owns its key."""
 
     def __init__(self, policy: KeySharedPolicy, settings: TopicSettings) -> None:
         self.policy = policy
@@ -145,7 +145,7 @@ def _part(messages: OutgoingMessages, indexes: Sequence[int]) -> OutgoingMessage
 
 
 def give(consumer: Consumer, messages: OutgoingMessages) -> int:
-    """As many as it has permits for, in one write. Returns how many messages are left over."""
+    """Sends a consumer as many entries as it has permits for, in one write. Returns how many messages are left over."""
     count = entries_within(messages.counts, messages.total, 0, consumer.permits)
     taken = 0
     if count:

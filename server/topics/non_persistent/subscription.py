@@ -1,8 +1,9 @@
-"""A subscription of a non-persistent topic: consumers, and what was dropped because none of them took it.
+"""A subscription of a non-persistent topic: its consumers, and how many messages were dropped because none of them took
+them.
 
 There is nothing to acknowledge, to come back to, or to look at again.
 
-Sources: NonPersistentSubscription.
+Source: NonPersistentSubscription.
 """
 
 import logging
@@ -100,7 +101,7 @@ class NonPersistentSubscription(BaseSubscription):
         return "Subscription is of different type"
 
     def _receivers_for(self, consumer: Consumer) -> Receivers:
-        """Returns those of the consumers that are connected; for the first consumer new ones of its type."""
+        """Returns the receivers that the connected consumers have. The first consumer gets new ones of its type."""
         if self.consumers and self._receivers is not None:
             return self._receivers
         settings, name = self.topic.settings, self.topic.name
@@ -125,26 +126,26 @@ class NonPersistentSubscription(BaseSubscription):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def send(self, messages: OutgoingMessages) -> None:
-        """To those who take them now."""
+        """Gives messages to the consumers that take them now."""
         if self._receivers is None or not self.consumers:
             self.dropped += messages.total
         else:
             self.dropped += self._receivers.send(messages)
 
     def consumer_may_take(self, consumer: Consumer) -> None:
-        """Nothing waits for it."""
+        """Nothing waits for the consumer."""
 
     def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
-        """Nothing to acknowledge."""
+        """There is nothing to acknowledge."""
 
     def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
-        """Nothing to acknowledge."""
+        """There is nothing to acknowledge."""
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
         """Nothing comes again."""
 
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Java answers SUCCESS and does nothing (NonPersistentSubscription.resetCursor)."""
+        """Succeeds and changes nothing, as in Apache (NonPersistentSubscription.resetCursor)."""
 
     # --- the whole subscription --------------------------------------------------------------------------------------
 

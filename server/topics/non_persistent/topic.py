@@ -1,10 +1,10 @@
-"""A non-persistent topic: producers at one end, subscriptions at the other, nothing in between.
+"""A non-persistent topic: producers at one end, subscriptions at the other, and nothing in between.
 
-A group of SENDs is given to every subscription and then answered, in the same turn of the loop: at no time anything is
-pending, so the broker's limit of messages in flight on a connection (`maxConcurrentNonPersistentMessagePerConnection`)
-is never reached. All messages have the id 0:0, as Java's have.
+A group of SENDs is given to every subscription and then answered, in the same turn of the loop. So nothing is ever
+pending, and the broker's limit of messages in flight on a connection (`maxConcurrentNonPersistentMessagePerConnection`)
+is never reached. All messages have the id 0:0, as in Apache.
 
-Sources: NonPersistentTopic; facts 3.
+Source: NonPersistentTopic.
 """
 
 import logging
@@ -34,14 +34,14 @@ NO_POSITION = Position(0, 0)
 
 
 class NoLog:
-    """What stands where the producers of a persistent topic have their log: it keeps the epoch of exclusive producers
-    as long as the topic is loaded."""
+    """Stands where the producers of a persistent topic have their log. It keeps the epoch of exclusive producers as
+    long as the topic is loaded."""
 
     def __init__(self) -> None:
         self.properties: Mapping[str, str] = {}
 
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
-        """`NonPersistentProducers` gives nothing to it."""
+        """Never called: `NonPersistentProducers` gives its groups to the subscriptions."""
         done(AddResult([], None))
 
     async def set_properties(self, updates: Mapping[str, str | None]) -> None:
@@ -49,10 +49,12 @@ class NoLog:
         self.properties = {key: value for key, value in merged.items() if value is not None}
 
     async def open_ledger(self) -> None:
-        """It always takes messages."""
+        """Always succeeds: there is no storage that could be down."""
 
 
 class NonPersistentProducers(TopicProducers):
+    """The producers of a non-persistent topic: a group goes to the subscriptions instead of a log."""
+
     def __init__(self, topic: "NonPersistentTopic", log: PublishLog, new_name: Callable[[], str]) -> None:
         super().__init__(topic.name.full, topic, log, new_name)
         self._topic = topic
@@ -64,7 +66,7 @@ class NonPersistentProducers(TopicProducers):
 
 
 class NonPersistentTopic(BaseTopic):
-    """Made by `BrokerService`; lives in its memory alone."""
+    """Made by `NonPersistentTopics`. It exists in this process's memory alone."""
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class NonPersistentTopic(BaseTopic):
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
         self.publishing = NonPersistentProducers(self, NoLog(), new_producer_name)
         self.dropped = 0
-        """Messages that came while nobody was subscribed."""
+        """How many messages came while there was no subscription."""
         self.apply_send_policies()
 
     @property
@@ -86,8 +88,8 @@ class NonPersistentTopic(BaseTopic):
         return False
 
     def use(self) -> TopicUse:
-        """A subscription without consumers holds nothing, so it does not keep its topic either (Apache's goes with its
-        last consumer: NonPersistentSubscription.removeConsumer)."""
+        """A subscription without consumers holds nothing, so it does not keep its topic, either. (In Apache it ends
+        with its last consumer: NonPersistentSubscription.removeConsumer.)"""
         used = sum(1 for each in self.subscriptions.values() if each.consumers)
         return super().use()._replace(subscriptions=used)
 
@@ -103,7 +105,7 @@ class NonPersistentTopic(BaseTopic):
         return self.add_subscription(command.subscription, durable=command.durable, properties=properties)
 
     def check_takes_producers(self) -> None:
-        """There is no backlog that could be too large."""
+        """Passes always: there is no backlog that could be too large."""
 
     async def make_subscription(self, name: str) -> None:
         self.add_subscription(name)
@@ -111,7 +113,7 @@ class NonPersistentTopic(BaseTopic):
     def add_subscription(
         self, name: str, *, durable: bool = True, properties: dict[str, str] | None = None
     ) -> NonPersistentSubscription:
-        """The existing one, or a new one. Raises NotAllowed."""
+        """Returns the subscription of that name, a new one if there is none. Raises NotAllowed."""
         existing = self.subscriptions.get(name)
         if existing is not None:
             return existing
@@ -130,7 +132,7 @@ class NonPersistentTopic(BaseTopic):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def send(self, payloads: list[bytes]) -> None:
-        """To every subscription; whoever does not take it now does not get it."""
+        """Gives the messages to every subscription. A consumer that cannot take them now does not get them."""
         subscriptions = list(self.subscriptions.values())
         sizes = [_messages_in(payload) for payload in payloads]
         if not subscriptions:

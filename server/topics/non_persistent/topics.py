@@ -1,6 +1,6 @@
-"""The non-persistent topics of this broker: in its memory, made when somebody uses them.
+"""The non-persistent topics of this broker: they are in its memory, and made when somebody uses them.
 
-Sources: BrokerService.createNonPersistentTopic; facts 3.
+Source: BrokerService.createNonPersistentTopic.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class NonPersistentTopics:
-    """Lives on the event loop's thread."""
+    """The loaded ones. Lives on the event loop's thread."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class NonPersistentTopics:
         new_producer_name: Callable[[], str],
         prepare: Callable[[NonPersistentTopic], None],
     ) -> None:
-        """`prepare(topic)`: what the broker gives to each of its topics."""
+        """`prepare(topic)` gives a new topic what the broker gives to each of its topics."""
         self.by_name: dict[str, NonPersistentTopic] = {}
         """By full name."""
         self._settings = settings
@@ -37,7 +37,8 @@ class NonPersistentTopics:
         self._prepare = prepare
 
     async def get(self, name: TopicName, *, create: bool) -> NonPersistentTopic:
-        """Raises PulsarError: TopicNotFound, also for a namespace that does not exist; NotAllowed."""
+        """Returns the topic; makes it where it is missing and `create` is set. Raises PulsarError: NotAllowed, and
+        TopicNotFound, also when the namespace does not exist."""
         topic = self.by_name.get(name.full)
         if topic is not None:
             return topic
@@ -63,12 +64,13 @@ class NonPersistentTopics:
         return topic
 
     def policies_changed(self, namespace: str) -> None:
+        """The policies of a namespace changed: its topics follow."""
         for topic in list(self.by_name.values()):
             if topic.name.namespace == namespace:
                 topic.set_policies(self._policies.of(topic.name, {}))
 
     async def close(self, topic: NonPersistentTopic) -> None:
-        """It is gone; clients come back and make it anew."""
+        """Ends the topic. Its clients come back, and then it is made anew."""
         if self.by_name.get(topic.name.full) is topic:
             del self.by_name[topic.name.full]
             await topic.close()
