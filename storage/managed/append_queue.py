@@ -1,4 +1,4 @@
-"""What an append returns, and the bounded queue of groups that wait for a ledger."""
+"""What an append returns, and the bounded queue of groups that wait for a ledger. Pure."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,13 +7,14 @@ from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 
 PENDING_ENTRIES_MAX = 100_000
 PENDING_BYTES_MAX = 128 * 1024 * 1024
-"""Entries and payload bytes that wait while no ledger is open. A group beyond either fails, with all that wait. Twice
-what the broker lets clients have unanswered by default: it stops reading them before this is reached."""
+"""How many entries and payload bytes may wait while no ledger is open. A group beyond either limit fails, with all that
+wait. The limits are twice what the broker lets clients have unanswered by default, and it stops reading from them
+before that."""
 
 
 class AddResult:
-    """What became of one group. `runs`: what is confirmed, as (ledger id, first entry id, count), in order. With an
-    `error` everything that is not in `runs` failed."""
+    """What became of one group. `runs` says what is confirmed, as (ledger id, first entry id, count), in order. If
+    there is an `error`, everything that is not in `runs` failed."""
 
     __slots__ = ("error", "runs")
 
@@ -26,12 +27,15 @@ AddDone = Callable[[AddResult], None]
 
 
 class WaitingGroup(NamedTuple):
+    """A group that waits for a ledger, and whom to tell what became of it."""
+
     payloads: list[bytes]
     done: AddDone
 
 
 class AppendQueue:
-    """Groups in order. `doomed` groups have given up their payloads: they wait only for their turn to fail."""
+    """Groups in the order in which they came. A `doomed` group has given up its payloads and only waits for its turn to
+    fail."""
 
     __slots__ = ("_bytes", "_groups", "entries")
 
@@ -44,7 +48,8 @@ class AppendQueue:
         return bool(self._groups)
 
     def push(self, payloads: list[bytes], done: AddDone) -> bool:
-        """False: no room; the group waits as a doomed one, and the caller fails the queue."""
+        """Appends a group. Returns False when there is no room: then the group waits as a doomed one, and the caller
+        fails the whole queue."""
         size = sum(map(len, payloads))
         if self.entries + len(payloads) > PENDING_ENTRIES_MAX or self._bytes + size > PENDING_BYTES_MAX:
             self.push_doomed(done)
@@ -55,10 +60,11 @@ class AppendQueue:
         return True
 
     def push_doomed(self, done: AddDone) -> None:
+        """Appends a group that is to fail when its turn comes."""
         self._groups.append(WaitingGroup([], done))
 
     def take(self) -> list[WaitingGroup]:
-        """All groups; the queue is empty then."""
+        """Returns all groups and empties the queue."""
         groups, self._groups = self._groups, []
         self.entries = self._bytes = 0
         return groups

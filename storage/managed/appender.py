@@ -6,14 +6,15 @@
                              └──▶ FENCED / TERMINATED / CLOSED (final)
 
 In OPEN a group goes straight to the ledger. In every other state it waits in a bounded queue, and one task, `_settle`,
-brings the ledger to where it should be: it waits for the old ledger's appends, closes it, makes a new one if groups
-wait, writes the list (old one closed, new one open) by one compare-and-set, and then sends the queue. Only after that
-write is an entry sent to the new ledger: whoever opens the managed ledger later finds the ledger in the list.
+brings the ledger to where it should be: it waits for the old ledger's appends, closes that ledger, makes a new one if
+groups wait, records both in the list (old one closed, new one open) by one compare-and-set, and then sends the queue.
+Only after that write is an entry sent to the new ledger, so whoever opens the managed ledger later finds the ledger in
+the list.
 
-After a failed append the ledger is closed where it was confirmed, and everything that waits fails with it; the next
+After a failed append the ledger is closed at its last confirmed entry, and everything that waits fails too; the next
 group tries a new ledger. In the final states everything fails, in order, through the same queue.
 
-Sources: ManagedLedgerImpl (asyncAddEntry, ledgerClosed, createComplete, updateLedgersListAfterRollover); facts 6.2.
+Source: ManagedLedgerImpl (asyncAddEntry, ledgerClosed, createComplete, updateLedgersListAfterRollover).
 """
 
 import asyncio
@@ -59,10 +60,10 @@ FINAL = frozenset({AppendState.FENCED, AppendState.TERMINATED, AppendState.CLOSE
 
 
 class Appender:
-    """One managed ledger's. All calls on the loop's thread.
+    """The writing end of one managed ledger. All calls are on the loop's thread.
 
-    `caching`: whether confirmed entries go to the tail cache. `on_confirmed()` is called after each confirmed group's
-    `done`, `on_fenced(error)` when somebody else turns out to own the managed ledger; neither may raise.
+    `caching` says whether confirmed entries go to the tail cache. `on_confirmed()` is called after the `done` of each
+    confirmed group, `on_fenced(error)` when it turns out that somebody else owns the managed ledger. Neither may raise.
     """
 
     def __init__(
@@ -93,9 +94,9 @@ class Appender:
         self._in_flight: deque[AddDone] = deque()
         self._queue = AppendQueue()
         self._goal: AppendState | None = None
-        """The final state that is asked for."""
+        """The final state that was asked for, until it is reached or given up."""
         self._failure: ManagedLedgerError | None = None
-        """Why everything that waits must fail, as soon as it is its turn."""
+        """Why everything that waits must fail when its turn comes."""
         self._want_open = False
         self._last_error: ManagedLedgerError | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -107,7 +108,7 @@ class Appender:
         self._last_append_s = clocks.monotonic_s()
 
     def configure(self, config: ManagedLedgerConfig) -> None:
-        """Limits for this and later ledgers."""
+        """Sets the limits for this ledger and later ones."""
         self._config = config
         self._entries_max = config.managed_ledger_max_entries_per_ledger
         self._size_max = config.size_max
@@ -124,7 +125,7 @@ class Appender:
 
     @property
     def idle_s(self) -> float:
-        """How long ago an entry was confirmed."""
+        """How many seconds ago an entry was confirmed."""
         return self._clocks.monotonic_s() - self._last_append_s
 
     @property
@@ -136,8 +137,8 @@ class Appender:
     # ---- the hot path
 
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
-        """One group, at least one payload, behind all earlier ones. `done` is called once, on the loop, in order, never
-        from inside."""
+        """Appends one group of at least one payload, behind all earlier ones. `done` is called once, on the loop, in
+        order, never from inside this call."""
         if self.state is not AppendState.OPEN:
             self._wait(payloads, done)
             return
@@ -176,7 +177,8 @@ class Appender:
     # ---- what may be asked for
 
     async def roll(self, why: str) -> None:
-        """Closes the current ledger; the next group opens another. Raises what kept it from being closed."""
+        """Closes the current ledger; the next group opens another one. Raises the error that kept the ledger from being
+        closed."""
         if self.state is AppendState.OPEN:
             self._leave(why)
         await self._until_settled()
@@ -184,8 +186,8 @@ class Appender:
             raise self._last_error
 
     async def open_ledger(self) -> None:
-        """Makes sure that a ledger is open, to have the next group's latency small or to find out whether storage
-        works. Raises what add_entries would answer."""
+        """Makes sure that a ledger is open: to spare the next group the wait, or to find out whether storage works.
+        Raises the error that `add_entries` would answer with."""
         if self.is_open:
             return
         self._want_open = True
@@ -195,7 +197,7 @@ class Appender:
             raise self._refusal() or self._last_error or AppendFault(self._name, "no ledger was opened")
 
     async def terminate(self) -> None:
-        """No more entries, ever; what is in flight is still confirmed. Idempotent. Raises MetaStoreFault,
+        """Takes no more entries, for ever; what is in flight is still confirmed. Idempotent. Raises MetaStoreFault,
         ManagedLedgerFenced, ManagedLedgerClosed, AppendFault (the ledger could not be closed now)."""
         refusal = self._refusal()
         if refusal is not None and not isinstance(refusal, ManagedLedgerTerminated):
@@ -205,12 +207,12 @@ class Appender:
             raise self._refusal() or self._last_error or AppendFault(self._name, "not terminated")
 
     async def close(self) -> None:
-        """Ends appending and closes the ledger; where that fails, the next opening recovers it. Idempotent."""
+        """Ends appending and closes the ledger. If that fails, the next opening recovers the ledger. Idempotent."""
         while self.state is not AppendState.CLOSED:
             await self._reach(AppendState.CLOSED)
 
     def fence(self, error: ManagedLedgerError) -> None:
-        """Somebody else owns the managed ledger: nothing is added any more."""
+        """Adds nothing any more, because somebody else owns the managed ledger."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
             return
         logger.warning("%s: fenced: %s", self._name, error)
@@ -222,7 +224,7 @@ class Appender:
     # ---- transitions
 
     def _wait(self, payloads: list[bytes], done: AddDone) -> None:
-        # While a final state is only asked for, a group keeps its payloads: terminating may fail.
+        # While a final state is asked for but not reached, a group keeps its payloads, because terminating may fail.
         if self.state in FINAL or self._failure is not None:
             self._queue.push_doomed(done)
         elif not self._queue.push(payloads, done):
@@ -268,7 +270,8 @@ class Appender:
         await self._until_settled()
 
     async def _settle(self) -> None:
-        """Until nothing is left to do: rounds of drain, fail what must fail, switch ledgers or finish."""
+        """Works until nothing is left to do. Each round waits for what is in flight, fails what must fail, and then
+        switches ledgers or enters a final state."""
         try:
             again = True
             while again:
@@ -296,7 +299,7 @@ class Appender:
             self._drained = None
 
     def _refusal(self) -> ManagedLedgerError | None:
-        """Why nothing can be added, or None: for those who come now."""
+        """Returns why a group that comes now cannot be added, or None."""
         return self._refusal_in(self._goal or self.state)
 
     def _refusal_in(self, state: AppendState) -> ManagedLedgerError | None:
@@ -307,7 +310,7 @@ class Appender:
         return ManagedLedgerClosed(self._name, "closed") if state is AppendState.CLOSED else None
 
     def _fail_doomed(self) -> None:
-        # A final state that is only asked for fails nobody yet: terminating may fail.
+        # A final state that is asked for but not reached fails no group yet, because terminating may fail.
         error = self._refusal_in(self.state) or self._failure
         self._failure = None
         if error is not None:
@@ -321,7 +324,7 @@ class Appender:
             logger.exception("%s: an append's callback failed", self._name)
 
     async def _switch(self) -> None:
-        """Closes the ledger that is left, opens a new one if groups wait, and sends them."""
+        """Closes the ledger that is left, opens a new one if groups wait, and sends them to it."""
         try:
             await self._change_ledger()
         except ManagedLedgerFenced as error:
@@ -360,11 +363,11 @@ class Appender:
 
     def _send_queue(self) -> None:
         for group in self._queue.take():
-            # A group that fills the ledger sends the others back into the queue.
+            # When a group fills the ledger, `add_entries` puts the ones after it back into the queue.
             self.add_entries(group.payloads, group.done)
 
     async def _finish(self, goal: AppendState) -> None:
-        """Enters a final state; terminating may fail, then appending goes on."""
+        """Enters a final state. Terminating may fail; then appending goes on."""
         handle = self.handle
         try:
             if handle is not None and self.state is AppendState.FENCED:
@@ -389,6 +392,6 @@ class Appender:
         self._fail_doomed()
 
     def _reached(self, goal: AppendState) -> None:
-        """The goal is reached or given up; another one that was asked for meanwhile stays."""
+        """Clears the goal, which is reached or given up, unless another one was asked for meanwhile."""
         if self._goal is goal:
             self._goal = None

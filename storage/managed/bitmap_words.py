@@ -1,8 +1,12 @@
-"""Acknowledged entries as the words of a java.util.BitSet: between pyroaring bitmaps and PositionInfo's field 6.
+"""Acknowledged entries as the words of a java.util.BitSet: from pyroaring bitmaps to PositionInfo's field 6 and back.
 
-A bitmap's own serial form holds each 65,536 numbers of which more than 4,096 are in it as such words already, so a
-million entries cost a copy, not a loop. Sparse ones are brought into that form for the moment: united once with all
-even numbers and once with all odd ones; what is in both is what they hold themselves.
+A loop over a million entries would hold up the broker, so the bits are copied by the block. A roaring bitmap splits its
+numbers into containers of 65,536, and its serial form holds every container with more than 4,096 numbers as plain bits,
+which is what a BitSet is. Containers with fewer numbers are held otherwise, so they are filled up for the moment: the
+bitmap is united once with all even numbers and once with all odd ones. Both results are dense everywhere, and their
+intersection is the bitmap again, since no number is even and odd:
+
+    (bitmap | even) & (bitmap | odd) = bitmap | (even & odd) = bitmap
 
 Source of the serial form: github.com/RoaringBitmap/RoaringFormatSpec.
 """
@@ -17,7 +21,7 @@ from pyroaring import BitMap
 _COOKIE_WITHOUT_RUNS = 12346
 _COOKIE_WITH_RUNS = 12347
 _ARRAY_MAX = 4096
-"""Containers of more values than this are stored as 8 KiB of bits."""
+"""A container with more numbers than this is stored as 8 KiB of bits."""
 _CONTAINER_BYTES = 8192
 _CONTAINER_BITS = _CONTAINER_BYTES * 8
 _U32 = Struct("<I")
@@ -28,7 +32,7 @@ _ODD = b"\xaa" * _CONTAINER_BYTES
 
 
 def words_of_bitmap(bitmap: BitMap) -> "array[int]":
-    """Signed 64-bit words, the last one not zero; bit n of them is number n."""
+    """Returns signed 64-bit words, the last one not zero. Bit n of them says whether n is in the bitmap."""
     words = array("q")
     words.frombytes(bits_of_bitmap(bitmap))
     if sys.byteorder == "big":
@@ -37,19 +41,19 @@ def words_of_bitmap(bitmap: BitMap) -> "array[int]":
 
 
 def bits_of_bitmap(bitmap: BitMap) -> bytes:
-    """The same as bytes, least significant first: a multiple of eight of them."""
+    """Returns the same as bytes, least significant first. Their number is a multiple of eight."""
     if not bitmap:
         return b""
     size = (bitmap.max() // 64 + 1) * 8
     containers = (size - 1) // _CONTAINER_BYTES + 1
     with_even = _dense_bits(bitmap | BitMap(range(0, containers * _CONTAINER_BITS, 2)), containers)
     with_odd = _dense_bits(bitmap | BitMap(range(1, containers * _CONTAINER_BITS, 2)), containers)
-    # What is in both: neither all even numbers nor all odd ones are.
+    # The numbers in both are the bitmap's own, see the module's text.
     return (with_even & with_odd).to_bytes(containers * _CONTAINER_BYTES, "little")[:size]
 
 
 def bitmap_of_words(words: Sequence[int]) -> BitMap:
-    """The reverse; zero words at the end are allowed, words may be signed or not."""
+    """The reverse of `words_of_bitmap`. Words may be signed or not, and there may be zero words at the end."""
     try:
         packed = array("q", words)
     except OverflowError:
@@ -60,7 +64,7 @@ def bitmap_of_words(words: Sequence[int]) -> BitMap:
 
 
 def bitmap_of_bits(bits: bytes) -> BitMap:
-    """The reverse of `bits_of_bitmap`; zero bytes at the end are allowed. At most 512 MiB."""
+    """The reverse of `bits_of_bitmap`. There may be zero bytes at the end. Takes at most 512 MiB."""
     if not bits:
         return BitMap()
     containers = (len(bits) - 1) // _CONTAINER_BYTES + 1
@@ -71,7 +75,8 @@ def bitmap_of_bits(bits: bytes) -> BitMap:
 
 
 def _dense_bits(bitmap: BitMap, containers: int) -> int:
-    """Of a bitmap with at least half of all numbers: bit n of the integer is number n."""
+    """Returns a bitmap as an integer, whose bit n says whether n is in it. Each container must have at least half of
+    all numbers."""
     serial = bitmap.serialize()
     parts = []
     for size, is_run, at in _containers(serial):
@@ -85,6 +90,7 @@ def _dense_bits(bitmap: BitMap, containers: int) -> int:
 
 
 def _bitmap_of_dense(number: int, containers: int) -> BitMap:
+    """The reverse of `_dense_bits`."""
     bits = number.to_bytes(containers * _CONTAINER_BYTES, "little")
     starts = range(0, len(bits), _CONTAINER_BYTES)
     sizes = [int.from_bytes(bits[start : start + _CONTAINER_BYTES], "little").bit_count() for start in starts]
@@ -95,7 +101,8 @@ def _bitmap_of_dense(number: int, containers: int) -> BitMap:
 
 
 def _containers(serial: bytes) -> list[tuple[int, bool, int]]:
-    """(number of values, whether stored as runs, offset of the body) of each container; keys are 0, 1, …"""
+    """Returns for each container (number of values, whether it is stored as runs, offset of its body). The keys must be
+    0, 1, …"""
     (cookie,) = _U32.unpack_from(serial)
     flags = b""
     if cookie == _COOKIE_WITHOUT_RUNS:
@@ -124,7 +131,7 @@ def _containers(serial: bytes) -> list[tuple[int, bool, int]]:
 
 
 def _bits_of_runs(serial: bytes, at: int) -> bytes:
-    """Of a container that is stored as runs: (first, length - 1) each."""
+    """Returns the bits of a container that is stored as runs, each of which is (first, length - 1)."""
     pairs = array("H")
     pairs.frombytes(serial[at + 2 : at + 2 + 4 * int.from_bytes(serial[at : at + 2], "little")])
     if sys.byteorder == "big":

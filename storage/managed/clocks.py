@@ -7,6 +7,6 @@ from typing import NamedTuple
 
 class Clocks(NamedTuple):
     wall_ms: Callable[[], int]
-    """The time of day, ms since the epoch: for times that are stored or shown. It may jump."""
+    """The time of day, in ms since the epoch, for times that are stored or shown. It may jump."""
     monotonic_s: Callable[[], float] = time.monotonic
-    """Seconds since no particular time: for how long something took, lies back or has to wait."""
+    """Seconds since some unspecified time, for how long something took, lies back or has to wait."""

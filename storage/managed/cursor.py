@@ -2,55 +2,52 @@
 
 Acknowledging is synchronous and only changes memory. A durable cursor is stored in the background: at once while the
 rate limit allows, otherwise by the factory's tick when nothing changed for `QUIET_FLUSH_SECONDS`; at once, too, when
-somebody waits (`persisted`), and on close. One store operation at a time; changes that come meanwhile are stored
-together by the next one.
+somebody waits (`persisted`), and on close. One store operation runs at a time, and the next one stores all changes that
+came meanwhile. How it is stored: docs/CURSORS.md.
 
-Source: ManagedCursorImpl; facts 6.3. Beyond Apache: acknowledgements of single batch indexes are stored like others,
-and what was changed last does not wait for a minute (facts 14, 11.7).
+Source: ManagedCursorImpl. Two things differ from Apache's: acknowledgements of single batch indexes are stored like all
+others, and the last changes are stored within a second instead of up to a minute later ("When it is stored").
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from pyroaring import BitMap
-
-from magnetar.storage.managed import ack_holes
-from magnetar.storage.managed.ack_state import AckRange, AckState
+from magnetar.storage.managed.ack_state import AckState
 from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.cursor_store import CursorStore
+from magnetar.storage.managed.cursor_view import CursorView
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerError
 from magnetar.storage.managed.persist_waiters import PersistDone, PersistWaiters, outcome_of
 from magnetar.storage.managed.rate_limit import RateLimit
-from pulsar_proto.ids import EARLIEST, LATEST, Position
+from pulsar_proto.ids import EARLIEST, Position
 
 logger = logging.getLogger(__name__)
 
 QUIET_FLUSH_SECONDS = 0.5
-"""Changes are stored when none followed for so long; with the tick's period this stays within a second."""
+"""Changes are stored when no other followed for this long; with the tick's period that is within a second."""
 
 RETRY_SECONDS = 1.0
-"""After a failure, the next try of the background (a waiter tries at once)."""
+"""After a failure the background tries again after this time. Somebody who waits makes it try at once."""
 
 IN_DOUBT = -1
-"""No revision: what is stored is not known to be what memory holds."""
+"""A stored revision that equals none: it is not known whether what is stored is what memory holds."""
 
 REPLICATED = "pulsar.replicated.subscription"
-"""The position property that says that the subscription's state is replicated; it outlives a reset."""
+"""The position property that says that the subscription's state is replicated. A reset keeps it."""
 
 REST_TIMES = 4
-"""A large state takes a while to store: so many times as long it is not stored again while it goes on changing."""
+"""After a state was stored, further changes of it are not stored for this many times as long as storing took."""
 
 
-class Cursor:
-    """`properties` are the subscription's own; `position_properties` were given with the last mark-delete (snapshots of
-    deduplication, the compacted ledger). All calls on the loop's thread.
+class Cursor(CursorView):
+    """One subscription's cursor. `properties` are the subscription's own; `position_properties` were given with the
+    last mark-delete (snapshots of deduplication, the compacted ledger). All calls are on the loop's thread.
 
-    `on_dirty(cursor)`: there is something for the tick. `on_crossed()`: the mark-delete went to another ledger.
-    `on_fenced(error)`: the cursor's node belongs to somebody else. `trim_ended()` returns when no trim is under way or
-    in doubt: it is awaited before the cursor is moved back.
+    `on_dirty(cursor)`: there is something for the tick to store. `on_crossed()`: the mark-delete moved to another
+    ledger. `on_fenced(error)`: the cursor's node belongs to somebody else. `trim_ended()` returns when no trim is under
+    way or in doubt; it is awaited before the cursor is moved back.
     """
 
     def __init__(
@@ -68,11 +65,10 @@ class Cursor:
         trim_ended: Callable[[], Awaitable[None]],
         position_properties: Mapping[str, int] | None = None,
     ) -> None:
+        super().__init__(ledgers, acks)
         self.name = name
         self._properties = dict(position_properties or {})
-        """Always the same dictionary: the store reads it together with `_acks` when it comes to write."""
-        self._ledgers = ledgers
-        self._acks = acks
+        """Always the same dictionary, because the store reads it together with `_acks` at the moment when it writes."""
         self._store = store
         self._limit = RateLimit(rate_limit)
         self._clocks = clocks
@@ -88,7 +84,7 @@ class Cursor:
         self._waiters = PersistWaiters(name)
         self._closed = False
         self.last_active_ms = clocks.wall_ms() if store is None else store.last_active_ms
-        """When it was used last (ManagedCursorImpl.getLastActive)."""
+        """When the cursor was used last (ManagedCursorImpl.getLastActive)."""
 
     # ---- questions
 
@@ -105,93 +101,32 @@ class Cursor:
         return self._properties
 
     @property
-    def mark_delete(self) -> Position:
-        return self._acks.mark_delete
-
-    @property
     def needed_from(self) -> Position:
-        """The log must stay from here on: the mark-delete, or where a reset that is being stored leads."""
+        """The log must be kept from here on: from the mark-delete, or from where a reset that is being stored leads, if
+        earlier."""
         mark_delete = self._acks.mark_delete
         return mark_delete if self._moving is None else min(mark_delete, self._moving.mark_delete)
 
     @property
     def ledger_id(self) -> int:
-        """The cursor ledger, -1 without one."""
+        """The id of the cursor ledger, -1 when there is none."""
         return -1 if self._store is None else self._store.ledger_id
 
     @property
     def ledger_switched_ms(self) -> int:
-        """When the cursor went to its ledger, or was opened."""
+        """When the cursor began to use its present ledger, or was opened."""
         return self.last_active_ms if self._store is None else self._store.ledger_switched_ms
-
-    @property
-    def backlog(self) -> int:
-        """Entries not acknowledged, from positions and ledger lengths."""
-        return self._ledgers.entries_between(self._acks.mark_delete, LATEST) - self._acks.acked_beyond
-
-    @property
-    def backlog_size(self) -> int:
-        """Estimated payload bytes after the mark-delete."""
-        return self._ledgers.size_after(self._acks.mark_delete)
-
-    @property
-    def number_of_holes(self) -> int:
-        """Acknowledged ranges beyond the mark-delete."""
-        return self._acks.number_of_ranges
 
     @property
     def is_dirty(self) -> bool:
         """Whether there are changes that are not stored."""
         return self._store is not None and self._acks.revision != self._stored_revision
 
-    def holes(self, at_most: int) -> list[AckRange]:
-        """The first acknowledged ranges beyond the mark-delete, for stats."""
-        return list(islice(self._acks.ranges(), at_most))
-
-    def unacked_ranges(self, at_most: int) -> list[AckRange]:
-        """The first ranges that are not acknowledged although later entries are, for stats."""
-        return ack_holes.first_ranges(self._acks, self._ledgers, at_most)
-
-    def holes_before(self, position: Position) -> Iterator[tuple[int, BitMap]]:
-        """(ledger, entries) that are not acknowledged although later ones are, as far as they are before `position`."""
-        return ack_holes.holes(self._acks, self._ledgers, position)
-
-    @property
-    def entries_in_holes(self) -> int:
-        """Not acknowledged, but later ones are."""
-        last = ack_holes.last_acked(self._acks)
-        if last is None:
-            return 0
-        return self._ledgers.entries_between(self._acks.mark_delete, last) - self._acks.acked_beyond
-
-    @property
-    def resets(self) -> int:
-        """How often it was moved, back or forth."""
-        return self._acks.resets
-
-    def is_acked(self, ledger_id: int, entry_id: int) -> bool:
-        return self._acks.is_acked(ledger_id, entry_id)
-
-    def next_unacked(self, position: Position) -> Position:
-        """The first entry at or after `position` that is not acknowledged; may be beyond the last entry."""
-        return self._acks.next_unacked(position)
-
-    def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
-        """The parts of these entries that are not acknowledged, as (first entry id, count)."""
-        return self._acks.unacked_runs(ledger_id, first, count)
-
-    def unacked_among(self, ledger_id: int, entries: BitMap) -> int:
-        """How many of `entries` are not acknowledged."""
-        return self._acks.unacked_among(ledger_id, entries)
-
-    def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None:
-        """Words for MESSAGE.ack_set, None when no index of the entry is acknowledged."""
-        return self._acks.ack_set_of(ledger_id, entry_id)
-
     # ---- changes
 
     def ack(self, positions: Iterable[tuple[int, int, Sequence[int] | None]]) -> int:
-        """Individual acknowledgements, ack sets as on the wire. Returns how many entries became acknowledged whole."""
+        """Acknowledges single entries; ack sets are as on the wire. Returns how many entries became acknowledged
+        whole."""
         acks = self._acks
         revision, ledger_id = acks.revision, acks.mark_delete.ledger_id
         count = acks.ack(positions)
@@ -206,8 +141,9 @@ class Cursor:
         ack_set: Sequence[int] | None = None,
         properties: Mapping[str, int] | None = None,
     ) -> bool:
-        """Everything up to and including the entry (of it, the indexes that the ack set says). `properties` replace
-        `position_properties`. False when it is nothing new or no such entry exists."""
+        """Acknowledges everything up to and including the entry, or of that entry only the indexes that the ack set
+        says. `properties` replace `position_properties`. Returns False when it is nothing new or there is no such
+        entry."""
         before = self._acks.mark_delete.ledger_id
         if not self._acks.ack_cumulative(ledger_id, entry_id, ack_set):
             return False
@@ -217,9 +153,9 @@ class Cursor:
         return True
 
     async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
-        """Back or forth: the next entry is the first one at or after `position` (EARLIEST, LATEST included), with an
-        ack set only the indexes that it names. Returns when that is durable. Raises ManagedLedgerError; then nothing
-        has moved."""
+        """Moves the cursor back or forth: the next entry is the first one at or after `position`, which may be EARLIEST
+        or LATEST, and with an ack set only the indexes of it that the set names. Returns when that is durable. Raises
+        ManagedLedgerError; then nothing has moved."""
         await self._flush_ended()
         if self._closed:
             raise CursorFault(self.name, "the cursor is closed")
@@ -237,7 +173,7 @@ class Cursor:
             if self._store is not None:
                 await self._store.persist(moved, properties)
         except Exception as error:
-            # An answer may be lost after the new place was stored: the old one is stored again.
+            # The new place may be stored although its answer was lost, so the old one has to be stored again.
             self._stored_revision = IN_DOUBT
             self._on_dirty(self)
             if isinstance(error, ManagedLedgerError) and not error.retriable:
@@ -252,7 +188,8 @@ class Cursor:
                 self._start_flush()
 
     def _become(self, moved: AckState) -> None:
-        """What was acknowledged or trimmed while it was stored is no part of `moved`."""
+        """Makes the stored place the current one. What was trimmed meanwhile is applied to it; acknowledgements are
+        dropped."""
         before = self._acks
         moved.resets = before.resets + 1
         moved.revision = before.revision + 1
@@ -270,7 +207,8 @@ class Cursor:
             self._changed(before)
 
     def put_position_property(self, name: str, value: int | None) -> None:
-        """One of `position_properties`, None takes it away. Stored like an acknowledgement."""
+        """Sets one of `position_properties`, or removes it when `value` is None. It is stored like an
+        acknowledgement."""
         if self._properties.get(name) != value:
             others = {key: kept for key, kept in self._properties.items() if key != name}
             self._put(others if value is None else {**others, name: value})
@@ -282,12 +220,12 @@ class Cursor:
         self._properties.update(properties)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replaces the subscription's properties, durably. Raises CursorFault."""
+        """Replaces the subscription's properties durably. Raises CursorFault."""
         if self._store is not None:
             await self._store.set_cursor_properties(self._acks, self._properties, properties)
 
     def touch(self, now_ms: int) -> None:
-        """It is in use. Stored with the next change of the node."""
+        """Notes that the cursor is in use. This is stored with the next change of the node."""
         self.last_active_ms = now_ms
         if self._store is not None:
             self._store.last_active_ms = now_ms
@@ -310,7 +248,7 @@ class Cursor:
         await outcome_of(self.when_persisted)
 
     def when_persisted(self, callback: PersistDone) -> None:
-        """`persisted` without a coroutine: calls back once, maybe at once, with None or the error."""
+        """`persisted` without a coroutine: calls back once, perhaps at once, with None or the error."""
         if not self.is_dirty:
             callback(None)
         elif self._closed:
@@ -321,7 +259,7 @@ class Cursor:
                 self._start_flush()
 
     def flush_if_due(self, now_s: float) -> bool:
-        """For the tick, at a time of the monotonic clock. False: nothing is left to store."""
+        """Called by the tick, with the time of the monotonic clock. Returns False when nothing is left to store."""
         if not self.is_dirty or self._closed:
             return False
         quiet = now_s - self._changed_s >= QUIET_FLUSH_SECONDS
@@ -345,7 +283,7 @@ class Cursor:
         self._release(None)
 
     def stop(self, error: ManagedLedgerError) -> None:
-        """Nothing is stored any more, because somebody else owns what is stored. Waiters get `error`."""
+        """Stores nothing any more, because somebody else owns what is stored. Those who wait get `error`."""
         self._closed = True
         self._release(error)
 
@@ -369,7 +307,7 @@ class Cursor:
         self._flushing = asyncio.get_running_loop().create_task(self._flush())
 
     async def _flush(self) -> None:
-        """Stores the current state; again while somebody waits for a later one."""
+        """Stores the current state, and once more while somebody waits for a later one."""
         assert self._store is not None
         try:
             while True:

@@ -1,7 +1,7 @@
 """Writes the state of a cursor to its ledger and reads it back, as one entry or as several (`cursor_parts`).
 
-A large state is written in slices: encoded on another thread, appended, then the next one; so neither the loop is held
-up nor is the whole state in memory twice.
+A large state is written in slices: one is encoded on another thread and appended, then the next one. So the loop is not
+held up, and the whole state is never in memory twice.
 """
 
 import asyncio
@@ -41,29 +41,32 @@ from pulsar_proto.ids import Position
 logger = logging.getLogger(__name__)
 
 UNREADABLE_ENTRIES_MAX = 10
-"""How many damaged entries at the end of a cursor ledger are passed over before its node's position is taken."""
+"""How many damaged entries at the end of a cursor ledger are passed over before the position in the node is taken."""
 
 offload: Callable[..., Any] = asyncio.to_thread
-"""Where large states are encoded."""
+"""Runs the encoding of large states on another thread. Tests replace it."""
 
 
 class WrittenState(NamedTuple):
+    """What was appended as the cursor's state."""
+
     position: Position
     plain: bool
-    """Neither holes nor half-acknowledged batches."""
+    """Whether the position says everything: neither entries beyond it nor half-acknowledged batches were written."""
     properties: Mapping[str, int]
-    """Those that were written with the position."""
+    """The properties that were written with the position."""
     size: int
-    """Bytes in all."""
+    """Bytes of all entries that were written."""
 
 
 class StoredBefore(NamedTuple):
-    """What a new ledger begins with, and what parts say for the case that they are the last entry."""
+    """The state that was stored last. A new ledger begins with it, and parts carry it for the case that one of them is
+    the last entry after a crash."""
 
     position: Position
     properties: Mapping[str, int]
     repeat: bool
-    """As the first entry: the ledger is new."""
+    """Whether to write it as the first entry, because the ledger is new."""
 
 
 async def append_state(
@@ -73,7 +76,11 @@ async def append_state(
     before: StoredBefore,
     config: ManagedLedgerConfig,
 ) -> WrittenState:
-    """Appends what `acks` and `properties`, which belong together, say now or a little later. Raises LedgerError."""
+    """Appends what `acks` and `properties`, which belong together, say now or a little later. Raises LedgerError.
+
+    A large state goes on changing while its slices are written; `cursor_parts` says why that does no harm. If the
+    cursor was reset meanwhile, the slices do not belong together, and all of it is written anew.
+    """
     if bitmap_bytes(acks) <= INLINE_BYTES:
         position, plain, written = acks.mark_delete, acks.is_plain, dict(properties)
         entries = [encode_position(acks, position, properties, config)]
@@ -113,7 +120,7 @@ async def append_state(
 
 
 async def read_state(label: str, handle: ReadHandle, extents: Extents) -> StoredAcks | None:
-    """What was appended last; None when nothing of it can be read. Raises CursorFault."""
+    """Returns what was appended last, or None when nothing of it can be read. Raises CursorFault."""
     unreadable = 0
     entry_id = handle.last_add_confirmed
     while entry_id >= 0 and unreadable < UNREADABLE_ENTRIES_MAX:
@@ -127,7 +134,8 @@ async def read_state(label: str, handle: ReadHandle, extents: Extents) -> Stored
 
 
 async def _with_parts(label: str, handle: ReadHandle, entry_id: int, acks: StoredAcks, extents: Extents) -> StoredAcks:
-    """A part that cannot be read is left out: what it acknowledged comes again."""
+    """Adds what the parts before the entry say. A part that cannot be read is left out: what it acknowledged is
+    delivered again."""
     if not acks.parts_before:
         return acks
     states = [dict(acks.acked)]
@@ -143,6 +151,8 @@ async def _with_parts(label: str, handle: ReadHandle, entry_id: int, acks: Store
 
 
 async def _read_entry(label: str, handle: ReadHandle, entry_id: int, extents: Extents) -> StoredAcks | None:
+    """Returns what the entry says, or None when it is missing or damaged. Raises CursorFault when it cannot be read
+    now."""
     try:
         (entry,) = await handle.read(entry_id, entry_id)
         return parse_position(entry[handle.payload_offset :], extents)
@@ -154,7 +164,7 @@ async def _read_entry(label: str, handle: ReadHandle, entry_id: int, extents: Ex
 
 
 async def append(handle: WriteHandle, payloads: list[bytes]) -> None:
-    """Raises LedgerError."""
+    """Appends the payloads and returns when they are confirmed. Raises LedgerError."""
     confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def done(append: Append) -> None:

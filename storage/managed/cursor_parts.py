@@ -1,15 +1,23 @@
-"""Large acknowledgement states as several entries of a cursor ledger: what a PositionInfo of one entry has no room for.
+"""Large acknowledgement states as several entries of a cursor ledger, when one entry has no room for them. Pure.
 
     part, part, …      PositionInfo{an old position, part: compressed bitmaps}
     the record         PositionInfo{mark-delete, field 6: the ledgers next to it, …, partsBefore: how many parts}
 
-Apache's broker reads the last entry only and passes over fields that it does not know: it sees a valid state that says
-less, so messages come again but none is lost. That also holds for a last entry that is a part, after a crash.
+Apache's broker reads the last entry only and passes over fields that it does not know. It sees a valid state that says
+less, so messages are delivered again but none is lost. That also holds when a crash makes a part the last entry: its
+position is one that was stored before.
 
-A state is encoded in slices, because it takes a while and goes on changing meanwhile: bits are only ever added (but by
-`AckState.reset`, see `resets`), or go because the mark-delete has passed them; so the mark-delete is taken last.
+Encoding takes a while, so a state is encoded slice by slice, and it goes on changing between them. No lock is needed.
+Between two resets bits are only ever added, or go because the mark-delete has passed them, so an older slice says less
+than the truth, never more, as long as the mark-delete is taken last:
 
-Pure. The compression is zlib's fastest, of bitmaps as bytes.
+    time ──▶  slice of ledger 7 │ slice of ledger 8 │ mark-delete
+              5, 9              │ 1, 2              │ 7:6
+                                                      5 is covered by the mark-delete now; an
+                                                      acknowledgement of 7:8 since is missing
+
+What is missing is stored the next time. `AckState.reset` clears bits; it is counted in `AckState.resets`, and the state
+is then written anew. See docs/CURSORS.md, "States that outgrow an entry".
 """
 
 import zlib
@@ -26,35 +34,37 @@ from pulsar_proto.ids import Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
 
 INLINE_BYTES = 256 * 1024
-"""States of up to so many bytes of bitmaps are encoded at once, which takes two milliseconds or so."""
+"""A state with up to so many bytes of bitmaps is encoded on the loop, which takes about two milliseconds."""
 
 SLICE_BYTES = 1024 * 1024
-"""Of bitmaps, in a slice; one ledger may have more by itself."""
+"""How many bytes of bitmaps are in a slice. A single ledger may have more."""
 
 RECORD_BYTES_MAX = 4 * 1024 * 1024
-"""Of an entry of a cursor ledger; a bookie takes 5 MiB."""
+"""The size of an entry of a cursor ledger; a bookie takes 5 MiB."""
 
 LEDGER_BITS_MAX = 2**32 // 8
-"""Bytes of one ledger's bitmap: entry ids are of 32 bits."""
+"""The bytes of one ledger's bitmap, since entry ids have 32 bits."""
 
 PART_BYTES_MAX = 4 * SLICE_BYTES
-"""Of a part before its compression: about two slices are."""
+"""The size of a part before compression; it holds about two slices."""
 
 PARTS_MAX = 4_096
+"""How many parts belong to a record at most."""
 
 _LEDGER = Struct("<QI")
 
 Slice = list[tuple[int, BitMap]]
-"""(ledger, its own copy of the bitmap)."""
+"""(ledger, a copy of its bitmap) for each ledger of the slice."""
 
 
 def bitmap_bytes(acks: AckState) -> int:
-    """About how large the state is."""
+    """Returns roughly how large the state is."""
     return sum(bitmap.max() // 8 + 16 for _, bitmap in acks.bitmaps())
 
 
 def slices(acks: AckState) -> Iterator[Slice]:
-    """The state piece by piece, from the mark-delete on; each piece is as it is when it is asked for."""
+    """Yields the state piece by piece, beginning at the mark-delete. Each piece is as the state is when it is asked
+    for."""
     piece: Slice = []
     size = 0
     for ledger_id in [ledger_id for ledger_id, _ in acks.bitmaps()]:
@@ -75,12 +85,12 @@ def slices(acks: AckState) -> Iterator[Slice]:
 
 
 def encode_part(piece: Slice, old_position: Position) -> list[bytes]:
-    """The piece as entries: one, but for a ledger whose bitmap is larger than an entry."""
+    """Returns the piece as entries: one, or several when a ledger's bitmap is larger than an entry."""
     entries: list[bytes] = []
     raw = bytearray()
     for ledger_id, bitmap in piece:
         bits = bits_of_bitmap(bitmap)
-        # A ledger's bits may go on in the next entry: with as many zeros before them as were said already.
+        # A ledger's bits may be cut and go on in the next entry; `start` says how many bytes came before.
         for start in range(0, len(bits), SLICE_BYTES):
             some = bits[start : start + SLICE_BYTES]
             if raw and len(raw) + len(some) > 2 * SLICE_BYTES:
@@ -98,7 +108,7 @@ def _entry(raw: bytes, old_position: Position) -> bytes:
 
 
 def parse_part(part: bytes) -> dict[int, BitMap]:
-    """`StoredAcks.part` as ledger -> bitmap. Raises MalformedRecord."""
+    """Returns `StoredAcks.part` as ledger -> bitmap. Raises MalformedRecord."""
     try:
         unpacker = zlib.decompressobj()
         raw = unpacker.decompress(part, PART_BYTES_MAX)
@@ -127,7 +137,7 @@ def parse_part(part: bytes) -> dict[int, BitMap]:
 
 
 def merged(states: Sequence[dict[int, BitMap]]) -> dict[int, BitMap]:
-    """Everything that any of them says."""
+    """Returns the union of the states: for each ledger the bits that any of them has."""
     result: dict[int, BitMap] = {}
     for state in states:
         for ledger_id, bitmap in state.items():

@@ -1,11 +1,11 @@
-"""The stored forms of a cursor: PositionInfo in its cursor ledger, ManagedCursorInfo in its node (facts 6.1, 6.3).
+"""The stored forms of a cursor: PositionInfo in its cursor ledger, ManagedCursorInfo in its node (docs/CURSORS.md).
 
-Written as Apache's broker does by default: acknowledged ranges one by one (field 3 of PositionInfo, 4 of the node), in
-order. Where there are more than `managed_ledger_max_unacked_ranges_to_persist`, Apache's broker forgets the rest; here
-PositionInfo carries them all as bitmaps (field 6), which every broker since 3.3 reads. What does not fit an entry is
-split (`cursor_parts`).
+They are written as Apache's broker does by default: acknowledged ranges one by one (field 3 of PositionInfo, 4 of the
+node), in order. Where there are more than `managed_ledger_max_unacked_ranges_to_persist`, Apache's broker forgets the
+rest; here PositionInfo then carries all of them as bitmaps (field 6), which every broker since 3.3 reads. What does not
+fit an entry is split (`cursor_parts`).
 
-Read in every form, and, unlike Apache's broker, half-acknowledged batches also from the node.
+They are read in every form. Half-acknowledged batches are also read from the node, which Apache's broker does not do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +25,11 @@ from pulsar_proto.records.managed_record import parse_managed_cursor_info, parse
 from pulsar_proto.varint import varint
 
 NO_LEDGER = -1
-"""cursorsLedgerId of a node that says all itself."""
+"""The cursorsLedgerId of a node that holds the whole state itself."""
 
 PARTIAL_WORDS_MAX = 190_000
-"""Words of half-acknowledged batches in a record, of at most 11 bytes each; beyond, the indexes come again after a
-crash. Ten thousand batches of a thousand messages have 160,000."""
+"""How many words of half-acknowledged batches a record holds, of at most 11 bytes each. Beyond that the indexes are
+delivered again after a crash. Ten thousand batches of a thousand messages have 160,000 words."""
 
 _RANGES_OF_POSITION = 0x1A
 _RANGES_OF_NODE = 0x22
@@ -39,16 +39,16 @@ _MORE = tuple(bytes((low | 0x80,)) for low in range(128))
 
 @dataclass(frozen=True, slots=True)
 class StoredAcks:
-    """What a record says. `partial`: BitSet words per batch, 1 = still to be consumed."""
+    """What a record says. `partial` has the BitSet words of each half-acknowledged batch, 1 = still to be consumed."""
 
     mark_delete: Position
     acked: Mapping[int, BitMap] = field(default_factory=dict)
     partial: Sequence[tuple[Position, Sequence[int]]] = ()
     properties: Mapping[str, int] = field(default_factory=dict)
     parts_before: int = 0
-    """So many entries before this one say the rest."""
+    """How many entries before this one hold the rest."""
     part: bytes = b""
-    """What `cursor_parts` has put into an entry that is only a part."""
+    """What `cursor_parts` has put into an entry that is only a part; empty for all others."""
 
     @property
     def is_plain(self) -> bool:
@@ -57,20 +57,21 @@ class StoredAcks:
 
 @dataclass(frozen=True, slots=True)
 class CursorNode:
-    """A parsed node. `extra`: fields unknown to us, serialised."""
+    """A parsed node. `extra` has the fields that we do not know, serialised."""
 
     ledger_id: int
     acks: StoredAcks
     cursor_properties: Mapping[str, str]
     last_active_ms: int = 0
-    """When the cursor was used last, as of the node's last write; 0 where it does not say."""
+    """When the cursor was used last, as of the last write of the node; 0 when the node does not say."""
     extra: bytes = b""
 
 
 def encode_position(
     acks: AckState, mark_delete: Position, properties: Mapping[str, int], config: ManagedLedgerConfig
 ) -> bytes:
-    """PositionInfo: `mark_delete`, and what is acknowledged beyond. Not for large states: see `cursor_parts`."""
+    """Returns a PositionInfo with `mark_delete` and what is acknowledged beyond it. For large states see
+    `cursor_parts`."""
     ranges_max = config.managed_ledger_max_unacked_ranges_to_persist
     middle = encode_middle(acks, properties, config)
     if config.managed_ledger_persist_individual_ack_as_long_array or acks.number_of_ranges > ranges_max:
@@ -79,12 +80,12 @@ def encode_position(
 
 
 def encode_head(mark_delete: Position) -> bytes:
-    """PositionInfo's position. `encode_middle`, `encode_words` and `encode_parts_before` may follow."""
+    """Returns the position of a PositionInfo. `encode_middle`, `encode_words` and `encode_parts_before` may follow."""
     return b"\x08" + varint(mark_delete.ledger_id) + b"\x10" + varint(mark_delete.entry_id)
 
 
 def encode_words(bitmaps: Iterable[tuple[int, BitMap]]) -> bytes:
-    """PositionInfo's field 6."""
+    """Returns field 6 of a PositionInfo."""
     part = pb.PositionInfo()
     for ledger_id, bitmap in bitmaps:
         part.individualDeletedMessageRanges.add(key=ledger_id, values=words_of_bitmap(bitmap))
@@ -92,7 +93,7 @@ def encode_words(bitmaps: Iterable[tuple[int, BitMap]]) -> bytes:
 
 
 def encode_middle(acks: AckState | None, properties: Mapping[str, int], config: ManagedLedgerConfig) -> bytes:
-    """PositionInfo's properties and batches."""
+    """Returns the properties and half-acknowledged batches of a PositionInfo."""
     middle = pb.PositionInfo()
     if acks is not None:
         _add_partial(middle, acks, config.managed_ledger_max_batch_deleted_index_to_persist)
@@ -115,7 +116,8 @@ def encode_node(
     extra: bytes = b"",
     acks: AckState | None = None,
 ) -> bytes:
-    """ManagedCursorInfo. `acks` are given when no cursor ledger is in use: then the node says all."""
+    """Returns a ManagedCursorInfo. `acks` is given when no cursor ledger is in use, so that the node has to say
+    everything."""
     head = pb.ManagedCursorInfo(
         cursorsLedgerId=ledger_id, markDeleteLedgerId=mark_delete.ledger_id, markDeleteEntryId=mark_delete.entry_id
     )
@@ -132,7 +134,7 @@ def encode_node(
 
 
 def parse_position(payload: bytes, extents: Extents) -> StoredAcks:
-    """Raises MalformedRecord."""
+    """Reads a PositionInfo. Raises MalformedRecord."""
     info = parse_position_info(payload)
     acked = _acked(info.individualDeletedMessages, extents)
     for words in info.individualDeletedMessageRanges:
@@ -148,7 +150,8 @@ def parse_position(payload: bytes, extents: Extents) -> StoredAcks:
 
 
 def parse_node(value: bytes, extents: Extents) -> CursorNode:
-    """Raises MalformedRecord. Without a position (it is optional) the cursor stands before everything."""
+    """Reads a ManagedCursorInfo. Its position is optional; without one the cursor stands before all entries. Raises
+    MalformedRecord."""
     info = parse_managed_cursor_info(value)
     position = Position(-1, -1)
     if info.HasField("markDeleteLedgerId"):
@@ -173,7 +176,8 @@ def parse_node(value: bytes, extents: Extents) -> CursorNode:
 
 
 def _acked(stored: Iterable[pb.MessageRange], extents: Extents) -> dict[int, BitMap]:
-    """Ranges may span ledgers (managedLedgerUnackedRangesOpenCacheSetEnabled=false): they cover what exists between."""
+    """Returns the ranges as bitmaps. A range may span ledgers (managedLedgerUnackedRangesOpenCacheSetEnabled=false in
+    Apache's broker); then it covers all entries that exist in between."""
     acked: dict[int, BitMap] = {}
     for item in stored:
         lower, upper = item.lowerEndpoint, item.upperEndpoint
@@ -205,7 +209,8 @@ def _add_partial(record: pb.PositionInfo | pb.ManagedCursorInfo, acks: AckState,
 
 
 def _encode_ranges(tag: int, acks: AckState) -> bytes:
-    """MessageRange fields, by hand: ten thousand at once cost some 4 us each by way of protobuf's objects."""
+    """Returns MessageRange fields, encoded by hand: ten thousand of them at once cost some 4 us each by way of
+    protobuf's objects."""
     parts: list[bytes] = []
     for ledger_id, firsts, lasts in acks.range_ends():
         ledger = b"\x08" + varint(ledger_id) + b"\x10"
@@ -218,7 +223,7 @@ def _encode_ranges(tag: int, acks: AckState) -> bytes:
 
 
 def _varints(values: Sequence[int]) -> list[bytes]:
-    """Each value's varint; those of one or two bytes without a call."""
+    """Returns the varint of each value. Values of one or two bytes are looked up, which spares them a call."""
     single, more = _SINGLE, _MORE
     return [
         single[value]

@@ -1,15 +1,16 @@
-"""Where a durable cursor keeps its position: a node in the metadata store, and a ledger of its own once it is in use.
+"""Where a durable cursor keeps its position: a node in the metadata store and, once it is in use, a ledger of its own.
 
-    NO LEDGER   the node says all: cursorsLedgerId -1, mark-delete, ranges, batches
-    LEDGER      the node names the ledger; its last entry says all. The node's position is an old one, for the case
-                that the ledger is lost.
+    NO LEDGER   the node holds everything: cursorsLedgerId -1, mark-delete, ranges, batches
+    LEDGER      the node names the ledger, whose last entry holds everything. The position in the node is an old one,
+                for the case that the ledger is lost.
 
-A recovered cursor's ledger is closed, so its next change makes a new one. Order of a switch, safe to die at any step
-(facts 6.3 and 14, seen on Apache's broker): make the ledger; append the position that was stored last, then the new
-one; compare-and-set the node; delete the old ledger. Apache's first entry combines the old mark-delete with the current
-holes, which says less than what was stored if there were holes before: then only the new position is written.
+Opening a topic closes the cursor ledgers that it recovers, so a cursor's next change makes a new one. The order of a
+switch is safe to die in at any step: make the ledger; append the position that was stored last, then the new one;
+compare-and-set the node; delete the old ledger. The first entry of Apache's broker combines the old mark-delete with
+the current ranges. If ranges had been stored before, that would say less than what was stored, so then only the new
+position is written (docs/CURSORS.md, "From one cursor ledger to the next").
 
-If neither the ledger nor a new one takes an entry, the node takes everything, if it is small enough for it.
+If neither the ledger nor a new one takes an entry, the node takes everything, provided that it is small enough.
 
 Source: ManagedCursorImpl (internalMarkDelete, startCreatingNewMetadataLedger, persistPositionMetaStore, asyncClose).
 """
@@ -35,11 +36,12 @@ from pulsar_proto.ids import Position
 logger = logging.getLogger(__name__)
 
 LEDGER_BYTES_MAX = 64 * 1024 * 1024
-"""Of a cursor ledger: only its last entries are of use, so a large one is replaced, however few entries it has."""
+"""A cursor ledger of this size is replaced, however few entries it has, because only its last entries are of use."""
 
 
 class CursorStore:
-    """One cursor's. `label` names it in logs, `bury(ids)` deletes ledgers some time later. One call at a time runs."""
+    """What one cursor has stored. `label` names it in logs, `bury(ids)` deletes ledgers some time later. A lock lets
+    one call run at a time."""
 
     def __init__(
         self,
@@ -65,27 +67,27 @@ class CursorStore:
         self._ledger_bytes = 0
         self._ledger_id = NO_LEDGER
         self._unsure: list[int] = []
-        """Ledgers that the node names if a write without an answer arrived."""
+        """Ledgers that the node may name, because a write that had no answer may have arrived."""
         self._stored_position = Position(-1, -1)
         self._stored_plain = True
         self._stored_properties: Mapping[str, int] = {}
         self._extra = b""
         self.cursor_properties: Mapping[str, str] = {}
         self.last_active_ms = clocks.wall_ms()
-        """When the cursor was used last: written with the node. Its user keeps it up to date."""
+        """When the cursor was used last. The cursor keeps it up to date; it is written with the node."""
         self.ledger_switched_ms = clocks.wall_ms()
-        """When the cursor went to the ledger that it writes to, or was opened."""
+        """When the cursor began to write to its present ledger, or was opened."""
 
     @property
     def ledger_id(self) -> int:
-        """The cursor ledger that the node names, -1 for none."""
+        """The cursor ledger that the node names, or -1."""
         return self._ledger_id
 
     # ---- beginnings
 
     async def create(self, mark_delete: Position, cursor_properties: Mapping[str, str]) -> None:
-        """A new node. Raises CursorFault (exists already), MetaStoreFault: then the same object is to be asked again,
-        because it knows a node that it made although the answer was lost."""
+        """Makes a new node. Raises CursorFault when somebody else has made it, and MetaStoreFault. After MetaStoreFault
+        the same object must be asked again, because it recognises a node that it made although the answer was lost."""
         self.cursor_properties = dict(cursor_properties)
         self._stored_position = mark_delete
         value = encode_node(NO_LEDGER, mark_delete, {}, cursor_properties, last_active_ms=self.last_active_ms)
@@ -97,7 +99,7 @@ class CursorStore:
             raise MetaStoreFault(self._label, str(error)) from error
 
     async def recover(self, extents: Extents) -> StoredAcks:
-        """What was stored last. Raises CursorFault when that cannot be told now, MetaStoreFault."""
+        """Returns what was stored last. Raises CursorFault when that cannot be told now, MetaStoreFault."""
         try:
             value = await self._record.load()
         except MetadataError as error:
@@ -117,6 +119,7 @@ class CursorStore:
         return acks
 
     async def _last_entry(self, ledger_id: int, extents: Extents) -> StoredAcks | None:
+        """Returns what the last entry of the cursor ledger says, or None when the position in the node has to do."""
         try:
             handle = await self._bookkeeper.open_ledger(ledger_id, recover=True)
         except NoSuchLedger:
@@ -132,12 +135,12 @@ class CursorStore:
     # ---- changes
 
     async def persist(self, acks: AckState, properties: Mapping[str, int]) -> None:
-        """Stores what `acks` and `properties` say now or a little later: both go on changing, and what is written of
+        """Stores what `acks` and `properties` say now or a little later. Both go on changing, and what is written of
         them is of one moment. Raises CursorFault, ManagedLedgerFenced; then what was stored before still is."""
         async with self._lock:
             handle = self._handle
             try:
-                # While the node is in doubt it may name another ledger than this one, or none.
+                # While the last write of the node is in doubt, the node may name another ledger than this one, or none.
                 if handle is not None and handle.is_open and not self._is_due(handle) and not self._record.in_doubt:
                     before = StoredBefore(self._stored_position, self._stored_properties, repeat=False)
                     written = await append_state(handle, acks, properties, before, self._config)
@@ -146,7 +149,7 @@ class CursorStore:
                 else:
                     await self._switch_ledger(acks, properties)
             except LedgerFenced as error:
-                # Not into the node: the new owner has read it and counts on its version.
+                # The node must not be written then: the new owner has read it and counts on its version.
                 raise ManagedLedgerFenced(self._label, f"cursor ledger fenced by another owner: {error}") from error
             except LedgerError as error:
                 logger.warning("%s: cursor ledger takes no entry: %s", self._label, error)
@@ -170,8 +173,8 @@ class CursorStore:
                 raise
 
     async def close(self, acks: AckState, properties: Mapping[str, int], *, changed: bool) -> None:
-        """Stores the last changes where the next owner finds them cheapest: all in the node and no cursor ledger, or,
-        with too many ranges for a node, a last entry in a closed cursor ledger. Raises CursorFault,
+        """Stores the last changes where the next owner finds them most cheaply: everything in the node and no cursor
+        ledger. With too many ranges for a node, it is a last entry in a closed cursor ledger. Raises CursorFault,
         ManagedLedgerFenced."""
         if not self._fits_node(acks):
             if changed:
@@ -188,7 +191,7 @@ class CursorStore:
                 await self._move_to_node(acks, properties)
 
     async def delete(self) -> None:
-        """Deletes node and ledger. Raises MetaStoreFault."""
+        """Deletes the node and the ledger. Raises MetaStoreFault."""
         async with self._lock:
             try:
                 await self._record.delete()
@@ -226,7 +229,7 @@ class CursorStore:
             self._bury([handle.ledger_id])
             raise
         except BaseException:
-            # The node may name it now: it stays until a later write settles that.
+            # The node may name this ledger now, so the ledger stays until a later write of the node settles that.
             await handle.abandon()
             self._unsure.append(handle.ledger_id)
             raise
@@ -245,7 +248,7 @@ class CursorStore:
         self._note_stored(position, plain, written)
 
     def _note_stored(self, position: Position, plain: bool, properties: Mapping[str, int]) -> None:
-        """What the next first entry of a ledger and the node repeat."""
+        """Remembers what the node repeats, and the first entry of the next ledger."""
         self._stored_position, self._stored_plain, self._stored_properties = position, plain, properties
 
     async def _write_node(
@@ -270,7 +273,7 @@ class CursorStore:
         self._bury(unsure)
 
     async def _leave_ledger(self) -> None:
-        """The node does not name the ledger any more: it is garbage."""
+        """Deletes the ledger, because the node does not name it any more."""
         handle, self._handle = self._handle, None
         ledger_id, self._ledger_id = self._ledger_id, NO_LEDGER
         if handle is not None:

@@ -1,4 +1,4 @@
-"""The cursors of one managed ledger: durable ones by name, and those of readers."""
+"""The cursors of one managed ledger: the durable ones by name, and those of readers, which are not durable."""
 
 import asyncio
 import logging
@@ -21,18 +21,19 @@ from pulsar_proto.names import decode_local
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 32
-"""Cursors recovered in parallel."""
+"""How many cursors are recovered in parallel."""
 
 UNSURE_MAX = 1_000
-"""Names of cursors that are remembered because making them had no answer; of others the node is found again when the
-managed ledger is opened anew."""
+"""How many names are remembered of cursors whose making had no answer. The node of any further one is found again when
+the managed ledger is opened anew."""
 
 SKIPPED_AT_ONCE = 1_000
-"""Lost entries that a cursor acknowledges before others have their turn."""
+"""How many lost entries a cursor acknowledges before others have their turn on the loop."""
 
 
 class CursorTable:
-    """`on_crossed`, `on_fenced` and `trim_ended` are handed to every cursor (see `Cursor`)."""
+    """All cursors of one managed ledger. `on_crossed`, `on_fenced` and `trim_ended` are handed to each (see
+    `Cursor`)."""
 
     def __init__(
         self,
@@ -57,24 +58,24 @@ class CursorTable:
         self._lock = asyncio.Lock()
         self._non_durable: dict[Cursor, None] = {}
         self.held: list[Position] = []
-        """Places that are held like a cursor's, see `ManagedLedger.hold`."""
+        """Places from which the log is kept as it is for a cursor, see `ManagedLedger.hold`."""
         self._unsure: dict[str, CursorStore] = {}
-        """Of cursors that could not be made: their nodes may be there all the same."""
+        """The stores of cursors that could not be made. Their nodes may be there all the same."""
         self.durable: dict[str, Cursor] = {}
 
     @property
     def slowest(self) -> Position | None:
-        """The least place that durable cursors need the log from, None without any."""
+        """The earliest place from which durable cursors need the log; None when there are none."""
         return min((*(cursor.needed_from for cursor in self.durable.values()), *self.held), default=None)
 
     @property
     def slowest_name(self) -> str | None:
-        """Whose it is."""
+        """The name of the durable cursor that needs the earliest place."""
         slowest = min(self.durable.values(), key=lambda cursor: cursor.needed_from, default=None)
         return None if slowest is None else slowest.name
 
     async def recover(self) -> None:
-        """All durable cursors, from the metadata store. Raises MetaStoreFault, CursorFault."""
+        """Recovers all durable cursors from the metadata store. Raises MetaStoreFault, CursorFault."""
         try:
             children = await self._shared.metadata.children(managed_ledger_path(self._name))
         except NoNodeError:
@@ -107,7 +108,8 @@ class CursorTable:
             cursor = self.durable.get(name)
             if cursor is not None:
                 return cursor
-            # What a trim under way deletes is not promised; what is promised is held against the next one.
+            # A trim that is under way may still delete ledgers, so it ends first. Then the new cursor's place is held
+            # against the next trim until the cursor is there.
             await self._trim_ended()
             acks = AckState(self._ledgers, Position(-1, -1))
             acks.reset(self._ledgers.start_of(initial))
@@ -137,7 +139,7 @@ class CursorTable:
         self._non_durable.pop(cursor, None)
 
     async def delete(self, name: str) -> Cursor:
-        """Raises NoSuchCursor, MetaStoreFault (it is still there then)."""
+        """Deletes a durable cursor. Raises NoSuchCursor, MetaStoreFault (then the cursor is still there)."""
         async with self._lock:
             cursor = self.durable.get(name)
             if cursor is None:
@@ -153,8 +155,8 @@ class CursorTable:
             cursor.forget_before(ledger_id)
 
     async def skip(self, gap: Gap) -> None:
-        """Every cursor acknowledges what is lost (ManagedCursorImpl.skipNonRecoverableLedger). In portions: a gap
-        may be as long as a ledger."""
+        """Makes every cursor acknowledge lost entries (ManagedCursorImpl.skipNonRecoverableLedger). It is done in
+        portions, because a gap may be as long as a ledger."""
         for cursor in (*self.durable.values(), *self._non_durable):
             lost = 0
             for first, count in cursor.unacked_runs(gap.ledger_id, gap.first, gap.entries):
@@ -166,7 +168,7 @@ class CursorTable:
                 logger.info("%s: cursor %s acknowledged %d lost entries", self._name, cursor.name, lost)
 
     async def close(self) -> None:
-        """Stores all durable cursors; what cannot be stored is logged."""
+        """Stores all durable cursors. What cannot be stored is logged."""
         async with self._lock:
             results = await asyncio.gather(
                 *(cursor.close() for cursor in self.durable.values()), return_exceptions=True
@@ -178,7 +180,7 @@ class CursorTable:
                 raise result
 
     def stop(self, error: ManagedLedgerError) -> None:
-        """Nothing is stored any more: the managed ledger belongs to somebody else."""
+        """Stores nothing any more, because the managed ledger belongs to somebody else."""
         for cursor in self.durable.values():
             cursor.stop(error)
 

@@ -1,7 +1,7 @@
-"""Opens, lists, deletes and closes managed ledgers, and keeps what they share: the tail cache and the one timer.
+"""Opens, lists, deletes and closes managed ledgers, and keeps what they share: the tail cache and the only timer.
 
-The timer ticks every `TICK_SECONDS`: cursors with changes are stored when they are due, old groups leave the tail
-cache, and every `retention_check_interval_in_seconds` all managed ledgers are rolled and trimmed.
+The timer ticks every `TICK_SECONDS`. At each tick, cursors with changes that are due are stored, and old groups leave
+the tail cache; every `retention_check_interval_in_seconds` all managed ledgers are rolled over and trimmed.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.5
 CLOSED_AT_ONCE = 256
-"""Managed ledgers closed in parallel when the factory closes."""
+"""How many managed ledgers are closed in parallel when the factory closes."""
 
 
 class ManagedLedgerFactory:
-    """One for the process. `clock_ms` is the time of day in milliseconds, `monotonic_s` a
-    clock that never jumps. All calls on the loop's thread."""
+    """There is one for the process. `clock_ms` is the time of day in milliseconds, `monotonic_s` a clock that never
+    jumps. All calls are on the loop's thread."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ManagedLedgerFactory:
         monotonic_s: Callable[[], float] = time.monotonic,
         tick_seconds: float | None = TICK_SECONDS,
     ) -> None:
-        """With `tick_seconds` None there is no timer: somebody calls `tick`."""
+        """With `tick_seconds` None there is no timer: the caller calls `tick`."""
         self.config = config
         self.bookkeeper = bookkeeper
         self.clock_ms = clock_ms
@@ -85,8 +85,9 @@ class ManagedLedgerFactory:
     # ---- managed ledgers
 
     async def open(self, name: str, config: ManagedLedgerConfig | None = None, *, create: bool = True) -> ManagedLedger:
-        """The managed ledger "tenant/namespace/domain/encoded topic", opened once however many ask. One that was fenced
-        or closed is opened anew. Raises NoSuchManagedLedger (without `create`) and what `ManagedLedger.open` raises."""
+        """Returns the managed ledger "tenant/namespace/domain/encoded topic", which is opened once, however many
+        callers ask. One that was fenced or closed is opened anew. Raises NoSuchManagedLedger (without `create`) and
+        what `ManagedLedger.open` raises."""
         while True:
             if self._closed:
                 raise ManagedLedgerClosed(name, "the factory is closed")
@@ -100,7 +101,7 @@ class ManagedLedgerFactory:
                 opening = asyncio.get_running_loop().create_task(self._open(name, config or self.config, create))
                 self._opening[name] = opening
             elif create:
-                # Another caller's opening may be one that does not create: look again after it.
+                # The opening under way may be one that does not create. If it finds nothing, this call creates.
                 try:
                     return await asyncio.shield(opening)
                 except NoSuchManagedLedger:
@@ -121,21 +122,22 @@ class ManagedLedgerFactory:
             del self._opening[name]
 
     async def close_ledger(self, name: str) -> None:
-        """Closes one managed ledger if it is open."""
+        """Closes one managed ledger, if it is open."""
         ledger = self.ledgers.get(name)
         if ledger is not None:
             await ledger.close()
             self._forget(ledger)
 
     async def exists(self, name: str) -> bool:
-        """Raises MetaStoreFault."""
+        """Whether there is such a managed ledger, open or not. Raises MetaStoreFault."""
         try:
             return await self._metadata.exists(managed_ledger_path(name)) is not None
         except MetadataError as error:
             raise MetaStoreFault(name, str(error)) from error
 
     async def list(self, prefix: str) -> list[str]:
-        """The names "prefix/…", one level down: prefix is "tenant/namespace/domain". Raises MetaStoreFault."""
+        """Returns the names "prefix/…" one level below `prefix`, which is "tenant/namespace/domain". Raises
+        MetaStoreFault."""
         try:
             children = await self._metadata.children(f"{MANAGED_LEDGERS}/{prefix}")
         except NoNodeError:
@@ -145,8 +147,8 @@ class ManagedLedgerFactory:
         return [f"{prefix}/{child}" for child in children]
 
     async def delete(self, name: str) -> None:
-        """Closes it, deletes its records in one step and then its ledgers. Raises NoSuchManagedLedger, MetaStoreFault
-        (also when a cursor was made meanwhile)."""
+        """Closes the managed ledger, deletes all its records in one step and then its ledgers. Raises
+        NoSuchManagedLedger, MetaStoreFault (also when a cursor was made meanwhile)."""
         await self.close_ledger(name)
         path = managed_ledger_path(name)
         try:
@@ -168,7 +170,7 @@ class ManagedLedgerFactory:
         self.reaper.bury(garbage)
 
     async def close(self) -> None:
-        """Closes all. Idempotent."""
+        """Closes all managed ledgers. Idempotent."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -190,7 +192,8 @@ class ManagedLedgerFactory:
     # ---- the timer
 
     async def tick(self) -> None:
-        """Stores cursors that are due, ages the tail cache, and returns after maintenance when it is time for that."""
+        """Stores the cursors that are due and ages the tail cache. If it is time for maintenance, returns after
+        that."""
         self._tick()
         if self._maintenance is not None:
             await asyncio.wait([self._maintenance])
@@ -207,7 +210,7 @@ class ManagedLedgerFactory:
             self._maintenance = asyncio.get_running_loop().create_task(self.maintain())
 
     async def maintain(self) -> None:
-        """Rolls and trims every managed ledger that needs it, and tries failed deletions again."""
+        """Rolls over and trims every managed ledger that needs it, and tries failed deletions again."""
         try:
             self.reaper.retry()
             for ledger in list(self.ledgers.values()):

@@ -1,6 +1,6 @@
 """The entries of a managed ledger that are known to be lost: every replica was asked, and none has them.
 
-Pure: no I/O, no clock. What is known is what somebody tried to read; it is forgotten with the process.
+Pure: no I/O, no clock. A gap is known because somebody tried to read there; it is forgotten when the process ends.
 """
 
 from bisect import bisect_right
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pulsar_proto.ids import Position
 
 GAPS_MAX = 1_000
-"""Gaps remembered of a managed ledger; beyond, the oldest is forgotten and found again when somebody reads there."""
+"""How many gaps of a managed ledger are remembered. Beyond that the first one is forgotten, and found again when
+somebody reads there."""
 
 
 @dataclass(slots=True)
@@ -20,9 +21,9 @@ class Gap:
     first: int
     last: int
     reason: str
-    """What the ledger client said of the entry that was asked for."""
+    """What the ledger client said when it was asked for one of the entries."""
     skipped: bool = False
-    """Reading went on behind it, and the cursors have acknowledged it."""
+    """Whether reading went on behind the gap and the cursors have acknowledged it."""
 
     def __str__(self) -> str:
         return f"entries {self.ledger_id}:{self.first} to {self.ledger_id}:{self.last} ({self.entries})"
@@ -33,12 +34,12 @@ class Gap:
 
     @property
     def end(self) -> Position:
-        """The place behind it."""
+        """The place behind the gap."""
         return Position(self.ledger_id, self.last + 1)
 
 
 class Gaps:
-    """In the order of their places; they neither overlap nor touch."""
+    """The known gaps in the order of their places. They neither overlap nor touch."""
 
     __slots__ = ("_known",)
 
@@ -63,7 +64,7 @@ class Gaps:
         return sum(gap.entries for gap in self._known if gap.skipped)
 
     def at(self, position: Position) -> Gap | None:
-        """The gap that the entry is in."""
+        """Returns the gap that the entry is in, or None."""
         index = bisect_right(self._known, position, key=lambda gap: Position(gap.ledger_id, gap.first)) - 1
         if index < 0:
             return None
@@ -71,7 +72,7 @@ class Gaps:
         return gap if gap.ledger_id == position.ledger_id and position.entry_id <= gap.last else None
 
     def add(self, gap: Gap) -> None:
-        """One that was found now; what is known within it gives way to it."""
+        """Adds a gap that was found now. Known gaps within it give way to it."""
         self._known = [
             known
             for known in self._known
@@ -83,7 +84,7 @@ class Gaps:
         self._known.sort(key=lambda known: (known.ledger_id, known.first))
 
     def remove(self, gap: Gap) -> None:
-        """It can be read again."""
+        """Forgets a gap, because it can be read again."""
         self._known.remove(gap)
 
     def forget_before(self, ledger_id: int) -> None:

@@ -1,8 +1,8 @@
-"""The list of a managed ledger's ledgers, and arithmetic of positions. When to change it: `ledger_rules.py`.
+"""The list of a managed ledger's ledgers, and arithmetic of positions. Pure: no I/O, no clock.
 
-Pure: no I/O, no clock. A `LedgerList` holds closed ledgers, which never change, and at most one current ledger, the
-last, which grows. Everything countable (backlog, next, previous) follows from ledger ids and entry counts; there is no
-counter that could disagree with them.
+A `LedgerList` holds closed ledgers, which never change, and at most one current ledger, the last one, which grows.
+Everything that can be counted (backlog, next and previous entry) follows from ledger ids and entry counts; no other
+counter exists that could disagree with them. `ledger_rules` decides when ledgers are added and removed.
 
 A position need not exist: its ledger may be trimmed, empty or not made yet. It still has a place in the order, so
 questions about it have answers.
@@ -21,26 +21,26 @@ NOWHERE = Position(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class LedgerInfo:
-    """One ledger as the list's record has it. `extra` keeps fields that we do not interpret, serialised."""
+    """One ledger as the list's record has it. `extra` keeps the fields that we do not interpret, serialised."""
 
     ledger_id: int
     entries: int = 0
     size: int = 0
     """Bytes of payload."""
     closed_ms: int = 0
-    """When it was closed, ms since the epoch; 0 while open."""
+    """When the ledger was closed, in ms since the epoch; 0 while it is open."""
     offloaded_only: bool = False
-    """Offloaded, and removed from the bookies: not readable here."""
+    """Whether the ledger was offloaded and removed from the bookies, so that it cannot be read here."""
     extra: bytes = b""
 
 
 class LedgerList:
-    """Ledgers in the order of their ids. `current_*` describe the open ledger (id -1: there is none)."""
+    """Ledgers in the order of their ids. `current_*` describe the open ledger; its id is -1 when there is none."""
 
     __slots__ = ("_before", "_ids", "_infos", "current_entries", "current_id", "current_size", "last_confirmed")
 
     def __init__(self, infos: Iterable[LedgerInfo] = ()) -> None:
-        """All `infos` are closed ledgers; empty ones are kept until `remove`."""
+        """All `infos` are closed ledgers. Empty ones stay in the list until `remove`."""
         self._infos = sorted(infos, key=lambda info: info.ledger_id)
         self._ids = [info.ledger_id for info in self._infos]
         self._before = _sums(self._infos)
@@ -58,7 +58,8 @@ class LedgerList:
         return self._index(ledger_id) is not None
 
     def info(self, ledger_id: int) -> LedgerInfo | None:
-        """The current ledger's has zero entries and size, as its record has."""
+        """Returns the ledger's record, or None. For the current ledger it says zero entries and bytes, as the stored
+        record does."""
         index = self._index(ledger_id)
         return None if index is None else self._infos[index]
 
@@ -68,35 +69,35 @@ class LedgerList:
 
     @property
     def last_id(self) -> int:
-        """Of the last ledger, -1 without any."""
+        """The id of the last ledger, -1 when there is none."""
         return self._ids[-1] if self._ids else -1
 
     @property
     def entries(self) -> int:
-        """Entries in all ledgers."""
+        """How many entries all ledgers have."""
         return self._before[-1] + self.current_entries
 
     @property
     def size(self) -> int:
-        """Payload bytes in all ledgers."""
+        """How many payload bytes all ledgers have."""
         return sum(info.size for info in self._infos) + self.current_size
 
     def last_entry(self, ledger_id: int) -> int | None:
-        """Id of the ledger's last confirmed entry, -1 when it is empty, None when it is not in the list."""
+        """Returns the id of the ledger's last confirmed entry: -1 when it is empty, None when it is not in the list."""
         if ledger_id == self.current_id:
             return self.current_entries - 1
         index = self._index(ledger_id)
         return None if index is None else self._infos[index].entries - 1
 
     def next_ledger(self, ledger_id: int) -> int | None:
-        """The first ledger after `ledger_id` that has entries."""
+        """Returns the first ledger after `ledger_id` that has entries, or None."""
         for index in range(bisect_right(self._ids, ledger_id), len(self._ids)):
             if self._entries_at(index):
                 return self._ids[index]
         return None
 
     def last_before(self, ledger_id: int) -> Position | None:
-        """The last entry in ledgers before `ledger_id`."""
+        """Returns the last entry in the ledgers before `ledger_id`, or None."""
         for index in range(bisect_left(self._ids, ledger_id) - 1, -1, -1):
             entries = self._entries_at(index)
             if entries:
@@ -112,14 +113,14 @@ class LedgerList:
 
     @property
     def end(self) -> Position:
-        """Where the next entry goes as far as is known; without a current ledger it will go to a later one."""
+        """Where the next entry goes, as far as is known. Without a current ledger it will go to a later ledger."""
         if self.current_id >= 0:
             return Position(self.current_id, self.current_entries)
         ledger_id, entry_id = self.last_confirmed
         return Position(ledger_id, entry_id + 1)
 
     def at_or_after(self, position: Position) -> Position | None:
-        """The first existing entry at or after `position`; None at the end."""
+        """Returns the first existing entry at or after `position`, or None at the end."""
         ledger_id, entry_id = position
         last = self.last_entry(ledger_id)
         if last is not None and entry_id <= last and last >= 0:
@@ -128,12 +129,12 @@ class LedgerList:
         return None if following is None else Position(following, 0)
 
     def next_position(self, position: Position) -> Position:
-        """The first existing entry after `position`, or `end`."""
+        """Returns the first existing entry after `position`, or `end`."""
         ledger_id, entry_id = position
         return self.at_or_after(Position(ledger_id, entry_id + 1)) or self.end
 
     def previous_position(self, position: Position) -> Position:
-        """The last existing entry before `position`; without one, the place before the first entry."""
+        """Returns the last existing entry before `position`, or the place before the first entry when there is none."""
         ledger_id, entry_id = position
         last = self.last_entry(ledger_id)
         if last is not None and entry_id > 0 and last >= 0:
@@ -141,7 +142,7 @@ class LedgerList:
         return self.last_before(ledger_id) or Position(self._ids[0] if self._ids else -1, -1)
 
     def rank(self, position: Position) -> int:
-        """How many entries stand at or before `position`."""
+        """Returns how many entries stand at or before `position`."""
         ledger_id, entry_id = position
         index = bisect_right(self._ids, ledger_id) - 1
         if index < 0:
@@ -152,17 +153,18 @@ class LedgerList:
         return self._before[index] + entries
 
     def entry_at(self, rank: int) -> Position:
-        """The entry that has `rank` entries before it; 0 <= rank < entries."""
+        """Returns the entry that has `rank` entries before it; 0 <= rank < entries."""
         assert 0 <= rank < self.entries, rank
         index = bisect_right(self._before, rank, 0, len(self._ids)) - 1
         return Position(self._ids[index], rank - self._before[index])
 
     def entries_between(self, after: Position, upto: Position) -> int:
-        """Entries in (after, upto]; 0 when `upto` is not after `after`."""
+        """Returns how many entries are in (after, upto]; 0 when `upto` is not after `after`."""
         return max(0, self.rank(upto) - self.rank(after))
 
     def size_after(self, position: Position) -> int:
-        """Estimated payload bytes after `position`: whole ledgers, and its own ledger's share by entries."""
+        """Returns an estimate of the payload bytes after `position`: those of whole ledgers, and a share of its own
+        ledger's by entries."""
         total = self.current_size if position.ledger_id < self.current_id else 0
         for info in reversed(self._infos):
             if info.ledger_id < position.ledger_id:
@@ -178,14 +180,14 @@ class LedgerList:
     # ---- changes
 
     def grow(self, count: int, size: int) -> None:
-        """`count` more entries of the current ledger are confirmed, `size` payload bytes in all."""
+        """`count` more entries of the current ledger are confirmed, which have `size` payload bytes together."""
         entries = self.current_entries + count
         self.current_entries = entries
         self.current_size += size
         self.last_confirmed = Position(self.current_id, entries - 1)
 
     def add(self, ledger_id: int) -> None:
-        """A new, empty current ledger. Its id is greater than all others: ids are never reused."""
+        """Adds a new, empty current ledger. Its id is greater than all others, because ids are never reused."""
         assert self.current_id < 0, (self.current_id, ledger_id)
         assert not self._ids or ledger_id > self._ids[-1], (self._ids[-1], ledger_id)
         self._ids.append(ledger_id)
@@ -196,7 +198,7 @@ class LedgerList:
             self.last_confirmed = Position(ledger_id, -1)
 
     def close_current(self, closed_ms: int) -> None:
-        """The current ledger takes no more entries: it becomes a closed one, or leaves the list if it is empty."""
+        """Closes the current ledger. It becomes a closed one, or leaves the list if it is empty."""
         assert self.current_id >= 0
         entries, size, ledger_id = self.current_entries, self.current_size, self.current_id
         self.current_id, self.current_entries, self.current_size = -1, 0, 0
@@ -214,7 +216,7 @@ class LedgerList:
         self._before = _sums(self._infos)
 
     def copy(self) -> "LedgerList":
-        """To try a change on."""
+        """Returns a copy to try a change on."""
         twin = LedgerList()
         twin._infos, twin._ids, twin._before = self._infos[:], self._ids[:], self._before[:]
         twin.current_id, twin.current_entries = self.current_id, self.current_entries
@@ -228,8 +230,8 @@ class LedgerList:
         return index if index < len(self._ids) and self._ids[index] == ledger_id else None
 
     def start_of(self, position: Position) -> Position:
-        """Where reading begins for EARLIEST, LATEST (by ledger id alone: C++ clients cut the entry id) or a position,
-        which is clipped to the end."""
+        """Returns where reading begins for EARLIEST, for LATEST (known by its ledger id alone, because C++ clients cut
+        the entry id) or for a position, which is clipped to the end."""
         if position.ledger_id == LATEST.ledger_id or position > self.end:
             return self.end
         return self.first_position if position <= EARLIEST else position
@@ -246,7 +248,8 @@ class LedgerList:
 
 
 def _sums(infos: Sequence[LedgerInfo]) -> list[int]:
-    """Entries before each ledger, and after the last one. The current ledger counts as empty here."""
+    """Returns how many entries stand before each ledger, and after the last one. The current ledger counts as empty
+    here."""
     sums = [0]
     for info in infos:
         sums.append(sums[-1] + info.entries)

@@ -1,16 +1,16 @@
 """Opening a managed ledger: from its record to a list of closed ledgers that nobody else can extend.
 
-Steps (facts 6.2; ManagedLedgerImpl.initialize), each safe to die after:
+The steps are those of ManagedLedgerImpl.initialize, and a process may die after any of them:
 
-1. read the record, or create it;
-2. open the last ledger with recovery: it is fenced and closed, so an owner that still writes to it stops;
-3. write the record by compare-and-set, with that ledger's size and without empty ledgers, even if nothing changed: an
-   owner that is between two ledgers finds another version and stops;
-4. delete the empty ledgers.
+1. Read the record, or create it.
+2. Open the last ledger with recovery. It is fenced and closed, so an owner that still writes to it stops.
+3. Write the record by compare-and-set, with that ledger's size and without empty ledgers, even if nothing changed. An
+   owner that is between two ledgers finds another version and stops.
+4. Delete the empty ledgers.
 
-Unlike Apache's broker this does not create the next ledger: the first append does (`appender`), with a compare-and-set
-of its own before the entry is sent. The guarantee is the same, an entry is confirmed only in a ledger that is in the
-list as its owner last wrote it; and opening ten thousand idle topics makes no ledgers that the next start must delete.
+Unlike Apache's broker this does not create the next ledger. The first append does (`appender`), with a compare-and-set
+of its own before the entry is sent. The guarantee is the same: an entry is confirmed only in a ledger that is in the
+list as its owner last wrote it. And opening ten thousand idle topics makes no ledgers that the next start must delete.
 """
 
 import logging
@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 
 class OpenedList(NamedTuple):
+    """The list as it was opened, and what is left to delete."""
+
     lists: ListStore
     garbage: tuple[int, ...]
     """Ledgers that left the list and are to be deleted."""
@@ -45,8 +47,8 @@ class OpenedList(NamedTuple):
 async def open_list(
     name: str, path: str, metadata: MetadataStore, bookkeeper: BookKeeper, *, create: bool, now_ms: int
 ) -> OpenedList:
-    """Raises NoSuchManagedLedger (without `create`), ManagedLedgerFenced (two opened it at once), MetaStoreFault,
-    AppendFault (the last ledger could not be recovered now)."""
+    """Takes over the list of a managed ledger. Raises NoSuchManagedLedger (without `create`), ManagedLedgerFenced (two
+    opened it at once), MetaStoreFault, AppendFault (the last ledger could not be recovered now)."""
     record = VersionedRecord(metadata, path)
     try:
         value = await record.load()
@@ -77,7 +79,7 @@ async def open_list(
 
 
 async def _recover_last(name: str, stored: ListRecord, bookkeeper: BookKeeper, now_ms: int) -> list[LedgerInfo]:
-    """The ledgers, with the last one closed and its entries counted."""
+    """Returns the ledgers, with the last one closed and its entries counted."""
     ledgers = sorted(stored.ledgers, key=lambda ledger: ledger.ledger_id)
     if not ledgers or ledgers[-1].offloaded_only:
         return ledgers
@@ -85,7 +87,7 @@ async def _recover_last(name: str, stored: ListRecord, bookkeeper: BookKeeper, n
     try:
         handle = await bookkeeper.open_ledger(last.ledger_id, recover=True)
     except NoSuchLedger:
-        # Apache's broker goes on without it too: what was in it cannot come back.
+        # Nothing can bring its entries back; Apache's broker goes on without it, too.
         logger.warning("%s: last ledger %d does not exist, dropped from the list", name, last.ledger_id)
         return ledgers
     except LedgerError as error:

@@ -1,7 +1,7 @@
 """The reading end of a managed ledger: from the tail cache, the ledger being written, or a closed ledger.
 
 Entries that are lost on every replica leave a gap. Where it begins and ends is found out once, by reading the entries
-around it one by one. With autoSkipNonRecoverableData reading goes on behind it; else every read there raises
+around it one by one. With autoSkipNonRecoverableData reading goes on behind it. Without it every read there raises
 EntriesLost, until the entry can be read again.
 
 Source of the skipping: OpReadEntry.internalReadEntriesFailed. Apache's broker passes over as many entries as it wanted
@@ -25,16 +25,16 @@ from pulsar_proto.ids import EARLIEST, Position
 logger = logging.getLogger(__name__)
 
 PROBED_AT_ONCE = 16
-"""Entries beside a lost one that are read at once to find the end of the gap."""
+"""How many entries beside a lost one are read at once to find the end of the gap."""
 
 SCANNED_ENTRIES = 1_000
 SCANNED_BYTES = 5 * 1024 * 1024
-"""Of one read of `scan`."""
+"""How many entries and bytes one read of `scan` asks for at most."""
 
 
 class LedgerReader:
-    """`current()` is the handle of the list's current ledger. `skips()`: whether lost entries are passed over; then
-    `on_skipped(gap)` is awaited each time that a read passes over one."""
+    """`current()` returns the handle of the list's current ledger. `skips()` says whether lost entries are passed over;
+    then `on_skipped(gap)` is awaited each time when a read passes over one."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class LedgerReader:
         self.gaps = Gaps()
 
     def cached(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun | None:
-        """Entries from exactly `position` on if they are in memory, at least one; else None."""
+        """Returns entries from exactly `position` on, at least one, if they are in memory; otherwise None."""
         return self._cache.get(position.ledger_id, position.entry_id, max_entries, max_bytes)
 
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
-        """Confirmed entries of one ledger from the first existing one at or after `position` on: at least one, at most
-        `max_entries`, of `max_bytes` together unless one alone is larger. Empty at the end. Raises EntriesLost,
-        EntryReadFault, LedgerGone."""
+        """Returns confirmed entries of one ledger, from the first existing one at or after `position` on: at least one,
+        at most `max_entries`, and of `max_bytes` together unless the first one alone is larger. The run is empty at the
+        end. Raises EntriesLost, EntryReadFault, LedgerGone."""
         while True:
             start = self._ledgers.at_or_after(position)
             if start is None:
@@ -81,7 +81,7 @@ class LedgerReader:
                 found.skipped = True
                 await self._on_skipped(found)
                 position = found.end
-            # Trimmed meanwhile, else: on to what is left.
+            # Otherwise the ledger was trimmed meanwhile: go on with what is left.
 
     async def scan(self, after: Position, until_s: float) -> Position:
         """Reads everything behind `after`, so that `gaps` knows what is lost; nothing is skipped. Returns the last
@@ -100,19 +100,19 @@ class LedgerReader:
         return after
 
     async def find_first(self, predicate: Callable[[bytes], bool], after: Position = EARLIEST) -> Position:
-        """The first entry behind `after` for whose payload (the bytes that were appended) `predicate` holds, where it
-        holds for all entries after the first such; the position after the last entry if for none. A binary search:
-        reads log2(entries) single entries. Raises what `read` raises."""
+        """Returns the first entry behind `after` for which `predicate` holds, or the position after the last entry when
+        there is none. `predicate` gets the payload that was appended, and must hold for all entries after the first for
+        which it does. A binary search, which reads log2(entries) single entries. Raises what `read` raises."""
         ledgers = self._ledgers
         found: Position | None = None
         before, upto = after, ledgers.last_confirmed
         while (count := ledgers.entries_between(before, upto)) > 0:
-            # Positions, not ranks, are kept over the read: the list may be trimmed meanwhile.
+            # Positions and not ranks are kept across the read, because the list may be trimmed meanwhile.
             middle = ledgers.entry_at(ledgers.rank(before) + (count - 1) // 2)
             run = await self.read(middle, 1, 1)
             read = Position(run.ledger_id, run.first_entry_id)
             if not run.entries or read > upto:
-                # All from there on is trimmed or lost.
+                # Everything from `middle` on is trimmed or lost.
                 upto = ledgers.previous_position(middle)
                 continue
             middle = read
@@ -124,7 +124,7 @@ class LedgerReader:
         return found or ledgers.next_position(before)
 
     async def _run_or_gap(self, start: Position, max_entries: int, max_bytes: int) -> EntryRun | Gap | None:
-        """The entries from `start` on, or the gap that it is in; None when it was trimmed meanwhile."""
+        """Returns the entries from `start` on, or the gap that it is in, or None when it was trimmed meanwhile."""
         known = self.gaps.at(start) if self.gaps else None
         if known is not None and known.skipped and self._skips():
             return known
@@ -165,7 +165,7 @@ class LedgerReader:
             return gap
 
     async def _count_lost(self, ledger_id: int, entry_ids: range) -> int:
-        """How many of the entries are lost before the first one that can be read."""
+        """Returns how many of the entries are lost before the first one that can be read."""
         for at in range(0, len(entry_ids), PROBED_AT_ONCE):
             probed = entry_ids[at : at + PROBED_AT_ONCE]
             answers = await asyncio.gather(

@@ -1,6 +1,7 @@
-"""Deletes ledgers that left every list. Nothing refers to them, so a failure only delays the space that they take.
+"""Deletes ledgers that have left every list. Nothing refers to them, so a failure only delays freeing their space.
 
-Ledgers that a crash leaves behind between leaving the list and being deleted here stay, as with Apache's broker.
+A crash after a ledger left its list and before it was deleted here leaves the ledger behind for good, as with Apache's
+broker.
 """
 
 import asyncio
@@ -13,14 +14,14 @@ from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchLedger
 logger = logging.getLogger(__name__)
 
 GRAVES_MAX = 100_000
-"""Ledgers waiting to be deleted; beyond, they are named in the log and forgotten."""
+"""How many ledgers may wait to be deleted. Any further one is named in the log and forgotten."""
 
 PARALLEL = 64
-"""Deletions under way at once: their metadata writes share a commit."""
+"""How many deletions are under way at once. Their metadata writes share a commit."""
 
 
 class LedgerReaper:
-    """One for the process."""
+    """There is one for the process."""
 
     def __init__(self, bookkeeper: BookKeeper) -> None:
         self._bookkeeper = bookkeeper
@@ -29,11 +30,11 @@ class LedgerReaper:
 
     @property
     def waiting(self) -> int:
-        """Ledgers not deleted yet."""
+        """How many ledgers are not deleted yet."""
         return len(self._graves)
 
     def bury(self, ledger_ids: Iterable[int]) -> None:
-        """Deletes them in the background; what fails is tried again by `retry`."""
+        """Deletes the ledgers in the background. `retry` tries again what failed."""
         for ledger_id in ledger_ids:
             if len(self._graves) >= GRAVES_MAX:
                 logger.warning("too many ledgers to delete, ledger %d is left behind", ledger_id)
@@ -42,6 +43,7 @@ class LedgerReaper:
         self.retry()
 
     def retry(self) -> None:
+        """Begins to delete what waits, unless that is under way."""
         if self._graves and self._digging is None:
             self._digging = asyncio.get_running_loop().create_task(self._dig())
 

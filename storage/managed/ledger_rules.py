@@ -1,8 +1,8 @@
 """When the current ledger is closed, and which closed ledgers are deleted. Pure choices.
 
-Sources: ManagedLedgerImpl.currentLedgerIsFull, internalTrimLedgers; facts 6.2. Beyond Apache, which only looks when
-entries are added: idle and consumed ledgers are closed by the tick, so that an idle topic's disk is freed (facts
-11.11).
+Sources: ManagedLedgerImpl.currentLedgerIsFull, internalTrimLedgers. Apache's broker looks only when entries are added,
+so the disk of an idle topic is never freed (github.com/apache/pulsar/issues/9271). Here the tick also closes ledgers
+that are idle and consumed.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,12 @@ from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import Position
 
 IDLE_SECONDS = 60
-"""A fully consumed ledger without an append for so long is closed once it has the minimum age."""
+"""A fully consumed ledger that got no entry for this long is closed, once it has the minimum age."""
 
 
 def is_full(config: ManagedLedgerConfig, entries: int, size: int, age_s: float) -> bool:
-    """Whether an append finds the ledger due: entries, payload bytes or age at their limit, and the minimum age."""
+    """Whether an append finds the ledger full: its entries, payload bytes or age are at their limit, and it has the
+    minimum age."""
     if entries == 0:
         return False
     full = (
@@ -26,7 +27,7 @@ def is_full(config: ManagedLedgerConfig, entries: int, size: int, age_s: float) 
 
 
 def is_due(config: ManagedLedgerConfig, ledgers: LedgerList, age_s: float, idle_s: float, consumed: bool) -> bool:
-    """Whether the tick closes the current ledger. `consumed`: every durable cursor passed all of it."""
+    """Whether the tick closes the current ledger. `consumed` says that every durable cursor has passed all of it."""
     entries = ledgers.current_entries
     if entries == 0:
         return False
@@ -40,12 +41,12 @@ def is_due(config: ManagedLedgerConfig, ledgers: LedgerList, age_s: float, idle_
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """What may be deleted, and what keeps the first of the others (for "why is my disk not freed")."""
+    """What may be deleted, and what keeps the first of the other ledgers (for the question why a disk is not freed)."""
 
     ledger_ids: tuple[int, ...]
     held_by: str | None
-    """`cursor`, `retention`, `current` (the open ledger), `last` (the last one, without durable cursors), `end` (a
-    terminated topic's last), None: nothing is left."""
+    """`cursor`, `retention`, `current` (the open ledger), `last` (the last one, when there are no durable cursors),
+    `end` (a terminated topic's last ledger), or None when no ledger is left."""
 
 
 def choose_trim(
@@ -56,15 +57,16 @@ def choose_trim(
     *,
     terminated: Position | None = None,
 ) -> Trim:
-    """Ledgers from the front that no durable cursor needs (`slowest` is the least mark-delete, None without durable
-    cursors) and that retention does not keep: older than the time, or over the size that may stay.
+    """Chooses ledgers from the front that no durable cursor needs and that retention does not keep: they are older than
+    the retention time, or over the size that may stay. `slowest` is the earliest mark-delete, None without durable
+    cursors.
 
-    Without durable cursors the last ledger stays even when it is closed, until there is a next one: who reads from the
-    earliest message finds what was written last (ManagedLedgerImpl.internalTrimLedgers never takes the current ledger,
-    which a closed one is until the next is made).
+    Without durable cursors the last ledger stays, even when it is closed, until there is a next one, so that a reader
+    from the earliest message finds what was written last. (ManagedLedgerImpl.internalTrimLedgers never takes the
+    current ledger, which a closed one is until the next is made.)
 
-    Termination closes the last ledger, but takes nothing from who reads without a durable cursor: that ledger stays as
-    long as it would if it were open and idle (`is_due`).
+    Terminating closes the last ledger, but takes nothing away from those who read without a durable cursor: that ledger
+    stays as long as it would if it were open and idle (`is_due`).
     """
     first_needed = None if slowest is None else _first_needed(ledgers, slowest)
     final_id = None if terminated is None else terminated.ledger_id
@@ -89,7 +91,7 @@ def choose_trim(
 
 
 def _first_needed(ledgers: LedgerList, mark_delete: Position) -> int:
-    """The first ledger id that a cursor at `mark_delete` still needs."""
+    """Returns the first ledger id that a cursor at `mark_delete` still needs."""
     last = ledgers.last_entry(mark_delete.ledger_id)
     passed = last is not None and mark_delete.entry_id >= last and mark_delete.ledger_id != ledgers.current_id
     return mark_delete.ledger_id + 1 if passed else mark_delete.ledger_id

@@ -1,7 +1,7 @@
 """The steps by which a managed ledger goes from one ledger to the next. `appender` says when.
 
-Order: the old ledger is closed, the new one made, and then one compare-and-set writes both facts to the list. A crash
-before that write leaves an unused ledger, never an entry that the list does not know of.
+The old ledger is closed, the new one is made, and then one compare-and-set writes both to the list. A crash before that
+write leaves an unused ledger, but never an entry in a ledger that the list does not name.
 """
 
 import logging
@@ -18,12 +18,12 @@ from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedL
 logger = logging.getLogger(__name__)
 
 IDS_TRIED = 100
-"""Ledgers made in a row whose id is too low, before the append fails."""
+"""How many ledgers with too low an id are made in a row before the append fails."""
 
 
 class LedgerSwitch:
-    """`highest_id()` is the greatest ledger id that a position of this managed ledger has. `on_ledger_closed(garbage)`
-    is called after a ledger left the writing end, with ledgers to delete."""
+    """`highest_id()` returns the greatest ledger id in any position of this managed ledger. `on_ledger_closed(garbage)`
+    is called after the writing end has left a ledger, with the ledgers to delete."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class LedgerSwitch:
         self._on_ledger_closed = on_ledger_closed
 
     async def create(self, config: ManagedLedgerConfig) -> WriteHandle:
-        """A ledger whose id is above all others here: positions are ordered by it. Ids are drawn in blocks, so a
-        process that owned this managed ledger before may hold low ones; their ledgers are thrown away. Raises
-        AppendFault."""
+        """Returns a new ledger whose id is above all others here, because positions are ordered by it. Ids are drawn in
+        blocks, so a process that owned this managed ledger before may still hold low ones; ledgers with such ids are
+        thrown away. Raises AppendFault."""
         for _ in range(IDS_TRIED):
             handle = await self._create(config)
             if handle.ledger_id > self._highest_id():
@@ -67,7 +67,7 @@ class LedgerSwitch:
             raise AppendFault(self._name, f"{type(error).__name__}: {error}") from error
 
     async def close(self, handle: WriteHandle) -> None:
-        """Closes a ledger whose appends were all answered. Raises AppendFault (may be tried again) and
+        """Closes a ledger whose appends were all answered. Raises AppendFault (the close may be tried again) and
         ManagedLedgerFenced."""
         try:
             await handle.close()
@@ -79,7 +79,7 @@ class LedgerSwitch:
         assert handle.last_add_confirmed + 1 == counted, (self._name, handle.ledger_id, counted)
 
     async def write_list(self, leaving: WriteHandle | None, opened: WriteHandle | None) -> None:
-        """Records that `leaving` is closed and `opened` is current. Raises what ListStore.change raises."""
+        """Records that `leaving` is closed and `opened` is current. Raises what `ListStore.change` raises."""
         garbage = self._empty(leaving)
         now_ms = self._clock_ms()
 
@@ -93,7 +93,8 @@ class LedgerSwitch:
             await self._lists.change(edit)
         except ManagedLedgerError:
             if opened is not None:
-                # Even if the write arrived: nothing is in that ledger, and who finds it missing goes on without it.
+                # The write may have arrived all the same. That does no harm: the ledger is empty, and whoever opens
+                # the managed ledger next and finds it missing goes on without it.
                 await opened.abandon()
                 self._on_ledger_closed([opened.ledger_id])
             raise
@@ -103,7 +104,8 @@ class LedgerSwitch:
             self._on_ledger_closed(garbage)
 
     async def write_end(self, leaving: WriteHandle | None) -> None:
-        """Records that `leaving` is closed and that no other will follow. Raises what ListStore.change raises."""
+        """Records that `leaving` is closed and that no other ledger will follow. Raises what `ListStore.change`
+        raises."""
         end, garbage, now_ms = self._lists.ledgers.last_confirmed, self._empty(leaving), self._clock_ms()
 
         def edit(ledgers: LedgerList) -> None:

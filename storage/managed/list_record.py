@@ -1,7 +1,7 @@
-"""The stored form of a ledger list: ManagedLedgerInfo, as Apache's brokers write and read it (facts 6.1).
+"""The stored form of a ledger list: ManagedLedgerInfo of Pulsar's MLDataFormats.proto.
 
-A closed ledger has id, entries, size and timestamp; the open one only its id and timestamp 0. What we do not interpret
-(offload contexts, ledger properties, fields of later versions) is carried through a rewrite.
+A closed ledger has id, entries, size and timestamp; the open one has only its id and timestamp 0. What we do not
+interpret (offload contexts, ledger properties, fields of later versions) is kept when the record is rewritten.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from pulsar_proto.records.managed_record import parse_managed_ledger_info
 
 @dataclass(frozen=True, slots=True)
 class ListRecord:
-    """A parsed record. `extra`: fields unknown to us, serialised."""
+    """A parsed record. `extra` has the fields that we do not know, serialised."""
 
     ledgers: tuple[LedgerInfo, ...] = ()
     terminated: Position | None = None
@@ -24,7 +24,7 @@ class ListRecord:
 
 
 def parse_list(value: bytes) -> ListRecord:
-    """An empty value is a new managed ledger. Raises MalformedRecord."""
+    """Reads a record. An empty value is a new managed ledger. Raises MalformedRecord."""
     info = parse_managed_ledger_info(value)
     ledgers = tuple(_ledger(ledger) for ledger in info.ledgerInfo)
     terminated = None
@@ -40,7 +40,7 @@ def parse_list(value: bytes) -> ListRecord:
 def serialize_list(
     ledgers: Iterable[LedgerInfo], terminated: Position | None, properties: Mapping[str, str], extra: bytes
 ) -> bytes:
-    """The record's value; the ledgers in order of id."""
+    """Returns the record's value. The ledgers must be in the order of their ids."""
     info = pb.ManagedLedgerInfo()
     for ledger in ledgers:
         item = info.ledgerInfo.add(ledgerId=ledger.ledger_id, timestamp=ledger.closed_ms)
@@ -63,7 +63,7 @@ def _ledger(ledger: pb.ManagedLedgerInfo.LedgerInfo) -> LedgerInfo:
     ledger.ClearField("entries")
     ledger.ClearField("size")
     ledger.ClearField("timestamp")
-    # The id is required, so it cannot be cleared; merging sets it to itself again.
+    # `extra` includes the id, which is a required field; merging sets it to the same value again.
     extra = ledger.SerializeToString() if ledger.ByteSize() > _id_size(ledger_id) else b""
     return LedgerInfo(ledger_id, entries, size, closed_ms, offloaded_only, extra)
 

@@ -1,8 +1,8 @@
-"""The ledger list in memory and in its record: every change is compare-and-set first, in memory second.
+"""The ledger list in memory and in its record: each change is a compare-and-set first, and then shows in memory.
 
-One change at a time. A change is a function on a LedgerList; it is tried on a copy, the copy is written, and then it is
-applied to the live list, which may have grown meanwhile: changes touch closed ledgers and which one is current, growth
-touches only how much the current one holds.
+One change runs at a time. A change is a function on a LedgerList: it is tried on a copy, the copy is written, and then
+it is applied to the live list. That list may have grown meanwhile, which is no conflict: changes concern closed ledgers
+and which one is current, growth only how much the current one holds.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ Edit = Callable[[LedgerList], None]
 
 
 class ListStore:
-    """`ledgers`, `terminated` and `properties` are as last written; `ledgers` grows by appends between writes."""
+    """`ledgers`, `terminated` and `properties` are as last written, except that `ledgers` grows by appends between
+    writes."""
 
     __slots__ = ("_extra", "_lock", "_name", "_record", "ledgers", "properties", "terminated")
 
@@ -44,7 +45,7 @@ class ListStore:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the record may say something else than `ledgers`, because a write's answer was lost."""
+        """Whether the record may differ from `ledgers`, because the answer to a write was lost."""
         return self._record.in_doubt
 
     async def change(
@@ -55,7 +56,7 @@ class ListStore:
         properties: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
     ) -> None:
         """Writes the changed record, then shows the change. Raises ManagedLedgerFenced, MetaStoreFault; then nothing is
-        shown, and after MetaStoreFault the write may or may not have arrived (the next change finds out)."""
+        shown. After MetaStoreFault the write may or may not have arrived, which the next change finds out."""
         async with self._lock:
             trial = self.ledgers.copy()
             if edit is not None:
@@ -70,7 +71,7 @@ class ListStore:
             self.terminated, self.properties = new_terminated, new_properties
 
     async def check(self) -> None:
-        """Raises ManagedLedgerFenced when another owner wrote or deleted the record, MetaStoreFault."""
+        """Raises ManagedLedgerFenced when another owner has written or deleted the record, MetaStoreFault."""
         async with self._lock:
             with self._faults_told():
                 await self._record.check()

@@ -1,9 +1,9 @@
-"""An endless log: ledgers one after the other, and cursors in it. What a persistent topic stores its messages in.
+"""An endless log: one ledger after the other, and cursors in it. A persistent topic stores its messages in one.
 
-This is the face; the parts are `appender` (writing), `ledger_reader` (reading), `ledger_list` (positions), `trimmer`
-(deleting), `cursor` and `cursor_store` (acknowledging). Opened and closed by `factory.ManagedLedgerFactory`.
+This is what users hold. Its parts are `appender` (writing), `ledger_reader` (reading), `ledger_list` (positions),
+`trimmer` (deleting), `cursor` and `cursor_store` (acknowledging). `factory.ManagedLedgerFactory` opens and closes it.
 
-Source: ManagedLedgerImpl; facts 6.
+Source: ManagedLedgerImpl.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class ManagedLedgerStats(NamedTuple):
-    """For internalStats. Times are ms since the epoch, 0 for never."""
+    """What the REST call internalStats shows. Times are ms since the epoch, 0 for never."""
 
     state: AppendState
     entries_added: int
@@ -47,13 +47,14 @@ class ManagedLedgerStats(NamedTuple):
     pending_entries: int
     last_confirmed: Position
     ledgers: tuple[LedgerInfo, ...]
-    """The current one without entries and size, as it is stored."""
+    """The current one is shown without entries and size, as it is stored."""
     held_by: str | None
-    """What keeps the oldest ledger from being deleted: `cursor NAME`, `retention`, `current`, `end`."""
+    """What keeps the oldest ledger from being deleted: `cursor NAME`, or one of the other values of
+    `ledger_rules.Trim.held_by`."""
 
 
 class ManagedLedger:
-    """Made by `ManagedLedger.open`. All calls on the loop's thread."""
+    """Made by `ManagedLedger.open`. All calls are on the loop's thread."""
 
     def __init__(self, name: str, config: ManagedLedgerConfig, shared: SharedByLedgers, lists: ListStore) -> None:
         self.name = name
@@ -93,7 +94,7 @@ class ManagedLedger:
             on_skipped=lambda gap: cursors.skip(gap),
         )
         self.gaps = self._reader.gaps
-        """Entries that are known to be lost: somebody tried to read them, or `scan` did."""
+        """Entries that are known to be lost, because somebody tried to read them, or `scan` did."""
         cursors = self._cursors = CursorTable(
             name,
             config,
@@ -114,7 +115,7 @@ class ManagedLedger:
             on_trimmed=self._trimmed,
             on_fenced=appender.fence,
         )
-        # The hot and the pure ones, without a call in between.
+        # What is called for each message, and what is pure, is reached without a call in between.
         self.cached = self._reader.cached
         self.read = self._reader.read
         self.find_first = self._reader.find_first
@@ -129,7 +130,7 @@ class ManagedLedger:
     async def open(
         cls, name: str, config: ManagedLedgerConfig, shared: SharedByLedgers, *, create: bool
     ) -> "ManagedLedger":
-        """Takes the managed ledger over: recovers its list and its cursors. Raises NoSuchManagedLedger,
+        """Takes the managed ledger over and recovers its list and its cursors. Raises NoSuchManagedLedger,
         ManagedLedgerFenced, MetaStoreFault, AppendFault, CursorFault."""
         path = managed_ledger_path(name)
         now_ms = shared.clocks.wall_ms()
@@ -148,8 +149,8 @@ class ManagedLedger:
 
     @property
     def last_confirmed(self) -> Position:
-        """The last confirmed entry; of a managed ledger that has none, a position with entry id -1. It does not go back
-        when that entry is trimmed."""
+        """The last confirmed entry, or a position with entry id -1 when there never was one. It does not go back when
+        that entry is trimmed."""
         return self._ledgers.last_confirmed
 
     @property
@@ -159,7 +160,7 @@ class ManagedLedger:
 
     @property
     def terminated(self) -> Position | None:
-        """The last position for ever, once terminated."""
+        """The last position for ever, or None while the managed ledger is not terminated."""
         return self._lists.terminated
 
     @property
@@ -168,12 +169,12 @@ class ManagedLedger:
 
     @property
     def total_size(self) -> int:
-        """Payload bytes."""
+        """Payload bytes of all entries."""
         return self._ledgers.size
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """ManagedLedgerInfo's: the topic's own, `pulsar.topic.epoch` and the like."""
+        """The properties in ManagedLedgerInfo: the topic's own, `pulsar.topic.epoch` and the like."""
         return self._lists.properties
 
     def is_after_last(self, position: Position) -> bool:
@@ -204,16 +205,16 @@ class ManagedLedger:
     # ---- writing
 
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
-        """Appends a group, one entry per payload, behind all earlier groups; the payloads are stored as they are.
+        """Appends a group, one entry for each payload, behind all earlier groups. The payloads are stored as they are.
 
-        `done(AddResult)` is called once, on the loop, in order, never from inside. Its error is an AppendFault,
-        MetaStoreFault or TooManyPending (a later group may succeed), ManagedLedgerFenced, ManagedLedgerTerminated or
-        ManagedLedgerClosed.
+        `done(AddResult)` is called once, on the loop, in order, never from inside this call. Its error is an
+        AppendFault, MetaStoreFault or TooManyPending (a later group may succeed), ManagedLedgerFenced,
+        ManagedLedgerTerminated or ManagedLedgerClosed.
         """
         self._appender.add_entries(payloads, done)
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back after each confirmed group, after its `done`. Returns what cancels it."""
+        """Calls back after each confirmed group, after its `done`. Returns a function that ends this."""
         self._listeners = (*self._listeners, callback)
 
         def cancel() -> None:
@@ -222,8 +223,9 @@ class ManagedLedger:
         return cancel
 
     def on_fenced(self, callback: Callable[[ManagedLedgerError], None]) -> None:
-        """Calls back once, never from inside, when another owner turns out to have taken the managed ledger over,
-        however that was noticed; soon when it was before. It must be opened anew then, if at all."""
+        """Calls back once, never from inside, when it turns out, in whatever way, that another owner has taken the
+        managed ledger over. If that was known before this call, the callback comes soon. The managed ledger must be
+        opened anew then, if at all."""
         self._fence_listeners.append(callback)
         if self._fence_error is not None:
             self._loop.call_soon(callback, self._fence_error)
@@ -236,8 +238,8 @@ class ManagedLedger:
             self._appender.fence(error)
 
     async def open_ledger(self) -> None:
-        """Makes sure that a ledger takes entries now; raises what `add_entries` would answer. To find out whether
-        storage works again, and to spare the first entry the wait."""
+        """Makes sure that a ledger takes entries now: to find out whether storage works again, or to spare the first
+        entry the wait. Raises what `add_entries` would answer."""
         await self._appender.open_ledger()
 
     async def roll(self) -> None:
@@ -245,15 +247,16 @@ class ManagedLedger:
         await self._appender.roll("asked for")
 
     async def terminate(self) -> Position:
-        """Takes no more entries, for ever; what was given to `add_entries` before may still be confirmed. Returns the
-        last position. Raises MetaStoreFault, AppendFault (not terminated then), ManagedLedgerFenced."""
+        """Takes no more entries, for ever. What was given to `add_entries` before may still be confirmed. Returns the
+        last position. Raises MetaStoreFault, AppendFault (then it is not terminated), ManagedLedgerFenced."""
         await self._appender.terminate()
         terminated = self._lists.terminated
         assert terminated is not None
         return terminated
 
     async def set_properties(self, updates: Mapping[str, str | None]) -> None:
-        """Sets properties, None removes one. Durable on return. Raises MetaStoreFault, ManagedLedgerFenced."""
+        """Sets properties; a value of None removes one. They are durable on return. Raises MetaStoreFault,
+        ManagedLedgerFenced."""
 
         def update(properties: Mapping[str, str]) -> dict[str, str]:
             merged = {**properties, **updates}
@@ -265,21 +268,22 @@ class ManagedLedger:
 
     @property
     def cursors(self) -> Mapping[str, Cursor]:
-        """The durable ones, by name."""
+        """The durable cursors, by name."""
         return self._cursors.durable
 
     async def open_cursor(
         self, name: str, initial: Position = LATEST, properties: Mapping[str, str] | None = None
     ) -> Cursor:
-        """The durable cursor of that name. If there is none, a new one whose first entry is the first one at or after
-        `initial` (EARLIEST; LATEST: only what is appended from now on). Raises MetaStoreFault, CursorFault."""
+        """Returns the durable cursor of that name. If there is none, makes one whose first entry is the first one at or
+        after `initial`, which may be EARLIEST, or LATEST for only what is appended from now on. Raises MetaStoreFault,
+        CursorFault."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
             raise ManagedLedgerClosed(self.name, f"the managed ledger is {self.state.value}")
         return await self._cursors.open(name, initial, properties or {})
 
     def new_non_durable_cursor(self, start: Position) -> Cursor:
-        """A cursor that is never stored and holds no ledger, for readers; `start` as `open_cursor`'s `initial`. Give it
-        back with `release`."""
+        """Returns a cursor for a reader, which is never stored and keeps no ledger from being deleted. `start` is like
+        `initial` of `open_cursor`. The caller gives the cursor back with `release`."""
         return self._cursors.new_non_durable(start)
 
     def release(self, cursor: Cursor) -> None:
@@ -288,13 +292,13 @@ class ManagedLedger:
         self._cursors.release(cursor)
 
     async def delete_cursor(self, name: str) -> None:
-        """Raises NoSuchCursor, MetaStoreFault (it is still there then)."""
+        """Deletes a durable cursor. Raises NoSuchCursor, MetaStoreFault (then the cursor is still there)."""
         self.deactivate(await self._cursors.delete(name))
         self._trimmer.request()
 
     def hold(self, position: Position) -> Callable[[], None]:
-        """Until what it returns is called, nothing after `position` is deleted, whatever cursors acknowledge: for who
-        replaces what is deleted by something that is not durable yet."""
+        """Returns a function. Until it is called, nothing after `position` is deleted, whatever cursors acknowledge.
+        Compaction uses it, because it replaces entries by something that is not durable yet."""
         held = self._cursors.held
         held.append(position)
 
@@ -305,12 +309,12 @@ class ManagedLedger:
         return release
 
     def activate(self, cursor: Cursor) -> None:
-        """Somebody reads at the tail by this cursor: entries go to the cache."""
+        """Puts new entries into the cache from now on, because somebody reads at the tail with this cursor."""
         self._active.add(cursor)
         self._appender.caching = True
 
     def deactivate(self, cursor: Cursor) -> None:
-        """The reverse; after the last one, what is cached is dropped."""
+        """Ends `activate`. After the last active cursor, what is cached is dropped."""
         self._active.discard(cursor)
         if not self._active and self._appender.caching:
             self._appender.caching = False
@@ -320,7 +324,7 @@ class ManagedLedger:
     # ---- upkeep, by the factory
 
     def configure(self, config: ManagedLedgerConfig) -> None:
-        """New limits and retention, from now on. Cursors keep theirs."""
+        """Sets new limits and retention from now on. Cursors that are open keep theirs."""
         self.config = self._trimmer.config = config
         self._appender.configure(config)
         self._trimmer.request()
@@ -339,7 +343,7 @@ class ManagedLedger:
         await self._trimmer.idle()
 
     async def close(self) -> None:
-        """Stores the cursors and closes the current ledger. What cannot be stored now is logged; the next opening
+        """Stores the cursors and closes the current ledger. What cannot be stored now is logged, and the next opening
         recovers it. Idempotent. Called by the factory."""
         await self._trimmer.close()
         await asyncio.gather(self._appender.close(), self._cursors.close())
@@ -360,7 +364,8 @@ class ManagedLedger:
         )
 
     def _highest_id(self) -> int:
-        """Cursors count too: one may stand in a ledger that was trimmed."""
+        """Returns the greatest ledger id in any position. Cursors count too, because one may stand in a ledger that was
+        trimmed."""
         ids = [cursor.mark_delete.ledger_id for cursor in self.cursors.values()]
         return max(self._ledgers.last_id, self._ledgers.last_confirmed.ledger_id, *ids, -1)
 
@@ -382,8 +387,8 @@ class ManagedLedger:
             self._loop.call_soon(callback, error)
 
     def _trim_passed(self) -> None:
-        """Trims what every durable cursor passed. What no cursor ever held waits for `maintain`: Apache's broker trims
-        at a rollover before the next ledger is there, and then at each retention check."""
+        """Trims what every durable cursor has passed. What no cursor ever held waits for `maintain`: Apache's broker
+        trims at a rollover, before the next ledger is there, and then at each retention check."""
         if self._cursors.slowest is not None:
             self._trimmer.request()
 

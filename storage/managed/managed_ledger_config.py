@@ -1,4 +1,4 @@
-"""Settings of managed ledgers: fields are the snake_case of broker.conf's keys."""
+"""Settings of managed ledgers. Fields are named like the keys of broker.conf, in snake_case."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedgerConfig:
-    """One managed ledger's settings, and (marked "process") those of the factory.
+    """One managed ledger's settings and, marked "process", those of the factory.
 
-    Defaults are broker.conf's of Pulsar 4.0 but the quorums, which are standalone's. Validated at construction: raises
-    ValueError that names the field.
+    Defaults are those of broker.conf of Pulsar 4.0, except for the quorums, which are standalone's. Raises ValueError
+    that names the field when a value is out of bounds.
     """
 
     managed_ledger_default_ensemble_size: int = 1
@@ -20,39 +20,40 @@ class ManagedLedgerConfig:
     managed_ledger_max_entries_per_ledger: int = 50_000
     managed_ledger_max_size_per_ledger_mbytes: int = 2_048
     managed_ledger_min_ledger_rollover_time_minutes: int = 10
-    """A full ledger is not closed before this age; 0 = at once."""
+    """A full ledger is not closed before it has this age; 0 means that it is closed at once."""
     managed_ledger_max_ledger_rollover_time_minutes: int = 240
     managed_ledger_inactive_ledger_rollover_time_seconds: int = 0
-    """Close a ledger that got no entry for so long; 0 = never for that reason alone."""
+    """A ledger that got no entry for this long is closed; 0 means never for that reason alone."""
 
     managed_ledger_cursor_max_entries_per_ledger: int = 50_000
     managed_ledger_cursor_rollover_time_in_seconds: int = 14_400
     managed_ledger_default_mark_delete_rate_limit: float = 1.0
-    """How often per second a cursor's changes are stored at once; the rest waits for `cursor.QUIET_FLUSH_MS`. 0 = no
-    limit."""
+    """How often per second a cursor's changes are stored at once. Other changes wait for `cursor.QUIET_FLUSH_SECONDS`.
+    0 means no limit."""
     managed_ledger_max_unacked_ranges_to_persist: int = 10_000
-    """Up to so many acknowledged ranges are written one by one (any Pulsar reads that); more are written as bitmaps."""
+    """Up to so many acknowledged ranges are written one by one, which any Pulsar reads. More are written as bitmaps."""
     managed_ledger_max_unacked_ranges_to_persist_in_metadata_store: int = 1_000
     managed_ledger_max_batch_deleted_index_to_persist: int = 10_000
-    """Half-acknowledged batches stored per cursor, the nearest to the mark-delete; others are redelivered whole."""
+    """How many half-acknowledged batches are stored per cursor, the nearest to the mark-delete. The others are
+    redelivered whole."""
     managed_ledger_persist_individual_ack_as_long_array: bool = False
-    """Always write bitmaps (field 6), as Pulsar 4.1 and later do."""
+    """Whether bitmaps (field 6 of PositionInfo) are always written, as Pulsar 4.1 and later do."""
 
     managed_ledger_cache_size_mb: int = 64
-    """Process: bound of the tail cache."""
+    """Process: the size of the tail cache."""
     managed_ledger_cache_eviction_time_threshold_millis: int = 1_000
-    """Process: entries older than this leave the tail cache at the next tick."""
+    """Process: entries that are older than this leave the tail cache at the next tick."""
 
     auto_skip_non_recoverable_data: bool = False
     """Whether reading passes over entries that are lost on every replica, and subscriptions acknowledge them."""
 
     retention_time_minutes: int = 0
-    """How long consumed ledgers are kept; -1 = for ever."""
+    """For how long consumed ledgers are kept; -1 means for ever."""
     retention_size_mb: int = 0
-    """How many consumed bytes are kept; -1 = all."""
+    """How much consumed data is kept; -1 means all of it."""
     message_ttl_seconds: int = 0
-    """When messages that nobody acknowledged expire; 0 = never. It is added to a retention time that is longer, so that
-    an expired message is kept as long as one that was acknowledged."""
+    """When messages that nobody acknowledged expire; 0 means never. It is added to a retention time that is longer, so
+    that an expired message is kept as long as one that was acknowledged."""
 
     retention_check_interval_in_seconds: int = 120
     """Process: how often every managed ledger is rolled over by age and trimmed."""
@@ -77,7 +78,7 @@ class ManagedLedgerConfig:
 
     @property
     def size_max(self) -> int:
-        """Bytes of a ledger at which it is full."""
+        """How many bytes a ledger has when it is full."""
         return self.managed_ledger_max_size_per_ledger_mbytes * MEBIBYTE
 
     @property
@@ -90,14 +91,14 @@ class ManagedLedgerConfig:
 
     @property
     def retention_ms(self) -> int:
-        """Age at which a consumed ledger may go; negative: never. A message lives for TTL + retention where the TTL is
-        the shorter one, else for the TTL (facts 7: Pulsar's documentation of the two)."""
+        """The age at which a consumed ledger may be deleted; negative means never. As Pulsar documents its message
+        expiry, a message lives for TTL + retention when the TTL is the shorter one, otherwise for the TTL."""
         retention_ms, ttl_ms = self.retention_time_minutes * 60_000, self.message_ttl_seconds * 1000
         return retention_ms + ttl_ms if ttl_ms < retention_ms else retention_ms
 
     @property
     def retention_bytes(self) -> int:
-        """Negative: unlimited."""
+        """How many bytes of consumed ledgers may stay; negative means that there is no limit."""
         return self.retention_size_mb * MEBIBYTE
 
 

@@ -1,7 +1,7 @@
 """Errors of managed ledgers.
 
-Each class carries the ServerError code that a client is told, and `retriable`: whether the same call may succeed later
-without anything being reopened.
+Each class carries the ServerError code that a client is told. `retriable` says whether the same call may succeed later
+without anything being opened anew.
 """
 
 from typing import ClassVar
@@ -10,7 +10,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 
 class ManagedLedgerError(Exception):
-    """Base of all; `name` is the managed ledger concerned."""
+    """Base of all. `name` is the managed ledger concerned."""
 
     code: ClassVar[pb.ServerError.ValueType] = pb.PersistenceError
     retriable: ClassVar[bool] = False
@@ -21,7 +21,7 @@ class ManagedLedgerError(Exception):
 
 
 class NoSuchManagedLedger(ManagedLedgerError):
-    """open() without create of a name that has no record."""
+    """A managed ledger that has no record was opened without `create`."""
 
     code = pb.TopicNotFound
 
@@ -36,13 +36,13 @@ class ManagedLedgerFenced(ManagedLedgerError):
 
 
 class ManagedLedgerClosed(ManagedLedgerError):
-    """Used after close() or delete()."""
+    """The managed ledger was used after close() or delete()."""
 
     code = pb.ServiceNotReady
 
 
 class ManagedLedgerTerminated(ManagedLedgerError):
-    """An append after terminate()."""
+    """An entry was added after terminate()."""
 
     code = pb.TopicTerminatedError
 
@@ -51,13 +51,14 @@ class ManagedLedgerTerminated(ManagedLedgerError):
 
 
 class AppendFault(ManagedLedgerError):
-    """Storing failed; whether the entries are there is unknown, as after any lost answer."""
+    """Entries could not be stored. Whether they are there is unknown, as after any lost answer."""
 
     retriable = True
 
 
 class TooManyPending(ManagedLedgerError):
-    """The queue of groups that wait for a new ledger is full (`appender.PENDING_*_MAX`)."""
+    """The queue of groups that wait for a new ledger is full (`append_queue.PENDING_ENTRIES_MAX`,
+    `PENDING_BYTES_MAX`)."""
 
     code = pb.TooManyRequests
     retriable = True
@@ -70,7 +71,7 @@ class EntryReadFault(ManagedLedgerError):
 
 
 class LedgerGone(ManagedLedgerError):
-    """A ledger of the list cannot be read at all: it was offloaded and removed from the bookies."""
+    """A ledger of the list cannot be read at all, because it was offloaded and removed from the bookies."""
 
 
 class EntriesLost(ManagedLedgerError):
@@ -81,7 +82,8 @@ class EntriesLost(ManagedLedgerError):
 
 
 class MetaStoreFault(ManagedLedgerError):
-    """The metadata store failed; the outcome of a write is unknown until the record is read again."""
+    """The metadata store failed (ManagedLedgerException.MetaStoreException). The outcome of a write is unknown until
+    the record is read again."""
 
     code = pb.MetadataError
     retriable = True
@@ -97,6 +99,6 @@ class NoSuchCursor(ManagedLedgerError):
 
 
 class CursorFault(ManagedLedgerError):
-    """The cursor's position could not be stored; it stays in memory and is tried again."""
+    """The cursor's position could not be stored. It stays in memory, and storing it is tried again."""
 
     retriable = True

@@ -1,4 +1,4 @@
-"""Who waits until what a cursor acknowledged is durable."""
+"""Callbacks that wait until what a cursor acknowledged is durable."""
 
 import asyncio
 import logging
@@ -9,6 +9,7 @@ from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 logger = logging.getLogger(__name__)
 
 PersistDone = Callable[[ManagedLedgerError | None], None]
+"""Called with None when the changes are stored, else with the error."""
 
 
 class PersistWaiters:
@@ -27,7 +28,7 @@ class PersistWaiters:
         self._waiting.append((revision, callback))
 
     def release(self, stored_revision: int, error: ManagedLedgerError | None) -> None:
-        """Answers those whose changes are stored; with an error all."""
+        """Answers those whose changes are stored, or all of them when there is an error."""
         waiting = self._waiting
         if error is not None:
             self._waiting = []
@@ -42,7 +43,7 @@ class PersistWaiters:
 
 
 async def outcome_of(begin: Callable[[PersistDone], None]) -> None:
-    """Returns when the callback that `begin` is given is called. Raises the error that it is called with."""
+    """Returns when the callback that `begin` is given is called. Raises the error that the callback gets."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def finish(error: ManagedLedgerError | None) -> None:

@@ -1,9 +1,9 @@
-"""How often something may be done."""
+"""A limit for how often something may be done."""
 
 
 class RateLimit:
-    """One permit per period, without saving any up. A rate of 0 is no limit. Times are seconds of a
-    monotonic clock."""
+    """Gives one permit per period, and saves none up. A rate of 0 means no limit. Times are seconds of a monotonic
+    clock."""
 
     __slots__ = ("_next_s", "_period_s")
 
@@ -12,11 +12,12 @@ class RateLimit:
         self._next_s = 0.0
 
     def take(self, now_s: float) -> bool:
+        """Takes a permit if there is one, and says whether there was."""
         if now_s < self._next_s:
             return False
         self._next_s = now_s + self._period_s
         return True
 
     def rest(self, until_s: float) -> None:
-        """No permit before."""
+        """Gives no permit before `until_s`."""
         self._next_s = max(self._next_s, until_s)

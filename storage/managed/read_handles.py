@@ -1,4 +1,4 @@
-"""Handles of closed ledgers, opened once and kept: least recently used ones leave first. One for the process."""
+"""Handles of closed ledgers, opened once and kept; the least recently used ones leave first."""
 
 import asyncio
 from collections import OrderedDict
@@ -7,10 +7,13 @@ from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_handle import ReadHandle
 
 HANDLES_MAX = 1_000
-"""Handles kept. One costs its ledger's metadata, some hundred bytes; opening again costs a metadata read."""
+"""How many handles are kept. One costs its ledger's metadata, some hundred bytes; opening it again costs a metadata
+read."""
 
 
 class ReadHandles:
+    """There is one for the process."""
+
     def __init__(self, bookkeeper: BookKeeper, handles_max: int = HANDLES_MAX) -> None:
         self._bookkeeper = bookkeeper
         self._handles_max = handles_max
@@ -20,7 +23,7 @@ class ReadHandles:
         return len(self._handles)
 
     async def get(self, ledger_id: int) -> ReadHandle:
-        """The handle of a ledger that the list says is closed. Raises LedgerError."""
+        """Returns the handle of a ledger that the list says is closed. Raises LedgerError."""
         opening = self._handles.get(ledger_id)
         if opening is None:
             opening = self._handles[ledger_id] = asyncio.get_running_loop().create_task(self._open(ledger_id))
@@ -38,12 +41,12 @@ class ReadHandles:
             raise
 
     def drop(self, ledger_id: int) -> None:
-        """The ledger is deleted, or its handle failed and is to be opened anew."""
+        """Forgets a handle: its ledger was deleted, or it failed and is to be opened anew."""
         self._handles.pop(ledger_id, None)
 
     async def _open(self, ledger_id: int) -> ReadHandle:
         handle = await self._bookkeeper.open_ledger(ledger_id, recover=False)
         if not handle.is_closed:
-            # An owner that lost its store wrote the list but could not close the ledger (Apache's broker goes on).
+            # Its owner wrote the list without having closed the ledger; Apache's broker does so when closing fails.
             handle = await self._bookkeeper.open_ledger(ledger_id, recover=True)
         return handle

@@ -1,4 +1,4 @@
-"""What all managed ledgers of a process have in common."""
+"""What all managed ledgers of a process share. The factory makes it and hands it to each of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from magnetar.storage.managed.tail_cache import TailCache
 
 @dataclass(frozen=True, slots=True)
 class SharedByLedgers:
+    """The stores, caches and clocks of the process, and whom cursors tell that they have changes."""
+
     metadata: MetadataStore
     bookkeeper: BookKeeper
     cache: TailCache
@@ -21,4 +23,4 @@ class SharedByLedgers:
     reaper: LedgerReaper
     clocks: Clocks
     on_dirty: Callable[[Cursor], None]
-    """A cursor has changes for the tick to store."""
+    """Called when a cursor has changes for the tick to store."""

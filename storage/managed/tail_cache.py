@@ -1,10 +1,22 @@
-"""The newest entries in memory, for consumers that keep up: one for the process, bounded in bytes.
+"""The newest entries in memory, for consumers that keep up: one cache for the process, bounded in bytes.
 
-Entries come and go in groups, as they were confirmed. When the bound is reached the oldest groups of the whole process
+Entries come and go in groups, as they were confirmed. When the bound is reached, the oldest groups of the whole process
 leave first; groups also leave when they are older than a configured age, so that an idle process gives memory back.
-The bytes are those that were appended: nothing is copied in, and a read that wants one whole group gets its list.
+Nothing is copied: the cache holds the lists of bytes that were appended, and a read of exactly one whole group returns
+its list. Entries are added only for managed ledgers with active cursors; `Appender.caching` sees to that.
 
-Entries are added only for managed ledgers with active cursors (the caller sees to that).
+    TailCache._groups      g1(A)  g2(B)  g3(A)  g4(A)  g5(B)       by age, over all ledgers
+    _CachedLedger A        [None, g3, g4]   firsts [0, 20, 45]     head 1: g1 has left
+
+Invariants:
+
+- The groups of one ledger are consecutive: each begins where the one before it ends. A gap empties the ledger's part.
+  So the newest group is checked first, where consumers that keep up read, and any other is found by one bisection in
+  `firsts`.
+- Both orders agree: a ledger's oldest group is the first of its groups in `_groups`. So eviction pops the left end of
+  `_groups` and moves the `head` of one ledger; it never searches.
+- A group that left with its ledger (`drop_ledger`) stays in `_groups` with cost 0 until its turn comes, because taking
+  it out of the middle would cost a search. Its entries are given up at once.
 """
 
 from bisect import bisect_right
@@ -14,10 +26,13 @@ from collections.abc import Sequence
 from magnetar.storage.managed.entry_run import EntryRun
 
 ENTRY_OVERHEAD_BYTES = 64
-"""What an entry costs beside its bytes: object header, list slot and its part of the group."""
+"""What an entry costs beside its bytes: the object's header, a slot in the list, and its share of the group."""
 
 
 class _CachedGroup:
+    """Entries that were confirmed together. `cost` is what they count against the bound; 0 says that the group was
+    dropped."""
+
     __slots__ = ("added_s", "cost", "end", "entries", "first", "ledger")
 
     def __init__(self, ledger: "_CachedLedger", first: int, entries: list[bytes], cost: int, added_s: float) -> None:
@@ -30,7 +45,7 @@ class _CachedGroup:
 
 
 class _CachedLedger:
-    """A ledger's groups, oldest first; `head` of them have left already."""
+    """A ledger's groups, oldest first. The first `head` of them have left already."""
 
     __slots__ = ("firsts", "groups", "head", "ledger_id", "payload_offset")
 
@@ -42,6 +57,8 @@ class _CachedLedger:
         self.head = 0
 
     def pop_oldest(self) -> None:
+        """Drops the oldest group. The lists are cut only when half of them has left, so that cutting costs O(1) per
+        group."""
         self.groups[self.head] = None
         self.head += 1
         if self.head * 2 > len(self.groups) > 64:
@@ -50,7 +67,7 @@ class _CachedLedger:
 
 
 class TailCache:
-    """Every method is on the loop's thread. `bytes_max` 0 turns it off."""
+    """Every method is called on the loop's thread. `bytes_max` 0 turns the cache off."""
 
     __slots__ = ("_groups", "_ledgers", "bytes_held", "bytes_max", "hits", "misses")
 
@@ -65,8 +82,8 @@ class TailCache:
     def add(
         self, ledger_id: int, first: int, entries: list[bytes], size: int, payload_offset: int, now_s: float
     ) -> None:
-        """The next confirmed entries of a ledger, `size` payload bytes in all. A gap to what is cached empties the
-        ledger's part first: cached entries of a ledger are always consecutive."""
+        """Adds the next confirmed entries of a ledger, which have `size` payload bytes together. If they do not follow
+        what is cached of the ledger, that is dropped first."""
         count = len(entries)
         cost = size + count * (payload_offset + ENTRY_OVERHEAD_BYTES)
         if cost > self.bytes_max:
@@ -89,7 +106,7 @@ class TailCache:
             self._evict_oldest()
 
     def get(self, ledger_id: int, entry_id: int, max_entries: int, max_bytes: int) -> EntryRun | None:
-        """Entries from `entry_id` on, at least one, up to the limits; None when that entry is not held."""
+        """Returns entries from `entry_id` on, at least one, up to the limits; None when that entry is not held."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             self.misses += 1
@@ -117,7 +134,7 @@ class TailCache:
         return EntryRun(ledger_id, entry_id, _take(groups, index, start, max_entries, max_bytes), ledger.payload_offset)
 
     def drop_ledger(self, ledger_id: int) -> None:
-        """Forgets a ledger: deleted, or nobody reads its tail any more."""
+        """Forgets a ledger, because it was deleted or nobody reads its tail any more."""
         ledger = self._ledgers.pop(ledger_id, None)
         if ledger is None:
             return
@@ -128,7 +145,7 @@ class TailCache:
             group.entries = []
 
     def evict_before(self, added_s: float) -> None:
-        """Groups added before that time leave."""
+        """Drops the groups that were added before that time."""
         groups = self._groups
         while groups and (groups[0].added_s < added_s or not groups[0].cost):
             self._evict_oldest()
@@ -147,7 +164,7 @@ class TailCache:
 def _take(
     groups: Sequence[_CachedGroup | None], index: int, start: int, max_entries: int, max_bytes: int
 ) -> list[bytes]:
-    """Entries from `start` of the group at `index` on, over following groups, at least one."""
+    """Returns entries from number `start` of the group at `index` on, and of the groups after it, at least one."""
     taken: list[bytes] = []
     left = max_bytes
     while index < len(groups):

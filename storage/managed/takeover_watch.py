@@ -1,10 +1,10 @@
-"""Notices that another owner took an open managed ledger over, though nothing is written to it here.
+"""Notices that another owner took an open managed ledger over, although nothing is written to it here.
 
-Whoever opens a managed ledger writes its list (`opening`), and whoever deletes it deletes the list's record. So one
-recursive watch over all lists tells of every takeover, however many managed ledgers are open; an idle one costs
-nothing. An event names the record and not its writer: the record's version says whether the change was ours. The watch
-is only the fast way. What protects the data is the version, which every write of the list is conditional on, and the
-fence of the ledger.
+Whoever opens a managed ledger writes its list (`ledger_opening`), and whoever deletes it deletes the list's record. So
+one recursive watch over all lists tells of every takeover, however many managed ledgers are open, and an idle one costs
+nothing. An event names the record but not its writer: the record's version says whether the change was ours. The watch
+only makes it known soon. What protects the data is the version, on which every write of the list is conditional, and
+the fence of the ledger.
 """
 
 import asyncio
@@ -26,12 +26,14 @@ RETRY_SECONDS = 1.0
 
 
 class Owned(Protocol):
+    """An open managed ledger that can find out whether it still has its list to itself."""
+
     async def check_ownership(self) -> None:
         """Fences the managed ledger when its list was written or deleted by another owner. Raises MetaStoreFault."""
 
 
 class TakeoverWatch:
-    """`owned`: the open managed ledgers by name. Lives on the event loop's thread."""
+    """Watches the managed ledgers in `owned`, by name. Lives on the event loop's thread."""
 
     def __init__(self, metadata: MetadataStore, owned: Mapping[str, Owned]) -> None:
         self._metadata = metadata
@@ -44,7 +46,8 @@ class TakeoverWatch:
         self._retry: asyncio.TimerHandle | None = None
 
     def opened(self, name: str) -> None:
-        """It is one of `owned` from now on. Events that came while it was being opened found nobody: it is checked."""
+        """Call it when `owned` has got a managed ledger. Events that came while it was being opened found nobody, so it
+        is checked now."""
         if self._cancel is None:
             self._cancel = self._metadata.watch(MANAGED_LEDGERS, self._on_event, recursive=True)
         self._suspect(name)

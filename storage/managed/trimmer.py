@@ -1,4 +1,4 @@
-"""Deletes the ledgers that nobody needs any more: the list first, then the ledgers."""
+"""Deletes the ledgers that nobody needs any more: they leave the list first, and then they are deleted."""
 
 import asyncio
 import logging
@@ -16,9 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 class Trimmer:
-    """One managed ledger's. `slowest()` is the least mark-delete of durable cursors, None without any.
+    """Trims one managed ledger. `slowest()` returns the earliest mark-delete of durable cursors, None without any.
 
-    `on_trimmed(ids)`: they left the list. `on_fenced(error)`: the list belongs to somebody else.
+    `on_trimmed(ids)` is called when ledgers have left the list, `on_fenced(error)` when the list turns out to belong to
+    somebody else.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Trimmer:
         self.config = config
 
     def choose(self) -> ledger_rules.Trim:
-        """What would be deleted now, and what holds the rest."""
+        """Returns what would be deleted now, and what holds the rest."""
         lists = self._lists
         return ledger_rules.choose_trim(
             self.config, lists.ledgers, self._slowest(), self._clock_ms(), terminated=lists.terminated
@@ -62,15 +63,15 @@ class Trimmer:
             await asyncio.wait([self._running])
 
     async def settled(self) -> None:
-        """Returns when no trim is under way, and none may have arrived although it failed: what is in the list now is
-        there after a restart too. Raises MetaStoreFault, ManagedLedgerFenced."""
+        """Returns when no trim is under way, and no failed one may have arrived all the same: what is in the list now
+        is there after a restart too. Raises MetaStoreFault, ManagedLedgerFenced."""
         await self.idle()
         while self._lists.in_doubt:
             await self._lists.change()
             await self.idle()
 
     async def close(self) -> None:
-        """No trim starts any more."""
+        """Lets no trim start any more, and waits for the one under way."""
         self._closed = True
         await self.idle()
 

@@ -1,8 +1,8 @@
 """One record of the metadata store that a single owner replaces by compare-and-set.
 
-The version is the ownership: whoever finds another one than it left behind lost the record to somebody else. A write
-whose answer never came is looked up before the next one: if the record is exactly what was written, one version later,
-the write had arrived.
+The version is the ownership: an owner that finds another version than it left behind has lost the record to somebody
+else. A write whose answer never came is looked up before the next one. If the record is exactly what was written, one
+version later, the write had arrived.
 """
 
 from magnetar.metadata.errors import BadVersionError, NodeExistsError, NoNodeError
@@ -14,7 +14,7 @@ class SupersededError(Exception):
 
 
 class VersionedRecord:
-    """Callers keep writes apart: one at a time. Methods raise MetadataError when the store fails."""
+    """Callers do one write at a time. Methods raise MetadataError when the store fails."""
 
     __slots__ = ("_doubtful", "_store", "_version", "path")
 
@@ -26,11 +26,12 @@ class VersionedRecord:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the last write's answer was lost: the record may say that or what it said before."""
+        """Whether the answer to the last write was lost: the record may hold what was written, or what it held
+        before."""
         return self._doubtful is not None
 
     async def load(self) -> bytes | None:
-        """The value as it is now, which becomes the base of the next write; None when there is no record."""
+        """Returns the value as it is now, which becomes the base of the next write; None when there is no record."""
         record = await self._store.get(self.path)
         if record is None:
             return None
@@ -53,6 +54,8 @@ class VersionedRecord:
         await self.write(value)
 
     async def _make(self, value: bytes) -> None:
+        """Creates the record. If there is one already, it is taken for ours only if it has exactly the value whose
+        answer was lost."""
         try:
             created = await self._store.create(self.path, value, make_parents=True)
         except NodeExistsError:
@@ -80,15 +83,15 @@ class VersionedRecord:
         self._version = stat.version
 
     async def check(self) -> None:
-        """Raises SupersededError when somebody else wrote or deleted it. Says nothing while the last write is in doubt,
-        which may still arrive: the next write finds out."""
+        """Raises SupersededError when somebody else wrote or deleted the record. While the last write is in doubt
+        nothing can be told, and nothing is raised; the next write finds out."""
         stat = await self._store.exists(self.path)
         if self._doubtful is None and (stat is None or stat.version != self._version):
             found = "nothing" if stat is None else f"version {stat.version}"
             raise SupersededError(f"{self.path}: expected version {self._version}, found {found}")
 
     async def delete(self) -> None:
-        """Deletes whatever version is there. A record that is gone is success."""
+        """Deletes the record, whatever its version. If it is gone already, that is success."""
         try:
             await self._store.delete(self.path)
         except NoNodeError:
