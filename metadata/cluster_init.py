@@ -1,8 +1,9 @@
-"""What a new cluster's records hold, and the step that writes those that are missing.
+"""Makes the records of a new cluster: what they hold, and the step that writes those that are missing.
 
-JSON values are written as Jackson writes them: compact, keys in the order in which a real server's records have them
-(golden bytes in tests/vectors/cluster_records.json). Source: PulsarClusterMetadataSetup, PulsarStandalone, BookKeeper's
-initnewcluster; pulsar.md section 3 "Cluster init creates" and section 14.
+JSON values are written as Jackson writes them: compact, with the keys in the order that a real server's records have
+(tests/vectors/cluster_records.json). A new cluster has its own record, the tenants `public` and `pulsar`, the
+namespaces `public/default` and `pulsar/system`, the topic of the transaction coordinators, and BookKeeper's `/ledgers`.
+Source: PulsarClusterMetadataSetup, PulsarStandalone, and BookKeeper's InitNewClusterCommand.
 """
 
 import json
@@ -22,10 +23,10 @@ LAYOUT_VALUE = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:
 
 DEFAULT_BUNDLES = 4
 STANDALONE_TRANSACTION_COORDINATORS = 1
-"""Partitions of the coordinators' topic; a cluster set up by Apache's tool has 16."""
+"""Partitions of the coordinators' topic in Apache's standalone; a cluster set up by Apache's tool has 16."""
 
 ATTEMPTS_MAX = 10
-"""Rounds lost in a row to other servers that write the same records."""
+"""Rounds that may be lost in a row to other servers that write the same records; then the start fails."""
 
 
 def to_json(value: Any) -> bytes:
@@ -33,7 +34,7 @@ def to_json(value: Any) -> bytes:
 
 
 def cluster_value(broker_service_url: str, web_service_url: str) -> bytes:
-    """ClusterData as Apache's standalone writes it."""
+    """Returns a ClusterData as Apache's standalone writes it."""
     return to_json(
         {
             "brokerServiceUrl": broker_service_url,
@@ -49,12 +50,15 @@ def cluster_value(broker_service_url: str, web_service_url: str) -> bytes:
 
 
 def tenant_value(allowed_clusters: Sequence[str], admin_roles: Sequence[str] = ()) -> bytes:
-    """TenantInfo."""
+    """Returns a TenantInfo."""
     return to_json({"adminRoles": list(admin_roles), "allowedClusters": list(allowed_clusters)})
 
 
 def bundles_data(count: int = DEFAULT_BUNDLES) -> dict[str, Any]:
-    """BundlesData of `count` ranges of equal size; the last ends at 0xffffffff. Raises ValueError."""
+    """Returns a BundlesData of `count` ranges of equal size, the last of which ends at 0xffffffff.
+
+    Raises ValueError for a count that cannot be.
+    """
     if not 0 < count <= 2**32 - 1:
         raise ValueError(f"{count} bundles: must be 1 to 2^32-1")
     width = 2**32 // count
@@ -65,8 +69,11 @@ def bundles_data(count: int = DEFAULT_BUNDLES) -> dict[str, Any]:
 def policies_value(
     clusters: Sequence[str], *, bundles: int = DEFAULT_BUNDLES, auto_update_schema: bool | None = None
 ) -> bytes:
-    """Policies of a new namespace. A namespace made by REST, as Apache's standalone makes public/default, also says
-    that schemas are updated automatically; one made by the cluster's initialisation does not."""
+    """Returns the Policies of a new namespace.
+
+    A namespace that was made by REST also says that schemas are updated automatically; Apache's standalone makes
+    public/default so. One that was made by the cluster's initialisation does not say it.
+    """
     policies: dict[str, Any] = {
         "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
         "replication_clusters": list(clusters),
@@ -100,12 +107,12 @@ def policies_value(
 
 
 def local_policies_value(bundles: int = DEFAULT_BUNDLES) -> bytes:
-    """LocalPolicies as a broker writes them when it first loads a namespace's bundles."""
+    """Returns the LocalPolicies that a broker writes when it first loads a namespace's bundles."""
     return to_json({"bundles": bundles_data(bundles), "migrated": False})
 
 
 def partitioned_topic_value(partitions: int, properties: Mapping[str, str] | None = None) -> bytes:
-    """PartitionedTopicMetadata."""
+    """Returns a PartitionedTopicMetadata."""
     value: dict[str, Any] = {"partitions": partitions, "deleted": False}
     if properties is not None:
         value["properties"] = dict(properties)
@@ -120,7 +127,7 @@ def cluster_records(
     instance_id: str,
     transaction_coordinators: int = STANDALONE_TRANSACTION_COORDINATORS,
 ) -> dict[str, bytes]:
-    """All records of a new cluster by path, without empty parents."""
+    """Returns all records of a new cluster by their paths, without the empty parents that these need."""
     namespace, domain, topic = "pulsar/system", "persistent", "transaction_coordinator_assign"
     return {
         paths.LEDGERS_ROOT: b"",
@@ -148,11 +155,10 @@ async def initialize_cluster(
     instance_id: str | None = None,
     transaction_coordinators: int = STANDALONE_TRANSACTION_COORDINATORS,
 ) -> int:
-    """Writes what is missing of a new cluster's records, in one atomic change, and keeps whatever is there. The
-    instance's id is a new one unless it is given.
+    """Writes those records of a new cluster that are missing, in one atomic change, and leaves the others as they are.
 
-    Returns how many records were missing: 0 on every start but the first, and then nothing is written. Raises
-    MetadataError.
+    The id of the instance is a new one unless it is given. Returns how many records were missing: 0 on every start but
+    the first, and then nothing is written. Raises MetadataError.
     """
     wanted = cluster_records(
         cluster,
@@ -175,7 +181,7 @@ async def initialize_cluster(
 
 
 async def _missing(store: MetadataStore, wanted: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The records that do not exist, each after its parents."""
+    """Returns the records that do not exist, each after its parents."""
     missing: dict[str, bytes] = {}
     for path, value in wanted.items():
         lineage = [path]
@@ -196,8 +202,11 @@ async def publish_cluster_urls(
     broker_service_url_tls: str = "",
     web_service_url_tls: str = "",
 ) -> None:
-    """Makes the cluster's record name these addresses, as Apache's standalone does at each start; its other keys stay.
-    An address that is empty is named no more. Writes nothing when they are named already. Raises MetadataError."""
+    """Puts the addresses of this server into the cluster's record, as Apache's standalone does at each start.
+
+    The key of an empty address is removed; other keys stay as they are. Nothing is written when the record says all
+    this already. Raises MetadataError.
+    """
     urls = {
         "brokerServiceUrl": broker_service_url,
         "brokerServiceUrlTls": broker_service_url_tls,

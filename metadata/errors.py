@@ -1,8 +1,8 @@
-"""Errors of every metadata store. Names follow ZooKeeper's KeeperException codes where it has one."""
+"""Errors of every metadata store, named after ZooKeeper's KeeperException.Code where that has a code for them."""
 
 
 class MetadataError(Exception):
-    """Base of all; `path` names the record concerned (or the store's file)."""
+    """Base of all. `path` names the record that the error is about, or the store's file."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -10,7 +10,7 @@ class MetadataError(Exception):
 
 
 class NoNodeError(MetadataError):
-    """The record (or, on create, its parent) does not exist."""
+    """The record does not exist; for create(), its parent."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "no such record")
@@ -33,14 +33,14 @@ class BadVersionError(MetadataError):
 
 
 class NotEmptyError(MetadataError):
-    """delete() of a record that has children."""
+    """delete() was asked for a record that has children."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "record has children")
 
 
 class EphemeralParentError(MetadataError):
-    """create() below an ephemeral record, which ZooKeeper does not allow."""
+    """create() was asked below an ephemeral record, which ZooKeeper does not allow."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "parent is ephemeral")
@@ -51,17 +51,21 @@ class StoreClosedError(MetadataError):
 
 
 class StoreWriteError(MetadataError):
-    """The change could not be made durable and has not happened (disk full, quota). Reads go on; a later write may
-    succeed."""
+    """The change could not be made durable (disk full, quota) and has not happened.
+
+    Reads go on, and a later write may succeed.
+    """
 
 
 class StoreUnavailableError(MetadataError):
-    """A read had no answer within its time: no server is reachable. A later one may succeed."""
+    """A read had no answer within its time, because no server is reachable. A later one may succeed."""
 
 
 class OutcomeUnknownError(MetadataError):
-    """The answer to a change was lost, and what is there does not tell whether it happened: it may have, or not. The
-    caller reads and decides; the store does not repeat it."""
+    """The answer to a change was lost, and the records do not tell whether the change happened.
+
+    The store does not repeat it. The caller has to read and to decide.
+    """
 
 
 class StoreOverloadedError(MetadataError):
@@ -69,8 +73,10 @@ class StoreOverloadedError(MetadataError):
 
 
 class StoreFileError(MetadataError):
-    """The store cannot use the file; nothing in it was changed. `path` is the file's name, not a record's, and `reason`
-    the message without it."""
+    """The store cannot use its file. Nothing in the file was changed.
+
+    `path` is the file's name, not a record's; `reason` is the message without it.
+    """
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)
@@ -78,7 +84,7 @@ class StoreFileError(MetadataError):
 
 
 class StoreLockedError(StoreFileError):
-    """Another process (or another store of this one) has the file open."""
+    """Another process, or another store of this one, has the file open."""
 
 
 class StoreForeignError(StoreFileError):
@@ -90,4 +96,4 @@ class StoreDamagedError(StoreFileError):
 
 
 class StoreMismatchError(StoreFileError):
-    """The file is sound, but older or newer than the data that it describes, or another one."""
+    """The file is sound, but it is older or newer than the data that it describes, or belongs to other data."""

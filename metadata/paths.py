@@ -1,11 +1,13 @@
-"""Where records stand: the paths that Java's broker and bookies use.
+"""The paths at which Java's brokers and bookies keep their records.
 
-Names come as they are in the store: `namespace` is "tenant/namespace", a topic's local part is encoded as
-`pulsar_proto.names.encode_local` does. Paths of single ledgers: `pulsar_proto.ledger_record`. Source: pulsar.md section
-3 and 6.2, bookkeeper.md section 4.
+Names come as they are in the store: `namespace` is "tenant/namespace", and a topic's local part is encoded as
+`pulsar_proto.names.encode_local` does. The paths of single ledgers are in `pulsar_proto.records.ledger_record`. Source:
+NamespaceResources, ClusterResources and TopicResources, MetaStoreImpl, BookkeeperSchemaStorage and OwnershipCache of
+Pulsar; BookKeeperConstants.
 """
 
 from pulsar_proto.names import encode_local
+from pulsar_proto.records import ledger_record
 
 CLUSTERS = "/admin/clusters"
 POLICIES = "/admin/policies"
@@ -18,7 +20,7 @@ SCHEMAS = "/schemas"
 RESOURCE_GROUPS = "/admin/resourcegroups"
 BOOKIE_RACKS = "/bookies"
 
-LEDGERS_ROOT = "/ledgers"
+LEDGERS_ROOT = ledger_record.LEDGERS_ROOT
 LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
 INSTANCE_ID = f"{LEDGERS_ROOT}/INSTANCEID"
 AVAILABLE_BOOKIES = f"{LEDGERS_ROOT}/available"
@@ -47,17 +49,17 @@ def partitioned_topic_path(namespace: str, domain: str, encoded_local: str) -> s
 
 
 def topics_path(namespace: str, domain: str = "persistent") -> str:
-    """Its children are the encoded local names of the namespace's topics."""
+    """The children of this record are the encoded local names of the namespace's topics."""
     return f"{MANAGED_LEDGERS}/{namespace}/{domain}"
 
 
 def managed_ledger_path(managed_ledger_name: str) -> str:
-    """`managed_ledger_name` is "tenant/namespace/domain/encoded local name"."""
+    """`managed_ledger_name` is "tenant/namespace/domain/encoded-local"."""
     return f"{MANAGED_LEDGERS}/{managed_ledger_name}"
 
 
 def cursor_path(managed_ledger_name: str, cursor_name: str) -> str:
-    """`cursor_name` as the user wrote it (a subscription's name)."""
+    """`cursor_name` is a subscription's name as the user wrote it."""
     return f"{MANAGED_LEDGERS}/{managed_ledger_name}/{encode_local(cursor_name)}"
 
 

@@ -1,4 +1,4 @@
-"""Who wants to hear of which records: a registry of callbacks, without I/O."""
+"""A registry of the callbacks that watch records, without I/O: a store tells it of changes, and it calls them."""
 
 import logging
 from collections.abc import Iterable
@@ -9,8 +9,11 @@ log = logging.getLogger(__name__)
 
 
 class Watches:
-    """Callbacks by watched path. Cost of an event: one look-up for its path and, if recursive watches exist, one for
-    each of its ancestors, however many watches there are."""
+    """Holds callbacks by the path that they watch.
+
+    An event costs one look-up for its path and, if there are recursive watches, one for each of its ancestors, however
+    many watches there are.
+    """
 
     __slots__ = ("_exact", "_recursive")
 
@@ -19,7 +22,10 @@ class Watches:
         self._recursive: dict[str, dict[object, WatchCallback]] = {}
 
     def add(self, path: str, callback: WatchCallback, recursive: bool) -> CancelWatch:
-        """The returned function may be called at any time, also twice, also from within a callback."""
+        """Adds a callback; returns the function that removes it.
+
+        That function may be called at any time, also twice, also from within a callback.
+        """
         registry = self._recursive if recursive else self._exact
         key = object()
         registry.setdefault(path, {})[key] = callback
@@ -32,6 +38,7 @@ class Watches:
         return cancel
 
     def fire(self, events: Iterable[RecordEvent]) -> None:
+        """Calls everybody who watches the records of these events. A callback that raises is logged."""
         for event in events:
             self._call(self._exact, event.path, event)
             if self._recursive:

@@ -1,17 +1,16 @@
-"""The metadata contract: versioned, watched, ephemeral records in a tree.
+"""The contract of the metadata stores: versioned, watched, ephemeral records in a tree.
 
-Every implementation (memory, embedded, ZooKeeper) passes the same suite, `tests/metadata/record_contract.py` and
-`watch_contract.py`. Semantics are ZooKeeper's, because the records must mean the same to a Java broker or bookie: a
+Every implementation (memory, embedded, ZooKeeper) passes the same tests, `tests/metadata/record_contract.py` and
+`watch_contract.py`. The semantics are ZooKeeper's, because the records must mean the same to a Java broker or bookie: a
 version starts at 0 and grows by one with every put; a parent must exist before its child; a record with children cannot
-be deleted. Two differences make callers simpler: `create(..., make_parents=True)` makes missing (persistent, empty)
-parents, and a watch stays armed until it is cancelled.
+be deleted. Two differences make callers simpler: `create(..., make_parents=True)` makes missing parents (persistent,
+empty), and a watch stays armed until it is cancelled.
 
-All calls are made on the event loop's thread. A returned awaitable that completed without error means that the change
-is durable; reads and watches never see one that is not. Changes that are asked for in one turn of the loop happen in
-the order of the calls.
+All calls are made on the event loop's thread. When a change returns without error, it is durable; reads and watches
+never see a change that is not. Changes that are asked for in one turn of the loop happen in the order of the calls.
 
-Paths are "/" or "/name/name"; any other raises ValueError (as "." and ".." are refused as names, a caller that makes a
-name of what a user typed checks that first).
+Paths are "/" or "/name/name"; any other raises ValueError. "." and ".." are no names, so a caller that makes a name of
+what a user typed checks it first.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +23,7 @@ from magnetar.metadata.errors import NoNodeError, NotEmptyError
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper's Stat says of a record; times are milliseconds since the epoch."""
+    """What is known of a record besides its value, as in ZooKeeper's Stat. Times are milliseconds since the epoch."""
 
     version: int
     created_ms: int
@@ -34,18 +33,22 @@ class Stat(NamedTuple):
 
 
 class Record(NamedTuple):
+    """A record as it was read."""
+
     value: bytes
     stat: Stat
 
 
 class Created(NamedTuple):
-    """`path` differs from the one asked for when the record is sequential (`%010d` is appended)."""
+    """A record as it was created. The path of a sequential one is the one asked for with `%010d` appended."""
 
     path: str
     stat: Stat
 
 
 class EventType(Enum):
+    """What happened to a record; CHILDREN_CHANGED says that its list of children changed."""
+
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
@@ -53,6 +56,8 @@ class EventType(Enum):
 
 
 class RecordEvent(NamedTuple):
+    """What a watch is told: something happened to the record at `path`."""
+
     type: EventType
     path: str
 
@@ -63,6 +68,8 @@ CancelWatch = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class CreateOp:
+    """Creates a record, within a `multi`."""
+
     path: str
     value: bytes = b""
     ephemeral: bool = False
@@ -70,6 +77,8 @@ class CreateOp:
 
 @dataclass(frozen=True, slots=True)
 class PutOp:
+    """Overwrites a record, within a `multi`. An `expected_version` of None is any."""
+
     path: str
     value: bytes
     expected_version: int | None = None
@@ -77,12 +86,16 @@ class PutOp:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOp:
+    """Deletes a record, within a `multi`. An `expected_version` of None is any."""
+
     path: str
     expected_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOp:
+    """Changes nothing, but fails the `multi` when the record has another version."""
+
     path: str
     expected_version: int
 
@@ -91,23 +104,30 @@ Op = CreateOp | PutOp | DeleteOp | CheckOp
 
 
 class MetadataStore(ABC):
-    """See the module's text. Every method may raise StoreClosedError, every change also StoreWriteError (it has not
-    happened; a later one may succeed: a full disk) and StoreOverloadedError; others are listed."""
+    """A store that keeps the contract in this module's docstring.
+
+    Every method may raise StoreClosedError. Every change may also raise StoreOverloadedError, and StoreWriteError when
+    it has not happened but a later one may succeed, as on a full disk. Other errors stand at each method.
+    """
 
     @abstractmethod
     async def get(self, path: str) -> Record | None:
-        """The record, or None where there is none."""
+        """Returns the record, or None when there is none."""
 
     @abstractmethod
-    async def exists(self, path: str) -> Stat | None: ...
+    async def exists(self, path: str) -> Stat | None:
+        """Returns the record's Stat, or None when there is no record."""
 
     @abstractmethod
     async def children(self, path: str) -> list[str]:
-        """Names (not paths) of the children, sorted. Raises NoNodeError."""
+        """Returns the names (not the paths) of the children, sorted. Raises NoNodeError."""
 
     @abstractmethod
     async def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
-        """Overwrites. Raises NoNodeError, BadVersionError."""
+        """Overwrites the record if it has the expected version, or any when that is None.
+
+        Raises NoNodeError, BadVersionError.
+        """
 
     @abstractmethod
     async def create(
@@ -119,36 +139,46 @@ class MetadataStore(ABC):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> Created:
-        """Raises NodeExistsError, NoNodeError (no parent), EphemeralParentError.
+        """Creates a record.
 
-        `sequential` appends the number of children that the parent ever had, as `%010d` (ZooKeeper's cversion): no
-        number comes twice, also not after deletions or a restart.
+        `sequential` appends the number of children that the parent ever had, as `%010d` (ZooKeeper's cversion). No
+        number comes twice, not even after deletions or a restart. Raises NodeExistsError, NoNodeError when there is no
+        parent, EphemeralParentError.
         """
 
     @abstractmethod
     async def delete(self, path: str, expected_version: int | None = None) -> None:
-        """Raises NoNodeError, BadVersionError, NotEmptyError."""
+        """Deletes the record if it has the expected version, or any when that is None.
+
+        Raises NoNodeError, BadVersionError, NotEmptyError.
+        """
 
     @abstractmethod
     async def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
-        """All or none, in order; one Stat per op (None for DeleteOp and CheckOp). Raises the first op's error."""
+        """Makes all changes in order, or none of them; returns one Stat for each op, None for a DeleteOp or CheckOp.
+
+        Raises the error of the first op that fails.
+        """
 
     @abstractmethod
     def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> CancelWatch:
-        """Calls back on the loop, after the change is durable, for events of `path` (and all below it if recursive).
+        """Watches `path`, and all records below it if `recursive`; returns the function that ends the watch.
 
-        CHILDREN_CHANGED is reported for the parent whose list changed. Events of one record come in order; equal
-        events may be merged. The callback must not raise and must not block.
+        The callback is called on the loop, after a change is durable. CHILDREN_CHANGED is reported for the parent whose
+        list changed. Events of one record come in order, and equal ones may be merged. The callback must not raise and
+        must not block.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Ends the session: ephemeral records of this store go away. Idempotent."""
+        """Ends the session: the ephemeral records of this store go away. A second call has no further effect."""
 
 
 async def delete_empty_parents(store: MetadataStore, path: str, root: str) -> None:
-    """Deletes the parents of `path` below `root` that hold nothing; whoever creates beside us makes them again
-    (`make_parents`)."""
+    """Deletes the parents of `path` below `root` that hold nothing any more.
+
+    Somebody else who creates a record below one of them at the same time makes it again (`make_parents`).
+    """
     parent = path.rpartition("/")[0]
     while len(parent) > len(root):
         try:

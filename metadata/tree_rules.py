@@ -1,8 +1,8 @@
 """The rules of the record tree, without I/O, clock or asyncio.
 
-`Tree` holds the committed records. A `Batch` stages changes on top of it (or of another batch), sees its own changes,
-and leaves the tree as it was until `Tree.apply`: so what a batch decided can be made durable before anybody reads it.
-ZooKeeper's rules are cited by their Java class where they are not obvious.
+`Tree` holds the committed records. A `Batch` stages changes on top of the tree or of another batch: it sees its own
+changes, and the tree stays as it was until `Tree.apply`. So what a batch decided can be made durable before anybody
+reads it. ZooKeeper's rules are cited by their Java class where they are not obvious.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,12 +14,15 @@ from magnetar.metadata.store import CheckOp, Created, CreateOp, DeleteOp, EventT
 Result = TypeVar("Result")
 
 PERSISTENT = 0
-"""`Node.owner` of a record that outlives its session; a session's id is greater."""
+"""The `owner` of a record that outlives its session. The ids of sessions are greater."""
 
 
 class RecordNode:
-    """One record. `sequence` counts the children ever created: it numbers sequential children (ZooKeeper's stored
-    cversion, PrepRequestProcessor). In a batch, `children` stays with the tree's node and only `child_count` moves."""
+    """One record of the tree.
+
+    `sequence` counts the children that were ever created, and numbers the sequential ones (ZooKeeper's stored cversion,
+    PrepRequestProcessor). A copy in a batch has no `children`, only their number: the tree's own node keeps them.
+    """
 
     __slots__ = ("child_count", "children", "created_ms", "modified_ms", "owner", "sequence", "value", "version")
 
@@ -46,6 +49,7 @@ class RecordNode:
         return Stat(self.version, self.created_ms, self.modified_ms, self.owner != PERSISTENT, self.child_count)
 
     def staged_copy(self) -> "RecordNode":
+        """Returns a copy for a batch, without children."""
         copy = RecordNode(
             self.value, self.version, self.created_ms, self.modified_ms, owner=self.owner, sequence=self.sequence
         )
@@ -53,7 +57,7 @@ class RecordNode:
         return copy
 
     def take(self, staged: "RecordNode") -> None:
-        """Becomes what the staged copy says; the children stay."""
+        """Takes over everything from a batch's copy but the children, which stay."""
         self.value = staged.value
         self.version = staged.version
         self.created_ms = staged.created_ms
@@ -64,7 +68,7 @@ class RecordNode:
 
 
 Staged = dict[str, RecordNode | None]
-"""Changed records by path; None is a deleted one."""
+"""Changed records by path; None stands for a deleted one."""
 
 
 def check_path(path: str) -> None:
@@ -89,7 +93,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def parent_of(path: str) -> str:
-    """The parent's path; "/" for a record of the first level and, as in a file system, for "/" itself."""
+    """Returns the parent's path. As in a file system, the parent of "/" is "/" itself."""
     return path[: path.rindex("/")] or "/"
 
 
@@ -98,7 +102,7 @@ def name_of(path: str) -> str:
 
 
 class Tree:
-    """Committed records. `/` always exists. `ephemerals` lists the ephemeral paths of each session."""
+    """The committed records, of which "/" always exists. `ephemerals` holds the ephemeral paths of each session."""
 
     __slots__ = ("ephemerals", "root", "size")
 
@@ -118,15 +122,17 @@ class Tree:
         return node
 
     def get(self, path: str) -> RecordNode:
-        """Raises NoNodeError."""
+        """Returns the record. Raises NoNodeError when there is none."""
         node = self.find(path)
         if node is None:
             raise NoNodeError(path)
         return node
 
     def load(self, records: Iterable[tuple[str, RecordNode]]) -> None:
-        """Fills a new tree with stored records, each parent before its children. Raises NoNodeError with the path of a
-        parent that is not there."""
+        """Fills a new tree with stored records, which come with each parent before its children.
+
+        Raises NoNodeError with the path of a parent that is not there.
+        """
         parent_path, parent = "", self.root
         for path, node in records:
             if path == "/":
@@ -143,8 +149,9 @@ class Tree:
             self.size += 1
 
     def apply(self, staged: Staged) -> None:
-        """Makes a batch's changes the committed state. The batch must have been staged on this very state."""
-        paths = sorted(staged)  # a parent's path is a prefix of its child's, so it sorts before it
+        """Makes the changes of a batch the committed state. The batch must have been staged on the tree as it is
+        now."""
+        paths = sorted(staged)  # parents come first: a parent's path is the beginning of its child's
         for path in paths:
             node = staged[path]
             if node is None:
@@ -191,12 +198,12 @@ class Tree:
 
 
 class Batch:
-    """Changes staged on `base`. A method that raises leaves the batch as it was."""
+    """Changes that are staged on `base`. A method that raises leaves the batch as it was."""
 
     __slots__ = ("_base", "_now_ms", "_owner", "events", "staged")
 
     def __init__(self, base: "Tree | Batch", *, owner: int, now_ms: int) -> None:
-        """`owner` is the id of the session that makes the changes; `now_ms` dates them."""
+        """`owner` is the id of the session that makes the changes, `now_ms` their time."""
         self._base = base
         self._owner = owner
         self._now_ms = now_ms
@@ -218,7 +225,10 @@ class Batch:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> Created:
-        """Raises NoNodeError, NodeExistsError, EphemeralParentError; ValueError for a path that cannot be."""
+        """Creates a record as `MetadataStore.create` says.
+
+        Raises NoNodeError, NodeExistsError, EphemeralParentError, and ValueError for a path that cannot be.
+        """
         if make_parents:
             return self._all_or_none(lambda inner: inner._create_with_parents(path, value, ephemeral, sequential))
         check_path(f"{path}0" if sequential else path)
@@ -251,7 +261,7 @@ class Batch:
         return self.create(path, value, ephemeral=ephemeral, sequential=sequential)
 
     def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
-        """Raises NoNodeError, BadVersionError."""
+        """Overwrites a record. Raises NoNodeError, BadVersionError."""
         node = self._staged_copy(path, self._expect(path, expected_version))
         node.value = bytes(value)
         node.version += 1
@@ -260,7 +270,8 @@ class Batch:
         return node.stat()
 
     def delete(self, path: str, expected_version: int | None = None) -> None:
-        """Raises NoNodeError, BadVersionError, NotEmptyError (also for "/", which always stays)."""
+        """Deletes a record. Raises NoNodeError, BadVersionError, and NotEmptyError, also for "/", which always
+        stays."""
         node = self._expect(path, expected_version)
         if node.child_count or path == "/":
             raise NotEmptyError(path)
@@ -272,7 +283,7 @@ class Batch:
         self.events += RecordEvent(EventType.DELETED, path), RecordEvent(EventType.CHILDREN_CHANGED, parent_path)
 
     def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
-        """All or none. Raises the first failing op's error."""
+        """Makes all changes or none. Raises the error of the first op that fails."""
         return self._all_or_none(lambda inner: [inner._one(op) for op in ops])
 
     def _one(self, op: Op) -> Stat | None:
@@ -288,7 +299,7 @@ class Batch:
         return None
 
     def _all_or_none(self, change: Callable[["Batch"], Result]) -> Result:
-        """Runs `change` on a batch of its own and takes over what it staged, unless it raises."""
+        """Runs `change` on a batch of its own, and takes over what that batch staged unless `change` raises."""
         inner = Batch(self, owner=self._owner, now_ms=self._now_ms)
         result = change(inner)
         self.staged.update(inner.staged)
@@ -296,7 +307,7 @@ class Batch:
         return result
 
     def merged_events(self) -> Iterator[RecordEvent]:
-        """The events in order, without those that repeat the last one of their record."""
+        """Gives the events in order, without those that repeat the event before of the same record."""
         last: dict[str, EventType] = {}
         for event in self.events:
             if last.get(event.path) is not event.type:

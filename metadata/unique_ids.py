@@ -1,9 +1,9 @@
-"""Numbers that are never given twice: ledger ids and broker instances, drawn from sequential records.
+"""Draws numbers that are never given twice, ledger ids and broker instances, from sequential records.
 
-Ledger ids are BookKeeper's (ZkLedgerIdGenerator, LongZkLedgerIdGenerator), so that ours and Java's can draw from one
-store: the number of an ephemeral sequential record below `/ledgers/idgen`, and once these 31 bits are used up, high
-bits from `/ledgers/idgen-long/HOB-…` and low bits from a record below that. An id is never reused; ids that were drawn
-and not used are skipped.
+Ledger ids are drawn as BookKeeper does (ZkLedgerIdGenerator, LongZkLedgerIdGenerator), so that our programs and Java's
+can share one store. An id is the number of an ephemeral sequential record below `/ledgers/idgen`. Once these 31 bits
+are used up, the high bits come from `/ledgers/idgen-long/HOB-…` and the low bits from a record below that. An id is
+never reused; ids that were drawn and not used are skipped.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.tree_rules import Tree
 
 BLOCK_IDS = 8
-"""Ids drawn at once: with the embedded store, that share one commit. A restart skips what is left of them."""
+"""Ids that are drawn at once; with the embedded store they share one commit. A restart skips those that are left."""
 
 SHORT_ID_END = 2**31 - 1
-"""Greater ids come from idgen-long (Java compares with Integer.MAX_VALUE)."""
+"""Ids from here on come from idgen-long (Java compares with Integer.MAX_VALUE)."""
 
 LOW_BITS = 32
 HOBS_KEPT = 3
-"""High-bit records that stay; older ones are cleared away."""
+"""The newest so many records of high bits stay; older ones are deleted."""
 
 
 def ledger_ids_end(tree: Tree, root: str = LEDGERS_ROOT) -> int:
-    """Every ledger id that was ever given out is below it."""
+    """Returns an id that is greater than every ledger id that was ever given out."""
     long_root = tree.find(f"{root}/idgen-long")
     if long_root is None:
         short_root = tree.find(f"{root}/idgen")
@@ -37,9 +37,11 @@ def ledger_ids_end(tree: Tree, root: str = LEDGERS_ROOT) -> int:
 
 
 async def skip_ledger_ids(store: MetadataStore, held: int, *, root: str = LEDGERS_ROOT) -> int:
-    """Ledger ids go on in high bits that nobody has used: beyond all that were given out and beyond `held`, an id that
-    is in use though these records may not know it. Returns the next id. Call it before a generator draws. Raises
-    MetadataError."""
+    """Makes ledger ids go on with high bits that nobody has used; returns the next id.
+
+    It lies beyond all ids that were given out and beyond `held`, an id that is in use although these records may not
+    know it. The caller does this before a generator draws. Raises MetadataError.
+    """
     long_root = f"{root}/idgen-long"
     highs = [held >> LOW_BITS]
     if await store.exists(long_root) is not None:
@@ -58,7 +60,7 @@ def _hob_path(long_root: str, high: int) -> str:
 
 
 class LedgerIdGenerator:
-    """Draws ledger ids for one process. Cheap enough to call for each ledger."""
+    """Draws ledger ids for one process, a block at a time: it may be asked for each new ledger."""
 
     def __init__(self, store: MetadataStore, *, root: str = LEDGERS_ROOT, block_ids: int = BLOCK_IDS) -> None:
         self._store = store
@@ -115,8 +117,10 @@ class LedgerIdGenerator:
 
 
 async def broker_instance(store: MetadataStore) -> int:
-    """A number for this run of the broker: the middle of generated producer names, as in `standalone-0-2` (pulsar.md
-    section 14). Its record ends with the session. Raises MetadataError."""
+    """Draws the number of this run of the broker, the middle of generated producer names as in `standalone-0-2`.
+
+    Its record ends with the session (DistributedIdGenerator). Raises MetadataError.
+    """
     prefix = f"{PRODUCER_NAME_COUNTER}/-"
     created = await store.create(prefix, ephemeral=True, sequential=True, make_parents=True)
     return int(created.path.removeprefix(prefix))

@@ -1,7 +1,7 @@
-"""Records in one file of this process, for standalone: durable, recovered after a crash at any moment.
+"""Keeps the records in one file of this process, for standalone: durable, and recovered after a crash at any moment.
 
-Reads are served from memory. The writes of one loop turn share one commit, which one thread makes; while it is under
-way, what comes next gathers for the one after. Ephemeral records live in memory only: they end with the process.
+Reads are served from memory. All writes of one turn of the loop share one commit, which a thread makes. Writes that
+come while it is under way gather for the next commit. Ephemeral records live in memory only: they end with the process.
 """
 
 import asyncio
@@ -27,13 +27,15 @@ log = logging.getLogger(__name__)
 _ROOM_LOOK_SECONDS = 1.0
 
 SESSION = 1
-"""The file has one user, so there is one session at a time."""
+"""The id of the session. The file has one user, so there is only one at a time."""
 
 
 class EmbeddedStore(TreeStore):
-    """A store on a file; made by `open`, or by `read` and `start`. Without room on the disk writes fail with
-    StoreWriteError and reads go on, until there is room again. After any other fault of the disk writes fail with
-    StoreClosedError until a restart, and `fault` says why."""
+    """A store on a file; it is made by `open`, or by `read` and `start`.
+
+    While the disk has no room, writes fail with StoreWriteError and reads go on. After any other fault of the disk,
+    writes fail with StoreClosedError until a restart, and `fault` says why.
+    """
 
     def __init__(
         self, file: RecordFile, thread: "_FileThread", tree: Tree, totals: RecordTotals, clock_ms: Callable[[], int]
@@ -44,18 +46,18 @@ class EmbeddedStore(TreeStore):
         self._totals = totals
         self._broken: str | None = None
         self.on_fault: Callable[[], None] = lambda: None
-        """Called once, on the loop, when `fault` is set."""
+        """The owner of the store may set this; it is called once, on the loop, when `fault` is set."""
         self._no_room: str | None = None
         self._room_timer: asyncio.TimerHandle | None = None
         self.commits = 0
-        """Durable commits since the file was opened."""
+        """Commits that were made durable since the file was opened."""
 
     @classmethod
     async def open(
         cls, path: str | os.PathLike[str], *, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> "EmbeddedStore":
-        """Opens the file and makes it where there is none; its folder must exist. `clock_ms` dates the records. No
-        witness is asked or told.
+        """Opens the file without a witness; makes it when there is none. Its folder must exist. `clock_ms` dates the
+        records.
 
         Raises StoreLockedError, StoreForeignError, StoreDamagedError, or plain StoreFileError for what the system says.
         """
@@ -65,7 +67,7 @@ class EmbeddedStore(TreeStore):
     async def read(
         path: str | os.PathLike[str], witness: Witness | None = None, accepted_generation: int | None = None
     ) -> StoredMetadata:
-        """What the file holds, judged against the witness; see `read_stored`. Changes nothing on disk."""
+        """Reads the file and judges it against the witness; see `read_stored`. Nothing on disk is changed."""
         thread = _FileThread(asyncio.get_running_loop())
         try:
             stored = await thread.call(lambda: read_stored(os.fspath(path), witness, accepted_generation))
@@ -78,8 +80,11 @@ class EmbeddedStore(TreeStore):
     async def start(
         cls, stored: StoredMetadata, witness: Witness | None = None, *, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> "EmbeddedStore":
-        """Opens for writing what `read` found. Unless it fits the witness already, `begin_witness` must follow, when
-        all that contradicts it was put right. Raises StoreFileError and its kinds."""
+        """Opens for writing what `read` found.
+
+        Unless it fits the witness, the caller must call `begin_witness` once it has put right whatever contradicts the
+        file. Raises StoreFileError and its subclasses.
+        """
         thread = _FileThread(asyncio.get_running_loop())
         try:
             file = await thread.call(lambda: RecordFile.open(stored, witness))
@@ -89,8 +94,11 @@ class EmbeddedStore(TreeStore):
         return cls(file, thread, stored.tree, stored.totals, clock_ms)
 
     async def begin_witness(self, witness: Witness) -> None:
-        """From here on every commit is told to the witness before it is acknowledged. The witness's folder exists. Has
-        no effect when the store was started with a witness that fits. Raises StoreFileError."""
+        """Makes the store tell the witness of every commit from now on, before the commit is acknowledged.
+
+        The witness's folder must exist. There is no effect when the store was started with a witness that fits. Raises
+        StoreFileError.
+        """
         try:
             await self._thread.call(lambda: self._file.begin_witness(witness))
         except (OSError, sqlite3.Error) as error:
@@ -98,12 +106,12 @@ class EmbeddedStore(TreeStore):
 
     @property
     def fault(self) -> str | None:
-        """Why no more is written until a restart; None while that is not so."""
+        """Why nothing more is written until a restart; None while the store writes."""
         return f"metadata file {self._name}: {self._broken}" if self._broken is not None else None
 
     @property
     def hindrance(self) -> str | None:
-        """Why a write would fail now: the fault, or the want of room that the last one met."""
+        """Why a write would fail now: the fault, or the full disk that the last write met; None when it would not."""
         return self.fault or self._no_room
 
     def _persist(self, batch: Batch, done: Done) -> None:
@@ -128,7 +136,7 @@ class EmbeddedStore(TreeStore):
             done(lambda: StoreClosedError(self._name, f"writing failed: {in_words(error)}"))
 
     def _judge(self, error: Exception | None) -> None:
-        """What the outcome of a write says about the next one."""
+        """Notes what the outcome of a write (None: it succeeded) says about the next one."""
         if error is None:
             if self._no_room is not None:
                 self._no_room = None
@@ -144,7 +152,7 @@ class EmbeddedStore(TreeStore):
             self.on_fault()
 
     def _look_for_room_later(self) -> None:
-        """An idle server must notice as well that there is room again."""
+        """Sets the timer by which an idle server, too, notices that there is room again."""
         self._room_timer = asyncio.get_running_loop().call_later(_ROOM_LOOK_SECONDS, self._look_for_room)
 
     def _look_for_room(self) -> None:
@@ -164,19 +172,22 @@ class EmbeddedStore(TreeStore):
 
 
 class _FileThread:
-    """The thread that does all work on the file, in order. Results come back on the loop."""
+    """The thread that does all work on the file, in order. Results are handed over on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._work: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any, Exception | None], None]] | None]
         self._work = queue.SimpleQueue()
-        # A daemon: a process that ends without close() must not hang, and the file survives that as it does SIGKILL.
+        # The thread is a daemon, so that a process that ends without close() does not hang. The file survives that as
+        # it survives SIGKILL.
         threading.Thread(target=self._serve, name="metadata-file", daemon=True).start()
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+        """Has `work` done on the thread; then `done` is called on the loop with its result and its error."""
         self._work.put((work, done))
 
     async def call(self, work: Callable[[], Any]) -> Any:
+        """Has `work` done on the thread; returns its result or raises its error."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def done(result: Any, error: Exception | None) -> None:
@@ -191,7 +202,7 @@ class _FileThread:
         return await future
 
     def stop(self) -> None:
-        """The thread ends after the work that it has."""
+        """Ends the thread, once it has done the work that it was given."""
         self._work.put(None)
 
     def _serve(self) -> None:
@@ -206,5 +217,5 @@ class _FileThread:
             try:
                 self._loop.call_soon_threadsafe(done, result, fault)
             except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+                return  # the loop is closed, and nobody waits for a result any more
             del task, work, done, result, fault  # nothing of a batch stays alive while the thread is idle

@@ -1,10 +1,10 @@
-"""Makes durable what was written or renamed."""
+"""Makes durable what was written to a file, or how it was renamed."""
 
 import os
 
 
 def sync(path: str) -> None:
-    """Makes a file's content durable, or the names in a folder. Raises OSError."""
+    """Makes the content of a file durable or, for a folder, the names in it. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -13,5 +13,5 @@ def sync(path: str) -> None:
 
 
 def sync_folder_of(path: str) -> None:
-    """Makes durable that a file has this name. Raises OSError."""
+    """Makes it durable that a file has this name. Raises OSError."""
     sync(os.path.dirname(path) or ".")

@@ -1,4 +1,4 @@
-"""Records in memory: for tests and simulation. Nothing survives the process."""
+"""Keeps the records in memory, for tests and simulation. Nothing survives the process."""
 
 from collections.abc import Callable
 from itertools import count
@@ -11,7 +11,7 @@ from magnetar.metadata.tree_rules import Batch, Tree
 class MemoryStore(TreeStore):
     """The first session on a new tree; `session()` opens further ones, as other servers would.
 
-    A write takes one turn of the loop, as with every store: a caller cannot come to rely on less.
+    A write takes one turn of the loop, as in every store, so that no caller comes to rely on less.
     """
 
     def __init__(self, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
@@ -20,7 +20,7 @@ class MemoryStore(TreeStore):
         super().__init__("(memory)", Tree(clock_ms()), Watches(), next(self._session_ids), clock_ms)
 
     def session(self) -> "MemoryStore":
-        """Another session on the same records, with ephemeral records and watches of its own."""
+        """Opens another session on the same records, with ephemeral records and watches of its own."""
         other = MemoryStore.__new__(MemoryStore)
         other._session_ids = self._session_ids
         TreeStore.__init__(other, self._name, self._tree, self._watches, next(self._session_ids), self._clock_ms)
@@ -30,4 +30,4 @@ class MemoryStore(TreeStore):
         done(None)
 
     async def _release(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: there is neither file nor thread."""

@@ -1,11 +1,11 @@
-"""The one SQLite file of the embedded store: how it is made, opened and written. Synchronous; used by one thread at a
-time. What it holds is read by `magnetar.metadata.embedded.stored_metadata`.
+"""Makes, opens and writes the SQLite file of the embedded store. `magnetar.metadata.embedded.stored_metadata` reads it.
 
     record  path, value, version, created_ms, modified_ms, sequence, crc    persistent records only, also "/"
     meta    records, digest                                                 how many there must be, and their sum
             identity, generation                                            see `magnetar.metadata.embedded.witness`
 
-The write-ahead log is fsynced at each commit (synchronous=FULL), and the file is locked for as long as it is open.
+Calls block, and one thread at a time makes them. The write-ahead log is fsynced at each commit (synchronous=FULL), and
+the file is locked for as long as it is open.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ from magnetar.metadata.embedded.witness import IDENTITY_BYTES, Seal, Witness
 from magnetar.metadata.errors import StoreDamagedError
 
 LOG_PAGES_MAX = 128
-"""The log is copied into the file when it has grown to about this: what a start after a crash has to read."""
+"""Pages of the log, about, after which it is copied into the file. A start after a crash has to read so many."""
 CACHE_KIB = 512
 SET_ASIDE = "-set-aside"
-"""What the name of a log ends with that an accepted file goes on without."""
+"""The ending of the name that a log gets when the operator accepted its file without it."""
 
 LAYOUT = """
 CREATE TABLE record (
@@ -60,7 +60,7 @@ IDENTIFY = "UPDATE meta SET identity = ?, generation = ?"
 
 
 class RecordFile:
-    """An open and locked file that holds what was read of it."""
+    """The file, open and locked. It still holds what `read_stored` read of it."""
 
     def __init__(
         self, path: str, connection: sqlite3.Connection, inode: tuple[int, int], seal: Seal, witness: Witness | None
@@ -70,15 +70,17 @@ class RecordFile:
         self._inode = inode
         self._seal = seal
         self._witness = witness
-        """Set while commits are counted and told to it."""
+        """The witness that is told of each commit; None while commits are not counted."""
         self._logged_pages = 0
-        """About how long the log is."""
+        """How many pages the log has, about."""
 
     @classmethod
     def open(cls, stored: StoredMetadata, witness: Witness | None = None) -> "RecordFile":
-        """Opens what `read_stored` found with the same witness; makes the file where there is none. The first change on
-        disk. A witness that has seen no commit so far is told of them from `begin_witness` on. Raises StoreFileError
-        and its kinds."""
+        """Opens what `read_stored` found with the same witness; makes the file when there is none.
+
+        This is the first change on disk. A witness that has seen no commit so far is told of commits only after
+        `begin_witness`. Raises StoreFileError and its subclasses.
+        """
         path = stored.path
         with faults_named(path):
             if stored.is_new:
@@ -87,7 +89,7 @@ class RecordFile:
                 _go_on_from(stored)
             connection = _connect(path)
             try:
-                # Takes the lock: with the log in use, an exclusive reader locks the whole file.
+                # This takes the lock: when a log is in use, an exclusive reader locks the whole file.
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
                 layout = check_owner(path, connection)
                 _configure(connection)
@@ -98,8 +100,8 @@ class RecordFile:
                     connection.executescript(UPGRADE)
                 told = None if stored.is_unwitnessed or stored.is_accepted else witness
                 if told is not None:
-                    # After SIGKILL the last commit may be in the kernel's memory only, and has to be durable before it
-                    # is witnessed.
+                    # After SIGKILL the last commit may be in the kernel's memory only. It has to be durable before the
+                    # witness is told of it.
                     with contextlib.suppress(FileNotFoundError):
                         sync(f"{path}-wal")
                     told.save(seal)
@@ -112,11 +114,11 @@ class RecordFile:
         return file
 
     def begin_witness(self, witness: Witness) -> None:
-        """From here on the witness is told of each commit. Has no effect when it is already.
+        """Has the witness told of each commit from now on. There is no effect when it is told already.
 
-        A file that was accepted leaves the generation by which it was, log or no log, so that the operator's word holds
-        once. A file that was never witnessed stays at 0, which a start that was killed here goes on from. Raises
-        OSError, sqlite3.Error.
+        The identity is drawn anew. A file that the operator accepted by its generation gets the next one, so that the
+        operator's word holds only once. A file that was never witnessed stays at generation 0, so that a start that is
+        killed here can be repeated. Raises OSError, sqlite3.Error.
         """
         if self._witness is None:
             generation = self._seal.generation
@@ -127,10 +129,10 @@ class RecordFile:
             self._seal, self._witness = seal, witness
 
     def write(self, change: RowChange) -> None:
-        """One durable commit, which the witness has seen when this returns.
+        """Makes one durable commit; the witness has seen it when this returns.
 
-        Raises sqlite3.Error; then nothing of it has happened (but see `is_passing`). Raises OSError for the witness;
-        then the commit may be found by the next start.
+        Raises sqlite3.Error when nothing of the commit has happened (but see `is_passing`). Raises OSError when the
+        witness could not be written; the next start may then find the commit.
         """
         if self._logged_pages >= LOG_PAGES_MAX:
             self._checkpoint()
@@ -153,13 +155,15 @@ class RecordFile:
             self._witness.save(seal)
 
     def try_to_write(self) -> None:
-        """A commit that changes nothing: is there room for one? Raises sqlite3.Error."""
+        """Makes a commit that changes nothing, to see whether there is room for one. Raises sqlite3.Error."""
         self._connection.execute("UPDATE meta SET id = id")
 
     def _checkpoint(self) -> None:
-        """Copies the log into the file; without room for that the log goes on growing. SQLite would do it by itself,
-        but then it hides a failed sync (sqlite3WalDefaultHook), and the log would be written over though the file may
-        not hold its pages. Raises sqlite3.Error."""
+        """Copies the log into the file. When there is no room for that, the log goes on growing.
+
+        SQLite would do this by itself, but then it hides a failed sync (sqlite3WalDefaultHook): the log would be
+        written over although the file may not hold its pages. Raises sqlite3.Error.
+        """
         try:
             self._connection.execute("PRAGMA wal_checkpoint")
             self._logged_pages = 0
@@ -168,7 +172,7 @@ class RecordFile:
                 raise
 
     def close(self) -> None:
-        """Copies the log into the file and removes it; on a full disk the log stays, and the next open reads it."""
+        """Copies the log into the file, removes it, and closes both. On a full disk the log stays for the next open."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
         opened_here.discard(self._inode)
@@ -177,9 +181,9 @@ class RecordFile:
 
 
 def is_passing(error: Exception) -> bool:
-    """True when the write failed for want of space and a later one may succeed.
+    """Returns whether a write failed only because there is no space, so that a later one may succeed.
 
-    After any other fault (fsync, read, damage) what the disk holds is unknown, and nothing more may be promised.
+    After any other fault (fsync, read, damage) nobody knows what the disk holds, so nothing more may be promised.
     """
     return isinstance(error, sqlite3.Error) and error_name(error) in ("SQLITE_FULL", "SQLITE_IOERR_WRITE")
 
@@ -202,7 +206,7 @@ def _configure(connection: sqlite3.Connection) -> None:
 
 
 def _create(path: str) -> None:
-    """Makes the file under another name and then gives it its own, so that a crash never leaves half a store."""
+    """Makes the file under another name and then gives it its own name, so that a crash never leaves half a store."""
     unfinished = f"{path}.new-{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(unfinished)
@@ -211,9 +215,9 @@ def _create(path: str) -> None:
         try:
             os.link(unfinished, path)  # never replaces a file, as a rename would
         except FileExistsError:
-            pass  # another process was first
+            pass  # another process made it first
         except OSError:
-            os.rename(unfinished, path)  # a file system without links
+            os.rename(unfinished, path)  # this file system has no links
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(unfinished)
@@ -221,8 +225,11 @@ def _create(path: str) -> None:
 
 
 def _go_on_from(stored: StoredMetadata) -> None:
-    """Makes the accepted state the file. Its log is set aside, because SQLite would bring back what was not accepted. A
-    crash in between leaves a file that is refused like the one before."""
+    """Replaces the file by the state that the operator accepted.
+
+    The log is set aside, because SQLite would bring back from it what was not accepted. A crash in between leaves a
+    file that the next start refuses as it refused the one before.
+    """
     path, fresh = stored.path, f"{stored.path}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:

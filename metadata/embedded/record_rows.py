@@ -1,8 +1,8 @@
-"""The rows of the embedded store's file: their checksums, what a commit writes, and how they become a tree. No I/O but
-the cursor that is handed in.
+"""The rows in the file of the embedded store: their checksums, which rows a commit writes, and how rows become a tree.
 
-`crc` is the CRC-32 of the row's other columns and `digest` the sum of all of them: SQLite has no checksums of its own,
-and a metadata record that is quietly lost would have its ledgers deleted as garbage.
+The module does no I/O itself; rows are handed in. SQLite has no checksums of its own, and a metadata record that is
+quietly lost would have its ledgers deleted as garbage. So each row has a `crc`, the CRC-32 of its other columns, and
+the file has a `digest`, the sum of all of them.
 """
 
 import struct
@@ -16,22 +16,22 @@ from magnetar.metadata.tree_rules import PERSISTENT, RecordNode, Staged, Tree
 _NUMBERS = struct.Struct(">qqqq")
 
 Row = tuple[str, bytes, int, int, int, int, int]
-"""The columns of `record`."""
+"""The columns of the table `record`: path, value, version, created_ms, modified_ms, sequence, crc."""
 
 
 class RecordTotals(NamedTuple):
-    """How many records the file holds and the sum of their checksums."""
+    """How many records the file holds, and the sum of their checksums."""
 
     records: int
     digest: int
 
 
 ROOT = RecordNode(b"", 0, 0, 0)
-"""The one record of a new store."""
+"""The only record of a new store, "/"."""
 
 
 class RowChange(NamedTuple):
-    """What one commit writes."""
+    """What one commit writes: rows, the paths of rows that go, and the totals after it."""
 
     upserts: list[Row]
     deletes: list[tuple[str]]
@@ -52,9 +52,10 @@ def _persistent_row(path: str, node: RecordNode | None) -> Row | None:
 
 
 def plan_change(tree: Tree, staged: Staged, totals: RecordTotals) -> RowChange | None:
-    """What must be written so that the file follows the tree to `staged`; None when no persistent record changes.
+    """Returns what must be written so that the file follows the tree to `staged`; None when no persistent record
+    changes.
 
-    Ephemeral records are never written: they end with the process at the latest.
+    Ephemeral records are never written, as they end with the process at the latest.
     """
     upserts: list[Row] = []
     deletes: list[tuple[str]] = []
@@ -63,7 +64,7 @@ def plan_change(tree: Tree, staged: Staged, totals: RecordTotals) -> RowChange |
         old = _persistent_row(path, tree.find(path))
         new = _persistent_row(path, node)
         if old == new:
-            continue  # ephemeral, or only its number of children changed
+            continue  # the record is ephemeral, or only the number of its children changed
         if old is not None:
             records -= 1
             digest -= old[-1]
@@ -79,8 +80,10 @@ def plan_change(tree: Tree, staged: Staged, totals: RecordTotals) -> RowChange |
 
 
 def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, RecordTotals]:
-    """The tree of all rows, which come by ascending path, and what they add up to. `path` is the file's, for messages.
-    Raises StoreDamagedError."""
+    """Builds the tree of all rows, which come by ascending path; returns it with what the rows add up to.
+
+    `path` is the file's, for messages. Raises StoreDamagedError.
+    """
     tree = Tree()
     records = digest = 0
 
@@ -88,7 +91,7 @@ def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, RecordTotals]:
         nonlocal records, digest
         for record_path, value, version, created_ms, modified_ms, sequence, crc in rows:
             if created_ms == modified_ms:
-                modified_ms = created_ms  # one number in memory: most records are never changed
+                modified_ms = created_ms  # the same object: most records never change, and one number is enough
             if not isinstance(record_path, str) or not isinstance(value, bytes):
                 raise StoreDamagedError(path, f"is damaged: no record can be {record_path!r}")
             node = RecordNode(value, version, created_ms, modified_ms, sequence=sequence)
@@ -99,7 +102,7 @@ def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, RecordTotals]:
             yield record_path, node
 
     try:
-        tree.load(checked())  # a parent's path sorts before its child's
+        tree.load(checked())  # parents come first, as a parent's path sorts before its child's
     except NoNodeError as error:
         raise StoreDamagedError(path, f"is damaged: record {error.path} is lost") from error
     return tree, RecordTotals(records, digest)

@@ -1,8 +1,8 @@
-"""What a metadata file holds, read from its bytes and judged against its witness, before anything is changed.
+"""Reads a metadata file from its bytes and judges it against its witness, before anything on disk is changed.
 
-SQLite cannot be asked for that: to open a database that was not closed is to recover it, and to close it again is to
-copy its log into it. So the file and the whole transactions of its log are put together in memory, and SQLite reads
-that copy. A start that is refused leaves both files as they were.
+SQLite itself cannot be used for that: when it opens a database that was not closed, it recovers it, and when it closes
+the database, it copies the log into it. So the file and the whole transactions of its log are put together in memory,
+and SQLite reads that copy. A start that is refused leaves both files as they were.
 """
 
 import contextlib
@@ -26,55 +26,58 @@ from magnetar.metadata.errors import (
 from magnetar.metadata.tree_rules import Tree
 
 APPLICATION_ID = 0x4D474E54
-"""SQLite's mark of whose file it is: "MGNT"."""
+"""SQLite's application id, by which the file is known as ours: "MGNT"."""
 LAYOUT_VERSION = 2
 LAYOUT_WITHOUT_SEAL = 1
-"""Has neither identity nor generation; upgraded when it is opened."""
+"""The first layout, which has neither identity nor generation. A file of it is upgraded when it is opened."""
 PAGE_BYTES = 4096
 
 ACCEPT_KEY = "acceptMetadataGeneration"
 
 _LOCK_OFFSET, _LOCK_BYTES = 0x40000000, 512
-"""Where SQLite locks a database (os_unix.c: PENDING_BYTE and what follows)."""
+"""The bytes by which SQLite locks a database (os_unix.c: PENDING_BYTE and those that follow)."""
 _FORMAT_VERSIONS = slice(18, 20)
-"""Of a database's header: 2 and 2 with a write-ahead log, 1 and 1 without."""
+"""Two bytes of a database's header: both are 2 when it has a write-ahead log, and 1 when it has none."""
 
 opened_here: set[tuple[int, int]] = set()
-"""(device, inode) of the files that stores of this process have open. POSIX gives up all locks of a process on a file
-when it closes any descriptor of it, so such a file must not even be looked into."""
+"""(device, inode) of the files that stores of this process have open.
+
+When a process closes any descriptor of a file, POSIX gives up all its locks on that file. So a file in this set must
+not even be opened for a look.
+"""
 
 
 class StoredMetadata(NamedTuple):
-    """One reading of a metadata file that is sound in itself."""
+    """What a metadata file holds that is sound in itself."""
 
     path: str
     tree: Tree
     totals: RecordTotals
     layout: int
-    """0: there is no file yet."""
+    """The version of the layout; 0 when there is no file yet."""
     seal: Seal
     image: bytes | bytearray
-    """The database that the file and its log are to be replaced by; empty when they are as they should be."""
+    """The database that is to replace the file and its log; empty when these are as they should be."""
     is_unwitnessed: bool = False
-    """None of its commits was witnessed: it is new, of the first layout, or its first start broke off. The caller
-    judges by the ledgers whether it is older than the bookie's data."""
+    """No commit of the file was witnessed: it is new, has the first layout, or its first start broke off. The caller
+    has to judge by the ledgers whether it is older than the bookie's data."""
     is_accepted: bool = False
-    """It does not fit its witness, or not its log, and the operator said that it counts."""
+    """The file does not fit its witness or its log, and the operator said that it counts nevertheless."""
 
     @property
     def is_new(self) -> bool:
         return self.layout == 0
 
     def is_meant_by(self, accepted_generation: int | None) -> bool:
-        """The operator said that a file of this generation counts."""
+        """Returns whether the operator said that a file of this generation counts."""
         return not self.is_new and accepted_generation == self.seal.generation
 
 
 def read_stored(path: str, witness: Witness | None = None, accepted_generation: int | None = None) -> StoredMetadata:
-    """Reads and judges; changes nothing. `accepted_generation`: a file of this generation counts in spite of what the
-    witness and the end of the log say.
+    """Reads the file and judges it against the witness; changes nothing.
 
-    Raises StoreMismatchError, StoreDamagedError and the other kinds of StoreFileError.
+    A file of the `accepted_generation` counts in spite of what the witness and the end of the log say. Raises
+    StoreMismatchError, StoreDamagedError and the other subclasses of StoreFileError.
     """
     with faults_named(path):
         files = _read_files(path)
@@ -100,8 +103,10 @@ def read_stored(path: str, witness: Witness | None = None, accepted_generation: 
 
 
 def mismatch(stored: StoredMetadata, seen: Seal | None, witness_path: str, log_note: str = "") -> str | None:
-    """Why a file and what its witness saw cannot be of the same time; None when they can. `log_note`: what is odd about
-    the file's log."""
+    """Returns why a file and what its witness saw cannot be of the same time, or None when they can.
+
+    `log_note` says what is odd about the file's log.
+    """
     mine, folder = stored.seal, os.path.dirname(witness_path)
     if seen is None:
         if mine.generation == 0:
@@ -128,7 +133,7 @@ def mismatch(stored: StoredMetadata, seen: Seal | None, witness_path: str, log_n
 
 
 def advice(stored: StoredMetadata) -> str:
-    """What can be done about a file that does not fit."""
+    """Returns what an operator can do about a file that does not fit."""
     files = f"Restore {os.path.basename(stored.path)} with its -wal, or the bookie's folders, as they were last"
     if stored.is_new:
         return f"{files}."
@@ -139,8 +144,11 @@ def advice(stored: StoredMetadata) -> str:
 
 
 def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
-    """(database, log), None for what is missing. SQLite's own lock keeps other processes from writing meanwhile. Raises
-    StoreLockedError, OSError."""
+    """Returns the bytes of the database and of its log (None for a log that is missing); None when there is no file.
+
+    SQLite's own lock keeps other processes from writing meanwhile. Raises StoreLockedError, StoreDamagedError,
+    StoreForeignError, OSError.
+    """
     try:
         status = os.stat(path)
         if (status.st_dev, status.st_ino) in opened_here:
@@ -153,7 +161,7 @@ def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
     with open(fd, "rb") as file:
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_OFFSET)
-        except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as the system likes
+        except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: systems differ
             raise StoreLockedError(path, "is in use by another process") from None
         database = file.read()
         if not database:
@@ -166,8 +174,11 @@ def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
 
 
 def _best_reading(path: str, database: bytes, wal: bytes | None) -> tuple[StoredMetadata, StoreFileError | None, str]:
-    """(the file with the whole transactions of its log, None, what is odd about the log); or, when these are not sound,
-    the newest state that is, and why it is not the last one. Raises StoreFileError when there is none."""
+    """Returns the newest state of the file that is sound, why it is not the last one, and what is odd about the log.
+
+    The last state is the file with all whole transactions of its log; the reason is then None. When that is not sound,
+    the file without its log may be. Raises StoreFileError when no state is sound.
+    """
     log_path = f"{path}-wal"
     log = read_log(wal or b"", PAGE_BYTES)
     fault: StoreFileError | None = None
@@ -186,7 +197,7 @@ def _best_reading(path: str, database: bytes, wal: bytes | None) -> tuple[Stored
 
 
 def _image(database: bytes, wal: bytes, log: WriteAheadLog) -> bytearray:
-    """The database as it is when the log was copied into it, and needs none."""
+    """Returns the database as it would be after the log was copied into it; it needs no log then."""
     image = bytearray(database)
     if log.pages:
         size = log.page_count * PAGE_BYTES
@@ -207,7 +218,7 @@ def _log_note(log_path: str, wal: bytes | None, log: WriteAheadLog) -> str:
 
 
 def _load(path: str, image: bytearray) -> StoredMetadata:
-    """Raises StoreFileError, sqlite3.Error, ValueError, TypeError."""
+    """Reads the records of a database. Raises StoreFileError, sqlite3.Error, ValueError, TypeError for damage."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     with contextlib.closing(connection):
         connection.deserialize(image)
@@ -216,7 +227,7 @@ def _load(path: str, image: bytearray) -> StoredMetadata:
         with contextlib.closing(connection.execute("SELECT * FROM record ORDER BY path")) as rows:
             tree, totals = load_tree(path, rows)
         counted, seal = read_meta(connection, layout)
-        # What no row shows, as the list of free pages, would be written over wrongly one day.
+        # Damage that no row shows, as in the list of free pages, would make a later write go to a wrong page.
         finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if counted != totals:
         raise StoreDamagedError(path, f"is damaged: it holds {totals}, and {counted} was written")
@@ -226,7 +237,7 @@ def _load(path: str, image: bytearray) -> StoredMetadata:
 
 
 def check_owner(path: str, connection: sqlite3.Connection) -> int:
-    """The file's layout version. Raises StoreForeignError."""
+    """Returns the version of the file's layout. Raises StoreForeignError for a file that is not ours."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise StoreForeignError(path, "is not a metadata store")
     layout: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -236,7 +247,7 @@ def check_owner(path: str, connection: sqlite3.Connection) -> int:
 
 
 def read_meta(connection: sqlite3.Connection, layout: int) -> tuple[RecordTotals, Seal]:
-    """What the last commit wrote of itself."""
+    """Returns the totals and the seal that the last commit wrote."""
     if layout == LAYOUT_WITHOUT_SEAL:
         return RecordTotals(*connection.execute("SELECT records, digest FROM meta").fetchone()), Seal(b"", 0)
     records, digest, identity, generation = connection.execute(
@@ -246,18 +257,18 @@ def read_meta(connection: sqlite3.Connection, layout: int) -> tuple[RecordTotals
 
 
 def error_name(error: Exception) -> str:
-    """SQLite's name of the error, as SQLITE_FULL; the class's name for any other."""
+    """Returns SQLite's name of the error, such as SQLITE_FULL, or the name of its class when SQLite gave none."""
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
 
 
 def in_words(error: Exception) -> str:
-    """What a message says of the error: its text, and its name in brackets."""
+    """Returns what messages say of an error: its text, and its name in brackets."""
     return f"{error} ({error_name(error)})"
 
 
 @contextlib.contextmanager
 def faults_named(path: str) -> Iterator[None]:
-    """Turns what the system and SQLite raise into StoreFileError and its kinds."""
+    """Turns what the system and SQLite raise within into StoreFileError and its subclasses."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """The asyncio shell around the record tree, shared by the memory and the embedded store.
 
-Writes of one loop turn are staged together as one `Batch`; the subclass makes the batch durable as a whole, and only
-then it becomes visible: readers, watchers and the writers themselves never see a change that could still be lost. While
-a batch is on its way the next writes wait, and are judged against what that batch left behind.
+The writes of one turn of the loop are staged together as one `Batch`. The subclass makes the batch durable as a whole,
+and only then it becomes visible: readers, watchers and the writers themselves never see a change that could still be
+lost. While a batch is on its way, the next writes wait, and are judged by what that batch has left behind.
 """
 
 import asyncio
@@ -24,9 +24,11 @@ WRITES_WAITING_MAX = 65_536
 
 Result = TypeVar("Result")
 Done = Callable[[Callable[[], MetadataError] | None], None]
-"""Takes None, or what makes the error for each writer: a raised exception cannot be shared between tasks."""
+"""How `_persist` reports the end: it passes None, or a function that makes the error. Each writer gets an error of its
+own, since an exception cannot be raised in several tasks."""
 WriteOutcome = tuple["asyncio.Future[Any]", Any, Exception | None]
-"""(who waits, result, error). Errors too are told only after the commit: they may rest on another change of it."""
+"""(the writer's future, result, error). An error, too, is told only after the commit, because it may come from another
+change of the same batch."""
 
 
 def wall_clock_ms() -> int:
@@ -34,10 +36,10 @@ def wall_clock_ms() -> int:
 
 
 class TreeStore(MetadataStore):
-    """One session on a tree. The subclass says what makes a batch durable. All calls on the loop's thread."""
+    """One session on a tree. The subclass makes batches durable. All calls are made on the loop's thread."""
 
     def __init__(self, name: str, tree: Tree, watches: Watches, session: int, clock_ms: Callable[[], int]) -> None:
-        """`name` stands in messages; `session` (> 0) owns the ephemeral records that are created here."""
+        """`name` is for messages. `session` is the id (> 0) of the owner of ephemeral records that are created here."""
         self._name = name
         self._tree = tree
         self._watches = watches
@@ -106,7 +108,7 @@ class TreeStore(MetadataStore):
         return cancel
 
     async def close(self) -> None:
-        """Waits for the writes that were taken, then ends the session."""
+        """Waits for the writes that were accepted, then ends the session."""
         if self._closed is not None:
             await asyncio.shield(self._closed)
             return
@@ -123,12 +125,14 @@ class TreeStore(MetadataStore):
 
     @abstractmethod
     def _persist(self, batch: Batch, done: Done) -> None:
-        """Makes the batch durable, all or nothing, and calls `done` on the loop: at once, or later. The tree still
-        holds the state before the batch."""
+        """Makes the batch durable, all or nothing, and calls `done` on the loop, at once or later.
+
+        The tree still holds the state before the batch.
+        """
 
     @abstractmethod
     async def _release(self) -> None:
-        """Gives files and threads back. Called once, when nothing is under way any more."""
+        """Closes files and ends threads. It is called once, when nothing is under way any more."""
 
     def _check(self, path: str) -> None:
         check_path(path)
@@ -144,7 +148,7 @@ class TreeStore(MetadataStore):
         return await future
 
     def _schedule_flush(self) -> None:
-        """After everything that is ready to run in this turn, so that its writes share the commit."""
+        """Has the flush run after everything that is ready to run in this turn, so that its writes share the commit."""
         if not self._flush_scheduled and not self._committing:
             self._flush_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -156,7 +160,7 @@ class TreeStore(MetadataStore):
         outcomes: list[WriteOutcome] = []
         for future, change in waiting:
             if future.cancelled():
-                continue  # the caller gave up before anything was done
+                continue  # the caller gave up before anything was staged
             try:
                 outcomes.append((future, change(batch), None))
             except Exception as error:
@@ -165,7 +169,7 @@ class TreeStore(MetadataStore):
         try:
             self._persist(batch, lambda make_error: self._finish(batch, outcomes, make_error))
         except Exception as error:
-            # A bug of ours. Nothing of the batch was taken; what comes next must not wait for it for ever.
+            # This is a bug of ours. Nothing of the batch was taken; the writes after it must not wait for ever.
             log.exception("metadata store %s: a change could not be prepared", self._name)
             reason = f"the change could not be prepared: {error!r}"
             self._finish(batch, outcomes, lambda: StoreWriteError(self._name, reason))
@@ -179,7 +183,7 @@ class TreeStore(MetadataStore):
             self._watches.fire(batch.merged_events())
         for future, result, own_error in outcomes:
             if future.done():
-                continue  # cancelled meanwhile: the change stands, nobody waits for it
+                continue  # the writer was cancelled meanwhile; the change stands, but nobody waits for it
             if make_error is not None:
                 future.set_exception(make_error())
             elif own_error is not None:

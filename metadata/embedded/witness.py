@@ -1,17 +1,19 @@
 """The witness: a small file beside the bookie's data that says how far the metadata file had come.
 
-Metadata that went back in time is dangerous: acknowledged topics are gone, their ledgers would be deleted as garbage
-and their ids given out again. A copy of an old file is whole and fits its own checksums, and SQLite drops a damaged end
-of its log without a word, so that the file alone cannot tell. The embedded store counts its durable commits
-(`generation`) and has the number written here, durably, before it tells the writers. One commit is under way at a time,
-so a sound file is at the witness's generation or one ahead of it: that one was being made when the process ended.
+Metadata that goes back in time is dangerous: acknowledged topics are gone, their ledgers would be deleted as garbage
+and their ids given out again. The metadata file alone cannot tell: an old copy of it is whole and fits its own
+checksums, and SQLite drops a damaged end of its log without a word. So the embedded store counts its durable commits
+(`generation`) and has the number written to the witness, durably, before it answers the writers. One commit is under
+way at a time, so a sound file is at the generation of the witness or one ahead of it; in the second case the process
+ended while it made that commit.
 
-The file holds two slots, which are overwritten by turns: a write that a power loss tears leaves the other one whole.
+The file holds two slots, which are overwritten in turn, so that a write that a power loss tears leaves the other one
+whole:
 
     offset 0 and 4096: "MGWT", u32 version 1, 16 bytes identity, u64 generation, u32 CRC32C of the 32 bytes before
 
-The identity is drawn anew whenever a file is adopted, so that the number of one history is never taken for that of
-another one.
+The identity is drawn anew whenever a witness is begun for a file. So the generation of one history of the metadata is
+never taken for that of another.
 """
 
 import os
@@ -25,7 +27,7 @@ from pulsar_proto.checksum import crc32c
 FILE_NAME = "metadataWitness"
 IDENTITY_BYTES = 16
 SLOT_BYTES = 4096
-"""Each slot is alone in its page, which is the largest unit that a disk may lose at once."""
+"""Bytes of a slot. Each has a page for itself, the largest unit that a torn write may damage."""
 SLOTS = 2
 
 _SLOT = struct.Struct(f">4sI{IDENTITY_BYTES}sQ")
@@ -35,27 +37,31 @@ _VERSION = 1
 
 
 class Seal(NamedTuple):
-    """Which history a metadata file belongs to and how many commits it has made in it; 0: none was witnessed yet."""
+    """Which history a metadata file belongs to, and how many commits it has made in it; 0 when none was witnessed
+    yet."""
 
     identity: bytes
     generation: int
 
 
 class WitnessDamagedError(StoreFileError):
-    """Neither slot of the witness is whole. `path` is the witness's."""
+    """Neither slot of the witness is whole. `path` is that of the witness."""
 
 
 class Witness:
-    """The file. It may be missing; then `begin` makes it. Calls block, and belong to the store's thread."""
+    """Reads and writes the witness. A file that is missing is made by `begin`. Calls block; the store's thread makes
+    them."""
 
     def __init__(self, path: str) -> None:
-        """The folder need not exist before `begin`."""
+        """The folder of `path` need not exist before `begin`."""
         self.path = path
         self._fd: int | None = None
 
     def read(self) -> Seal | None:
-        """The newest seal that is whole; None when there is no file. Changes nothing. Raises WitnessDamagedError,
-        StoreFileError."""
+        """Returns the newest seal that is whole, or None when there is no file.
+
+        Raises WitnessDamagedError when no seal is whole, StoreFileError when the file cannot be read.
+        """
         try:
             with open(self.path, "rb") as file:
                 data = file.read(SLOTS * SLOT_BYTES)
@@ -69,7 +75,7 @@ class Witness:
         return max(seals, key=lambda seal: seal.generation)
 
     def begin(self, seal: Seal) -> None:
-        """Makes the file, or replaces it as a whole; a crash leaves the old one or the new one. Raises OSError."""
+        """Makes the file, or replaces it as a whole: a crash leaves the old one or the new one. Raises OSError."""
         self.close()
         fresh = f"{self.path}.new"
         fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -84,7 +90,10 @@ class Witness:
         self._fd = fd
 
     def save(self, seal: Seal) -> None:
-        """Durable when it returns. Raises OSError that names the file; then what the file holds is unknown."""
+        """Writes a seal, which is durable when this returns.
+
+        Raises an OSError that names the file; nobody knows then what the file holds.
+        """
         try:
             if self._fd is None:
                 self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
@@ -109,7 +118,7 @@ def _format_slot(seal: Seal) -> bytes:
 
 
 def parse_slot(data: bytes) -> Seal | None:
-    """None for a slot that is not whole."""
+    """Returns the seal in a slot, or None when the slot is not whole."""
     if len(data) < _SLOT.size + _CRC.size:
         return None
     magic, version, identity, generation = _SLOT.unpack_from(data)

@@ -1,12 +1,12 @@
 """Reads an SQLite write-ahead log without I/O: which pages count, and whether its end was torn or damaged.
 
 SQLite reads its log up to the first frame that does not verify and drops the rest without a word. After a crash that is
-right for the one transaction that was being written; but everything before the last transaction was fsynced and perhaps
-acknowledged, so a bad frame there means that the disk returned other bytes than were written, and acknowledged records
-would silently go back in time. Format: sqlite.org/fileformat2.html, section 4.
+right for the one transaction that was being written. But everything before the last transaction was fsynced and perhaps
+acknowledged. A bad frame there means that the disk returned other bytes than were written, and acknowledged records
+would silently go back in time. The format is described at sqlite.org/fileformat2.html, "The Write-Ahead Log".
 
-What stays unseen here: damage within the last transaction of the log (it looks torn), and a log that is missing as a
-whole. The store's witness tells these (`magnetar.metadata.embedded.witness`).
+Two kinds of damage cannot be seen here: damage within the last transaction of the log, which looks torn, and a log that
+is missing as a whole. The store's witness finds them (`magnetar.metadata.embedded.witness`).
 """
 
 import struct
@@ -22,24 +22,26 @@ UINT32 = 0xFFFFFFFF
 
 Checksum = tuple[int, int]
 Frames = list[tuple[int, ...]]
-"""Heads of frames: page, pages after commit (0: no commit), two salts, two words of checksum."""
+"""Heads of frames: page number, pages after the commit (0 when the frame ends none), two salts, two words of
+checksum."""
 
 
 class WriteAheadLog(NamedTuple):
     """What a log says."""
 
     pages: dict[int, int]
-    """By page number (the first is 1) the offset in the log of the page's newest content that counts."""
+    """For each page number (the first is 1), the offset in the log of the newest content that counts."""
     page_count: int
-    """Pages of the database with these; 0 when the log holds no whole transaction."""
+    """How many pages the database has with the log; 0 when the log holds no whole transaction."""
     end: int
-    """Offset behind the last whole transaction."""
+    """The offset behind the last whole transaction."""
     damage: int | None
-    """Offset of the first frame that was durable and no longer verifies; None for a sound or merely torn log."""
+    """The offset of the first frame that was durable and no longer verifies; None for a sound or merely torn log."""
 
 
 def read_log(wal: bytes, page_bytes: int) -> WriteAheadLog:
-    """Follows the frames as SQLite's recovery does (walIndexRecover), and judges what stands behind them."""
+    """Follows the frames as SQLite's recovery does (walIndexRecover), and judges the frames behind the last sound
+    one."""
     frame_bytes = FRAME_HEADER_BYTES + page_bytes
     frames = [
         struct.unpack_from(">6I", wal, offset)
@@ -56,7 +58,7 @@ def read_log(wal: bytes, page_bytes: int) -> WriteAheadLog:
         or header_page_bytes != page_bytes
         or checksum(wal[:CHECKSUMMED_HEADER_BYTES], words, (0, 0)) != chain
     ):
-        # The header is fsynced before the first frame is written, so behind a bad one nothing can be trusted.
+        # The header is fsynced before the first frame is written. Behind a bad header nothing can be trusted.
         return nothing._replace(damage=0 if any(_commits(frames, list(frames[0][2:4]))) else None)
     sound = 0
     for frame in frames:
@@ -75,7 +77,7 @@ def read_log(wal: bytes, page_bytes: int) -> WriteAheadLog:
 
 
 def _damage_at(wal: bytes, frames: Frames, sound: int, frame_bytes: int, salts: list[int], words: str) -> int | None:
-    """Whether the first frame that does not verify, number `sound`, was durable once: where it stands."""
+    """Returns the offset of the first frame that does not verify (number `sound`) if it was durable once, else None."""
     if sound == len(frames):
         return None
     offset = HEADER_BYTES + sound * frame_bytes
@@ -84,14 +86,14 @@ def _damage_at(wal: bytes, frames: Frames, sound: int, frame_bytes: int, salts: 
         and _commits(frames[sound + 1 : sound + 2], salts)
         and _follows(wal, frames, sound + 1, frame_bytes, words)
     ):
-        return offset  # no old frame, and only its head is hurt: the next one builds on its checksum
+        return offset  # it is not a frame of an older log: only its head is damaged, as the next one fits its checksum
     rest = _commits(frames[sound:], salts)
     torn_transaction_only = sum(rest) == 0 or (sum(rest) == 1 and rest[-1])
     return None if torn_transaction_only else offset
 
 
 def checksum(data: bytes, words: str, start: Checksum) -> Checksum:
-    """SQLite's running checksum over pairs of 32-bit words; `words` is "<I" or ">I"."""
+    """Computes SQLite's running checksum over pairs of 32-bit words; `words` is "<I" or ">I"."""
     low, high = start
     numbers = struct.unpack(f"{words[0]}{len(data) // 4}I", data)
     pairs = iter(numbers)
@@ -107,7 +109,7 @@ def _frame_checksum(frame: bytes, words: str, chain: Checksum) -> Checksum:
 
 
 def _follows(wal: bytes, frames: Frames, number: int, frame_bytes: int, words: str) -> bool:
-    """Does this frame verify when the checksum stored in the one before it is believed?"""
+    """Returns whether this frame verifies when the checksum stored in the frame before it is believed."""
     if number >= len(frames):
         return False
     offset = HEADER_BYTES + number * frame_bytes
@@ -116,5 +118,8 @@ def _follows(wal: bytes, frames: Frames, number: int, frame_bytes: int, words: s
 
 
 def _commits(frames: Frames, salts: list[int]) -> list[bool]:
-    """For each frame of this generation of the log (older ones carry other salts): does it end a transaction?"""
+    """Returns, for each frame of this generation of the log, whether it ends a transaction.
+
+    Frames of older generations have other salts and are left out.
+    """
     return [frame[1] != 0 for frame in frames if list(frame[2:4]) == salts]
