@@ -1,6 +1,8 @@
-"""Why a bookie does not start or go on. What a peer is answered with is `pulsar_proto.bookie_wire.BookieError`.
+"""Why a bookie does not start, or does not go on. Peers are answered with `BookieError` of
+pulsar_proto.wire.bookie_wire.
 
-Each names the file (and the byte where it matters) and what can be done, because an operator reads it first.
+An operator is the first to read these errors. So each of them names the file, the byte where that matters, and what can
+be done.
 """
 
 import errno
@@ -9,16 +11,17 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def is_no_room(error: OSError) -> bool:
-    """True for an error that goes away when somebody frees space; any other one of a write or sync is fatal."""
+    """Returns whether an error of a write goes away when somebody frees space. Any other error of a write or sync is
+    fatal."""
     return error.errno in _NO_ROOM
 
 
 class BookieStartError(Exception):
-    """The bookie refuses to start; nothing on disk was changed."""
+    """The bookie refuses to start. Nothing on disk was changed."""
 
 
 class DirectoryMismatch(BookieStartError):
-    """A folder is not this bookie's, or one of its folders is missing (Apache: InvalidCookieException)."""
+    """A folder is not this bookie's, or one of its folders is missing (BookKeeper's InvalidCookieException)."""
 
 
 class DirectoryInUse(BookieStartError):
@@ -32,9 +35,9 @@ class DirectoryInUse(BookieStartError):
 
 
 class Skippable(BookieStartError):
-    """Something that was acknowledged may be missing. `skipDamagedJournal` starts without it.
+    """Something that was acknowledged may be missing; with `skipDamagedJournal` the bookie starts without it.
 
-    `finding` is the message without the advice, which is another one for a bookie of a cluster.
+    `finding` is the message without ADVICE: a bookie of a cluster gives other advice.
     """
 
     ADVICE = (
@@ -84,7 +87,7 @@ class EntryLogDamaged(Exception):
 
 
 class EntryLogGone(Exception):
-    """The log was deleted or moved by compaction since its location was looked up: look again."""
+    """The log was deleted or compacted after the index was asked for an entry. The caller asks the index again."""
 
 
 class IndexFailure(Exception):

@@ -1,6 +1,6 @@
-"""Runs a coroutine up to its first wait without a task, and with one only if it does wait.
+"""Runs a coroutine up to its first wait without a task, and makes a task for the rest only if it does wait.
 
-A read that is served from memory never waits; a task would cost more than the read itself. Python 3.12 has this as
+A read that is served from memory never waits, and a task would cost more than the read itself. Python 3.12 has this as
 `asyncio.eager_task_factory`.
 """
 
@@ -11,14 +11,19 @@ from typing import Any
 
 
 def run_eagerly(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-    """None when `work` is over; what it raised until then is raised here. Its first steps have no current task, so it
-    must not begin with what needs one (`asyncio.timeout`, `wait_for`)."""
+    """Runs `work` to its end and returns None, or to its first wait and returns the task that does the rest. What
+    `work` raises before it waits is raised here.
+
+    Until the first wait there is no current task, so `work` must not begin with what needs one (`asyncio.timeout`,
+    `asyncio.wait_for`).
+    """
     try:
         waits_for = work.send(None)
     except StopIteration:
         return None
     task = loop.create_task(_go_on(work, waits_for))
-    # A task that is cancelled before its first step runs nothing of its coroutine, but ours has begun.
+    # A task that is cancelled before its first step runs nothing of its coroutine. Ours has begun, so it must be
+    # closed.
     task.add_done_callback(lambda _: work.close())
     return task
 

@@ -1,12 +1,7 @@
-"""The index on disk (RocksDB): where each ledger's entries are, and each ledger's state.
+"""The index on disk (RocksDB): where each ledger's entries are (`index_runs`), and each ledger's state.
 
-    key "e", u64 ledger id, u64 first entry id + 2^63
-        value i64 last entry id, u32 log id, u64 offset, u32 length, u8 dense
-    key "l", u64 ledger id
-        value see `ledger_state.LedgerState.encode`
-
-All writes come from the flush thread; reads from any. RocksDB is kept small: records are few (one for some 64 KB of
-entries), so tiny buffers and one background thread do.
+"Index: `index/`" in docs/DATA_FILES.md describes keys and values. All writes come from the flush thread, reads from any
+thread. There is only one record for about 64 KB of entries, so RocksDB gets tiny buffers and one background thread.
 """
 
 import logging
@@ -48,17 +43,17 @@ _OPEN_FILES = 64
 
 
 class EntryIndex:
-    """Runs and ledger states. Methods raise IndexFailure unless they say otherwise."""
+    """Runs and ledgers' states. All methods raise IndexFailure unless they say otherwise."""
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
-        """Opens or creates; `read_only` only reads what is there, also beside a bookie that has it open. Raises
-        IndexDamaged."""
+        """Opens the index, or makes it. With `read_only` it only reads what is there, which works beside a bookie that
+        has the index open. Raises IndexDamaged."""
         self._path = path
         self._read_only = read_only
         self._sync = WriteOptions()
         self._sync.sync = True
         self._lock = threading.Lock()
-        """Held while a cursor lives: an open cursor would keep the files locked when `reopen` closes them."""
+        """Held while a cursor exists: an open cursor would keep the files locked when `reopen` closes them."""
         self._open()
 
     def _open(self) -> None:
@@ -72,7 +67,8 @@ class EntryIndex:
             raise IndexDamaged(f"the index {self._path} cannot be opened: {error}") from None
 
     def reopen(self) -> None:
-        """After a failed write RocksDB takes no more; a new start reads what is durable. Raises IndexDamaged."""
+        """Closes and opens the index: after a failed write RocksDB takes no other. What was durable is there again.
+        Raises IndexDamaged."""
         with self._lock:
             self._close()
             self._open()
@@ -82,7 +78,8 @@ class EntryIndex:
             self._close()
 
     def _close(self) -> None:
-        """RocksDB reports an earlier failed write once more; what was confirmed is durable without it."""
+        """Closes RocksDB. If it reports an earlier failed write once more, that is only logged: what it had confirmed
+        is durable."""
         try:
             self._db.close()
         except Exception as error:
@@ -90,18 +87,18 @@ class EntryIndex:
 
     @property
     def sequence(self) -> int:
-        """Grows with every record written and survives restarts, so that a lost write is noticed."""
+        """RocksDB's number of records ever written. It survives restarts, so that a lost write is noticed."""
         return int(self._db.latest_sequence_number())
 
     def manifest(self) -> Manifest:
-        """What RocksDB holds for the list of its files, for the next start to compare."""
+        """Returns RocksDB's list of its files, which the next start compares."""
         try:
             return read_manifest(self._path)
         except ValueError as error:
             raise IndexFailure(f"{self._path}: {error}") from None
 
     def ledger_states(self) -> Iterator[BookieLedgerState]:
-        """Every ledger's state. Raises IndexDamaged."""
+        """Yields every ledger's state. Raises IndexDamaged."""
         try:
             for key, value in self._scan(b"l", b"m"):
                 yield BookieLedgerState.decode(_LEDGER_KEY.unpack(key)[1], value)
@@ -109,14 +106,14 @@ class EntryIndex:
             raise IndexDamaged(f"the index {self._path} is damaged: {error}") from None
 
     def runs(self) -> Iterator[tuple[int, IndexRun]]:
-        """Every run with its ledger, ascending."""
+        """Yields every run with its ledger's id, ascending."""
         for key, value in self._scan(b"e", b"f"):
             _, ledger_id, first = _RUN_KEY.unpack(key)
             yield ledger_id, IndexRun(first - _ID_OFFSET, *_RUN_VALUE.unpack(value))
 
     def lookup(self, ledger_id: int, entry_id: int, max_bytes: int) -> list[IndexRun]:
-        """The run that contains `entry_id` or else the first one behind it, then those that follow while their blocks
-        sum up to at most `max_bytes`; empty when there is none."""
+        """Returns the run that contains `entry_id`, or else the first run behind it, and the runs that follow as long
+        as all blocks together have at most `max_bytes`. The list is empty when there is no such run."""
         with self._lock:
             found: list[IndexRun] = []
             for run in self._runs_from(ledger_id, entry_id):
@@ -127,12 +124,12 @@ class EntryIndex:
             return found
 
     def overlapping(self, ledger_id: int, first: int, last: int) -> list[IndexRun]:
-        """All runs that share ids of an interval, ascending."""
+        """Returns all runs that share ids with an interval, ascending."""
         with self._lock:
             return list(takewhile(lambda run: run.first <= last, self._runs_from(ledger_id, first)))
 
     def last_run(self, ledger_id: int) -> IndexRun | None:
-        """The run with the ledger's highest entry id."""
+        """Returns the run with the ledger's highest entry id, or None."""
         with self._lock:
             cursor = self._cursor()
             cursor.seek_for_prev(_run_key(ledger_id, _MAX_ENTRY_ID))
@@ -153,7 +150,8 @@ class EntryIndex:
     def apply(
         self, placed: Iterable[tuple[int, list[PlacedBlock]]], states: Iterable[tuple[int, bytes]], ids_of: IdsOf
     ) -> None:
-        """Adds new blocks (ascending per ledger) and states, durably. Doing it again after a failure is harmless."""
+        """Adds new blocks, which ascend in each ledger, and ledgers' states, durably. It may be done again after a
+        failure. `ids_of` is asked for the ids in blocks of older runs that a new block cuts."""
         batch = WriteBatch(raw_mode=True)
         for ledger_id, blocks in placed:
             last = self.last_run(ledger_id)
@@ -169,7 +167,8 @@ class EntryIndex:
         self._write(batch, sync=True)
 
     def _overlay(self, batch: Any, ledger_id: int, new: IndexRun, ids: Any, ids_of: IdsOf) -> None:
-        """What was written before must be visible: blocks of one batch may meet the same older run."""
+        """Puts into `batch` what lays a new block over the older runs. The caller has written all earlier blocks, since
+        two blocks of one batch may cut the same older run."""
         existing = self.overlapping(ledger_id, new.first, new.last)
         for run in existing:
             batch.delete(_run_key(ledger_id, run.first))
@@ -177,11 +176,11 @@ class EntryIndex:
             batch.put(_run_key(ledger_id, run.first), _run_value(run))
 
     def points_to(self, ledger_id: int, block: IndexRun) -> bool:
-        """True when some of the block's entries are the ones that count."""
+        """Returns whether any run points to the block, so that some of its entries are the ones that count."""
         return any(run.is_of(block) for run in self.overlapping(ledger_id, block.first, block.last))
 
     def move_blocks(self, moves: Iterable[tuple[int, IndexRun, IndexRun]]) -> None:
-        """(ledger, block, its copy): the runs of the blocks are those of the copies from now on, durably."""
+        """Points the runs of blocks to copies of these blocks, durably. `moves`: (ledger id, block, its copy)."""
         batch = WriteBatch(raw_mode=True)
         for ledger_id, old, new in moves:
             for run in self.overlapping(ledger_id, old.first, old.last):
@@ -191,7 +190,7 @@ class EntryIndex:
         self._write(batch, sync=True)
 
     def delete_ledgers(self, ledger_ids: Iterable[int]) -> None:
-        """Runs and states, durably."""
+        """Deletes the runs and the states of ledgers, durably."""
         batch = WriteBatch(raw_mode=True)
         for ledger_id in ledger_ids:
             batch.delete_range(_RUN_KEY.pack(b"e", ledger_id, 0), _RUN_KEY.pack(b"e", ledger_id + 1, 0))
@@ -223,7 +222,8 @@ class EntryIndex:
             raise IndexFailure(str(error)) from None
 
     def _valid(self, cursor: Any) -> bool:
-        """False at the end; an iterator that met damage also says it is not valid, its status tells."""
+        """Returns whether the cursor stands on a record. One that met damage says that it is not valid too; only its
+        status tells that from the end."""
         if cursor.valid():
             return True
         try:
@@ -233,7 +233,7 @@ class EntryIndex:
         return False
 
     def _run_at(self, cursor: Any, ledger_id: int) -> IndexRun | None:
-        """The cursor's run when it is one of this ledger."""
+        """Returns the run that the cursor stands on, or None when it stands on no run of this ledger."""
         if not self._valid(cursor):
             return None
         key = cursor.key()
@@ -257,8 +257,8 @@ def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_paranoid_checks(True)
-    # A record torn by a crash at the very end of RocksDB's log is dropped (its write was never confirmed); damage
-    # before that refuses the start. The default would silently drop everything behind it.
+    # A record that a crash tore at the very end of RocksDB's log is dropped: its write was never confirmed. Damage
+    # before that refuses the start; by default RocksDB would silently drop everything behind the damage.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_compression_type(DBCompressionType.none())
     options.set_write_buffer_size(_WRITE_BUFFER_BYTES)

@@ -1,20 +1,15 @@
 """An entry log's bytes: a file header, blocks, and in a closed log a footer. No I/O here.
 
-    file header, 32 bytes: "MGEL", u32 version 1, u64 log id, u32 salt, 8 zero bytes, u32 CRC32C of the 28 bytes before
-    block, 44 + n bytes:   "MGEB", u32 CRC32C of all that follows in the block, u64 generation, i64 ledger id,
-                           i64 first entry id, u32 entries, u32 flags, u32 bytes that follow the header,
-                           then u32 length per entry, then (flag 1: ids have gaps) i64 id per entry, then the entries
-    footer:                "MGEF", u32 CRC32C of all that follows, continued from the salt instead of from 0,
-                           u32 ledgers, then i64 ledger id and i64 bytes of its blocks for each,
-                           then u64 offset of the footer, "MGEE"
+    │ header, salt │ block of ledger 3 │ block of ledger 3 │ block of ledger 7 │ … │ footer: bytes of each ledger │
 
-A block holds entries of one ledger, in ascending order of ids, and is read and checked as a whole. The generation is
-the journal's sequence number (the sum of several journals') at the checkpoint that first wrote the block; compaction
-keeps it. Of two copies of an
-entry the one of the higher generation is the newer. All integers are big-endian.
+"Entry logs: `<id>.log`" in docs/DATA_FILES.md lists all fields. A block holds entries of one ledger, in ascending order
+of ids, and is read and checked as a whole. Its generation is the journal's sequence number (with several journals, the
+sum of theirs) at the checkpoint that first wrote the block, and compaction keeps it. So of two copies of an entry, the
+one of the higher generation is the newer.
 
-A log that was never closed ends with the last bytes of an entry, which a client chose. The salt, random and different
-in each log, keeps it from writing a footer there that says that the log holds nothing.
+A log that was never closed ends with the last bytes of an entry, which a client chose. A client could make them look
+like a footer which says that the log holds nothing, so that it would be deleted. So the checksum of a footer continues
+from the log's salt, which is random and which clients do not know.
 """
 
 import struct
@@ -36,7 +31,7 @@ FOOTER_END_SIZE = 12
 
 MAX_BLOCK_ENTRIES = 4096
 MAX_BLOCK_GAP = 1024
-"""Ids further apart go to different blocks, so that few runs lie between the ids of one."""
+"""Ids that are further apart go to different blocks, so that few runs of others lie between the ids of one block."""
 
 _FILE_HEADER = struct.Struct(">4sIQI8x")
 _BLOCK_START = struct.Struct(">4sI")
@@ -48,6 +43,8 @@ _LARGE_ENTRY_BYTES = 32 << 10
 
 
 class BlockHeader(NamedTuple):
+    """The fixed fields that a block begins with."""
+
     crc: int
     generation: int
     ledger_id: int
@@ -58,11 +55,12 @@ class BlockHeader(NamedTuple):
 
     @property
     def total(self) -> int:
+        """The bytes of the whole block, header included."""
         return BLOCK_HEADER_SIZE + self.length
 
 
 class Block(NamedTuple):
-    """A verified block. `body` is what follows magic and checksum; entry i is body[ends[i]:ends[i + 1]]."""
+    """A verified block. `body` is what follows magic and checksum; entry number i is body[ends[i]:ends[i + 1]]."""
 
     header: BlockHeader
     ids: Sequence[int]
@@ -70,12 +68,12 @@ class Block(NamedTuple):
     body: bytes
 
     def entries(self, start: int, end: int) -> list[bytes]:
-        """Entries number `start` to `end` (exclusive) of the block."""
+        """Returns the entries number `start` to `end` (exclusive) of the block."""
         body = self.body
         return [body[begin:stop] for begin, stop in pairwise(self.ends[start : end + 1])]
 
     def buffers(self) -> list[bytes]:
-        """The block's bytes as they were read."""
+        """Returns the block's bytes as they were read."""
         return [_BLOCK_START.pack(BLOCK_MAGIC, self.header.crc), self.body]
 
 
@@ -85,7 +83,7 @@ def file_header(log_id: int, salt: int) -> bytes:
 
 
 def parse_file_header(data: bytes) -> tuple[int, int]:
-    """(log id, salt); ValueError says what is wrong."""
+    """Returns (log id, salt). Raises ValueError, which says what is wrong."""
     if len(data) < FILE_HEADER_SIZE:
         raise ValueError("the file is shorter than its header")
     magic, version, log_id, salt = _FILE_HEADER.unpack_from(data)
@@ -99,8 +97,8 @@ def parse_file_header(data: bytes) -> tuple[int, int]:
 
 
 def plan_blocks(ids: Sequence[int], lengths: Sequence[int], block_bytes: int) -> list[tuple[int, int]]:
-    """Cuts a ledger's ascending ids into (start, end) slices, a block each: at `block_bytes`, at MAX_BLOCK_ENTRIES and
-    at gaps beyond MAX_BLOCK_GAP. An entry larger than `block_bytes` gets a block of its own."""
+    """Cuts a ledger's ascending ids into slices (start, end), one for each block: a block has at most `block_bytes` (a
+    larger entry gets one of its own), at most MAX_BLOCK_ENTRIES entries, and no gap beyond MAX_BLOCK_GAP."""
     ends = list(accumulate(lengths, initial=0))
     slices: list[tuple[int, int]] = []
     start, count = 0, len(ids)
@@ -125,7 +123,7 @@ def _end_before_gap(ids: Sequence[int], start: int, end: int) -> int:
 def encode_block(
     generation: int, ledger_id: int, ids: Sequence[int], entries: Sequence[bytes], lengths: Sequence[int]
 ) -> list[bytes]:
-    """Buffers to write one after the other. Large entries are not copied."""
+    """Returns the buffers of a block, to be written one after the other. Large entries are not copied."""
     count, payload = len(entries), sum(lengths)
     gaps = ids[-1] - ids[0] != count - 1
     table = struct.pack(f">{count}I", *lengths)
@@ -143,7 +141,8 @@ def encode_block(
 
 
 def parse_block_header(data: bytes, offset: int = 0) -> BlockHeader | None:
-    """None where the bytes cannot begin a block. Nothing is proven until `parse_block`."""
+    """Returns the header of a block at `offset`, or None when no block can begin there. Only `parse_block` proves that
+    the block is whole."""
     if len(data) - offset < BLOCK_HEADER_SIZE or data[offset : offset + 4] != BLOCK_MAGIC:
         return None
     (crc,) = _U32.unpack_from(data, offset + 4)
@@ -151,7 +150,8 @@ def parse_block_header(data: bytes, offset: int = 0) -> BlockHeader | None:
 
 
 def parse_block(data: bytes, offset: int = 0) -> Block:
-    """The block at `offset` of `data`, which must contain all of it; ValueError says what is wrong."""
+    """Verifies the block at `offset` of `data`, which must contain all of it. Raises ValueError, which says what is
+    wrong."""
     header = parse_block_header(data, offset)
     if header is None:
         raise ValueError("no block begins here")
@@ -173,14 +173,16 @@ def parse_block(data: bytes, offset: int = 0) -> Block:
 
 
 def encode_footer(ledgers: dict[int, int], offset: int, salt: int) -> bytes:
-    """`ledgers`: bytes of blocks per ledger. `offset`: where the footer will stand. `salt`: the file header's."""
+    """Returns the footer. `ledgers`: the bytes of each ledger's blocks. `offset`: where the footer will stand. `salt`:
+    that of the file header."""
     columns = [value for item in sorted(ledgers.items()) for value in item]
     rest = struct.pack(f">I{2 * len(ledgers)}q", len(ledgers), *columns) + _FOOTER_END.pack(offset, FOOTER_END_MAGIC)
     return FOOTER_MAGIC + _U32.pack(crc32c(rest, salt)) + rest
 
 
 def footer_offset(tail: bytes) -> int | None:
-    """Where the footer begins, by the last FOOTER_END_SIZE bytes of the file; None when the log was never closed."""
+    """Returns the offset of the footer by the last FOOTER_END_SIZE bytes of the file, or None when they are not those
+    of a log that was closed."""
     if len(tail) != FOOTER_END_SIZE:
         return None
     offset, magic = _FOOTER_END.unpack(tail)
@@ -188,7 +190,7 @@ def footer_offset(tail: bytes) -> int | None:
 
 
 def parse_footer(data: bytes, salt: int) -> dict[int, int]:
-    """Bytes of blocks per ledger; ValueError says what is wrong."""
+    """Returns the bytes of each ledger's blocks. Raises ValueError, which says what is wrong."""
     if len(data) < 12 + FOOTER_END_SIZE or data[:4] != FOOTER_MAGIC:
         raise ValueError("no footer")
     if crc32c(data[8:], salt) != _U32.unpack_from(data, 4)[0]:

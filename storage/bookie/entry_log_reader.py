@@ -1,4 +1,7 @@
-"""Reads runs of entries from the logs: index, one read of adjacent blocks, checksum, slices. For executor threads."""
+"""Reads consecutive entries from the entry logs, on executor threads.
+
+A read asks the index for the runs, reads the blocks of adjacent runs at once, verifies them and cuts the entries out.
+"""
 
 from contextlib import suppress
 
@@ -10,15 +13,17 @@ from magnetar.storage.bookie.index_runs import IndexRun, ranges_of
 
 
 class EntryLogReader:
+    """Finds and reads entries; its methods may be called from several threads."""
+
     def __init__(self, index: EntryIndex, logs: EntryLogs) -> None:
         self._index = index
         self._logs = logs
 
     def read(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
-        """Consecutive entries from `first_entry_id` on: the rest of its block, and of the blocks behind it in the log
-        as far as `span_bytes` reach. Empty when the entry does not exist.
+        """Returns consecutive entries from `first_entry_id` on: the rest of its block, and those of the blocks behind
+        it in the log, as long as all blocks have at most `span_bytes`. The list is empty when there is no such entry.
 
-        Raises EntryLogDamaged when the first block is damaged or its file is missing, IndexFailure, OSError.
+        Raises IndexFailure, OSError, and EntryLogDamaged when the first block is damaged or its file is missing.
         """
         try:
             return self._read(ledger_id, first_entry_id, span_bytes)
@@ -30,21 +35,21 @@ class EntryLogReader:
                 raise EntryLogDamaged(str(error), 0, "the file is missing") from None
 
     def last_entry_id(self, ledger_id: int) -> int | None:
-        """The highest id in the logs. Raises IndexFailure."""
+        """Returns the ledger's highest entry id in the logs, or None. Raises IndexFailure."""
         run = self._index.last_run(ledger_id)
         return run.last if run is not None else None
 
     def ids_of(self, run: IndexRun) -> list[int]:
-        """The ids that a run's block holds; all of its interval when the block cannot be read any more, so that the
-        damage stays in sight of later reads."""
+        """Returns the ids that a run's block holds. Of a block that cannot be read any more it returns all ids of the
+        run's interval, so that later reads of them meet the damage and not a gap."""
         try:
             return list(self._logs.read_block(run.log_id, run.offset, run.length).ids)
         except (EntryLogDamaged, EntryLogGone):
             return list(range(run.first, run.last + 1))
 
     def id_runs(self, ledger_id: int) -> list[range]:
-        """The ids of all entries in the logs, ascending. Blocks that cannot be read have none. Raises IndexFailure,
-        OSError."""
+        """Returns the ids of all of the ledger's entries in the logs, ascending; those in blocks with gaps that cannot
+        be read are left out. Raises IndexFailure, OSError."""
         found: list[range] = []
         for run in self._index.overlapping(ledger_id, -(1 << 63), (1 << 63) - 1):
             if run.dense:
@@ -64,7 +69,7 @@ class EntryLogReader:
         try:
             data = self._logs.read(runs[0].log_id, start, runs[-1].offset + runs[-1].length - start)
         except EntryLogDamaged:
-            # The file is too short, perhaps only for what was to be read ahead.
+            # The file is too short, but perhaps only for the blocks that would have been read along.
             runs = runs[:1]
             data = self._logs.read(runs[0].log_id, start, runs[0].length)
         entries: list[bytes] = []
@@ -83,7 +88,8 @@ class EntryLogReader:
         return entries
 
     def _slice(self, block: Block, run: IndexRun, ledger_id: int, entry_id: int) -> list[bytes]:
-        """Consecutive entries of the run from `entry_id` on. The block must be what the index took it for."""
+        """Returns the consecutive entries of the run from `entry_id` on. Raises EntryLogDamaged when the block is not
+        the one that the index took it for."""
         ids = block.ids
         if block.header.ledger_id != ledger_id or run.last not in ids:
             what = f"the block holds entries {ids[0]} to {ids[-1]} of ledger {block.header.ledger_id}"
@@ -101,7 +107,8 @@ class EntryLogReader:
 
 
 def _adjacent(runs: list[IndexRun]) -> list[IndexRun]:
-    """The runs that one read covers and that continue one another's ids."""
+    """Returns the first of the runs that follow one another both in the log and in their ids: one read gets them
+    all."""
     for index in range(1, len(runs)):
         before, run = runs[index - 1], runs[index]
         follows = run.log_id == before.log_id and run.offset == before.offset + before.length

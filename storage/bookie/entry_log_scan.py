@@ -1,7 +1,7 @@
-"""Reads whole entry logs, for the collector: which ledgers a log holds, and its blocks one after the other.
+"""Reads whole entry logs for the garbage collector: which ledgers a log holds, and its blocks one after the other.
 
-What this says decides over the deletion of logs, so nothing is believed without its checksum, and a log is read to its
-very end or not at all: a damaged header must not make the blocks behind it look as if they did not exist.
+Logs are deleted by what is found here. So nothing is believed without its checksum, and a log counts only when it was
+read to its very end: behind a damaged block header there may be blocks that must not look as if they did not exist.
 """
 
 from collections.abc import Iterator
@@ -25,25 +25,26 @@ from magnetar.storage.bookie.entry_logs import EntryLogs
 _SEARCH_BYTES = 4 << 20
 
 SUSPECTS_BYTES_MAX = 256 << 20
-"""Of what looks like a block behind a tear, so much is checked. Beyond, the log counts as damaged and is kept: a client
-may have filled a message with beginnings of blocks, and checking each of them would hold up every checkpoint."""
+"""How many bytes are checked of what looks like blocks behind a torn place. Beyond, the log counts as damaged and is
+kept: a client may have filled a message with beginnings of blocks, and to check each of them would hold up every
+checkpoint."""
 
 
 class LogLayout(NamedTuple):
+    """What a log holds."""
+
     ledgers: dict[int, int]
-    """Bytes of blocks per ledger."""
+    """The bytes of each ledger's blocks."""
     end: int
     """The offset behind the last block."""
 
 
 def layout_of(logs: EntryLogs, log_id: int) -> LogLayout:
-    """By the footer; a log that was never closed, or whose end only looks like one, is read and checked block by block.
-
-    Raises EntryLogDamaged, EntryLogGone, OSError.
-    """
+    """Returns what a log holds, by its footer. A log that was never closed, or whose end only looks like a footer, is
+    read and checked block by block. Raises EntryLogDamaged, EntryLogGone, OSError."""
     size = logs.size(log_id)
     if size <= FILE_HEADER_SIZE:
-        return LogLayout({}, size)  # a crash came before its first block
+        return LogLayout({}, size)  # the process ended before the log's first block
     try:
         _, salt = parse_file_header(logs.read(log_id, 0, FILE_HEADER_SIZE))
     except ValueError as error:
@@ -64,9 +65,10 @@ def layout_of(logs: EntryLogs, log_id: int) -> LogLayout:
 def blocks_between(
     logs: EntryLogs, log_id: int, offset: int, end: int, max_bytes: int
 ) -> tuple[list[tuple[int, Block]], int]:
-    """(verified blocks in file order with their offsets, where to go on): at least one, more within `max_bytes`.
+    """Returns the verified blocks from `offset` on, each with its offset, and the offset to go on with. It stops at the
+    first block that begins `max_bytes` or more behind `offset`.
 
-    `offset` is that of a block, `end` that of the layout. Raises EntryLogDamaged, EntryLogGone, OSError.
+    `offset` is where a block begins, `end` that of the layout. Raises EntryLogDamaged, EntryLogGone, OSError.
     """
     blocks: list[tuple[int, Block]] = []
     limit = offset + max_bytes
@@ -87,8 +89,8 @@ def _block_at(logs: EntryLogs, log_id: int, offset: int, end: int) -> Block:
 
 
 def _blocks_to_tear(logs: EntryLogs, log_id: int, size: int) -> Iterator[tuple[int, Block]]:
-    """All blocks up to the end or to where a crash tore the log. Raises EntryLogDamaged when a block stands behind
-    the place: then it is no tear."""
+    """Yields all blocks with their offsets, up to the end or to where a crash tore the log. Raises EntryLogDamaged when
+    a whole block stands behind that place: then it was no crash."""
     offset = FILE_HEADER_SIZE
     while offset < size:
         try:
@@ -102,6 +104,8 @@ def _blocks_to_tear(logs: EntryLogs, log_id: int, size: int) -> Iterator[tuple[i
 
 
 def _holds_block(logs: EntryLogs, log_id: int, start: int, end: int) -> bool:
+    """Returns whether a whole block begins between `start` and `end`, or more than SUSPECTS_BYTES_MAX look like
+    some."""
     left = SUSPECTS_BYTES_MAX
     while start + BLOCK_HEADER_SIZE <= end:
         data = logs.read(log_id, start, min(_SEARCH_BYTES, end - start))

@@ -1,6 +1,5 @@
-"""Appends ledgers' entries to the current entry log. Belongs to the flush thread; a log is begun when it is needed.
-
-A restart begins a new log and never appends to an old one, whose end may be torn.
+"""Appends ledgers' entries to the current entry log, on the flush thread. A log is begun when there is something to
+write; a restart begins a new one and never appends to an old one, whose end may be torn.
 """
 
 import os
@@ -20,16 +19,18 @@ from magnetar.storage.bookie.entry_logs import EntryLogs
 from magnetar.storage.bookie.index_runs import IndexRun
 
 _WRITE_BYTES = 1 << 20
-"""Writes are about this large: the loop gets the interpreter lock between two of them."""
+"""About how much one write takes: the event loop gets the interpreter lock between two writes."""
 _SYNC_BYTES = 4 << 20
-"""Bytes between two syncs: a large flush at once would hold up the journal's own sync on the same disk."""
+"""How much is written between two syncs: one sync of a large flush would hold up the journal's sync on the same
+disk."""
 
 PlacedBlock = tuple[IndexRun, Sequence[int]]
-"""(where the block is, its entry ids)"""
+"""A block that was written: the run that says where it is, and its entry ids."""
 
 
 class EntryLogWriter:
-    """`append` and `copy`, then `finish`: only then are the blocks durable. After an OSError, `abort`."""
+    """The current entry log. Callers `append` and `copy` blocks, then call `finish`, after which they are durable, and
+    `indexed` when the index knows them. When any of these raises an OSError, they call `abort`."""
 
     def __init__(
         self, logs: EntryLogs, *, log_size_limit: int, block_bytes: int, open_file: OpenFile = DurableFile
@@ -40,9 +41,9 @@ class EntryLogWriter:
         self._open_file = open_file
         self._file: DurableFile | None = None
         self.log_id: int | None = None
-        """The current log, which may not be deleted; None before the first write and after `close_log`."""
+        """The current log, which must not be deleted; None before the first write and after `close_log`."""
         self.unindexed: set[int] = set()
-        """Logs with finished blocks that the index does not know yet: not to be judged by what the index says."""
+        """Logs with blocks that the index does not know yet: the collector must not judge them by the index."""
         self._salt = 0
         self._ledgers: dict[int, int] = {}
         self._pending_ledgers: dict[int, int] = {}
@@ -60,7 +61,7 @@ class EntryLogWriter:
     def append(
         self, generation: int, ledger_id: int, ids: Sequence[int], entries: Sequence[bytes]
     ) -> list[PlacedBlock]:
-        """Entries of one ledger in ascending order. Raises OSError."""
+        """Appends entries of one ledger, in ascending order, and returns their blocks. Raises OSError."""
         lengths = list(map(len, entries))
         placed: list[PlacedBlock] = []
         for start, end in plan_blocks(ids, lengths, self._block_bytes):
@@ -70,7 +71,8 @@ class EntryLogWriter:
         return placed
 
     def copy(self, block: Block) -> IndexRun:
-        """A block of another log as it is, generation and all. Raises OSError."""
+        """Appends a block of another log as it is, with its generation, and returns where the copy is. Raises
+        OSError."""
         return self._place(block.header.ledger_id, block.ids, block.buffers())
 
     def _place(self, ledger_id: int, ids: Sequence[int], buffers: list[bytes]) -> IndexRun:
@@ -90,7 +92,7 @@ class EntryLogWriter:
         return run
 
     def finish(self) -> None:
-        """Everything placed so far is durable afterwards. Raises OSError."""
+        """Makes all blocks durable that were appended so far. Raises OSError."""
         self._write()
         if self._file is not None and self._synced < self._written:
             self._file.sync()
@@ -101,11 +103,11 @@ class EntryLogWriter:
         self._pending_ledgers.clear()
 
     def indexed(self) -> None:
-        """The index knows all finished blocks."""
+        """Told by the caller that the index knows all finished blocks."""
         self.unindexed.clear()
 
     def abort(self) -> None:
-        """Forgets what was placed since `finish` and cuts it off the file. Raises OSError."""
+        """Forgets the blocks since the last `finish`, and cuts them off the file. Raises OSError."""
         self._buffers.clear()
         self._pending_ledgers.clear()
         self._offset = self._written = self._synced = self._finished
@@ -113,11 +115,11 @@ class EntryLogWriter:
             self._file.truncate(self._finished)
 
     def ledgers(self) -> dict[int, int]:
-        """Bytes of finished blocks per ledger in the current log."""
+        """Returns the bytes of each ledger's finished blocks in the current log."""
         return self._ledgers
 
     def close_log(self) -> None:
-        """Finishes the current log with its footer; the next write begins another. Raises OSError."""
+        """Finishes the current log and writes its footer; the next block begins another log. Raises OSError."""
         if self._file is None:
             return
         self.finish()

@@ -1,4 +1,4 @@
-"""The entry logs as files: which exist, and reading blocks from them with a bounded number of open files."""
+"""The entry logs as files: which of them exist, and reading blocks from them with a bounded number of open files."""
 
 import os
 import re
@@ -14,8 +14,8 @@ _NAME = re.compile(r"([0-9a-f]{8})\.log")
 
 
 class OpenLog:
-    """A log opened for reading. Closed when the last reader drops it: another thread may still be reading from a file
-    that left the cache, and a closed descriptor's number may be another file's by then."""
+    """A log that is open for reading. It is closed when the last reader drops it. If it were closed when it leaves the
+    cache, another thread that still reads would have a descriptor whose number may be another file's by then."""
 
     __slots__ = ("fd", "path")
 
@@ -29,15 +29,16 @@ class OpenLog:
 
 
 class EntryLogs:
-    """All entry logs of a bookie. Safe for several threads."""
+    """All entry logs of a bookie. Its methods may be called from several threads."""
 
     def __init__(self, directories: Sequence[str], open_limit: int) -> None:
+        """`open_limit`: how many files stay open; beyond it the one that was not read for longest is dropped."""
         self.directories = tuple(directories)
         self._open_limit = open_limit
         self._lock = threading.Lock()
         self._open: OrderedDict[int, OpenLog] = OrderedDict()
         self._paths: dict[int, str] = {}
-        for directory in filter(os.path.isdir, self.directories):  # a new one is still to be made
+        for directory in filter(os.path.isdir, self.directories):  # a new bookie's folders do not exist yet
             for name in os.listdir(directory):
                 if match := _NAME.fullmatch(name):
                     self._paths[int(match.group(1), 16)] = os.path.join(directory, name)
@@ -48,18 +49,18 @@ class EntryLogs:
         return self._next_id
 
     def begin_at(self, next_id: int) -> None:
-        """Lower ids are not used any more, even if no file has them."""
+        """Has no id below `next_id` used any more, even if no file has it: a lost file may be put back."""
         self._next_id = max(self._next_id, next_id)
 
     def ids(self) -> list[int]:
         return sorted(self._paths)
 
     def path(self, log_id: int) -> str:
-        """Where the log is or was; for messages too."""
+        """Returns where the log is; of a log that is not known, where it would be, for messages."""
         return self._paths.get(log_id) or os.path.join(self.directories[0], f"{log_id:08x}.log")
 
     def new_log(self) -> tuple[int, str]:
-        """An id never used in this process and a path in the directory with the most room. Nothing is created."""
+        """Returns an id that was never used and a path in the folder with the most room. Makes no file."""
         log_id, self._next_id = self._next_id, self._next_id + 1
         directory = self.directories[0]
         if len(self.directories) > 1:
@@ -67,11 +68,11 @@ class EntryLogs:
         return log_id, os.path.join(directory, f"{log_id:08x}.log")
 
     def add(self, log_id: int, path: str) -> None:
-        """A log that was created."""
+        """Takes in a log whose file was made."""
         self._paths[log_id] = path
 
     def delete(self, log_id: int) -> int:
-        """Removes the file; returns the bytes that this gave back. Readers that have it open may finish."""
+        """Deletes the file and returns its size. Readers that have it open may read on."""
         path = self._paths.pop(log_id)
         with self._lock:
             self._open.pop(log_id, None)
@@ -81,11 +82,12 @@ class EntryLogs:
         return size
 
     def size(self, log_id: int) -> int:
-        """Bytes of the file. Raises OSError."""
+        """Returns the bytes of the file. Raises OSError."""
         return os.stat(self._paths[log_id]).st_size
 
     def read(self, log_id: int, offset: int, length: int) -> bytes:
-        """Raises EntryLogGone, EntryLogDamaged (the file ends before), OSError."""
+        """Returns `length` bytes from `offset` on. Raises EntryLogGone, OSError, and EntryLogDamaged when the file ends
+        before."""
         file = self._opened(log_id)
         data = os.pread(file.fd, length, offset)
         if len(data) != length:
@@ -93,11 +95,12 @@ class EntryLogs:
         return data
 
     def read_block(self, log_id: int, offset: int, length: int) -> Block:
-        """One verified block. Raises EntryLogGone, EntryLogDamaged, OSError."""
+        """Reads and verifies one block. Raises EntryLogGone, EntryLogDamaged, OSError."""
         return self.parse(log_id, offset, self.read(log_id, offset, length), 0)
 
     def parse(self, log_id: int, data_offset: int, data: bytes, start: int) -> Block:
-        """The block at `start` of `data`, which was read from `data_offset` on. Raises EntryLogDamaged."""
+        """Verifies the block at `start` of `data`, which was read from the offset `data_offset` of the log. Raises
+        EntryLogDamaged."""
         try:
             return parse_block(data, start)
         except ValueError as error:

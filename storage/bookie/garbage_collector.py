@@ -1,7 +1,7 @@
-"""Gives disk space back: entry logs without live ledgers are deleted, logs with few live bytes are compacted.
+"""Gives disk space back: entry logs without live ledgers are deleted, and logs with few live bytes are compacted.
 
-Everything here runs on the flush thread, in steps between which checkpoints go on. A ledger is deleted by deleting it
-from the metadata; the service finds out which ledgers are gone and hands them to `forget`.
+Everything here runs on the flush thread, in short steps, so that checkpoints come in between. A ledger is deleted by
+the deletion of its record in the metadata; `Maintenance` finds out which ledgers are gone and hands them to `forget`.
 """
 
 import logging
@@ -19,27 +19,31 @@ from magnetar.storage.bookie.index_runs import IndexRun
 log = logging.getLogger(__name__)
 
 _STEP_BYTES = 4 << 20
-"""What one step of compaction reads at most: a checkpoint waits no longer than for that."""
+"""How much one step of compaction reads; a checkpoint waits for one step at most."""
 
 
 class LogUsage(NamedTuple):
+    """How many bytes of a log's blocks are of live ledgers."""
+
     log_id: int
     live_bytes: int
     total_bytes: int
 
 
 def logs_to_compact(usages: Iterable[LogUsage], threshold: float) -> list[LogUsage]:
-    """Those whose live share is below the threshold, the emptiest first: they give most for the least copying."""
+    """Returns the logs whose live share is below the threshold, the emptiest first: they give back the most room for
+    the least copying."""
     chosen = [usage for usage in usages if 0 < usage.live_bytes < threshold * usage.total_bytes]
     return sorted(chosen, key=lambda usage: usage.live_bytes / usage.total_bytes)
 
 
 class GarbageCollector:
-    """`is_live(ledger_id)` is asked on the flush thread and must answer from memory."""
+    """Deletes and compacts entry logs. All methods run on the flush thread."""
 
     def __init__(
         self, index: EntryIndex, logs: EntryLogs, writer: EntryLogWriter, is_live: Callable[[int], bool]
     ) -> None:
+        """`is_live(ledger_id)` is asked on the flush thread, so it must answer from memory."""
         self._index = index
         self._logs = logs
         self._writer = writer
@@ -54,9 +58,9 @@ class GarbageCollector:
         self._index.delete_ledgers(ledger_ids)
 
     def delete_dead_logs(self, compaction_threshold: float = 0.0) -> list[LogUsage]:
-        """Deletes logs without live ledgers; returns the usage of the other closed ones. Raises OSError.
+        """Deletes the logs without live ledgers, and returns the usage of the other closed logs. Raises OSError.
 
-        The current log is closed, so that it can be deleted or compacted, when its live share is below the threshold.
+        The current log is closed when its live share is below the threshold, so that it can be deleted or compacted.
         """
         self._close_idle_current_log(compaction_threshold)
         usages: list[LogUsage] = []
@@ -73,11 +77,12 @@ class GarbageCollector:
         return usages
 
     def compact_step(self, log_id: int, offset: int) -> int | None:
-        """Copies the live blocks of a part of a log; returns where to go on, None when the log is done and deleted.
+        """Copies the live blocks of one part of a log. Returns the offset to go on with, or None when all was copied
+        and the log is deleted. The same offset comes back while a failed checkpoint waits to be tried again.
 
-        `log_id` is one of `delete_dead_logs`. Begin with offset FILE_HEADER_SIZE; the same offset comes back while a
-        checkpoint waits to be tried again. Raises EntryLogDamaged (the log is left as it is from then on),
-        IndexFailure, OSError (for want of room too; try again later from the start).
+        `log_id` is one that `delete_dead_logs` returned; the first offset is FILE_HEADER_SIZE. Raises EntryLogDamaged,
+        after which the log is left as it is for good; and IndexFailure and OSError, for want of room too, after which
+        the caller may begin again later.
         """
         if self._writer.unindexed:
             return offset
@@ -95,7 +100,8 @@ class GarbageCollector:
         return None
 
     def _copy_live(self, log_id: int, blocks: list[tuple[int, Block]]) -> None:
-        """Copy, sync, index: in this order an interruption leaves both copies readable."""
+        """Copies the blocks that are still pointed to, syncs the copies, and points the index to them. The order makes
+        it safe to stop anywhere: the old blocks stay until the whole log is deleted."""
         moves: list[tuple[int, IndexRun, IndexRun]] = []
         try:
             for offset, block in blocks:
@@ -114,7 +120,8 @@ class GarbageCollector:
         self._writer.indexed()
 
     def _usage(self, log_id: int) -> LogUsage | None:
-        """Of ledgers that are gone for good the memory lets go too. None for a log that cannot be judged."""
+        """Returns a log's usage, or None for a damaged log, which cannot be judged. Ledgers that are gone are dropped
+        from the remembered layout, since they do not come back."""
         layout = self._layouts.get(log_id)
         if layout is None:
             try:

@@ -1,5 +1,14 @@
-"""RocksDB's manifest, which names all files of the index but its log. It only grows until another one follows it, whose
-number is higher; so of a manifest that was there once, the first bytes stay as they were."""
+"""RocksDB's manifest, which names all files of the index but its log: finds an index that is older than the mark.
+
+A manifest only grows until another one with a higher number follows it. So the first bytes of a manifest stay as they
+were for as long as it is there:
+
+    at the checkpoint    MANIFEST-000007, 400 bytes with CRC x                       (written into the mark)
+    at the next start    MANIFEST-000007, 400 bytes or more, the first 400 with CRC x    fine, it has grown
+                         MANIFEST-000009                                                 fine, it followed
+                         MANIFEST-000007, 300 bytes, or other bytes                      an old copy was put back
+                         MANIFEST-000005                                                 an old copy was put back
+"""
 
 import os
 import re
@@ -10,14 +19,16 @@ from magnetar.storage.bookie.bookie_errors import IndexDamaged
 from pulsar_proto.checksum import crc32c
 
 _RECORD = struct.Struct("<IHB")
-"""CRC32C of kind and content, bytes of content, kind."""
+"""The head of a record: CRC32C of kind and content, number of bytes of the content, kind."""
 _KINDS = range(1, 5)
-"""A whole record; first, middle and last part of one."""
+"""The kinds of a manifest's records: whole, or the first, a middle or the last part of one."""
 _BLOCK_BYTES = 32768
 _NAME = re.compile(r"MANIFEST-([0-9]{6,})\n?")
 
 
 class Manifest(NamedTuple):
+    """What a manifest was like at a checkpoint."""
+
     number: int
     size: int
     crc: int
@@ -25,7 +36,7 @@ class Manifest(NamedTuple):
 
 
 def read_manifest(index: str) -> Manifest:
-    """The manifest in use in the folder of the index, as far as it goes now. Raises OSError, ValueError."""
+    """Reads the manifest that is in use in the folder `index`, as long as it is now. Raises OSError, ValueError."""
     while True:
         number = _number_in_use(index)
         try:
@@ -33,12 +44,12 @@ def read_manifest(index: str) -> Manifest:
         except FileNotFoundError:
             if _number_in_use(index) == number:
                 raise
-            continue  # another one has just followed it
+            continue  # another manifest has just followed this one
         return Manifest(number, len(data), crc32c(data))
 
 
 def check_manifest(index: str, known: Manifest) -> None:
-    """Raises IndexDamaged when the manifest in use is not `known`, or one that followed it, grown or not."""
+    """Raises IndexDamaged unless the manifest in use is `known`, grown or not, or one that followed it."""
     try:
         number = _number_in_use(index)
         data = _first_bytes(index, known.number, known.size) if number == known.number else b""
@@ -54,14 +65,14 @@ def check_manifest(index: str, known: Manifest) -> None:
 def check_records(index: str) -> None:
     """Raises IndexDamaged when the manifest in use is not made of whole records; the last one may be torn.
 
-    RocksDB 9.8 itself never returns from opening an index whose manifest ends with a record of a recyclable kind (5 to
-    8), which only its log may have.
+    It is checked here because RocksDB 9.8 never returns from opening an index whose manifest ends with a record of a
+    recyclable kind (5 to 8), which only RocksDB's log may have.
     """
     try:
         number = _number_in_use(index)
         data = _first_bytes(index, number)
     except (OSError, ValueError):
-        return  # opening the index says more
+        return  # opening the index will fail with a better message
     offset = 0
     while offset < len(data):
         left = _BLOCK_BYTES - offset % _BLOCK_BYTES
@@ -81,7 +92,7 @@ def check_records(index: str) -> None:
 
 
 def _masked(crc: int) -> int:
-    """As RocksDB and LevelDB store checksums."""
+    """Returns a checksum in the form in which RocksDB and LevelDB store it (crc32c::Mask)."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

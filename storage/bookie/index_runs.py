@@ -1,9 +1,15 @@
-"""Runs: what the index says of the entries of one ledger, one record for a whole block of an entry log. No I/O here.
+"""Runs: the index has one record for a whole block of an entry log, not one for each entry. No I/O here.
 
-A run is an interval of entry ids and the block that holds them. Two invariants make one look-up enough: the intervals
-of a ledger never overlap, and every stored id in an interval is in that run's block (ids of the interval that the
-block lacks do not exist). So a new block that brings ids between or among those of older runs, such as a copy by
-re-replication or an entry added again, splits them: `overlay`.
+A run is an interval of entry ids and the block that holds them. Two invariants make one look-up enough to find an
+entry: the intervals of a ledger never overlap, and every stored id in an interval is in that run's block, so an id of
+the interval that the block lacks does not exist. So the last run that begins at or before an id has it, or nobody.
+
+A new block may bring ids between or among those of older runs: copies by re-replication, or entries that were added
+again. `overlay` keeps the invariants by cutting the older runs:
+
+    older run     0 ─────────────────── 9  block A      (all ids from 0 to 9)
+    new block           3 ── 4                block B
+    index         0 ─ 2 3 ── 4 5 ────── 9      A, B, A    (A's 3 and 4 are not found any more)
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,25 +26,26 @@ class IndexRun(NamedTuple):
     offset: int
     length: int
     dense: bool
-    """The block holds every id of the interval."""
+    """Whether the block holds every id of the interval."""
 
     def is_of(self, block: "IndexRun") -> bool:
+        """Returns whether this run's entries are in the same block."""
         return self.offset == block.offset and self.log_id == block.log_id
 
     def part(self, first: int, last: int, count: int) -> "IndexRun":
-        """The run of the same block over a narrower interval that holds `count` of its ids."""
+        """Returns a run of the same block over a narrower interval, of which the block holds `count` ids."""
         return IndexRun(first, last, self.log_id, self.offset, self.length, last - first + 1 == count)
 
 
 IdsOf = Callable[[IndexRun], Sequence[int]]
-"""The ids that the block of a run with gaps holds, ascending."""
+"""Returns the ids that the block of a run holds, ascending; asked for runs with gaps, whose block must be read."""
 
 
 def overlay(existing: Sequence[IndexRun], new: IndexRun, new_ids: Sequence[int], ids_of: IdsOf) -> list[IndexRun]:
-    """The runs that replace `existing` when a block with `new_ids` comes on top; for an id in both the new one counts.
+    """Returns the runs, ascending, that replace `existing` when the new block with `new_ids` is laid over them. Of an
+    id that both have, the new block's entry counts.
 
-    `existing` are all runs of the ledger that share ids of the interval `new.first` to `new.last`, ascending. Ascending
-    result.
+    `existing`: all runs of the ledger that share ids with the interval from `new.first` to `new.last`, ascending.
     """
     if not existing:
         return [new]
@@ -59,7 +66,8 @@ def overlay(existing: Sequence[IndexRun], new: IndexRun, new_ids: Sequence[int],
 
 
 def _cut(run: IndexRun, new_ids: Sequence[int], ids_of: IdsOf) -> list[IndexRun]:
-    """What is left of a run: one piece for each stretch of its ids between two new ones."""
+    """Returns what is left of a run beside the new ids: a piece for each stretch of its own ids between two new
+    ones."""
     inside = new_ids[bisect_left(new_ids, run.first) : bisect_right(new_ids, run.last)]
     ids = range(run.first, run.last + 1) if run.dense else ids_of(run)
     low, high = bisect_left(ids, run.first), bisect_right(ids, run.last)
@@ -75,7 +83,7 @@ def _cut(run: IndexRun, new_ids: Sequence[int], ids_of: IdsOf) -> list[IndexRun]
 
 
 def ranges_of(ids: Iterable[int]) -> list[range]:
-    """Ascending ids as ranges of consecutive ones."""
+    """Returns ascending ids as ranges of consecutive ids."""
     found: list[range] = []
     for entry_id in ids:
         if found and found[-1].stop == entry_id:
@@ -86,7 +94,7 @@ def ranges_of(ids: Iterable[int]) -> list[range]:
 
 
 def union_of(ranges: Iterable[range]) -> list[range]:
-    """Ranges in any order, which may overlap, as ascending ones that neither overlap nor touch."""
+    """Returns the ids of ranges that may overlap, in any order, as ascending ranges that neither overlap nor touch."""
     found: list[range] = []
     for each in sorted(ranges, key=lambda one: one.start):
         if found and each.start <= found[-1].stop:

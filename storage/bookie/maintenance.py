@@ -1,4 +1,4 @@
-"""What a bookie does by the clock: looks at the disks' room and collects garbage."""
+"""What a bookie does by the clock: it measures the room on its disks, and it collects garbage."""
 
 import asyncio
 import logging
@@ -17,30 +17,30 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _PROBE_SECONDS = 1.0
-"""A read-only bookie looks this often whether there is room again."""
+"""How often a read-only bookie looks whether there is room again."""
 
 
 class MaintainedBookie(Protocol):
-    """What maintenance asks of the bookie."""
+    """What maintenance needs of `Bookie`."""
 
     @property
     def mode(self) -> BookieMode: ...
 
     def room_seen(self, usage: DiskUsage) -> None:
-        """Called with every measurement."""
+        """Called with every measurement of the disks."""
 
     def ledger_ids(self) -> set[int]:
-        """All ledgers that are here."""
+        """The ids of all ledgers that are here."""
 
     def kept_ledgers(self) -> set[int]:
-        """Those that stay whatever the metadata lists."""
+        """The ids of the ledgers that stay even if the metadata does not list them."""
 
     def forget_ledgers(self, ledger_ids: set[int]) -> None:
-        """The ledgers are gone from the metadata: no call may find them any more."""
+        """Called when ledgers are gone from the metadata: from now on no read or add may find them."""
 
 
 class Maintenance:
-    """`run` is a task for the bookie's life; `check_disks` and `collect_garbage` may be called besides."""
+    """The bookie runs `run` as a task for all its life; the other methods may be called besides."""
 
     def __init__(
         self,
@@ -68,9 +68,11 @@ class Maintenance:
         self.usage: DiskUsage | None = None
 
     def mode_changed(self) -> None:
+        """Wakes `run`, because another mode may mean another interval, or the end."""
         self._mode_changed.set()
 
     async def run(self) -> None:
+        """Checks the disks and collects garbage until the bookie is closed."""
         next_collection = time.monotonic() + self._gc_interval
         while self._owner.mode is not BookieMode.CLOSED:
             interval = self._disk_interval
@@ -87,7 +89,7 @@ class Maintenance:
                 next_collection = time.monotonic() + self._gc_interval
 
     async def check_disks(self) -> None:
-        """Measures and tells the owner. A folder that cannot be measured counts as full."""
+        """Measures the disks and tells the bookie. A folder that cannot be measured counts as full."""
         try:
             self.usage = await self._on_thread(measure, self._directories)
         except OSError as error:
@@ -102,11 +104,13 @@ class Maintenance:
             log.warning("garbage collection broke off, it will be tried again: %r", error)
 
     async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
-        """Forgets ledgers that the metadata does not list, but those that are kept; deletes logs without live ones, and
-        compacts logs whose live share is below `compaction_threshold` (None: as the schedule says; 0: none).
+        """Forgets the ledgers that the metadata does not list, except those that are kept. Then it deletes the logs
+        without live ledgers, and compacts those whose live share is below `compaction_threshold` (None: as the schedule
+        says; 0: compacts none).
 
-        Local ledgers are listed first: one that is created meanwhile is in the metadata before it is here. Raises
-        whatever `list_ledgers` raises, OSError, IndexFailure.
+        The local ledgers are listed before the metadata's: a ledger is in the metadata before it is here, so one that
+        is created meanwhile is in both lists or in the second only. Raises OSError, IndexFailure, and whatever
+        `list_ledgers` raises.
         """
         async with self._collecting:
             if self._owner.mode is BookieMode.FAILED:
@@ -122,7 +126,8 @@ class Maintenance:
                 await self._compact(usage)
 
     async def drop_ledgers(self, ledger_ids: set[int]) -> None:
-        """Forgets ledgers that others have all copies of, durably. Raises IndexFailure."""
+        """Forgets ledgers, durably, although the metadata lists them: other bookies have all copies. Raises
+        IndexFailure."""
         async with self._collecting:
             await self._drop(ledger_ids & self._owner.ledger_ids())
 
@@ -131,7 +136,8 @@ class Maintenance:
         await self._on_thread(self._collector.forget, sorted(ledger_ids))
 
     def _due_threshold(self) -> float:
-        """Major compaction needs room for its copies and pauses on a disk that fills up."""
+        """Returns the threshold of the compaction that is due, or 0 when none is. Major compaction needs room for its
+        copies, so it pauses on a disk that fills up."""
         now = time.monotonic()
         threshold = 0.0
         if now - self._minor_at >= self._minor[1]:

@@ -1,6 +1,8 @@
-"""Entries read from the logs beyond what was asked for, so that a sequential reader goes to the disk rarely.
+"""Keeps entries that were read from the logs beyond what was asked for, so that a reader in order seldom needs the
+disk.
 
-Holds runs of consecutive entries, bounded in bytes; the one unused for longest goes first. For the loop's thread.
+It holds runs of consecutive entries; beyond its bound in bytes, the run that was not used for longest goes. All calls
+come from the loop's thread.
 """
 
 from bisect import bisect_right, insort
@@ -16,6 +18,8 @@ class CachedRun(NamedTuple):
 
 
 class ReadAheadCache:
+    """The runs by ledger and first entry id. Runs of a ledger may overlap."""
+
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._runs: OrderedDict[tuple[int, int], CachedRun] = OrderedDict()
@@ -23,7 +27,7 @@ class ReadAheadCache:
         self.size = 0
 
     def put(self, ledger_id: int, first_entry_id: int, entries: list[bytes]) -> None:
-        """Consecutive entries. A run that alone exceeds the bound is not kept."""
+        """Keeps a run of consecutive entries, unless it alone exceeds the bound."""
         size = sum(map(len, entries)) + ENTRY_OVERHEAD_BYTES * len(entries)
         if not entries or size > self._max_bytes:
             return
@@ -37,11 +41,13 @@ class ReadAheadCache:
             self._remove(next(iter(self._runs)))
 
     def get(self, ledger_id: int, entry_id: int) -> bytes | None:
+        """Returns an entry, or None."""
         found = self._find(ledger_id, entry_id)
         return found[0][found[1]] if found is not None else None
 
     def run(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """Consecutive entries from `first_entry_id` on, none or at least one; more than one only within `max_bytes`."""
+        """Returns the consecutive entries from `first_entry_id` on that are here: at most `max_entries`, and at most
+        `max_bytes`, unless the first one alone is longer."""
         found = self._find(ledger_id, first_entry_id)
         if found is None:
             return []
@@ -49,7 +55,7 @@ class ReadAheadCache:
         return within_bytes(entries[start : start + max_entries], max_bytes)
 
     def _find(self, ledger_id: int, entry_id: int) -> tuple[list[bytes], int] | None:
-        """(a run, the entry's place in it)"""
+        """Returns the entries of a run that holds the entry, and its place among them; None when no run does."""
         firsts = self._firsts.get(ledger_id)
         if firsts is None:
             return None
@@ -63,7 +69,7 @@ class ReadAheadCache:
         return None
 
     def replaced(self, ledger_id: int, first: int, last: int) -> None:
-        """Entries of this interval were added again, or the ledger is gone: what is cached of them goes."""
+        """Drops the runs that share ids with an interval, because entries were added again or the ledger is gone."""
         firsts = self._firsts.get(ledger_id)
         if firsts is None:
             return
@@ -84,7 +90,7 @@ class ReadAheadCache:
 
 
 def within_bytes(entries: list[bytes], max_bytes: int) -> list[bytes]:
-    """The first entries that fit, at least one."""
+    """Returns the first of the entries that have at most `max_bytes` together, but at least one of them."""
     if sum(map(len, entries)) <= max_bytes:
         return entries
     room = max_bytes
