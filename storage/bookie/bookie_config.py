@@ -1,6 +1,6 @@
-"""The bookie's settings: names are the snake_case of the keys in Apache's `bk_server.conf`, units as there.
+"""The bookie's settings. Their names are the keys of Apache's `bk_server.conf` in snake_case, with the units of those.
 
-Sizes in megabytes may be fractions (a test's cache of half a megabyte). A default that differs from Apache's says why.
+Sizes in megabytes may be fractions, which tests use. Where a default differs from Apache's, its description says why.
 """
 
 from dataclasses import dataclass
@@ -10,84 +10,87 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieConfig:
-    """Validated when it is made; raises ValueError that names the field."""
+    """The settings, checked when they are made: a bad one raises a ValueError that names the field."""
 
     journal_directories: tuple[str, ...]
-    """journalDirectories; each has a thread of its own, and a ledger's id says which journal its adds go to."""
+    """journalDirectories: each has a thread of its own, and a ledger's id says to which journal its adds go."""
     ledger_directories: tuple[str, ...]
-    """ledgerDirectories; entry logs go to the one with the most room, the index and the mark live in the first."""
+    """ledgerDirectories: a new entry log goes to the one with the most room; the first holds the index and the mark."""
 
     journal_max_size_mb: float = 128
-    """journalMaxSizeMB: a journal file is left for a new one beyond this. Apache 2048."""
+    """journalMaxSizeMB: beyond this size a journal goes on in a new file. Apache 2048: a smaller one goes sooner."""
     journal_max_backups: int = 0
-    """journalMaxBackups: how many journals older than the mark stay. Apache 5, which only its tools ever read."""
+    """journalMaxBackups: how many journals older than the mark are kept. Apache 5, which only its tools ever read."""
     journal_reuse_files: bool = True
-    """journalReuseFiles: up to two journals older than the mark stay to be written over, which saves half of the
-    kernel's work for a batch; beside `journal_max_backups`, and only while the disk has room. Apache false."""
+    """journalReuseFiles: up to two journals older than the mark are kept to be written over, which saves half of the
+    kernel's work for a batch. They are kept besides `journal_max_backups`, and only while the disk has room. Apache
+    false."""
     journal_batch_max_kb: float = 2048
-    """Upper bound of what one journal write and fdatasync carries (a single larger group of adds goes alone)."""
+    """At this size a batch, which is one write and one fdatasync, is full. A larger group of adds goes alone."""
     journal_queue_max_mb: float = 64
-    """Upper bound of entries handed to the journal and not yet durable; adds beyond it wait."""
+    """How much may be handed to the journal and not be durable yet; adds beyond it wait."""
 
     db_storage_write_cache_max_size_mb: float = 48
-    """dbStorage_writeCacheMaxSizeMb: both halves together; a full half starts a checkpoint."""
+    """dbStorage_writeCacheMaxSizeMb: the size of both halves together; a full half starts a checkpoint."""
     db_storage_read_ahead_cache_max_size_mb: float = 16
-    """dbStorage_readAheadCacheMaxSizeMb."""
+    """dbStorage_readAheadCacheMaxSizeMb: how much is kept of what was read along; then the unused longest goes."""
     read_ahead_kb: float = 512
-    """How much a sequential read takes from the entry log at once (Apache counts 100 entries)."""
+    """How much is read from an entry log at once for a reader that reads in order (Apache counts 100 entries)."""
     db_storage_max_throttle_time_ms: int = 10_000
     """dbStorage_maxThrottleTimeMs: an add waits this long for room in the write cache, then fails ETOOMANYREQUESTS."""
     waiting_adds_max_mb: float = 256
-    """Upper bound of the adds that wait so; beyond it they fail ETOOMANYREQUESTS at once. Callers in this process keep
-    their entries until the answer anyway, and what callers on the wire may have under way is bounded before."""
+    """How much may wait so; adds beyond it fail ETOOMANYREQUESTS at once. The bound may be large: callers in this
+    process keep their entries until the answer anyway, and what peers may have under way is bounded by `WireLimits`."""
     max_pending_read_requests: int = 10_000
-    """maxPendingReadRequestsPerThread: reads under way. Further ones wait in order, at most for
-    `db_storage_max_throttle_time_ms`; then they fail ETOOMANYREQUESTS (Apache's at once), or when ten times as many
-    wait."""
+    """maxPendingReadRequestsPerThread: how many reads may be under way. Further ones wait in order, for at most
+    `db_storage_max_throttle_time_ms`, and then fail ETOOMANYREQUESTS. They fail at once when ten times as many wait,
+    and in Apache's bookie always."""
     num_read_worker_threads: int = 2
-    """numReadWorkerThreads; Apache 8, but one interpreter gains nothing from more."""
+    """numReadWorkerThreads. Apache 8, but one interpreter gains nothing from more than 2."""
 
     flush_interval: int = 10_000
-    """flushInterval, ms: longest time from an add to the checkpoint that contains it."""
+    """flushInterval, ms: the longest time from an add to the checkpoint that writes it."""
     log_size_limit: int = 256 * _MIB
-    """logSizeLimit, bytes: an entry log is closed beyond this. Apache 1 GiB; smaller ones give space back sooner."""
+    """logSizeLimit, bytes: beyond this size an entry log is closed. Apache 1 GiB; smaller logs give space back
+    sooner."""
     entry_block_kb: float = 64
-    """An entry log's block, the unit of checksum and read, holds entries of one ledger up to about this size."""
+    """About how much a block of an entry log holds; it is the unit of checksums and reads, and of one ledger."""
     open_entry_logs: int = 64
-    """Upper bound of entry logs kept open for reading."""
+    """How many entry logs are kept open for reading; then the one that was not read for longest is closed."""
 
     gc_wait_time: int = 60_000
-    """gcWaitTime, ms, between two collections. Apache 900,000; ours is one listing and a few lookups."""
+    """gcWaitTime, ms: the time between two collections. Apache 900,000; ours is one listing and a few look-ups."""
     minor_compaction_threshold: float = 0.2
-    """minorCompactionThreshold: a closed log with a smaller live share is compacted; 0 turns it off."""
+    """minorCompactionThreshold: a closed log whose live share is below it is compacted; 0 turns it off."""
     minor_compaction_interval: int = 60
-    """minorCompactionInterval, s. Apache 3,600; copying a fifth of a log is little for the space of all of it."""
+    """minorCompactionInterval, s. Apache 3,600; to copy a fifth of a log is little for the space of all of it."""
     major_compaction_threshold: float = 0.8
-    """majorCompactionThreshold."""
+    """majorCompactionThreshold: as the minor one, but looked at seldom."""
     major_compaction_interval: int = 86_400
-    """majorCompactionInterval, s."""
+    """majorCompactionInterval, s: the time between two looks by the major threshold."""
     compaction_rate_by_bytes: int = 32 * _MIB
-    """compactionRateByBytes: bytes a second that compaction copies at most. Apache counts entries by default."""
+    """compactionRateByBytes: how many bytes a second compaction copies. Apache counts entries by default."""
 
     disk_check_interval: int = 10_000
-    """diskCheckInterval, ms; also how often a full or failed disk is tried again."""
+    """diskCheckInterval, ms: how often the room on the disks is measured."""
     disk_usage_threshold: float = 0.99
-    """diskUsageThreshold: read-only above it. Apache's bookie 0.95, its standalone.conf 0.99."""
+    """diskUsageThreshold: the bookie turns read-only above it. Apache's bookie 0.95, its standalone.conf 0.99."""
     disk_usage_lwm_threshold: float = 0.97
-    """diskUsageLwmThreshold: writable again below it."""
+    """diskUsageLwmThreshold: the bookie turns writable again below it."""
     disk_usage_warn_threshold: float = 0.90
-    """diskUsageWarnThreshold: major compaction, which needs room, pauses above it."""
+    """diskUsageWarnThreshold: above it major compaction, which needs room, pauses."""
     min_usable_size_for_writes_mb: float = 16
-    """A full disk counts as usable again when this much is free (and the low-water mark is met)."""
+    """How much must be free, besides the low-water mark, before a full disk counts as usable again."""
     min_usable_size_for_high_priority_writes: int = 64 * _MIB
-    """minUsableSizeForHighPriorityWrites, bytes free for recovery adds while read-only."""
+    """minUsableSizeForHighPriorityWrites: how many bytes must be free for a read-only bookie to take recovery's
+    adds."""
 
     allow_storage_expansion: bool = False
-    """allowStorageExpansion: ledger directories may be added behind those that the cookies name."""
+    """allowStorageExpansion: whether ledger directories may be added behind those that the cookies name."""
     force_read_only_bookie: bool = False
-    """forceReadOnlyBookie: takes no writes, whatever room there is."""
+    """forceReadOnlyBookie: the bookie takes no writes, whatever room there is."""
     skip_damaged_journal: bool = False
-    """Start despite damage inside the journal: what can still be read is replayed, the rest is given up and logged."""
+    """Whether to start despite damage in the journal: what is whole is replayed, the rest is given up and logged."""
 
     def __post_init__(self) -> None:
         for name in ("journal_directories", "ledger_directories"):

@@ -14,7 +14,7 @@ from magnetar.storage.bookie.read_path import ReadPath
 
 
 class BookieStats(NamedTuple):
-    """Counters since the start, and what is in memory and on disk now; sizes are bytes."""
+    """Counters since the start, and how much is in memory and on disk now. Sizes are bytes."""
 
     mode: str
     ledgers: int

@@ -1,7 +1,8 @@
-"""Finds damaged and missing records in a bookie's files, and says which ledgers' entries they were.
+"""Finds damaged and missing records in a bookie's files, and says of which entries they were (`magnetar bk`).
 
-Everything has a checksum or is named by something else: batches and blocks by their CRC32C, entries by the index, the
-journals by the mark. Entries that are damaged here are served by other replicas; copying them anew is `recover`.
+Everything either has a checksum or is named by something else: batches and blocks have a CRC32C, the index names the
+entries, and the mark names the journals. Entries that are damaged here can still be read from other bookies; the verb
+`recover` has them copied anew.
 """
 
 import os
@@ -25,11 +26,11 @@ from magnetar.storage.bookie.journal_replay import journal_path
 from magnetar.storage.bookie.last_mark import LastMarkFile
 
 OnProgress = Callable[[int, int], None]
-"""(files done, of how many)."""
+"""Called with (how many files are done, how many there are)."""
 
 
 class LostEntries(NamedTuple):
-    """Entries that the index promises and that cannot be read."""
+    """Entries that the index names and that cannot be read, from `first` to `last`."""
 
     ledger_id: int
     first: int
@@ -37,13 +38,15 @@ class LostEntries(NamedTuple):
 
 
 class FileFinding(NamedTuple):
+    """A fault, and the entries that were lost by it."""
+
     fault: FileFault
     lost: tuple[LostEntries, ...] = ()
 
 
 @dataclass(slots=True)
 class CheckSummary:
-    """What was looked at."""
+    """How much was checked; filled while `check_files` goes on."""
 
     journals: int = 0
     batches: int = 0
@@ -60,9 +63,10 @@ def check_files(
     seen: CheckSummary,
     progress: OnProgress = lambda done, total: None,
 ) -> Iterator[FileFinding]:
-    """Damage, one finding each; `seen` is filled on the way. Raises OSError.
+    """Checks all files of a bookie's folders and yields a finding for each damaged place; `seen` is filled on the way.
+    Raises OSError.
 
-    Beside a running bookie, an entry log that compaction deletes meanwhile is no finding.
+    It may run beside a bookie: an entry log that compaction deletes meanwhile is no finding.
     """
     folders = [folder for folder in (*journals, *ledgers) if os.path.isdir(folder)]
     yield from (
@@ -132,7 +136,7 @@ def _check_mark(first_ledgers: str, journals: tuple[str, ...]) -> Iterator[FileF
 
 
 def _read_index(path: str, runs: dict[int, list[tuple[int, IndexRun]]], seen: CheckSummary) -> Iterator[FileFinding]:
-    """Fills `runs`: by log id, (ledger, run)."""
+    """Fills `runs` with all runs of the index: (ledger id, run) by log id."""
     if not os.path.isdir(path):
         return
     try:
@@ -169,7 +173,7 @@ def _check_entry_logs(
                     seen.blocks += 1
                     blocks[found.offset] = (found.block.header.ledger_id, found.block.ids[0], found.block.ids[-1])
         except FileNotFoundError:
-            continue  # compacted since it was listed
+            continue  # compaction deleted it since it was listed
         lost: dict[FileFault, list[LostEntries]] = {fault: [] for fault in faults}
         for ledger_id, run in promised:
             block = blocks.get(run.offset)

@@ -1,8 +1,8 @@
-"""Reads a bookie's files for people: every record with its place, and everything that is not as it was written.
+"""Reads a bookie's files for people: yields every whole record with its place, and every place that is damaged.
 
-Changes nothing, and works beside a running bookie. Unlike replay and garbage collection, it goes on behind damage: the
-next whole record is searched. A record that a crash or the running bookie left unfinished at the very end is no damage,
-nor is what a journal that is written over still holds of its former use.
+It changes nothing, and works beside a running bookie. Unlike replay and garbage collection it does not stop at damage,
+but searches the next whole record behind it. A record at the very end that a crash left unfinished, or that the bookie
+is just writing, is no damage. Nor is what a journal that is written over still holds of its former use.
 """
 
 import mmap
@@ -19,7 +19,8 @@ Data = mmap.mmap | bytes
 
 
 class FileFault(NamedTuple):
-    """Bytes from `offset` to `end` are not what was written, or are missing. `unfinished`: nothing acknowledged is."""
+    """The bytes of a file from `offset` to `end` are not what was written, or are missing. `unfinished`: they were
+    never acknowledged, because a write was interrupted or is under way."""
 
     file: str
     offset: int
@@ -47,12 +48,12 @@ class SeenBlock(NamedTuple):
 
 
 def journal_files(directories: Sequence[str]) -> list[list[str]]:
-    """For each folder its journals in order."""
+    """Returns for each folder the paths of its journals, in order."""
     return [[journal_path(folder, journal_id) for journal_id in list_journals(folder)] for folder in directories]
 
 
 def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | FileFault]:
-    """All batches of one folder's journals. Raises OSError."""
+    """Yields all batches of one folder's journals, and the faults in between. Raises OSError."""
     expected: int | None = None
     for number, file in enumerate(files):
         is_last = number == len(files) - 1
@@ -60,12 +61,12 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | FileFault]:
         continued = False
         identity = _identity(file)
         if identity is None:
-            expected = None  # a checkpoint needed it no more
+            expected = None  # a checkpoint has deleted it, or made it a spare, since it was listed
             continue
         for found in _read_journal(file):
             if isinstance(found, FileFault):
                 if _identity(file) != identity:
-                    fault, expected = None, None  # nor this one, and it is being written over
+                    fault, expected = None, None  # this file too is a spare by now, and is being written over
                     break
                 fault = found
                 continue
@@ -79,16 +80,17 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | FileFault]:
             yield found
             continued = found.header.kind == jf.BatchKind.CONTINUED
             if continued:
-                break  # what may stand behind it is of the file's former use
+                break  # what stands behind this batch is of the file's former use
         if fault is not None:
-            # Nothing whole behind it: a write that did not end, unless the journal goes on in the next file.
+            # No whole batch follows: the last write was interrupted, unless the journal goes on in the next file.
             yield fault._replace(unfinished=is_last and fault.offset >= jf.FILE_HEADER_SIZE)
         elif is_last and continued:
             yield FileFault(file, os.path.getsize(file), os.path.getsize(file), "it goes on in a file that is missing")
 
 
 def _identity(file: str) -> tuple[int, int] | None:
-    """A file that is written over had another name before; None when there is none of this name."""
+    """Returns what tells this file from a later one of the same name, or None when there is no file. A file that is
+    written over takes another name first."""
     try:
         status = os.stat(file)
     except FileNotFoundError:
@@ -131,7 +133,7 @@ def _batch_at(data: Data, offset: int, salt: jf.Salt) -> tuple[jf.BatchHeader, b
 
 
 def _next_batch(data: Data, offset: int, salt: jf.Salt) -> int:
-    """Where the next whole batch begins, else the end."""
+    """Returns the offset of the next whole batch, or the end of the file."""
     offset = data.find(jf.BATCH_MAGIC, offset)
     while offset >= 0 and _batch_at(data, offset, salt) is None:
         offset = data.find(jf.BATCH_MAGIC, offset + 1)
@@ -139,7 +141,7 @@ def _next_batch(data: Data, offset: int, salt: jf.Salt) -> int:
 
 
 def entry_log_files(directories: Sequence[str]) -> dict[int, str]:
-    """Path by log id, ascending."""
+    """Returns the path of each entry log by its id, ascending."""
     found = {
         int(name.removesuffix(".log"), 16): os.path.join(folder, name)
         for folder in directories
@@ -150,7 +152,7 @@ def entry_log_files(directories: Sequence[str]) -> dict[int, str]:
 
 
 def read_entry_log(file: str) -> Iterator[SeenBlock | FileFault]:
-    """All blocks of an entry log. Raises OSError."""
+    """Yields all blocks of an entry log, and the faults in between. Raises OSError."""
     with _mapped(file) as data:
         size = len(data)
         try:
@@ -174,7 +176,7 @@ def read_entry_log(file: str) -> Iterator[SeenBlock | FileFault]:
 
 
 def _end_of_blocks(data: Data, salt: int | None) -> int:
-    """Where the footer begins; the end of a log that was never closed."""
+    """Returns the offset of the footer, or the end of the file when the log was never closed."""
     offset = elf.footer_offset(data[-elf.FOOTER_END_SIZE :]) or 0
     if salt is not None and elf.FILE_HEADER_SIZE <= offset < len(data):
         with suppress(ValueError):
