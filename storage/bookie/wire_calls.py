@@ -1,6 +1,7 @@
-"""The rarer requests of v3: long poll, explicit LAC, bookie info, force, list of entries. One function an operation.
+"""The rarer requests of v3, one function each: long poll, explicit LAC, bookie info, force, list of entries.
 
-Facts: bookkeeper.md 1.4 and 12.7 to 12.10.
+They answer as the processors of BookKeeper 4.17 do: LongPollReadEntryProcessorV3, WriteLacProcessorV3,
+ReadLacProcessorV3, GetBookieInfoProcessorV3, ForceLedgerProcessorV3 and GetListOfEntriesOfLedgerProcessorV3.
 """
 
 import asyncio
@@ -18,19 +19,19 @@ from pulsar_proto.wire import entry_availability
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieError, BookieRc
 
 LONG_POLL_MS_MAX = 600_000
-"""A long poll never waits longer, whatever its client asks for."""
+"""No long poll waits longer, whatever its client asks for."""
 
 _LAC = Struct(">q")
 _LAC_OFFSET = 16
-"""In an entry."""
+"""Where an entry holds its LAC, behind ledger id and entry id."""
 _LAC_PACKET_BYTES_MIN = 16
-"""Ledger id and LAC, before the digest."""
+"""An explicit LAC's packet begins with ledger id and LAC; the digest follows."""
 
 
 class WireBookie(Protocol):
-    """What the wire needs of `Bookie`: entries and fences as in BookieChannel, and what else it keeps of a ledger.
+    """What the wire needs of `Bookie`: adds, reads and fences as in BookieChannel, and what else it keeps of a ledger.
 
-    `done` must be called once for a group, with all its ids. The others raise BookieError.
+    The bookie calls `done` once for a group, with all its ids and a result code. The other methods raise BookieError.
     """
 
     def add_entries(
@@ -50,24 +51,25 @@ class WireBookie(Protocol):
     ) -> list[bytes]: ...
 
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, body: bytes) -> None:
-        """Keeps the packet with the highest LAC (Apache the last one, 12.9); creates the ledger; returns when it is
-        durable. EREADONLY, EUA, EIO, EBADREQ; a fence is no obstacle."""
+        """Stores an explicit LAC's packet and returns when it is durable; the ledger is made if it is unknown, and may
+        be fenced. The bookie keeps the packet with the highest LAC, whereas Apache's keeps the last one. Raises
+        BookieError: EREADONLY, EUA, EIO, EBADREQ."""
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
-        """The packet that is durable; None also for an unknown ledger."""
+        """Returns the durable packet of a ledger, or None when there is none or the ledger is unknown."""
 
     async def entry_id_runs(self, ledger_id: int) -> list[range]:
-        """The ids of all entries, ascending. ENOLEDGER."""
+        """Returns the ids of all entries of a ledger, ascending. Raises BookieError, ENOLEDGER too."""
 
 
 class DiskSpace:
-    """Total and free bytes of some folders' file systems, each counted once (DiskChecker of BookKeeper 4.17)."""
+    """Measures the file systems of some folders, each of them once (DiskChecker of BookKeeper 4.17)."""
 
     def __init__(self, directories: Sequence[str]) -> None:
         self._directories = tuple(directories)
 
     def __call__(self) -> tuple[int, int]:
-        """Raises OSError."""
+        """Returns the total and the free bytes. Raises OSError."""
         total = free = 0
         devices = set()
         for directory in self._directories:
@@ -81,7 +83,7 @@ class DiskSpace:
 
 
 class WireCalls:
-    """One for all connections of a bookie's port. `lacs` is fed by them and read here."""
+    """Serves all connections of a bookie's port. They tell `lacs` what they learn of ledgers' LACs."""
 
     def __init__(self, bookie: WireBookie, disk_space: Callable[[], tuple[int, int]]) -> None:
         self._bookie = bookie
@@ -98,14 +100,15 @@ class WireCalls:
         }
 
     async def answer(self, request: pb.Request) -> bytes:
-        """The answer's frame."""
+        """Returns the frame of the answer; a BookieError becomes a refusal."""
         try:
             return await self._table[request.header.operation](request)
         except BookieError as error:
             return v3.refusal(request, error.rc)
 
     async def known_lac(self, ledger_id: int) -> int | None:
-        """None for an empty ledger. Raises BookieError, ENOLEDGER too."""
+        """Returns the ledger's LAC, from the table or else from its explicit LAC and its last entry; None for an empty
+        ledger. Raises BookieError, ENOLEDGER too."""
         lac = self.lacs.known(ledger_id)
         if lac is None:
             packet = self._bookie.explicit_lac(ledger_id)
@@ -122,6 +125,8 @@ class WireCalls:
         return lac
 
     async def _long_poll(self, request: pb.Request) -> bytes:
+        """Waits until the LAC is above `previousLAC`, or the time is over. A piggyback poll is answered with the entry
+        behind `previousLAC` when the LAC has passed it; any other one with the entry that it names."""
         read = request.readRequest
         ledger_id, previous = read.ledgerId, read.previousLAC
         piggyback = v3.is_piggyback(read)
@@ -144,12 +149,13 @@ class WireCalls:
         except BookieError as error:
             if error.rc != BookieRc.ENOENTRY:
                 raise
-            # Striping: another bookie has it.
+            # In a striped ledger another bookie may have that entry: the answer tells the LAC only.
             return v3.read_response(BookieRc.EOK, txn_id, ledger_id, LAST_ENTRY, None, lac)
         return v3.read_response(BookieRc.EOK, txn_id, ledger_id, previous + 1, entry, lac, woken_at_ms)
 
     async def _lac_moves(self, ledger_id: int, previous_lac: int, timeout_s: float) -> bool:
-        """Waits for it; False when the time is over or there is nothing to wait for."""
+        """Waits until the LAC is above `previous_lac`. Returns False when the time is over, or when there was no reason
+        to wait."""
         moved: asyncio.Future[bool] = self._loop.create_future()
 
         def settle(woken: bool) -> None:
@@ -177,7 +183,8 @@ class WireCalls:
         return v3.frame(response)
 
     async def _read_lac(self, request: pb.Request) -> bytes:
-        """ENOENTRY when there is neither, EIO together with an explicit LAC when there is no entry (12.9)."""
+        """Answers with the explicit LAC and the last entry. As with Apache's bookie, the code is ENOENTRY when there is
+        neither, and EIO when there is an explicit LAC but no entry."""
         ledger_id = request.readLacRequest.ledgerId
         body = self._bookie.explicit_lac(ledger_id)
         entry, rc = None, BookieRc.EOK
@@ -214,7 +221,8 @@ class WireCalls:
         return v3.frame(response)
 
     async def _force_ledger(self, request: pb.Request) -> bytes:
-        """Adds, also those with DEFERRED_SYNC, are answered after their fsync: what a client may force is durable."""
+        """Answers at once: all adds, also those with DEFERRED_SYNC, are answered only when they are durable, so there
+        is nothing left that could be forced."""
         response = v3.response_to(request, BookieRc.EOK)
         ledger_id = request.forceLedgerRequest.ledgerId
         response.forceLedgerResponse.CopyFrom(pb.ForceLedgerResponse(status=pb.EOK, ledgerId=ledger_id))

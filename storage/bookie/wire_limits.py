@@ -1,4 +1,8 @@
-"""What one peer of the bookie's port, and all of them together, may have under way. Reached, the socket is not read."""
+"""How much one peer of the bookie's port, and all peers together, may have under way.
+
+At a limit of bytes or of the queue the connection's socket is not read until half of it is gone; requests beyond the
+limits of what runs at once wait in the queue.
+"""
 
 from collections import deque
 from dataclasses import dataclass
@@ -11,30 +15,32 @@ from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire.packets import PACKET_BYTES_MAX
 
 INFLIGHT_BYTES_MAX = 16 << 20
-"""Bytes of one connection's adds that the bookie has not decided about."""
+"""Bytes of one connection's adds that the bookie has not answered yet."""
 QUEUE_MAX = 10_000
-"""Reads and calls of one connection that wait for their turn (one socket read may add what it holds)."""
+"""Reads and calls of one connection that wait for their turn. One socket read may exceed it by what it holds."""
 READS_AT_ONCE = 8
+"""Plain and batch reads of one connection that are under way."""
 CALLS_AT_ONCE = 16
-"""Of one connection: plain and batch reads under way, and fences and v3's rarer calls (parked long polls apart)."""
+"""Fences and v3's rarer calls of one connection that are under way; long polls that wait do not count."""
 LONG_POLLS_MAX = 1_000
-"""Of one connection; beyond it they wait in the queue of calls."""
+"""Long polls of one connection that wait without counting as calls; further ones count."""
 READ_CHUNK_BYTES = 1 << 20
-"""How much of a run of reads is asked for at once."""
+"""How much of a run of reads the bookie is asked for at once."""
 BATCH_READ_BYTES_MAX = 5 << 20
-"""maxBatchReadSize of BookKeeper 4.17."""
+"""The longest answer to a batch read (maxBatchReadSize of BookKeeper 4.17)."""
 OUTPUT_HIGH_WATER_BYTES = 4 << 20
+"""Bytes of answers that the peer has not taken; beyond it nothing more is read for it, neither requests nor entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
     packet_bytes_max: int = PACKET_BYTES_MAX
-    """nettyMaxFrameSizeBytes: longest request, its length word included."""
+    """nettyMaxFrameSizeBytes: the longest request, with its length word. A longer one ends the connection."""
     inflight_bytes_max: int = 48 << 20
-    """Bytes of adds of all connections that the bookie has not decided about; below its own queue's bound, so that a
-    client is slowed down rather than refused."""
+    """Bytes of all connections' adds that the bookie has not answered yet. It is below the bound of the bookie's own
+    queue, so that clients are slowed down and not refused."""
     connections_max: int = 4_096
-    """A further one is closed at once."""
+    """How many connections may be open; a further one is closed at once."""
 
 
 class Paused(IntFlag):
@@ -49,11 +55,14 @@ class Paused(IntFlag):
 
 
 class Pausable(Protocol):
+    """What `Budget` needs of a connection."""
+
     def resume(self, why: Paused) -> None: ...
 
 
 class Budget:
-    """The bytes of adds under way, over all connections of a port."""
+    """The bytes of adds under way, over all connections of a port, and the connections that wait for them to go
+    down."""
 
     __slots__ = ("limit", "used", "waiting")
 
@@ -63,6 +72,7 @@ class Budget:
         self.waiting: set[Pausable] = set()
 
     def free(self, size: int) -> None:
+        """Gives back the bytes of adds that were answered; at half of the limit all waiting connections go on."""
         self.used -= size
         if self.waiting and self.used <= self.limit // 2:
             waiting, self.waiting = self.waiting, set()
@@ -71,7 +81,7 @@ class Budget:
 
 
 class Lane:
-    """Requests that are served a few at a time, in order of their coming."""
+    """Requests of one connection that are served a few at a time, in the order of their coming."""
 
     __slots__ = ("limit", "running", "waiting")
 

@@ -1,12 +1,12 @@
-"""One peer's connection to the bookie's port: bytes in, works to the bookie, answers out; no rule of the protocol.
+"""One peer's connection to the bookie's port: bytes in, works to the bookie, answers out. The protocol's rules are in
+`wire_session`.
 
-A read is taken as a whole: its adds go to the bookie as one group for each ledger, and all answers of a loop turn leave
-with one write. Nothing is made per entry on the way of an add.
+A socket read is taken as a whole: its adds go to the bookie as one group for each ledger, and all answers of a turn of
+the loop leave with one write. On the way of an add nothing is made for a single entry.
 
-Bounds, and what happens there: this connection's adds without an answer (INFLIGHT_BYTES_MAX, and all connections'
-together `WireLimits.inflight_bytes_max`), requests that wait for their turn (QUEUE_MAX), answers that the peer does not
-take (OUTPUT_HIGH_WATER_BYTES): the socket is not read until it is half as much. A packet longer than
-`WireLimits.packet_bytes_max`, and anything that does not decode, ends the connection.
+Three things have bounds (`wire_limits`): adds without an answer, of this connection and of all together; requests that
+wait for their turn; and answers that the peer does not take. At a bound the socket is not read until half of it is
+gone. A packet that is too long, and anything that does not decode, ends the connection.
 """
 
 import asyncio
@@ -40,10 +40,12 @@ from pulsar_proto.wire.read_buffer import READ_BYTES
 log = logging.getLogger(__name__)
 
 _BATCH_HEAD_BYTES = 36
-"""What Java counts before the first entry of a batch (24 + 8 + 4), and 4 more for each entry."""
+"""What BookKeeper's BatchedReadEntryProcessor counts before the first entry of an answer; each entry has 4 more."""
 
 
 class WirePeer(asyncio.BufferedProtocol):
+    """One connection; the transport and the bookie call it on the loop's thread."""
+
     def __init__(
         self,
         bookie: WireBookie,
@@ -77,7 +79,7 @@ class WirePeer(asyncio.BufferedProtocol):
     # --- asyncio's calls ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of asyncio's
         self._transport.set_write_buffer_limits(high=limit.OUTPUT_HIGH_WATER_BYTES)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown peer"
@@ -108,7 +110,7 @@ class WirePeer(asyncio.BufferedProtocol):
             self._judge_load()
 
     def eof_received(self) -> None:
-        """The peer will not speak again: asyncio closes the transport."""
+        """The peer will send nothing more; asyncio closes the transport."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._become_closed()
@@ -143,7 +145,7 @@ class WirePeer(asyncio.BufferedProtocol):
             self._pump(self._others)
 
     def _adds_done(self, group: WireAdds, rc: int) -> None:
-        """The bookie decided about a group: called on the loop, never from inside add_entries."""
+        """Answers a group that is durable or failed. The bookie calls it on the loop, never from within add_entries."""
         self._inflight -= group.size
         if rc == BookieRc.EOK:
             self._calls.lacs.raise_to(group.ledger_id, group.last_add_confirmed())
@@ -156,7 +158,7 @@ class WirePeer(asyncio.BufferedProtocol):
     # --- everything else ---------------------------------------------------------------------------------------------
 
     def _pump(self, lane: Lane) -> None:
-        """Begins what may begin: not more at once than the lane's limit, nothing while the peer takes no answers."""
+        """Begins requests of a lane, up to its limit, but none while the peer does not take its answers."""
         while lane.waiting and lane.running < lane.limit and not self._paused & (Paused.OUTPUT | Paused.CLOSED):
             work = lane.waiting.popleft()
             lane.running += 1
@@ -168,6 +170,7 @@ class WirePeer(asyncio.BufferedProtocol):
             self.resume(Paused.QUEUE)
 
     async def _serve(self, lane: Lane, work: ReadRun | FenceRead | v2.BatchReadRequest | pb.Request) -> None:
+        """Serves one request. A long poll gives its place in the lane back, since it mostly waits."""
         parked = isinstance(work, pb.Request) and work.header.operation == pb.READ_ENTRY
         if parked and self._long_polls < limit.LONG_POLLS_MAX:
             self._long_polls += 1
@@ -199,7 +202,8 @@ class WirePeer(asyncio.BufferedProtocol):
         return self._batch_read(work)
 
     async def _read_run(self, run: ReadRun) -> None:
-        """As many entries with one call as the bookie gives; an entry that it cannot read is answered by itself."""
+        """Asks the bookie for as many entries as it gives with one call, again and again until the run is served. An
+        entry that cannot be read is refused by itself, and the others are still read."""
         bookie, ledger_id = self._bookie, run.ledger_id
         served = 0
         while served < run.count and not self._paused & Paused.CLOSED:
@@ -234,7 +238,8 @@ class WirePeer(asyncio.BufferedProtocol):
         self._write(await self._calls.answer(request))
 
     async def _batch_read(self, request: v2.BatchReadRequest) -> None:
-        """Entries up to a limit or to the first that cannot be read; from -1: the last one, then from 0 on, as Java."""
+        """Answers with consecutive entries, up to a limit or to the first that cannot be read. A read from -1 gets the
+        last entry, and then those from 0 on, as from Apache's bookie."""
         entries: list[bytes] = []
         rc = BookieRc.EOK
         try:
@@ -248,7 +253,7 @@ class WirePeer(asyncio.BufferedProtocol):
         self._write(answer)
 
     async def _collect(self, request: v2.BatchReadRequest, entries: list[bytes]) -> None:
-        """Raises BookieError at the first entry that cannot be read."""
+        """Fills `entries` until a limit is reached. Raises BookieError at the first entry that cannot be read."""
         ledger_id, first = request.ledger_id, request.entry_id
         room = min(request.max_size, limit.BATCH_READ_BYTES_MAX) - _BATCH_HEAD_BYTES
         fencing = request.flags & v2.ReadFlags.FENCING
@@ -279,7 +284,8 @@ class WirePeer(asyncio.BufferedProtocol):
         self._answers.append(answer)
         self._answer_bytes += len(answer)
         if self._answer_bytes >= limit.OUTPUT_HIGH_WATER_BYTES:
-            # The transport is to say at once that it is too much: reads from memory follow each other in one turn.
+            # The transport can only say that it is too much when it has the answers. Reads from memory never give the
+            # loop a turn, so without this flush all of a long run would be read before the transport hears of it.
             self._flush()
 
     def _flush(self) -> None:
@@ -290,6 +296,7 @@ class WirePeer(asyncio.BufferedProtocol):
         answers.clear()
 
     def _judge_load(self) -> None:
+        """Pauses reading from the socket for each bound that was reached."""
         if self._inflight > limit.INFLIGHT_BYTES_MAX:
             self._pause(Paused.ADDS)
         if self._budget.used > self._budget.limit and self._inflight:
@@ -315,7 +322,7 @@ class WirePeer(asyncio.BufferedProtocol):
         return bool(self._paused)
 
     def close(self, reason: str, level: int = logging.INFO) -> None:
-        """Delivers what was answered, then closes."""
+        """Sends the answers that are ready, then closes the connection."""
         if self._paused & Paused.CLOSED:
             return
         log.log(level, "bookie port: %s closed: %s", self.peer, reason)
@@ -328,7 +335,7 @@ class WirePeer(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _become_closed(self) -> None:
-        """What is under way in the bookie goes on there; its answers have nowhere to go."""
+        """Drops all that waits and cancels what is served. Adds that the bookie has taken go on there, unanswered."""
         self._paused |= Paused.CLOSED
         self._budget.waiting.discard(self)
         self._reads.waiting.clear()

@@ -1,4 +1,7 @@
-"""The bookie's port: listens, counts its connections, and closes them in the end. The protocol is `wire_session`'s."""
+"""The bookie's port: it listens, counts its connections, and closes them in the end.
+
+`wire_peer` is one connection, `wire_session` the protocol.
+"""
 
 import asyncio
 import logging
@@ -14,11 +17,11 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 1_024
 CLOSE_DEADLINE_SECONDS = 5.0
-"""How long `close` waits for peers to take their last answers."""
+"""How long `close` waits for the peers to take their last answers; then it aborts their connections."""
 
 
 class BookieWireServer:
-    """Made on the loop's thread, for an opened bookie."""
+    """The port of a bookie that is open already. It is made and used on the loop's thread."""
 
     def __init__(
         self,
@@ -28,8 +31,8 @@ class BookieWireServer:
         limits: WireLimits | None = None,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`disk_space()`: total and free bytes (`wire_calls.DiskSpace`). `has_room()`: whether this process may have
-        one more connection; it says itself why not."""
+        """`disk_space()` returns total and free bytes (`wire_calls.DiskSpace`). `has_room()` returns whether this
+        process may have one more connection, and logs why not."""
         self._bookie = bookie
         self._limits = limits or WireLimits()
         self._calls = WireCalls(bookie, disk_space)
@@ -43,8 +46,8 @@ class BookieWireServer:
         self._full = False
 
     async def start(self, host: str | None = None, port: int = 0, *, sock: socket.socket | None = None) -> int:
-        """Listens, on a bound socket if one is given; returns the port (of `port` 0: the one that was free). Raises
-        OSError."""
+        """Opens the port, on a bound socket if one is given, and returns its number; a `port` of 0 takes a free one.
+        Raises OSError."""
         loop = asyncio.get_running_loop()
         if sock is None:
             self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
@@ -60,7 +63,7 @@ class BookieWireServer:
 
     @property
     def inflight_bytes(self) -> int:
-        """Of adds without an answer."""
+        """The bytes of all connections' adds that have no answer yet."""
         return self._budget.used
 
     @property
@@ -72,18 +75,18 @@ class BookieWireServer:
         return frozenset(self._connections)
 
     def ledgers_deleted(self, ledger_ids: Iterable[int]) -> None:
-        """Who waits for their LAC hears at once that they are gone."""
+        """Told that the bookie forgot ledgers: long polls on them are answered at once."""
         for ledger_id in ledger_ids:
             self._calls.lacs.deleted(ledger_id)
 
     async def close(self) -> None:
-        """Closes the port and then each connection, after the answers that are ready. Idempotent."""
+        """Closes the port, and then each connection after it has taken the answers that are ready. Idempotent."""
         if self._server is not None:
             self._server.close()
             self._server = None
             log.info("bookie port is closed, %d connections open", len(self._connections))
         self._calls.lacs.close()
-        await asyncio.sleep(0)  # long polls that wait are answered
+        await asyncio.sleep(0)  # the long polls that were woken are answered in this turn
         for connection in list(self._connections):
             connection.close("the bookie is closing", logging.DEBUG)
         try:
@@ -117,7 +120,7 @@ class BookieWireServer:
 
 
 class _Accepted(WirePeer):
-    """A connection that may be one too many."""
+    """A connection that may be one too many: it is closed as soon as it is made then."""
 
     refused = False
 

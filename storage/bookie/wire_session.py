@@ -1,13 +1,20 @@
-"""What a peer of the bookie's port asks for: bytes of one read in, works out. No I/O, no clock.
+"""What a peer of the bookie's port asks for: the bytes of one socket read go in, works come out. No I/O, no clock.
 
-Protocol detection (bookkeeper.md 1.1, 12.3): a connection may speak v3 until its first v2 packet, from then on only v2.
-All adds of one read that go to one ledger with one key and flags become one `WireAdds`, unless another request stands
-between them; plain reads of consecutive entries become one `ReadRun`. What can be answered without the bookie is
-answered here: wrong versions (the answer echoes the request's, 12.1), AUTH without a provider, START_TLS without TLS,
-operations that nobody serves, entries too short to be stored.
+    bytes   add L7 e1 │ add L7 e2 │ add L9 e5 │ add L7 e3 │ read L9 e0 │ read L9 e1 │ add L7 e4 │ half a packet
+    works   WireAdds L7 [e1 e2 e3]   WireAdds L9 [e5]       ReadRun L9 e0, count 2    WireAdds L7 [e4]
 
-A packet that does not decode is the peer's fault: `fault` says why, what came before it is still to be done, and then
-the connection is closed without an answer.
+All adds of one socket read that go to one ledger with one key and flags become one `WireAdds`. That is safe because an
+add passes only adds of other ledgers, and between ledgers no order is promised. It never passes another request that
+the bookie serves: a fence or a read behind an add finds it taken, one before it does not. Plain reads of consecutive
+entries become one `ReadRun`, which the bookie can serve with one look-up.
+
+A connection may speak v3 until its first v2 packet, and only v2 from then on (BookieProtoEncoding.RequestDecoder of
+BookKeeper 4.17). What needs no bookie is answered here: wrong versions (the answer echoes the version of the request,
+as Apache's bookie does), AUTH without a provider, START_TLS without TLS, operations that nobody serves, and entries
+that are too short to be stored.
+
+A packet that does not decode is the peer's fault: `fault` says what is wrong. The caller still does what came before
+that packet, and then closes the connection without an answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +29,12 @@ from pulsar_proto.wire.bookie_wire import BookieRc, ReadFlags
 from pulsar_proto.wire.read_buffer import LENGTH_BYTES
 
 ENTRY_BYTES_MIN = 24
-"""Ledger id, entry id and LAC: an add of less is EBADREQ (Java answers so up to 16 bytes, and must read 24)."""
+"""Ledger id, entry id and LAC: a shorter entry is EBADREQ. Apache's bookie answers so up to 16 bytes only, but it needs
+the LAC as well."""
 
 _V2_ADD_HEAD = Struct(">II20sqq")
-"""Length, version/opcode/flags, master key, and the ids that begin the entry."""
+"""A v2 add as far as the entry's ids: length, one word of version, opcode and flags, master key, ledger id, entry
+id."""
 _V2_ADD_ENTRY_OFFSET = 28
 _V2_ADD_SIZE_MIN = 24 + ENTRY_BYTES_MIN
 _V2_ADD = 0x0201_0000
@@ -40,9 +49,11 @@ AddSink = Callable[["WireAdds", int], None]
 
 
 class WireAdds:
-    """Adds of one ledger, on their way to the bookie and back; its `done` callback, once its connection has set `sink`.
+    """Adds of one ledger, on their way to the bookie and back.
 
-    `echoes` is None in v2; in v3 each request's txnId and ids, which need not be those of its body.
+    The object itself is the `done` callback that the bookie gets, so that no closure is made for a group: its
+    connection sets `sink` first, and the call goes there. `echoes` is None in v2. In v3 it holds each request's txnId
+    and ids, which the answer repeats and which need not be the ids of the entry.
     """
 
     __slots__ = ("echoes", "entries", "entry_ids", "flags", "ledger_id", "master_key", "sink", "size", "version")
@@ -60,29 +71,31 @@ class WireAdds:
         self.entries: list[bytes] = []
         self.echoes: list[v3.Echo] | None = [] if with_echoes else None
         self.size = 0
-        """Bytes of the entries, when `measure` has counted them."""
+        """The bytes of the entries, once `measure` has counted them."""
 
     def __call__(self, entry_ids: Sequence[int], rc: int) -> None:
         assert len(entry_ids) == len(self.entry_ids), (entry_ids, self.entry_ids)
         self.sink(self, rc)
 
     def measure(self) -> int:
+        """Counts the bytes of the entries, and returns them."""
         self.size = sum(map(len, self.entries))
         return self.size
 
     def ids(self) -> Sequence[int]:
-        """A range in the usual case."""
+        """Returns the entry ids: as a range when they are consecutive, as they usually are."""
         ids = self.entry_ids
         run = range(ids[0], ids[0] + len(ids))
         return run if ids[-1] == run[-1] and ids == list(run) else ids
 
     def last_add_confirmed(self) -> int:
-        """What the writer says in its last entry; writers only ever say more (facts 2)."""
+        """Returns the LAC in the last entry. A writer's LAC never goes back, so it is the highest of the group."""
         return int(_LAC.unpack_from(self.entries[-1], _LAC_OFFSET)[0])
 
 
 class ReadRun:
-    """Plain reads of `count` entries from `first_entry_id` on (-1: the last one, alone)."""
+    """Plain reads of `count` consecutive entries from `first_entry_id` on; a read of the last entry (-1) stays
+    alone."""
 
     __slots__ = ("count", "first_entry_id", "ledger_id", "txns", "version")
 
@@ -92,10 +105,12 @@ class ReadRun:
         self.count = 1
         self.version = version
         self.txns = None if txn_id is None else [txn_id]
-        """v3: the txnId of each request."""
+        """The txnId of each request in v3; None in v2."""
 
 
 class FenceRead(NamedTuple):
+    """A read that fences the ledger first."""
+
     ledger_id: int
     entry_id: int
     flags: int
@@ -106,8 +121,8 @@ class FenceRead(NamedTuple):
 
 
 WireWork = WireAdds | ReadRun | FenceRead | v2.BatchReadRequest | pb.Request | bytes
-"""`pb.Request`: a long poll, WRITE_LAC, READ_LAC, GET_BOOKIE_INFO, FORCE_LEDGER or GET_LIST_OF_ENTRIES. bytes: an
-answer."""
+"""What the connection has to do, in order. A `pb.Request` is a long poll, WRITE_LAC, READ_LAC, GET_BOOKIE_INFO,
+FORCE_LEDGER or GET_LIST_OF_ENTRIES; bytes are an answer that is ready to be sent."""
 
 _V3_CALLS = frozenset(
     {pb.WRITE_LAC, pb.READ_LAC, pb.GET_BOOKIE_INFO, pb.FORCE_LEDGER, pb.GET_LIST_OF_ENTRIES_OF_LEDGER}
@@ -116,7 +131,7 @@ _AUTH_DISABLED = pb.AuthMessage(authPluginName=v3.AUTH_DISABLED_PLUGIN, payload=
 
 
 class WireSession:
-    """One connection's."""
+    """The protocol state of one connection."""
 
     __slots__ = ("_groups", "_v2_only", "_works", "fault")
 
@@ -127,7 +142,8 @@ class WireSession:
         self.fault: str | None = None
 
     def take(self, data: bytes) -> tuple[list[WireWork], int]:
-        """Works in order, and where the first unfinished packet begins. After a `fault` the rest is worthless."""
+        """Returns the works that the bytes hold, in order, and the offset where the first unfinished packet begins. The
+        offset means nothing when `fault` is set."""
         start = 0
         try:
             start = self._walk(data)
@@ -138,13 +154,22 @@ class WireSession:
         return works, start
 
     def _walk(self, data: bytes) -> int:
-        """Where the first unfinished packet begins. An add like the one before it costs 0.7 µs."""
+        """Takes all whole packets and returns where the first unfinished one begins. Raises MalformedFrame.
+
+        The usual v2 add has a way of its own, on which it costs 0.7 µs. One `unpack` gives the head of a packet as if it
+        were an add. If its word says that it is one, and if word, ledger and key are those of the add before, then the
+        entry goes to the same group: two lists are appended to, and nothing else is to be decided. That is safe because
+        `open_word` is set to -1, which no packet has, whenever something other than a v2 add comes in between.
+
+            size u32 │ version, opcode, flags u32 │ master key 20 │ ledger id i64 │ entry id i64 │ LAC …
+                                                                  ╰ the entry, which is kept as it is
+        """
         head = _V2_ADD_HEAD.unpack_from
         last_head = len(data) - _V2_ADD_HEAD.size
         end = len(data)
         start = 0
-        group: WireAdds | None = None  # of the v3 add before
-        open_word, open_ledger, open_key = -1, 0, b""  # of the v2 add before, and where its like go
+        group: WireAdds | None = None  # the group of the v3 add before this packet
+        open_word, open_ledger, open_key = -1, 0, b""  # the head of the v2 add before this packet
         add_id = list[int]().append
         add_entry = list[bytes]().append
         while start + LENGTH_BYTES <= end:
@@ -173,7 +198,7 @@ class WireSession:
         return start
 
     def _group(self, ledger_id: int, key: bytes, flags: int, version: int, *, with_echoes: bool = False) -> WireAdds:
-        """The open group for such an add, or a new one."""
+        """Returns the open group that such an add belongs to, or opens a new one."""
         group = self._groups.get(ledger_id)
         if (
             group is None
@@ -190,7 +215,7 @@ class WireSession:
         return group
 
     def _packet(self, packet: bytes) -> None:
-        """Any packet but the usual add. Raises MalformedFrame."""
+        """Takes any packet but the usual add. Raises MalformedFrame."""
         if not self._v2_only and packet[:1] == b"\x0a":
             self._v3_request(v3.parse_request(packet))
             return
@@ -256,7 +281,9 @@ class WireSession:
     def _store_v3(
         self, echo: v3.Echo, key: bytes, flags: int, body: bytes, group: WireAdds | None = None
     ) -> WireAdds | None:
-        """The entry's own ids count; the request's are only echoed (facts 1.4). `group`: the one before, likely its."""
+        """Adds an entry to a group and returns the group, or refuses an entry that is too short and returns None. The
+        entry is stored under the ids that it begins with; those of the request are only echoed, as by Apache's bookie.
+        `group`: that of the add before, which is likely this one's."""
         if len(body) < ENTRY_BYTES_MIN:
             self._works.append(v3.add_responses(BookieRc.EBADREQ, (echo,)))
             return None
@@ -276,7 +303,7 @@ class WireSession:
         return group
 
     def _v3_read(self, request: pb.Request) -> None:
-        """Without a readRequest it is served as ledger 0, entry 0 (12.10)."""
+        """Takes a read. One without a readRequest is served as ledger 0, entry 0, as by Apache's bookie."""
         read = request.readRequest
         if v3.is_fencing(read):
             flags = ReadFlags.FENCING | (ReadFlags.HIGH_PRIORITY if request.header.priority else 0)
@@ -288,6 +315,7 @@ class WireSession:
             self._read(read.ledgerId, read.entryId, 3, request.header.txnId)
 
     def _read(self, ledger_id: int, entry_id: int, version: int, txn_id: int | None) -> None:
+        """Adds a plain read to the run before it, when that ends right before its entry, or begins a new run."""
         works = self._works
         run = works[-1] if works else None
         if (
@@ -304,7 +332,7 @@ class WireSession:
         self._order(works, ReadRun(ledger_id, entry_id, version, txn_id))
 
     def _order(self, works: list[WireWork], work: WireWork) -> None:
-        """Adds behind this request do not overtake it."""
+        """Appends a work that adds behind it must not pass: they go to new groups."""
         works.append(work)
         self._groups.clear()
 
@@ -317,7 +345,7 @@ _ID = Struct(">q").pack
 
 
 def add_answers(group: WireAdds, rc: int) -> bytes:
-    """The joined answers to all adds of the group."""
+    """Returns the answers to all adds of a group, joined."""
     if group.echoes is not None:
         return v3.add_responses(rc, group.echoes)
     word = group.version << 24 | v2.OpCode.ADD_ENTRY << 16 if group.version else int(v2.OpCode.ADD_ENTRY)
@@ -326,7 +354,8 @@ def add_answers(group: WireAdds, rc: int) -> bytes:
 
 
 def read_answers(run: ReadRun, offset: int, entries: Sequence[bytes], max_lac: int | None) -> bytes:
-    """Answers to the reads from the `offset`th on. `max_lac` is for v3 only."""
+    """Returns the answers to the reads of a run from number `offset` on, joined: as many as there are entries.
+    `max_lac`, the ledger's known LAC, is for v3 only."""
     first, ledger_id = run.first_entry_id + offset, run.ledger_id
     if run.txns is None:
         return b"".join(
@@ -344,6 +373,7 @@ def read_answers(run: ReadRun, offset: int, entries: Sequence[bytes], max_lac: i
 
 
 def read_refusal(run: ReadRun, offset: int, rc: int) -> bytes:
+    """Returns the answer to the read number `offset` of a run, with an error's code."""
     entry_id = run.first_entry_id + offset
     if run.txns is None:
         return v2.read_response(rc, run.ledger_id, entry_id, version=run.version)
@@ -351,7 +381,7 @@ def read_refusal(run: ReadRun, offset: int, rc: int) -> bytes:
 
 
 def fence_answer(fence: FenceRead, rc: int, entry: bytes | None) -> bytes:
-    """Never carries maxLAC (12.11)."""
+    """Returns the answer to a fencing read. It carries no maxLAC, as Apache's bookie's do not."""
     if fence.txn_id is None:
         return v2.read_response(rc, fence.ledger_id, fence.entry_id, entry or b"", fence.version)
     return v3.read_response(rc, fence.txn_id, fence.ledger_id, fence.entry_id, entry)
