@@ -156,10 +156,10 @@ class WireSession:
     def _walk(self, data: bytes) -> int:
         """Takes all whole packets and returns where the first unfinished one begins. Raises MalformedFrame.
 
-        The usual v2 add has a way of its own, on which it costs 0.7 µs. One `unpack` gives the head of a packet as if it
-        were an add. If its word says that it is one, and if word, ledger and key are those of the add before, then the
-        entry goes to the same group: two lists are appended to, and nothing else is to be decided. That is safe because
-        `open_word` is set to -1, which no packet has, whenever something other than a v2 add comes in between.
+        The usual v2 add has a way of its own, on which it costs 0.7 µs. One `unpack` gives the head of a packet as if
+        it were an add. If its word says that it is one, and if word, ledger and key are those of the add before, then
+        the entry goes to the same group: two lists are appended to, and nothing else is to be decided. That is safe
+        because `open_word` is set to -1, which no packet has, whenever something other than a v2 add comes in between.
 
             size u32 │ version, opcode, flags u32 │ master key 20 │ ledger id i64 │ entry id i64 │ LAC …
                                                                   ╰ the entry, which is kept as it is
