@@ -7,7 +7,6 @@ from pulsar_proto.names import NamespaceName, TopicName
 NAMESPACES = "/admin/v2/namespaces/{tenant}/{namespace}"
 TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"
 TOPIC = f"{TOPICS}/{{topic}}"
-PERSISTENT_TOPIC = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
 
 def namespace_of(call: Call) -> str:
