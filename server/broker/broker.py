@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Broker:
-    """All of it is used on the event loop's thread only."""
+    """The broker of this process. All of it is used on the event loop's thread only."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Broker:
             self.lookups_in_progress -= 1
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Starts work that goes on when the client that asked for it has left: requests that change state."""
+        """Starts work that must end even if the client that asked for it leaves: a request that changes state."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

@@ -28,7 +28,7 @@ class WriteReadiness:
     @property
     def fault(self) -> str | None:
         """The reason why no write will be served until a restart, or None. After a failed sync nobody knows what is on
-        the disk; only a restart, which reads it, tells."""
+        the disk; only a restart, which reads the disk, can tell."""
         return next((part.fault for part in self._parts if part.fault is not None), None)
 
     @property

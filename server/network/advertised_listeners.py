@@ -15,8 +15,8 @@ from magnetar.server.network.ports import SCHEMES, Urls
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
-    """The configuration's keys for it. Raises ValueError, which names the key, for settings that do not fit
-    together."""
+    """The configuration's keys for advertised listeners. Raises ValueError, which names the key, for settings that do
+    not fit together."""
 
     advertised_listeners: tuple[str, ...] = ()
     """Each has the form `name:pulsar://host:port`. A name may come once for each of the schemes pulsar, pulsar+ssl,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ClientTraffic:
-    """One for a broker, also when it has two client ports. All of it is used on the event loop's thread only."""
+    """Each broker has one, even if it has two client ports. All of it is used on the event loop's thread only."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker

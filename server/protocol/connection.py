@@ -61,7 +61,7 @@ class FrameReceiver(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Implements `magnetar.server.topics.client_connection.ClientConnection`."""
+    """The connection of one client. Implements `magnetar.server.topics.client_connection.ClientConnection`."""
 
     def __init__(self, traffic: "ClientTraffic", inbound: FrameReceiver) -> None:
         limits = traffic.limits
@@ -231,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
     async def check_liveness(self) -> bool:
         """Sends PING and returns whether any command comes within connectionLivenessCheckTimeoutMillis; if none comes,
         the connection is closed (ServerCnx.checkConnectionLiveness). With a timeout of 0 or less it does not ask, and
-        an open connection counts as alive."""
+        an open connection counts as alive; so does a peer from which we do not read at the moment."""
         timeout_ms = self.traffic.limits.connection_liveness_check_timeout_millis
         if not self.is_open or timeout_ms <= 0:
             return self.is_open

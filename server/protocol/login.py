@@ -79,7 +79,7 @@ class Login:
             self.close()
 
     def close(self) -> None:
-        """Ends the looks at the credential's age. It has no effect when there are none."""
+        """Stops looking whether the credential has expired. It has no effect on a credential that does not expire."""
         if self._next_look is not None:
             self._next_look.cancel()
             self._next_look = None

@@ -44,7 +44,8 @@ class PendingCreation:
 
 
 class PendingCreations:
-    """Those of one kind on one connection, by the id that the client gave the producer or consumer."""
+    """The pending creations of one connection, either of producers or of consumers, by the ids that the client
+    chose."""
 
     __slots__ = ("_by_id", "_kind")
 
@@ -57,25 +58,26 @@ class PendingCreations:
         return len(self._by_id)
 
     def begin(self, attached_id: int) -> PendingCreation:
-        """Raises ServiceNotReady while another creation with this id is under way."""
+        """Adds a creation and returns it. Raises ServiceNotReady while another creation with this id is under way."""
         if attached_id in self._by_id:
             raise ServiceNotReady(f"{self._kind.capitalize()} is already present on the connection")
         creation = self._by_id[attached_id] = PendingCreation()
         return creation
 
     def end(self, attached_id: int, creation: PendingCreation) -> None:
-        """Forgets the creation. It has no effect when the client has closed the id, even if it uses the id again."""
+        """Forgets the creation. It has no effect when the client has closed the id meanwhile, even if the client uses
+        the id for another creation."""
         if self._by_id.get(attached_id) is creation:
             del self._by_id[attached_id]
 
     def abandon(self, attached_id: int) -> None:
-        """The client closes this id. It has no effect when no creation with this id is under way."""
+        """Called when the client closes this id. It has no effect when no creation with this id is under way."""
         creation = self._by_id.pop(attached_id, None)
         if creation is not None:
             creation.abandon()
 
     def abandon_all(self) -> None:
-        """The connection is closed. Each creation is forgotten when it ends."""
+        """Called when the connection is closed. Each creation is forgotten only when it ends."""
         for creation in self._by_id.values():
             creation.abandon()
 

@@ -5,11 +5,11 @@ A full window or budget makes connections stop reading their sockets until half 
 
 Receipts are not counted one by one. A connection adds each group of SENDs to its window, so that the window's figures
 are upper bounds. Only when a bound is reached does the connection ask its producers how many SENDs they still hold, and
-`settle` the window by the answer. Receipts come in the order of the SENDs, so that number says which groups are
-answered:
+`settle` the window by the answer. The window takes the oldest SENDs for the answered ones, even if another producer's
+were answered first, so the number alone says which groups are free:
 
     groups, oldest first:   |  A: 3 SENDs  |  B: 2 SENDs  |  C: 4 SENDs  |      total 9
-    4 pending                  answered       not wholly     not at all         answered 5: A and B are free
+    4 are pending, so 5 are answered: A and B are free, and C still counts.
 """
 
 from collections import deque

@@ -30,8 +30,9 @@ Work = Awaitable[None]
 
 
 class Requests:
-    """Commands do not wait for the requests before them. When the connection is lost, requests that only read are
-    cancelled, and requests that change state run to their end as tasks of the broker."""
+    """The requests of one connection that are in progress. Commands do not wait for the requests before them. When the
+    connection is lost, requests that only read are cancelled, and requests that change state run to their end as tasks
+    of the broker."""
 
     __slots__ = ("_in_progress", "_tasks")
 

@@ -49,8 +49,8 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
     This loop runs once a message, so it makes no object but the parsed command, and looks into a payload just once, as
     long as it begins the usual way:
 
-        0e 01 | crc32c u32 | metadata size u32 | metadata | body
-        magic   `read_head` reads these ten bytes in one call
+        0e 01 (u16) | crc32c (u32) | metadata size (u32) | metadata | body
+        `read_head` reads these ten bytes in one call    |
 
     Such a payload is `sound` when its checksum is right, its metadata is too short to hide anything (see
     INNOCENT_METADATA_BYTES), the whole is no longer than a body may be, and its command has no unusual field. Anything

@@ -26,8 +26,8 @@ _ADMIN: frozenset[AuthAction] = frozenset()
 
 
 class TopicOperation(Enum):
-    """What can be done with a topic. A member's value is a number, since two members with equal values would be one,
-    and the grants of which the role needs one."""
+    """What can be done with a topic. A member's value holds the grants of which the role needs one, and a number: Enum
+    takes members with equal values for the same one."""
 
     LOOKUP = 1, _EITHER
     GET_STATS = 2, _EITHER

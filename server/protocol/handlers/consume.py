@@ -27,8 +27,8 @@ METADATA_BYTES_MAX = 1024
 
 
 def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any, Any, None] | None:
-    """A consumer id that is in use is answered with SUCCESS again. Raises ServiceNotReady for an id whose consumer is
-    still being created."""
+    """Attaches a consumer to a subscription. A consumer id that is in use is answered with SUCCESS again. Raises
+    ServiceNotReady for an id whose consumer is still being created."""
     name = topic_name(command.topic)
     if sum(len(pair.key.encode()) + len(pair.value.encode()) for pair in command.metadata) > METADATA_BYTES_MAX:
         raise MetadataFault(f"Consumer metadata is larger than {METADATA_BYTES_MAX} bytes")
@@ -54,7 +54,7 @@ async def _subscribe(
 
 
 async def _topic_to_subscribe(cnx: "Connection", command: pb.CommandSubscribe, name: TopicName) -> "BaseTopic":
-    """Raises TopicNotFound with the text that ServerCnx.handleSubscribe gives."""
+    """Returns the topic. Raises TopicNotFound with the text that ServerCnx.handleSubscribe gives."""
     try:
         return await cnx.broker.service.get_for_client(name, create=command.force_topic_creation)
     except TopicNotFound as error:

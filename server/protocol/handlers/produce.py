@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def create_producer(cnx: "Connection", command: pb.CommandProducer) -> Coroutine[Any, Any, None] | None:
-    """A producer id that is in use is answered with success again, for a client that gave up waiting. Raises
-    ServiceNotReady for an id whose producer is still being created."""
+    """Adds a producer to a topic. A producer id that is in use is answered with PRODUCER_SUCCESS again: its client gave
+    up waiting for the first answer. Raises ServiceNotReady for an id whose producer is still being created."""
     name = topic_name(command.topic)
     existing = cnx.producers.get(command.producer_id)
     if existing is not None:
