@@ -1,4 +1,4 @@
-"""Spark's errors, of many lines in three languages, as the one sentence that says what happened."""
+"""Spark's errors have many lines in three languages. Here they become the one sentence that says what happened."""
 
 import re
 
@@ -13,27 +13,31 @@ _PACKAGES_WITH_SENTENCES = (
     f"{__package__.removesuffix('.jobs')}.", "pulsar_proto.", "pyspark.", "py4j.", "pyiceberg.", "sqlalchemy.",
     "_internal.",  # what deltalake's native part calls itself
 )  # fmt: skip
-"""Whose errors are told by one line; others are faults of the program and keep their traceback."""
+"""The packages whose errors are told in one sentence. Other errors are the program's own faults and keep their
+traceback."""
 _OURS = ("magnetar.", "pulsar_proto.", "ValueError")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Loss|Option|Value|NotFound): ")
-"""The last line of a Python traceback."""
+"""Matches the last line of a Python traceback."""
 _CALL_TO_JAVA = "py4j."
 _CAUSED_BY = "Caused by: "
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Z]\w*: )")
-"""Before the name of an error."""
+"""Matches the package before the name of an error."""
 
 
 def in_job_options(sentence: str) -> str:
-    """The data source's option names as the job's own."""
+    """Returns a sentence with the job's option names in place of the data source's."""
     for option, ours in _JOB_OPTIONS.items():
         sentence = sentence.replace(option, ours)
     return sentence
 
 
-def told(error: Exception) -> str | None:
-    """Of a Python traceback inside a Spark error the line with the error, of ours if there are several; of a Java one
-    what failed and the innermost cause; else the first line. None: a fault of the program."""
+def sentence_of(error: Exception) -> str | None:
+    """Returns the sentence that tells an error, None for a fault of the program.
+
+    When Spark's error has a Python traceback in it, that is the line with the Python error, ours if there are several.
+    Of a Java error it is what failed, and the innermost cause. Otherwise it is the first line.
+    """
     if not f"{type(error).__module__}.".startswith(_PACKAGES_WITH_SENTENCES):
         return None
     text = str(error)
@@ -54,7 +58,7 @@ def told(error: Exception) -> str | None:
 
 
 def _of_java(lines: list[str]) -> str:
-    """py4j sets a colon before the first line of Java's."""
+    """Returns what failed and why, of a Java error's lines. Before the first of them py4j puts a colon."""
     said = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else "")
     said = _SQLSTATE.sub("", said)
     causes = [line.strip() for line in lines]

@@ -1,4 +1,6 @@
-"""Two runs at once in one folder would write over each other: a lock, held until the job or its process ends."""
+"""A lock on a folder, because two runs at once in one folder would write over each other. A job holds its locks until
+it ends; when its process dies, the system releases them.
+"""
 
 import fcntl
 from pathlib import Path
@@ -9,11 +11,12 @@ _held: list[IO[bytes]] = []
 
 
 class FolderInUse(ValueError):
-    """Another run works there."""
+    """Another run works in the folder."""
 
 
-def hold(folder: Path) -> None:
-    """Until `let_go`. Raises FolderInUse. A file system without locks is taken as it is."""
+def hold_folder(folder: Path) -> None:
+    """Locks a folder, which it creates if need be, until `release_folders`. Raises FolderInUse. On a file system
+    without locks it has no effect."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = (folder / LOCK_FILE).open("ab")
     try:
@@ -27,7 +30,7 @@ def hold(folder: Path) -> None:
     _held.append(lock)
 
 
-def let_go() -> None:
-    """Of all folders."""
+def release_folders() -> None:
+    """Releases all folders that this process holds."""
     while _held:
         _held.pop().close()

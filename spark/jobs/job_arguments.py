@@ -21,6 +21,7 @@ AUTH_OPTIONS = {
 
 
 def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """Returns a parser with the options that all jobs have."""
     made = argparse.ArgumentParser(
         prog=f"magnetar spark {job}",
         description=description,
@@ -49,7 +50,7 @@ def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser
 
 
 class NoConnector(argparse.Action):
-    """`--source` of a job that is not read through Spark alone."""
+    """The action of `--source` in jobs that do not read through Spark alone: anything but `python` is refused."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
@@ -60,6 +61,7 @@ class NoConnector(argparse.Action):
 
 
 def add_source(made: argparse.ArgumentParser, *, starting: str = "earliest") -> None:
+    """Adds the options of jobs that read topics by a query: which topics, from where on."""
     made.add_argument("--source", choices=["python", "connector"], default="python", help="default: python")
     topics = made.add_mutually_exclusive_group(required=True)
     topics.add_argument("--topic", metavar="T", help="one topic")
@@ -76,6 +78,7 @@ def add_source(made: argparse.ArgumentParser, *, starting: str = "earliest") -> 
 
 
 def add_stream(made: argparse.ArgumentParser) -> None:
+    """Adds the options of jobs whose query streams: checkpoint, trigger, limits."""
     made.add_argument("--checkpoint", required=True, metavar="DIR", help="where a restart goes on from")
     made.add_argument(
         "--trigger",
@@ -92,6 +95,7 @@ def add_stream(made: argparse.ArgumentParser) -> None:
 
 
 def service_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Returns the data source's options that say where and how to connect."""
     given = {"service.url": arguments.service_url, "admin.url": arguments.admin_url}
     for name, option in AUTH_OPTIONS.items():
         given[option] = getattr(arguments, name)
@@ -101,6 +105,7 @@ def service_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Returns the data source's options for reading what the arguments name."""
     given = service_options(arguments)
     given |= {"startingOffsets": arguments.starting, "failOnDataLoss": arguments.fail_on_data_loss}
     for name, value in (("topic", arguments.topic), ("topics", arguments.topics), ("topicsPattern", arguments.pattern)):
@@ -112,10 +117,10 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def check_stream(arguments: argparse.Namespace) -> None:
-    """Raises JobFailed for limits and intervals that no query takes."""
+    """Raises JobFailed for limits and intervals that a query cannot have."""
     if arguments.trigger == AVAILABLE_NOW:
         if arguments.max_messages or arguments.max_bytes:
-            # Spark 4.1 plans an available-now run with one question: a limit would end it
+            # Spark 4.1 asks for the end of an available-now run once only, so the run would end at the limit
             raise JobFailed("--max-messages and --max-bytes need --trigger with an interval")
     elif not INTERVAL.fullmatch(arguments.trigger):
         raise JobFailed(f"--trigger {arguments.trigger}: expected {AVAILABLE_NOW}, or an interval as '10 seconds'")

@@ -8,12 +8,12 @@ from typing import Any
 
 
 class JobFailed(Exception):
-    """The sentence that a person reads; the job ends with exit code 1."""
+    """Ends the job with exit code 1. The text is the sentence that a person reads."""
 
 
 @dataclass
 class JobOutcome:
-    """What the job prints at its end. `problems`: one sentence a check that failed."""
+    """What the job prints at its end. `problems` has a sentence for each check that failed."""
 
     job: str
     read: int = 0
@@ -26,7 +26,7 @@ class JobOutcome:
 
 
 def finish(outcome: JobOutcome, began: float, how: str) -> int:
-    """Prints what was done; returns the exit code."""
+    """Prints what was done since `began` (monotonic seconds), as JSON or as text, and returns the exit code."""
     outcome.seconds = round(time.monotonic() - began, 3)
     if how == "json":
         print(json.dumps(asdict(outcome), default=str), flush=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from magnetar.spark.jobs.folder_lock import hold
+from magnetar.spark.jobs.folder_lock import hold_folder
 from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, service_options, source_options
 from magnetar.spark.jobs.job_outcome import JobOutcome
 from magnetar.spark.jobs.progress import QueryProgress, Teller
@@ -20,6 +20,8 @@ INTERRUPTED = "interrupted; the same command goes on from here"
 
 
 def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> DataFrame:
+    """Returns the stream of the topics that the arguments name; `more` are further options of the data source. From now
+    on the job holds the checkpoint's folder. Raises FolderInUse."""
     given = source_options(arguments) | more
     if arguments.trigger != AVAILABLE_NOW:
         if arguments.max_messages:
@@ -28,7 +30,7 @@ def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> Da
             given["maxBytesPerTrigger"] = str(arguments.max_bytes)
     if arguments.source == "connector":
         given = connector_options(given)
-    hold(Checkpoint(arguments.checkpoint).folder)
+    hold_folder(Checkpoint(arguments.checkpoint).folder)
     return made.readStream.format("pulsar").options(**given).load()
 
 
@@ -37,7 +39,8 @@ def trigger(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
-    """What an available-now run has to reach: the last message of each partition at its start."""
+    """Returns what an available-now run has to reach, the last message of each partition as of now. It is empty for an
+    endless run."""
     if arguments.trigger != AVAILABLE_NOW:
         return {}
     planner = Planner(read_options(source_options(arguments), streaming=True))
@@ -48,18 +51,19 @@ def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
 
 
 def check_reached(arguments: argparse.Namespace, ends: Mapping[str, Bound], outcome: JobOutcome) -> None:
-    """The checkpoint lies at the ends, or behind them."""
+    """Checks that the checkpoint is at the `ends` or behind them. What it lacks becomes a problem of the outcome."""
     if ends:
         committed = Checkpoint(arguments.checkpoint).committed()
         if not committed and arguments.starting == LATEST:
-            return  # nothing came since the query was begun
+            return  # nothing came since the query began at the end
         for name, end in ends.items():
             if committed.get(name, BEFORE_ALL)[:2] < end[:2]:
                 outcome.problems.append(f"{name} was read up to {committed.get(name)} instead of {end}")
 
 
 def acknowledge_committed(arguments: argparse.Namespace) -> None:
-    """The last batch of an available-now run, which no later batch acknowledges."""
+    """Acknowledges the last batch of an available-now run. Other batches are acknowledged when the query asks for the
+    next one."""
     if arguments.subscription and arguments.source == "python" and arguments.trigger == AVAILABLE_NOW:
         address = address_of(Options(service_options(arguments)))
         acknowledge(address, arguments.subscription, Checkpoint(arguments.checkpoint).committed())
@@ -72,8 +76,8 @@ def run_query(
     ends: Mapping[str, Bound],
     outcome: JobOutcome,
 ) -> None:
-    """A job's streaming query, to its end or Ctrl-C, a problem unless the run was to be endless; its last batch is
-    acknowledged. Raises the query's error."""
+    """Runs a job's streaming query to its end or to Ctrl-C, and acknowledges its last batch. Ctrl-C is a problem of the
+    outcome unless the run was to be endless. Raises the query's error."""
     Checkpoint(arguments.checkpoint).sweep()
     query = (
         frame.writeStream.foreachBatch(batch)

@@ -8,25 +8,27 @@ from collections.abc import Callable, Sequence
 import pyspark
 from pyspark.sql import SparkSession
 
-from magnetar.spark.jobs.error_sentences import in_job_options, told
-from magnetar.spark.jobs.folder_lock import let_go
+from magnetar.spark.jobs.error_sentences import in_job_options, sentence_of
+from magnetar.spark.jobs.folder_lock import release_folders
 from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, check_stream, service_options, source_options
 from magnetar.spark.jobs.job_outcome import JobFailed
-from magnetar.spark.jobs.older_pyspark import complete
+from magnetar.spark.jobs.older_pyspark import add_missing_functions
 from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics
 from magnetar.spark.jobs.progress import Teller
 from magnetar.spark.jobs.published_connector import check_versions, end_java
 from magnetar.spark.source.checkpoint import Checkpoint
 
 AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
-"""Without it Spark 4.1 runs one batch with sources of Python's: after a kill only the one that was under way."""
+"""Without this setting an available-now run over a source in Python is a single batch in Spark 4.1. After a kill that
+would be the batch that was under way, and nothing behind it."""
 CONNECTOR_SETTING = "spark.magnetar.connector"
-"""Of a session in which a job reads through the connector."""
+"""Marks a session in which a job reads through the published connector; `leave` looks for it."""
 
 
 def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSession:
-    """The running session of spark-submit, or one of its own; what is wrong with the options, the service or the topics
-    is said before Java starts. `needs`: see `check_versions`. Raises what `precheck` raises."""
+    """Returns the running session of spark-submit, or starts one. Options, service and topics are checked before Java
+    starts, which takes many seconds. `needs` names what needs pyspark 4.0, see `check_versions`. Raises JobFailed and
+    what the functions of `precheck` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
     if hasattr(arguments, "trigger"):
@@ -42,7 +44,7 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
         builder = builder.master(arguments.master)
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.log.level", "FATAL").config("spark.driver.memory", "1g")
-        # streaming queries do not adapt their shuffles: Spark's 200 tasks take far longer than a small batch
+        # a streaming query's shuffle has this many tasks: Spark's default of 200 takes far longer than a small batch
         builder = builder.config("spark.sql.shuffle.partitions", str(os.cpu_count() or 1))
     builder = builder.config("spark.sql.session.timeZone", "UTC").config(AVAILABLE_NOW_SETTING, "true")
     for pair in arguments.spark_conf:
@@ -54,17 +56,18 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
     teller.state("starting", "starting Spark, which takes some seconds …")
     made = builder.getOrCreate()
     teller.state("running", f"Spark {made.version} runs")
-    complete()
+    add_missing_functions()
     made.conf.set(CONNECTOR_SETTING, str(source == "connector").lower())
     if source == "python":
-        from magnetar.spark.source import PulsarDataSource
+        from magnetar.spark.source import PulsarDataSource  # pyspark before 4.1 has no such data sources
 
         made.dataSource.register(PulsarDataSource)
     return made
 
 
 def leave(code: int) -> int:
-    """At the end of a job; see `end_java`."""
+    """Is called at the end of a job with its exit code, which it returns. After a job that read through the connector
+    in spark-submit it ends the Java program, see `end_java`."""
     running = SparkSession.getActiveSession() if "SPARK_ENV_LOADED" in os.environ else None
     if running is not None and running.conf.get(CONNECTOR_SETTING, "") == "true":
         end_java(running, code)
@@ -72,15 +75,16 @@ def leave(code: int) -> int:
 
 
 def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-    """Runs a job's body; faults become one sentence."""
+    """Runs a job's body and returns its exit code. An error becomes one sentence on stderr, and exit code 1; one that
+    is the program's own fault is raised, with its traceback."""
     try:
         code = leave(run(argv))
     except Exception as error:
-        said = str(error) if isinstance(error, (JobFailed, ValueError, OSError)) else told(error)
+        said = str(error) if isinstance(error, (JobFailed, ValueError, OSError)) else sentence_of(error)
         if said is None:
             raise
         print(f"magnetar spark {job}: {in_job_options(said)}", file=sys.stderr)
         return 1
     finally:
-        let_go()
+        release_folders()
     return code

@@ -33,7 +33,7 @@ def module_of(name: str) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit code: 0 done, 1 failed or a check failed, 2 wrong usage."""
+    """Returns the exit code: 0 when the job is done, 1 when it or one of its checks failed, 2 for wrong usage."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: magnetar spark JOB [options]      (magnetar spark JOB --help lists them)")
         print("       magnetar spark --path JOB         (its file, for spark-submit)\n\njobs:")

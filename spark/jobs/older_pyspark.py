@@ -1,4 +1,4 @@
-"""What pyspark 3.4 has in SQL only, as functions: jobs that read through the published connector run there too."""
+"""Functions that pyspark 3.4 has in SQL only. Jobs that read through the published connector run there, too."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
 IN_SQL = ("count_if", "nullif", "timestamp_micros", "timestamp_millis", "unix_micros", "unix_millis")
-"""pyspark 3.5 has all of them."""
+"""The functions that jobs call and pyspark 3.4 lacks; pyspark 3.5 has all of them."""
 
 
-def complete() -> None:
-    """Adds to `pyspark.sql.functions` what is not there; nothing from pyspark 3.5 on."""
+def add_missing_functions() -> None:
+    """Adds to `pyspark.sql.functions` what is missing there. From pyspark 3.5 on nothing is."""
     for name in IN_SQL:
         if not hasattr(F, name):
             setattr(F, name, _called(name))

@@ -1,4 +1,5 @@
-"""The order of messages inside a partition, as a column that sorts: for Spark a message id is opaque bytes."""
+"""A column by which the messages of a partition sort in their order. Message ids do not: for Spark they are opaque
+bytes."""
 
 from inspect import signature
 
@@ -10,11 +11,12 @@ from pulsar_proto.ids import signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 PLAIN: dict[str, bool] = {"useArrow": False} if "useArrow" in signature(F.udf).parameters else {}
-"""pyspark 3.4 has no such parameter, and no other way."""
+"""Without Arrow a function is called with plain Python values. pyspark 3.4 never uses Arrow here, and has no such
+parameter."""
 
 
 def sortable(message_id: bytes | None) -> str | None:
-    """Ledger, entry and batch index in digits of fixed width."""
+    """Returns the digits of an id given as the bytes of MessageIdData, None for None."""
     if message_id is None:
         return None
     parsed = pb.MessageIdData.FromString(bytes(message_id))
@@ -22,9 +24,10 @@ def sortable(message_id: bytes | None) -> str | None:
 
 
 def digits(bound: Bound) -> str:
+    """Returns ledger, entry and batch index in digits of fixed width."""
     return f"{bound.ledger:020d}{bound.entry:020d}{bound.batch_index:010d}"
 
 
 def position(column: str) -> Column:
-    """Of a column with MessageIdData's bytes."""
+    """Returns the sortable positions of a column that has the bytes of MessageIdData."""
     return F.udf(sortable, "string", **PLAIN)(F.col(column))

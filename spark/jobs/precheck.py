@@ -1,4 +1,6 @@
-"""Is there a service, and does it let us in? Asked before Java starts, which takes many seconds."""
+"""Checks that there is a service, that it lets the job in, and that topics and checkpoint fit. All of it happens before
+Java starts, which takes many seconds.
+"""
 
 import sys
 import time
@@ -14,14 +16,15 @@ from pulsar_proto.errors import PulsarError, TopicNotFound
 from pulsar_proto.names import TopicName
 
 PATIENCE_SECONDS = 10.0
-"""A service that restarts is waited for: a job and its service are often started together."""
+"""How long a job waits for a service that does not answer: the two are often started together."""
 RETRY_SECONDS = 0.5
 AUTH_FAILED = (401,)
 
 
 def check_service(given: Mapping[str, str], *, tell: bool = False) -> None:
-    """Connects to service and admin interface. Raises Disconnected, AdminError, PulsarError (a refused login) or
-    ValueError, each with a sentence. `tell`: says on stderr that it waits."""
+    """Connects to the service, and to its admin interface if there is a URL. With `tell` it says on stderr that it
+    waits. Raises Disconnected, AdminError, PulsarError (for a refused login) or ValueError, each with a sentence for
+    people."""
     address = address_of(Options(given))
     deadline = time.monotonic() + PATIENCE_SECONDS
     told = not tell
@@ -59,8 +62,8 @@ def _ask(address: ServiceAddress) -> None:
 
 
 def check_topics(given: Mapping[str, str], *, endless: bool = False) -> None:
-    """The topics exist and may be read. Raises PulsarError (TopicNotFound, AuthorizationError) or BadOption. `endless`:
-    what a pattern takes in may come later."""
+    """Checks that the topics exist and may be read. An `endless` run may have a pattern that no topic matches yet.
+    Raises PulsarError, such as TopicNotFound and AuthorizationError, or BadOption."""
     asked = given.get("topic") or given.get("topics") or given.get("topicsPattern")
     planner = Planner(read_options(given, streaming=True))
     try:
@@ -76,7 +79,8 @@ def check_topics(given: Mapping[str, str], *, endless: bool = False) -> None:
 
 
 def check_checkpoint(given: Mapping[str, str], checkpoint: Checkpoint) -> None:
-    """The query that the checkpoint belongs to reads these topics: another's would lose its place. Raises BadOption."""
+    """Checks that the checkpoint's query reads these topics: a query over others would lose its place. Raises
+    BadOption."""
     options = read_options(given, streaming=True)
     if options.pattern:
         is_asked = topic_pattern(options.pattern)

@@ -1,4 +1,6 @@
-"""What a job says on stderr while it runs: lines for people, one that changes on a terminal, JSON for programs."""
+"""What a job says on stderr while it runs: lines for people, of which a terminal replaces the last one, or JSON for
+programs. Ctrl-C is handled here, too.
+"""
 
 import json
 import signal
@@ -17,7 +19,7 @@ ERASE_LINE = "\r\x1b[K"
 
 
 class Teller:
-    """`how`: text, json or none."""
+    """Prints a job's progress. `how` is text, json or none."""
 
     def __init__(self, how: str, job: str) -> None:
         self._how = how
@@ -26,14 +28,15 @@ class Teller:
         self._began = time.monotonic()
 
     def state(self, state: str, sentence: str = "", **more: Any) -> None:
-        """Where the job is: `starting`, `running`, `idle`, `ended`."""
+        """Tells where the job is: `state` (`starting`, `running`, `idle`, `ended` …) and `more` to programs, `sentence`
+        to people."""
         if self._how == "json":
             self._print(json.dumps({"job": self._job, "state": state, **more}))
         elif self._how == "text" and sentence:
             self._print(f"{self._job}: {sentence}")
 
     def batch(self, number: int, rows: int, seconds: float, total: int) -> None:
-        """A batch that is done. `total`: rows of all batches of this run."""
+        """Tells of a batch that is done. `total` counts the rows of all batches of this run."""
         if self._how == "json":
             self._print(json.dumps({"job": self._job, "batch": number, "rows": rows, "seconds": seconds}))
         elif self._how == "text":
@@ -41,13 +44,13 @@ class Teller:
             self._print(f"batch {number}: {rows:,} messages in {seconds:.1f} s{rate}, {total:,} in all")
 
     def passing(self, sentence: str) -> None:
-        """What is only true for now: on a terminal, in a line that the next one replaces."""
+        """Shows a sentence that is true for the moment only: on a terminal, in a line that the next one replaces."""
         if self._is_terminal:
             seconds = time.monotonic() - self._began
             print(f"{ERASE_LINE}{sentence}, {seconds:.0f} s since the start", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Takes away what was only true for a while."""
+        """Removes the sentence that `passing` has shown."""
         if self._is_terminal:
             print(ERASE_LINE, end="", file=sys.stderr, flush=True)
 
@@ -56,8 +59,9 @@ class Teller:
 
 
 class CtrlC:
-    """In its block Ctrl-C is noted in `pressed`, and a thread calls `stop` until the block ends; the second one raises
-    KeyboardInterrupt. Spark's own handler asks Java in the middle of another answer, and both calls are broken."""
+    """In its block the first Ctrl-C sets `pressed`, and a thread calls `stop` again and again until the block ends. A
+    second Ctrl-C raises KeyboardInterrupt. PySpark's own handler would call Java while another call's answer is being
+    read, which breaks both calls."""
 
     def __init__(self, stop: Callable[[], object] | None = None) -> None:
         self.pressed = False
@@ -71,7 +75,8 @@ class CtrlC:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        """Raises KeyboardInterrupt in place of an error after Ctrl-C: a terminal's goes to Spark's workers too."""
+        """After Ctrl-C, raises KeyboardInterrupt in place of an error: a terminal sends Ctrl-C to Spark's workers, too,
+        and what they were doing fails."""
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
         self._ended.set()
@@ -87,12 +92,12 @@ class CtrlC:
 
     def _stop_all(self, stop: Callable[[], object]) -> None:
         stop()
-        while not self._ended.wait(LOOK_SECONDS):  # what was about to begin
+        while not self._ended.wait(LOOK_SECONDS):  # a Spark job that was about to start is stopped, too
             stop()
 
 
 class QueryProgress:
-    """Tells what a query does, and counts what it read (`read`)."""
+    """Tells what a streaming query does, and counts in `read` the rows that it has read."""
 
     def __init__(self, teller: Teller) -> None:
         self.read = 0
@@ -101,7 +106,7 @@ class QueryProgress:
         self._is_idle = False
 
     def watch(self, query: "StreamingQuery") -> None:
-        """Until the query ends. Raises its error, or KeyboardInterrupt after Ctrl-C."""
+        """Returns when the query has ended. Raises its error, or KeyboardInterrupt after Ctrl-C."""
         with CtrlC() as ctrl_c:
             try:
                 while query.isActive and not ctrl_c.pressed:

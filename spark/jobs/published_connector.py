@@ -1,6 +1,6 @@
 """`--source connector`: the same job over the published connector, whose options differ a little from our source's.
 
-BatchFacts: 2.6 and 8. The jar comes by `spark-submit --jars`; nothing here needs more of pyspark than version 3.4 has.
+The jar comes by `spark-submit --jars`, see docs/spark/CONNECTORS.md. Nothing here needs more than pyspark 3.4 has.
 """
 
 import contextlib
@@ -32,13 +32,14 @@ NO_JAR_SENTENCE = (
 
 
 def version_of(text: str) -> tuple[int, int]:
-    """Major and minor of pyspark's version."""
+    """Returns major and minor of pyspark's version."""
     major, minor = re.findall(r"\d+", text)[:2]
     return int(major), int(minor)
 
 
 def check_versions(source: str, pyspark: str, needs: str = "") -> None:
-    """Raises BadOption when this pyspark cannot do it. `needs`: what of the job wants pyspark 4.0, such as a format."""
+    """Raises BadOption when this pyspark is too old. `needs` names what of the job needs pyspark 4.0, such as a format;
+    it is empty when nothing does."""
     if source == "python" and version_of(pyspark) < PYTHON_SOURCE_NEEDS:
         raise BadOption(
             f"this is pyspark {pyspark}, and the data source in Python needs 4.1: install that, or let lake_ingest, "
@@ -49,7 +50,7 @@ def check_versions(source: str, pyspark: str, needs: str = "") -> None:
 
 
 def connector_options(given: Mapping[str, str]) -> dict[str, str]:
-    """A job's options of the source, as the connector takes them. Raises BadOption for what it has not."""
+    """Returns a job's source options as the connector takes them. Raises BadOption for those that it does not have."""
     options = dict(given)
     if not options.get("admin.url"):
         raise BadOption("--source connector needs --admin-url: the connector asks there for schemas and last messages")
@@ -67,7 +68,8 @@ def connector_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _signed(text: str) -> str:
-    """A JSON map of ids, each as the signed bytes of MessageIdData; it may hold `ledger:entry` or such bytes."""
+    """Returns a JSON map of ids with each id as the signed bytes of MessageIdData. In `text` an id may be such bytes or
+    `ledger:entry`."""
     ids = json.loads(text)
     bytes_of = {}
     for topic, value in ids.items():
@@ -82,8 +84,9 @@ def _signed(text: str) -> str:
 
 
 def end_java(session: "SparkSession", code: int) -> None:
-    """Ends the Java program of `spark-submit` with the job's exit code: threads of the connector's clients would keep
-    it alive for ever. What was printed goes through Java's hands first."""
+    """Ends the Java program of `spark-submit` with the job's exit code, because threads of the connector's clients
+    would keep it alive for ever. What the job printed goes through pipes that Java reads, so it waits until these are
+    empty."""
     java = session._jvm
     assert java is not None
     if session.sparkContext.getConf().get("spark.submit.deployMode", "client") != "client":
@@ -95,12 +98,12 @@ def end_java(session: "SparkSession", code: int) -> None:
     while _unread(sys.stdout.fileno()) and time.monotonic() < deadline:
         time.sleep(DRAIN_SECONDS / 20)
     time.sleep(DRAIN_SECONDS / 20)
-    with contextlib.suppress(Py4JError, OSError):  # nobody is left to answer
+    with contextlib.suppress(Py4JError, OSError):  # Java exits without an answer
         java.java.lang.System.exit(code)
 
 
 def _unread(pipe: int) -> int:
-    """Bytes that are written and not yet read."""
+    """Returns how many bytes were written to a pipe and not read yet, 0 for what is no pipe."""
     try:
         return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4), sys.byteorder)
     except OSError:

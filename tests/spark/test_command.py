@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from compat_tests.harness import Server
 from compat_tests.python.rest import Admin
 from magnetar.server.commands.main import main
+from magnetar.spark.jobs.main import JOBS
 
 WITHOUT_PYSPARK = """
 import sys
@@ -89,3 +91,13 @@ def test_jobs_that_read_with_their_own_protocol_code_refuse_the_connector(
         main(["spark", job, "--source", "connector"])
     assert ended.value.code == 2
     assert f"--source connector: {job} speaks to the service itself and needs no connector" in capsys.readouterr().err
+
+
+def test_every_job_has_a_file_and_no_module_beside_it_hides_a_library(capsys: pytest.CaptureFixture[str]) -> None:
+    """spark-submit puts the folder of a job's file before all libraries on Python's path."""
+    libraries = {*sys.stdlib_module_names, *packages_distributions()}
+    for job in JOBS:
+        assert main(["spark", "--path", job]) == 0
+        path = Path(capsys.readouterr().out.strip())
+        assert path.name == f"{job}.py"
+        assert not libraries.intersection(module.stem for module in path.parent.glob("*.py"))

@@ -4,7 +4,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from magnetar.spark.jobs.error_sentences import in_job_options, told
+from magnetar.spark.jobs.error_sentences import in_job_options, sentence_of
 from magnetar.spark.jobs.published_connector import NO_JAR_SENTENCE
 
 PYTHON = "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n    raise\n"
@@ -49,18 +49,18 @@ FULL_DISK_SENTENCE = (
     ],
 )
 def test_an_error_is_told_by_what_happened(text: str, sentence: str) -> None:
-    assert told(PySparkException(text)) == sentence
+    assert sentence_of(PySparkException(text)) == sentence
 
 
 def test_java_that_does_not_start_is_told_with_what_to_do() -> None:
-    said = told(PySparkException("[JAVA_GATEWAY_EXITED] Java gateway process exited"))
+    said = sentence_of(PySparkException("[JAVA_GATEWAY_EXITED] Java gateway process exited"))
     assert said is not None
     assert said.startswith("Spark could not start Java: is Java 17")
 
 
 def test_a_fault_of_the_program_keeps_its_traceback() -> None:
-    assert told(KeyError("x")) is None
-    assert told(Py4JError("x")) == "x"
+    assert sentence_of(KeyError("x")) is None
+    assert sentence_of(Py4JError("x")) == "x"
 
 
 def test_options_are_named_as_the_jobs_have_them() -> None:

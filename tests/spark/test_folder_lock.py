@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.spark.jobs.folder_lock import LOCK_FILE, FolderInUse, hold, let_go
+from magnetar.spark.jobs.folder_lock import LOCK_FILE, FolderInUse, hold_folder, release_folders
 from magnetar.spark.jobs.job_session import guarded
 
 HOLD = (
-    "import sys, pathlib; from magnetar.spark.jobs.folder_lock import hold; "
-    "hold(pathlib.Path(sys.argv[1])); print(1); input()"
+    "import sys, pathlib; from magnetar.spark.jobs.folder_lock import hold_folder; "
+    "hold_folder(pathlib.Path(sys.argv[1])); print(1); input()"
 )
 
 
@@ -20,7 +20,7 @@ def test_a_folder_has_one_run_until_that_ends_or_is_killed(tmp_path: Path, capsy
     folder = tmp_path / "checkpoint"
 
     def held(argv: Sequence[str]) -> int:
-        hold(folder)
+        hold_folder(folder)
         return 0
 
     command = [sys.executable, "-c", HOLD, str(folder)]
@@ -31,16 +31,16 @@ def test_a_folder_has_one_run_until_that_ends_or_is_killed(tmp_path: Path, capsy
         assert f"another run works in {folder}: wait for its end" in capsys.readouterr().err
         other.kill()
     assert guarded("job", held, []) == 0  # and lets go at its end
-    hold(folder)
-    let_go()
+    hold_folder(folder)
+    release_folders()
     assert [path.name for path in folder.iterdir()] == [LOCK_FILE]
 
 
 def test_a_run_holds_several_folders(tmp_path: Path) -> None:
-    hold(tmp_path / "one")
-    hold(tmp_path / "two")
+    hold_folder(tmp_path / "one")
+    hold_folder(tmp_path / "two")
     with pytest.raises(FolderInUse):
-        hold(tmp_path / "one")
-    let_go()
-    hold(tmp_path / "one")
-    let_go()
+        hold_folder(tmp_path / "one")
+    release_folders()
+    hold_folder(tmp_path / "one")
+    release_folders()

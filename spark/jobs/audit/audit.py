@@ -1,7 +1,8 @@
-"""What topics hold and who is behind, a row a subscription; orphans of Spark's connectors are found and removed.
+"""What topics hold and who is behind, a row for each subscription; orphans of Spark's connectors are found and removed.
 
-The published connectors leave durable subscriptions behind (facts 2.2): a killed driver all of them, a batch read one a
-partition. They keep messages for ever. One that nobody is connected to and that was idle for long enough is an orphan.
+The published connectors leave durable subscriptions behind, which keep messages for ever: a killed driver leaves all of
+its own, and a batch read one for each partition. A connector's subscription that nobody is connected to and that was
+idle for long enough is an orphan.
 """
 
 import argparse
@@ -36,7 +37,8 @@ from magnetar.spark.source.client.admin_client import NOT_FOUND, PASSING, AdminC
 from magnetar.spark.source.options import Options, address_of
 
 CHECK_ATTEMPTS = 3
-"""A check of a busy topic that fails is repeated: its numbers are asked for one after the other."""
+"""A check that fails is repeated this often: numbers that are asked for one after the other may disagree on a busy
+topic."""
 EXAMPLES = """\
   magnetar spark audit --service-url pulsar://127.0.0.1:6650 --admin-url http://127.0.0.1:8080
   magnetar spark audit … --namespaces public/default --max-backlog 100000 --stuck-after 6 --sink ./audit
@@ -77,7 +79,7 @@ def run(argv: Sequence[str]) -> int:
         return look(arguments)
     teller, code = Teller(arguments.progress, "audit"), 0
     try:
-        code = look(arguments)  # what is wrong with the options is wrong for ever
+        code = look(arguments)  # an error in the first look, such as a wrong option, ends the job
         while True:
             time.sleep(arguments.interval)
             try:
@@ -92,6 +94,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def look(arguments: Namespace) -> int:
+    """Looks at everything once, and returns the exit code."""
     began = time.monotonic()
     outcome = JobOutcome("audit")
     address = address_of(Options(service_options(arguments)))
@@ -121,13 +124,13 @@ def look(arguments: Namespace) -> int:
 
 
 def is_of_unknown_age(row: SubscriptionRow) -> bool:
-    """It would be an orphan if it were known to be old."""
+    """Returns whether a subscription would be an orphan if it were known to be old enough."""
     unknown = row.idle_hours == UNKNOWN and not row.is_orphan
     return unknown and is_orphan(row.subscription, row.consumers, row.idle_hours, 0)
 
 
 class Audit:
-    """One look at everything. `now`: ms since the epoch."""
+    """One look at everything. `now` is when it was taken, in milliseconds since the epoch."""
 
     def __init__(self, admin: AdminClient, arguments: Namespace, outcome: JobOutcome) -> None:
         self._admin = admin
@@ -138,20 +141,21 @@ class Audit:
         self.non_persistent = 0
 
     def rows(self) -> Iterator[SubscriptionRow]:
+        """Asks for the numbers of all topics, checks them, and yields a row for each subscription."""
         for namespace in self._namespaces():
             self.non_persistent += len(self._listed("non-persistent", namespace))
             for topic in sorted(self._listed("persistent", namespace)):
                 try:
                     stats, internal = self._checked(topic)
                 except AdminError as error:
-                    if error.status != NOT_FOUND:  # deleted meanwhile
+                    if error.status != NOT_FOUND:  # a topic may be deleted after it was listed
                         raise
                     continue
                 self._outcome.read += 1
                 yield from rows_of(topic, stats, internal, self.now, self._arguments.older_than)
 
     def _namespaces(self) -> list[str]:
-        """Those that were named, all of tenants that were named, or all there are."""
+        """Returns the namespaces that were named, those of tenants that were named, or all."""
         found: list[str] = []
         for name in self._given or self._admin.call("GET", "tenants") or []:
             if name.count("/") > 1:
@@ -162,8 +166,8 @@ class Audit:
         return found
 
     def _listed(self, kind: str, name: str) -> list[str]:
-        """What a tenant or namespace has; nothing where it was deleted meanwhile. Raises JobFailed when it was named on
-        the command line."""
+        """Returns the namespaces of a tenant or the topics of a namespace. When that was deleted meanwhile there are
+        none; when it was named on the command line, raises JobFailed."""
         try:
             return list(self._admin.call("GET", f"{kind}/{quote(name)}") or [])
         except AdminError as error:
@@ -174,7 +178,8 @@ class Audit:
             return []
 
     def _checked(self, topic: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """`stats` and `internalStats`; what is still wrong after some looks is a problem."""
+        """Returns a topic's `stats` and `internalStats`. What is still wrong after CHECK_ATTEMPTS becomes a problem of
+        the outcome."""
         problems: list[str] = []
         for _ in range(CHECK_ATTEMPTS):
             before = self._admin.internal_stats(topic)
@@ -191,7 +196,7 @@ class Audit:
         return found
 
     def judge(self, rows: Sequence[SubscriptionRow]) -> None:
-        """The limits that were given; adds to the outcome's problems."""
+        """Compares the rows with the limits that were given. What exceeds one becomes a problem of the outcome."""
         arguments, problems = self._arguments, self._outcome.problems
         for row in rows:
             who = f"{row.topic}, {row.subscription}"
@@ -206,7 +211,8 @@ class Audit:
                 problems.append(f"{topic}: its largest partition holds {skew} times the mean")
 
     def _stuck(self, row: SubscriptionRow) -> list[str]:
-        """No progress is no fault while the oldest message that waits is young."""
+        """Returns a sentence when the subscription is stuck, otherwise nothing. One that makes no progress is not stuck
+        while the oldest message that it has to acknowledge is young."""
         limit = self._arguments.stuck_after
         if not row.backlog or row.unmoved_hours < limit:
             return []
@@ -217,8 +223,9 @@ class Audit:
         return [f"stuck at {row.mark_delete} for {hours:.3g} h, {row.consumers} consumers, backlog of {row.backlog}"]
 
     def count(self, rows: Sequence[SubscriptionRow]) -> dict[str, Any]:
-        """Every message of every topic, read by the data source, which finds gaps; beside it what the ledgers hold:
-        markers and all but one chunk of a large message are entries without a message."""
+        """Reads every message of every topic through the data source, which finds gaps. Returns what it counted beside
+        what the ledgers hold. These may hold more entries: markers have no message, and of the chunks of a large
+        message only one counts."""
         known = {row.topic: row.entries for row in rows}
         counted = count_messages(self._arguments, [topic for topic, entries in known.items() if entries])
         for topic, found in counted.items():
@@ -228,7 +235,8 @@ class Audit:
         return {topic: {**asdict(found), "ledger_entries": known[topic]} for topic, found in counted.items()}
 
     def sweep(self, rows: Sequence[SubscriptionRow]) -> int:
-        """Deletes orphans, each looked at once more; one that somebody connects to meanwhile refuses, and stays."""
+        """Deletes the orphans after another look at each, and returns how many. When somebody connects to one
+        meanwhile, the broker refuses to delete it (412)."""
         removed = 0
         for row in rows:
             if row.is_orphan and self._is_orphan_still(row):
@@ -254,7 +262,7 @@ class Audit:
 
 
 def show(rows: Sequence[SubscriptionRow]) -> None:
-    """Partitions as one, the ones that are furthest behind first."""
+    """Prints a line for each subscription, with the partitions of a topic as one, the largest backlog first."""
     print(f"{'topic':52} {'subscription':26} {'backlog':>10} {'holes':>6} {'stored':>13} {'skew':>5} {'idle h':>7}")
     for each in sorted(by_base_topic(rows), key=lambda each: -each["backlog"]):
         topic = each["topic"] + (f" ({each['partitions']})" if each["partitions"] > 1 else "")

@@ -1,4 +1,5 @@
-"""The audit's looks at messages themselves: all of them through the data source, or the one that waits longest."""
+"""What the audit asks messages themselves: all of them, read through the data source, or the one that has waited
+longest."""
 
 import time
 from argparse import Namespace
@@ -22,7 +23,7 @@ COUNTED = "topic string, entries bigint, messages bigint, bytes bigint"
 
 @dataclass(frozen=True, slots=True)
 class TopicCount:
-    """Of one partition or plain topic. `bytes`: of the values, as producers gave them."""
+    """What one partition or non-partitioned topic holds. `bytes` counts the values as producers gave them."""
 
     entries: int
     messages: int
@@ -30,8 +31,8 @@ class TopicCount:
 
 
 def oldest_unacknowledged_ms(service: Mapping[str, str], topic: str, mark_delete: str) -> int | None:
-    """When the first message behind a mark-delete position was published (that one is never acknowledged); None when
-    none comes."""
+    """Returns when the first message behind a mark-delete position was published, in milliseconds since the epoch; None
+    when no message comes. That message is not acknowledged, or the position would be behind it."""
     address = address_of(Options(service))
     client = PulsarClient(address.service_url, address.login)
     ledger, _, entry = mark_delete.partition(":")
@@ -45,7 +46,8 @@ def oldest_unacknowledged_ms(service: Mapping[str, str], topic: str, mark_delete
 
 
 def count_messages(arguments: Namespace, topics: Sequence[str]) -> dict[str, TopicCount]:
-    """Reads everything, with Spark; raises DataLoss (in Spark's wrapping) where an entry is missing."""
+    """Counts all messages of the topics by a Spark query. Raises Spark's error with a DataLoss in it when an entry is
+    missing."""
     if not topics:
         return {}
     spark = session(arguments, "audit")
@@ -55,13 +57,13 @@ def count_messages(arguments: Namespace, topics: Sequence[str]) -> dict[str, Top
         F.col("__topic").alias("topic"), F.col("__messageId").alias("id"), F.length("value").alias("size")
     )
     totals: dict[str, list[int]] = {}
-    for topic, *numbers in sizes.mapInArrow(_count, COUNTED).collect():  # a row a task and topic
+    for topic, *numbers in sizes.mapInArrow(_count, COUNTED).collect():  # a row for each task and topic
         totals[topic] = [sum(pair) for pair in zip(totals.get(topic, (0, 0, 0)), numbers, strict=True)]
     return {topic: TopicCount(*numbers) for topic, numbers in totals.items()}
 
 
 def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A row a topic: the first message of a batch stands for its entry."""
+    """Yields a row for each topic among one task's messages. The first message of a batch counts as its entry."""
     totals: dict[str, list[int]] = {}
     for batch in batches:
         for topic, message_id, size in zip(*(column.to_pylist() for column in batch.columns), strict=True):

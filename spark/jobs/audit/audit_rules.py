@@ -1,7 +1,7 @@
-"""What an audit concludes from a topic's `stats` and `internalStats`: pure rules, no clock and no I/O.
+"""What an audit concludes from a topic's `stats` and `internalStats`.
 
-A cursor's numbers are checked against the ledgers: what lies behind its mark-delete position is its backlog or was
-acknowledged out of order.
+A cursor's numbers are checked against the ledgers: every entry behind its mark-delete position is in its backlog, or
+was acknowledged out of order.
 """
 
 import re
@@ -14,8 +14,8 @@ from magnetar.spark.source.ranges.planning_rules import LedgerRun, clip, runs_of
 from pulsar_proto.names import TopicName, encode_local
 
 ORPHAN_NAME = re.compile(r"spark?-pulsar-(batch-)?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}(-.*)?")
-"""What the published connectors make up: a prefix, a UUID, mostly the topic's name. `spar-` is no slip of ours: those
-up to 3.1 spell it so. A name that a user chose (`predefinedSubscription`) has no UUID."""
+"""The names that the published connectors make up: a prefix, a UUID, and mostly the topic's name. The spelling `spar-`
+is that of the connectors up to 3.1. A name that a user chose (`predefinedSubscription`) has no UUID."""
 HOUR_MS = 3_600_000
 RANGE = re.compile(r"\((-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)\]")
 LAST_USED = (
@@ -30,14 +30,15 @@ Stats = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRow:
-    """One subscription of one partition or plain topic, or a topic without any (`subscription` empty). Bytes and
-    messages in and out are counted since the topic was loaded; entries and backlog are entries (a batch is one)."""
+    """One subscription of one partition or non-partitioned topic; `subscription` is empty for a topic without any.
+    Bytes and messages in and out are counted since the topic was loaded. Storage and backlog are counted in entries,
+    and a batch is one entry."""
 
     tenant: str
     namespace: str
     topic: str
     base_topic: str
-    """Of a partition the whole topic, else the topic."""
+    """The partitioned topic of a partition, otherwise the topic itself."""
     subscription: str
     entries: int
     storage_bytes: int
@@ -50,9 +51,10 @@ class SubscriptionRow:
     consumers: int
     mark_delete: str
     idle_hours: float
-    """Since the subscription was used last; -1: not since the topic was loaded, and nobody knows what was before."""
+    """How long ago the subscription was last used. It is -1 when it was not used since the topic was loaded: nobody
+    knows what was before."""
     unmoved_hours: float
-    """The mark-delete position did not move for at least so long; -1: nobody knows."""
+    """For how long at least the mark-delete position has not moved; -1 when nobody knows."""
     is_orphan: bool
 
 
@@ -88,8 +90,9 @@ def rows_of(topic: str, stats: Stats, internal: Stats, now_ms: int, older_than_h
 
 
 def is_orphan(name: str, consumers: int, idle_hours: float, older_than_hours: float) -> bool:
-    """A connector's leftover that nobody is connected to and that was idle for long enough. One whose age nobody knows
-    is taken only with `--older-than 0`: a job that waits for its restart looks the same."""
+    """Returns whether a subscription was left behind by a connector: nobody is connected to it, and it was idle for
+    long enough. One that was idle for an unknown time counts only with `--older-than 0`, because the subscription of a
+    job that waits for its restart looks the same."""
     is_old = older_than_hours == 0 or (idle_hours != UNKNOWN and idle_hours >= older_than_hours)
     return ORPHAN_NAME.fullmatch(name) is not None and not consumers and is_old
 
@@ -99,20 +102,21 @@ def _hours_since(then_ms: int, now_ms: int) -> float:
 
 
 def _moved_ms(stats: Stats, subscription: Stats) -> int:
-    """When the mark-delete position moved last; if it did not since the topic was loaded, then that time."""
+    """Returns when the mark-delete position last moved, or when the topic was loaded if it did not move since."""
     return max(
         int(subscription.get("lastMarkDeleteAdvancedTimestamp") or 0), int(stats.get("topicCreationTimeStamp") or 0)
     )
 
 
 def cursor_of(internal: Stats, subscription: str) -> Stats | None:
-    """Cursors have a subscription's name, or as in Java its encoded form."""
+    """Returns a subscription's cursor, None when there is none. A cursor has the subscription's name or, in Java's
+    brokers, the URL-encoded form of it."""
     cursors: Mapping[str, Stats] = internal.get("cursors", {})
     return cursors.get(subscription) or cursors.get(encode_local(subscription))
 
 
 def position_of(text: str) -> Bound:
-    """`ledger:entry` of a cursor."""
+    """Returns a cursor's position `ledger:entry` as a bound."""
     ledger, _, entry = text.partition(":")
     return Bound(int(ledger), int(entry))
 
@@ -122,13 +126,14 @@ def _entries(runs: Sequence[LedgerRun], after: Bound, upto: Bound) -> int:
 
 
 def ranges_of(cursor: Stats) -> list[tuple[Bound, Bound]]:
-    """What is acknowledged behind the mark-delete position: (after, up to and with)."""
+    """Returns the ranges that are acknowledged behind the mark-delete position: each one is after the first bound, up
+    to and including the second."""
     found = RANGE.findall(cursor.get("individuallyDeletedMessages", ""))
     return [(Bound(int(a), int(b)), Bound(int(c), int(d))) for a, b, c, d in found]
 
 
 def expected_backlog(internal: Stats, cursor: Stats) -> int:
-    """Entries: all that was published and is not acknowledged."""
+    """Returns how many entries are published and not acknowledged."""
     runs = runs_of(internal)
     if not runs:
         return 0
@@ -138,12 +143,14 @@ def expected_backlog(internal: Stats, cursor: Stats) -> int:
 
 
 def check_ledgers(internal: Stats) -> list[str]:
+    """Returns a sentence when the ledgers hold another number of entries than the topic says."""
     counted, said = sum(run.entries for run in runs_of(internal)), int(internal["numberOfEntries"])
     return [] if counted == said else [f"its ledgers hold {counted} entries, the topic says {said}"]
 
 
 def check_ranges(internal: Stats, cursor: Stats) -> list[str]:
-    """Acknowledged ranges are in order, do not overlap, and lie inside the topic behind the mark-delete position."""
+    """Returns a sentence for each acknowledged range that is out of order, overlaps another, or is not inside the topic
+    behind the mark-delete position."""
     last = {run.ledger: run.last for run in runs_of(internal)}
     before = position_of(str(cursor["markDeletePosition"]))
     problems = []
@@ -157,15 +164,19 @@ def check_ranges(internal: Stats, cursor: Stats) -> list[str]:
 
 
 def check_backlogs(before: Stats, stats: Stats, after: Stats) -> list[str]:
-    """Published = acknowledged + backlog, for each subscription. `before` and `after`: internalStats asked before and
-    after `stats`; while messages come and go the backlog has at least what was published before and is not acknowledged
-    after, and at most what was published after and is not acknowledged before."""
+    """Returns a sentence for each subscription for which published = acknowledged + backlog does not hold.
+
+    `before` and `after` are internalStats that were asked for before and after `stats`. Messages may come and go
+    meanwhile. So the backlog has at least what was published by `before` and is not acknowledged in `after`, and at
+    most what was published by `after` and is not acknowledged in `before`.
+    """
     problems = []
     for name, each in (stats.get("subscriptions") or {}).items():
         first, last = cursor_of(before, name), cursor_of(after, name)
         if first is None or last is None:
-            continue  # it came or went meanwhile
-        least = min(expected_backlog(ledgers, last) for ledgers in (before, after))  # or one was trimmed meanwhile
+            continue  # the subscription was created or deleted meanwhile
+        # either list of ledgers may be the shorter one, because a ledger may have been trimmed meanwhile
+        least = min(expected_backlog(ledgers, last) for ledgers in (before, after))
         most = max(expected_backlog(ledgers, first) for ledgers in (before, after))
         backlog = int(each.get("msgBacklog", 0))
         if not least <= backlog <= most:
@@ -175,7 +186,8 @@ def check_backlogs(before: Stats, stats: Stats, after: Stats) -> list[str]:
 
 
 def check_topic(before: Stats, stats: Stats, after: Stats) -> list[str]:
-    """All sentences about one topic."""
+    """Returns a sentence for each thing that is wrong with a topic's numbers; see `check_backlogs` for the
+    arguments."""
     problems = check_ledgers(after) + check_backlogs(before, stats, after)
     for name in stats.get("subscriptions") or {}:
         cursor = cursor_of(after, name)
@@ -185,7 +197,8 @@ def check_topic(before: Stats, stats: Stats, after: Stats) -> list[str]:
 
 
 def by_tenant(rows: Iterable[SubscriptionRow]) -> dict[str, dict[str, int]]:
-    """The usage bill. A topic counts once, however many subscriptions it has; what goes out is each one's own."""
+    """Returns what each tenant uses. What a topic stores and takes in counts once, however many subscriptions it has;
+    what goes out is summed over subscriptions."""
     bill: dict[str, dict[str, int]] = {}
     seen = set()
     for row in rows:
@@ -205,8 +218,8 @@ SENT = ("bytes_out", "messages_out")
 
 
 def by_base_topic(rows: Sequence[SubscriptionRow]) -> list[dict[str, Any]]:
-    """Partitioned topics as one: sums a subscription, and how uneven the partitions are (1.0: even; the largest one's
-    entries, divided by the mean)."""
+    """Returns the sums of each subscription over the partitions of its topic, and their `skew`: the largest partition's
+    entries divided by the mean, 1.0 when all are even."""
     groups: dict[tuple[str, str], list[SubscriptionRow]] = {}
     for row in rows:
         groups.setdefault((row.base_topic, row.subscription), []).append(row)

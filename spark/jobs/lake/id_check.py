@@ -1,7 +1,8 @@
-"""What the ids of a table's rows say: messages that are there twice, and messages that are not there.
+"""Finds by the ids of a table's rows which messages are there twice, and which are missing.
 
-Entry ids are gap-free inside a ledger and begin at 0, a batch has the indexes 0 to its size less one. What is missing
-between two rows may still have a reason, such as a chunk of a large message or a marker; the broker is asked for it.
+Entry ids have no gaps inside a ledger and begin at 0, and a batch has the indexes from 0 to its size minus one. An
+entry may be missing between two rows for a good reason: it may be a chunk of a large message or a marker. So the topic
+is read again there (`lacking`).
 """
 
 import time
@@ -25,14 +26,15 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 PARSED = "topic string, ledger long, entry long, index int, size int"
 HOLES_MAX = 100
-"""So many are looked into; a table with more is wrong anyway, or its topic is a strange one."""
+"""At most this many holes are looked into. A table with more of them is wrong anyway, or its topic is an unusual
+one."""
 ANSWER_SECONDS = 5.0
 ALL = Range(BEFORE_ALL, Bound(2**62, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Entries `first` to `last` of a ledger, of whose messages a table has `rows`."""
+    """The entries `first` to `last` of a ledger. The table has only `rows` of their messages."""
 
     topic: str
     ledger: int
@@ -47,7 +49,8 @@ class Hole:
 
 @dataclass(slots=True)
 class TableIds:
-    """`begins`: each topic partition's first message."""
+    """What the ids say: how many rows there are, how many of them repeat a message, the holes between them, and in
+    `begins` the first message of each topic partition."""
 
     rows: int = 0
     twice: int = 0
@@ -56,7 +59,8 @@ class TableIds:
 
 
 def look_at(rows: DataFrame, *, cut: bool) -> TableIds:
-    """Of rows with TOPIC and MESSAGE_ID. `cut`: their first entry may have been begun in its middle."""
+    """Looks at the ids of rows, in the columns TOPIC and MESSAGE_ID. `cut` says that the first entry of each partition
+    may lack messages, because the rows may begin in the middle of a batch."""
     parsed = rows.select(TOPIC, MESSAGE_ID).mapInArrow(_parse, PARSED)
     by_entry = parsed.groupBy("topic", "ledger", "entry").agg(
         F.count("*").alias("rows"),
@@ -87,7 +91,7 @@ def look_at(rows: DataFrame, *, cut: bool) -> TableIds:
 
 
 def _parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`size` 0, `index` 0: not batched."""
+    """Yields topics and parsed ids. A message that is not in a batch has `index` 0 and `size` 0."""
     for batch in batches:
         parsed = [pb.MessageIdData.FromString(each) for each in batch.column(1).to_pylist()]
         yield pa.RecordBatch.from_arrays(
@@ -103,7 +107,7 @@ def _parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def lacking(client: PulsarClient, holes: Sequence[Hole]) -> list[Hole]:
-    """Those for which the topic still has messages that the table lacks."""
+    """Returns the holes for which the topic still has messages that the table lacks."""
     return [hole for hole in holes if _topic_has_more(client, hole)]
 
 
@@ -128,7 +132,7 @@ def _topic_has_more(client: PulsarClient, hole: Hole) -> bool:
 
 
 def began_before(begins: Mapping[str, Bound], committed: Mapping[str, Bound]) -> list[str]:
-    """Partitions whose first new message had been committed before, a sentence each."""
+    """Returns a sentence for each partition whose first new message had been committed before."""
     return [
         f"{topic} {begin} was read before and is in the table twice"
         for topic, begin in begins.items()

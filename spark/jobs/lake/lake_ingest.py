@@ -1,7 +1,7 @@
 """Topics to a table, each message once: Parquet folders, Delta through deltalake, Iceberg through pyiceberg.
 
-A micro-batch is written under its number and the checkpoint's id, so that a batch which is repeated after a kill is
-known to be there. Messages that do not fit their topic's schema are parked beside the table.
+A micro-batch is written under its number and the checkpoint's id. So when a batch is repeated after a kill, the table
+knows that it has it already. Messages that do not fit their topic's schema are parked beside the table.
 """
 
 import time
@@ -29,7 +29,7 @@ CORRUPT = "__corrupt"
 PERIODS = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}
 PERIOD_COLUMN = "message_{}"
 COMPACT_BATCHES = 100
-"""How often an endless run compacts; others do at their end."""
+"""An endless run compacts after this many batches; another run does so at its end."""
 EXAMPLES = """\
   magnetar spark lake_ingest --service-url pulsar://127.0.0.1:6650 --topic orders --path ./orders --checkpoint ./ck
   magnetar spark lake_ingest … --format delta --partition-by day --trigger '30 seconds' --subscription lake
@@ -92,7 +92,7 @@ def run(argv: Sequence[str]) -> int:
     check_columns(table.schema(spark), shape(frame).schema, evolve=arguments.schema == "evolve")
     ingest = Ingest(spark, table, shape, arguments, checkpoint, outcome)
     run_query(frame, ingest.batch, arguments, ends, outcome)
-    unknown = not ends or INTERRUPTED in outcome.problems  # what a batch that was interrupted read
+    unknown = not ends or INTERRUPTED in outcome.problems  # an interrupted batch may have read more than it wrote
     if not unknown and outcome.read != outcome.written + outcome.skipped + outcome.parked:
         outcome.problems.append(f"read {outcome.read}, but wrote {outcome.written} and parked {outcome.parked}")
     if arguments.check != "none" and not arguments.drop_metadata:
@@ -104,7 +104,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def shaped(batch: DataFrame, *, columns: str, metadata: bool, by: str) -> DataFrame:
-    """The table's columns. Raises JobFailed for a column that is not there."""
+    """Returns a batch with the table's columns. Raises JobFailed for a column that the topic does not have."""
     wanted = [name.strip() for name in columns.split(",") if name.strip()]
     values = [name for name in batch.columns if name not in METADATA_TYPES and name != CORRUPT]
     missing = sorted(set(wanted) - set(values))
@@ -121,7 +121,7 @@ def shaped(batch: DataFrame, *, columns: str, metadata: bool, by: str) -> DataFr
 
 
 class Ingest:
-    """Writes micro-batches, each at most once, and looks at what came of it."""
+    """Writes micro-batches, each once, and checks the table afterwards."""
 
     def __init__(
         self,
@@ -144,6 +144,7 @@ class Ingest:
         self._committed_before = checkpoint.committed() if arguments.check == "run" else {}
 
     def batch(self, whole: DataFrame, number: int) -> None:
+        """Is called by Spark with each micro-batch: parks what does not fit, and writes the rest."""
         if CORRUPT not in whole.columns:
             self._write(self._shape(whole), number)
         else:
@@ -176,28 +177,32 @@ class Ingest:
             self._outcome.written += written
 
     def compact(self) -> None:
-        """The files that were there are merged with new ones: those can no longer be told apart."""
+        """Merges small files. Afterwards this run's rows can no longer be told from older ones, so the check at the end
+        looks at all of the table."""
         gone = self._table.compact(self._spark)
         self._outcome.details["files merged away"] = self._outcome.details.get("files merged away", 0) + gone
         self._files_before, self._committed_before = set(), {}
 
     def count(self) -> None:
+        """Adds to the outcome how many files and rows the table has."""
         files = self._table.files()
         self._outcome.details["files in the table"] = len(files)
         self._outcome.details["rows in the table"] = self._spark.read.parquet(*files).count() if files else 0
 
     def _parked_ids(self, folders: list[str]) -> DataFrame | None:
-        """Of all that is in the folders, which may be anywhere that Spark can read."""
+        """Returns the ids of all parked messages in the folders, None when there are none. Folders may be anywhere that
+        Spark can read."""
         if not folders:
             return None
         try:
             found = self._spark.read.option("recursiveFileLookup", "true").parquet(*folders)
         except AnalysisException:  # nothing was parked yet
             return None
-        return found.select(TOPIC, MESSAGE_ID).distinct()  # some may be left from a table before
+        return found.select(TOPIC, MESSAGE_ID).distinct()  # a message may have been parked for an earlier table, too
 
     def check_ids(self) -> None:
-        """No message is there twice, none is missing between two others."""
+        """Checks that no message is in the table twice, and that none is missing between two others. What is wrong
+        becomes a problem of the outcome."""
         problems = self._outcome.problems
         new = sorted(set(self._table.files()) - self._files_before)
         everything = not self._files_before

@@ -33,13 +33,14 @@ from pulsar_proto.names import TopicName
 
 ATTEMPTS = "replay_attempts"
 REAL_TOPIC = "REAL_TOPIC"
-"""Where a dead letter came from (Java's RetryMessageUtil; facts 6.4)."""
+"""The property of a dead letter that names the topic it came from (Java's RetryMessageUtil)."""
 OF_DEAD_LETTERS = (REAL_TOPIC, "REAL_SUBSCRIPTION", "RECONSUMETIMES", "DELAY_TIME")
-"""Not copied: with its old count of attempts a consumer would give up on the copy at once."""
+"""Properties of a dead letter that its copy does not get: with the old count of attempts a consumer would give up on
+the copy at once."""
 CORRUPT = "__corrupt"
 SETTABLE = (KEY, EVENT_TIME, PROPERTIES, ORDERING_KEY)
 MARGIN_MS = 3_600_000
-"""Clocks of executors, of producers and of this machine are expected to differ by less."""
+"""The clocks of executors, producers and this machine are expected to differ by less than this."""
 EXAMPLES = """\
   magnetar spark replay --service-url pulsar://127.0.0.1:6650 --topic orders --to-topic orders-again \\
       --from 2026-01-05T10:00:00 --to 2026-01-05T11:00:00 --filter "string(__key) = 'k7'" --dry-run
@@ -108,8 +109,8 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def run_id_of(arguments: Namespace) -> str:
-    """A hash of what decides which copies are made. Not of the park topic: a job that ended because it had none goes
-    on with one."""
+    """Returns a hash of the options that decide which copies are made. The park topic is not among them, so that a job
+    which failed because it had none can go on with one."""
     names = ("topic", "dlq_of", "to_topic", "from_", "to", "filter", "transform")
     text = json.dumps([getattr(arguments, name) for name in names])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -129,7 +130,7 @@ def run(argv: Sequence[str]) -> int:
         extent = ranges.extent()
         busy = {name: each for name, each in extent.ranges.items() if not each.is_empty}
         outcome.details["range"] = {name: f"after {each.after} to {each.upto}" for name, each in busy.items()}
-        if busy:  # or there is nothing that Spark would have to be started for
+        if busy:  # otherwise Spark need not be started
             spark = session(arguments, "replay")
             with CtrlC(spark.sparkContext.cancelAllJobs):
                 Replay(spark, arguments, run_id, outcome).run(ranges, extent)
@@ -142,7 +143,8 @@ def run(argv: Sequence[str]) -> int:
 
 @dataclass
 class ReplayTotals:
-    """Over all pieces. `first_ms`: the oldest message's publish time."""
+    """Sums over all pieces: the messages that were chosen, and those of them that an earlier attempt had copied.
+    `first_ms` is the publish time of the oldest message."""
 
     chosen: int = 0
     already: int = 0
@@ -162,6 +164,8 @@ class Replay:
         self._began_ms = int(time.time() * 1000)
 
     def run(self, ranges: ReplayRanges, extent: Extent) -> None:
+        """Copies the extent, checks the copies, and acknowledges dead letters. Results and problems go to the
+        outcome."""
         arguments, outcome = self._arguments, self._outcome
         totals = self._copy(ranges, extent)
         if arguments.dry_run:
@@ -176,14 +180,14 @@ class Replay:
             self._acknowledge(ranges, extent)
 
     def _acknowledge(self, ranges: ReplayRanges, extent: Extent) -> None:
-        """Unless a filter passed some over: they would never be looked at again."""
+        """Acknowledges the dead letters, unless the filter passed over some of them: these would be lost."""
         if self._outcome.skipped:
             self._outcome.details["not dealt with"] = f"{self._outcome.skipped} passed over by --filter: all are kept"
         else:
             ranges.acknowledge(extent)
 
     def _copy(self, ranges: ReplayRanges, extent: Extent) -> ReplayTotals:
-        """Piece after piece; adds to the outcome's numbers as it goes."""
+        """Copies piece after piece, and adds to the outcome's numbers as it goes."""
         totals, done, number = ReplayTotals(), {name: each.after for name, each in extent.ranges.items()}, 0
         teller = Teller(self._arguments.progress, self._outcome.job)
         while not (piece := ranges.next_piece(extent, done)).is_empty:
@@ -195,11 +199,11 @@ class Replay:
         return totals
 
     def _copy_piece(self, piece: Extent, totals: ReplayTotals) -> int:
-        """Returns how many messages it read."""
+        """Copies one piece, and returns how many messages it read."""
         arguments, outcome = self._arguments, self._outcome
         seen = Observation()
         frame = self._within(piece)
-        if arguments.rate:  # one task keeps to a rate; an observation below would see one of its partitions only
+        if arguments.rate:  # a single task keeps to the rate; `observe` has to come after this to see all of its rows
             frame = frame.coalesce(1)
         read = frame.observe(seen, F.count(F.lit(1)).alias("rows"), _first_publish_ms().alias("first"))
         copies = self._copies(self._chosen(read))
@@ -223,15 +227,17 @@ class Replay:
         return int(rows)
 
     def _load(self, **more: str) -> DataFrame:
-        """Without the admin URL, which would split a partition over tasks: copies are written in order."""
+        """Loads a frame of messages. It leaves out the admin URL: with it a partition would be split over tasks, and
+        copies are to be written in the order of their partition."""
         service = {name: value for name, value in self._service.items() if name != "admin.url"}
         return self._spark.read.format("pulsar").options(**service, **more).load()
 
     def _within(self, extent: Extent) -> DataFrame:
+        """Returns the messages of an extent."""
         how = {"columnNameOfCorruptRecord": CORRUPT} if self._is_typed else {"allowDifferentTopicSchemas": "true"}
         loss = {"failOnDataLoss": "false" if self._arguments.dlq_of else self._arguments.fail_on_data_loss}
         frame = self._load(rawColumns="true", **how, **loss, **extent.read_options())
-        if self._to_itself:  # what an attempt before wrote lies in the range when that has no end
+        if self._to_itself:  # copies of an earlier attempt are in the range when the range has no end
             frame = frame.where(F.coalesce(F.col(PROPERTIES)[RUN_ID] != self._run_id, F.lit(True)))
         published = F.unix_millis("__publishTime")
         if extent.since is not None:
@@ -239,13 +245,14 @@ class Replay:
         return frame if extent.before is None else frame.where(published < extent.before)
 
     def _chosen(self, frame: DataFrame) -> DataFrame:
-        """What the filter takes, and what it cannot judge because the value does not fit the topic's schema."""
+        """Returns the messages that the filter chooses, and those that it cannot judge because their value does not fit
+        the topic's schema."""
         if not self._arguments.filter:
             return frame
         return frame.where(F.coalesce(F.expr(self._arguments.filter), F.col(CORRUPT).isNotNull()))
 
     def _copies(self, frame: DataFrame) -> DataFrame:
-        """The columns that `CopyWriter` takes."""
+        """Returns the copies, in the columns that `CopyWriter` takes."""
         arguments = self._arguments
         properties = F.col(PROPERTIES)
         attempts = F.coalesce(properties[ATTEMPTS].try_cast("int"), F.lit(0))
@@ -284,7 +291,8 @@ class Replay:
         return frame.select(*[value.alias(name) for name, value in columns.items()], error.alias("error"))
 
     def _transforms(self, frame: DataFrame) -> dict[str, Any]:
-        """Column to expression. Raises JobFailed for a column that a copy cannot be given."""
+        """Returns the expression of each column that `--transform` names. Raises JobFailed for a column that a copy
+        does not have."""
         known = [*_values(frame), *SETTABLE]
         new = {}
         for name, expression in self._arguments.transform.items():
@@ -294,7 +302,7 @@ class Replay:
         return new
 
     def _check(self, extent: Extent, totals: ReplayTotals) -> None:
-        """Reads range and copies once more and compares them; adds to the outcome's problems."""
+        """Reads the range and the copies once more, and compares them. Differences become problems of the outcome."""
         since = self._began_ms
         if totals.already and totals.first_ms is not None:
             since = totals.first_ms  # no copy is older than what it copies
@@ -331,7 +339,7 @@ def _first_publish_ms() -> Any:
 
 
 def _values(frame: DataFrame) -> list[str]:
-    """The columns of the topic's schema."""
+    """Returns the names of the columns of the topic's schema."""
     return [name for name in frame.columns if name not in NOT_VALUES and name != CORRUPT]
 
 
@@ -340,7 +348,7 @@ def _bytes(column: Any) -> Any:
 
 
 def _millis(frame: DataFrame, column: Any) -> Any:
-    """Event times are timestamps, or numbers of milliseconds."""
+    """Returns event times, which are timestamps or numbers of milliseconds, as milliseconds."""
     kind = frame.select(column).schema.fields[0].dataType
     return column if isinstance(kind, LongType) else F.unix_millis(column)
 

@@ -1,6 +1,7 @@
-"""What `replay` looks for when it is done: each message of the range once among the copies of its run, and no others.
+"""What `replay` checks when it is done: each message of the range is among the copies of its run once, and no other
+message is.
 
-All of it is one aggregation in Spark, so that the driver holds three numbers, however many messages there are.
+All of it is one aggregation in Spark, so that the driver holds four numbers, however many messages there are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ BEFORE, INSIDE, BEHIND = -1, 0, 1
 
 @dataclass(frozen=True, slots=True)
 class CopyPlaces:
-    """Where the sources of copies stand to the range; pickled to the executors."""
+    """Says whether the sources of copies are before, inside or behind the range. It is pickled to the executors."""
 
     ranges: dict[str, tuple[Bound, Bound]]
 
@@ -31,7 +32,7 @@ class CopyPlaces:
         return CopyPlaces({name: (Bound(*each.after), Bound(*each.upto)) for name, each in ranges.items()})
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Columns `topic` and `id` (hexadecimal MessageIdData); gives PLACED."""
+        """Takes the columns `topic` and `id` (MessageIdData in hexadecimal) and yields the columns PLACED."""
         for batch in batches:
             rows = batch.to_pylist()
             places = pa.array([self.place(row["topic"], row["id"]) for row in rows], pa.int32())
@@ -46,7 +47,8 @@ class CopyPlaces:
 
 
 class CopyCheck(NamedTuple):
-    """Numbers of messages. `asked`: of the range, as the source has them now; `outside`: copies of others."""
+    """Numbers of messages: those of the range that the source holds now (`asked`), those of them without a copy
+    (`missing`) or with several (`repeated`), and copied messages that are not among them (`outside`)."""
 
     asked: int
     missing: int
@@ -55,8 +57,9 @@ class CopyCheck(NamedTuple):
 
 
 def compare(asked: DataFrame, copies: DataFrame, ranges: Mapping[str, Range], *, ignore_before: bool) -> CopyCheck:
-    """`asked`: columns `topic` and `id`; `copies`: with message properties. `ignore_before`: copies of what lies before
-    the range are of earlier runs of the same name, as with dead letters."""
+    """Compares the messages of a range, in the columns `topic` and `id`, with their copies, whose properties name their
+    source. `ignore_before` leaves out copies of what is before the range: with dead letters, earlier runs of the same
+    name made those."""
     properties = F.col("__messageProperties")
     sources = copies.select(properties[SOURCE_TOPIC].alias("topic"), properties[SOURCE_ID].alias("id"))
     placed = sources.mapInArrow(CopyPlaces.of(ranges).__call__, PLACED)
@@ -78,6 +81,6 @@ def compare(asked: DataFrame, copies: DataFrame, ranges: Mapping[str, Range], *,
 
 
 def without_repeats(topics: Iterable[str]) -> list[str]:
-    """A partition is left out where its whole topic is in the list."""
+    """Returns the topics without those partitions whose whole topic is among them."""
     names = {topic: TopicName.parse(topic) for topic in topics}
     return sorted(topic for topic, name in names.items() if name.partition_index < 0 or name.base.full not in names)

@@ -1,8 +1,8 @@
-"""The executors' part of `replay`: messages of one piece of a range to where they are to go.
+"""The executors' part of `replay`: it sends the messages of one piece of a range to their targets.
 
-A copy's number is its place in the source: a producer for each ledger, named by the run, sends entry and batch index as
-the sequence id. So a topic with deduplication takes each copy once however often a run is repeated, also when the range
-has grown at its end or lost its begin to retention.
+A copy is numbered by its place in the source. There is a producer for each ledger, named by the run, and it sends entry
+id and batch index as the sequence id. So a topic with deduplication takes each copy once, however often a run is
+repeated, even when the range has grown at its end or has lost its begin to retention.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,21 +21,22 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 BATCH_INDEX_BITS = 24
-"""A sequence id is the entry's id, then the index in its batch in so many bits."""
+"""A sequence id has the entry id in its upper bits, and the index in the batch in this many lower ones."""
 PRODUCERS_MAX = 100
-"""Each has a connection of its own; beyond that all are closed, and made anew when they are needed."""
+"""Each producer has a connection of its own. When one more is needed than this, all are closed, and made anew as they
+are needed."""
 ERROR = "replay_error"
-"""The property of a parked message that says why."""
+"""The property of a parked message that says why it was parked."""
 RESULT = "target string, parked boolean, messages bigint, already bigint"
 
 
 class CopyFailed(Exception):
-    """The job ends; the text says at which message, and what can be done."""
+    """Ends the job. The text says at which message, and what can be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy, and where it comes from. `version`: of the schema that the value was written with."""
+    """One copy, and where it comes from. `version` is that of the schema which the value was written with."""
 
     message: OutgoingMessage
     ledger: int
@@ -49,7 +50,7 @@ class Copy:
 class CopyCounts:
     messages: int = 0
     already: int = 0
-    """Of them stored by an earlier attempt."""
+    """How many of the messages an earlier attempt had stored."""
 
 
 @dataclass
@@ -62,11 +63,12 @@ class CopyWriter:
     per_second: int
     transforms_value: bool
     dry: bool
-    """Does everything but send."""
+    """Whether everything is done but sending."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Columns `target`, `source`, `id`, `key`, `ordering`, `time` (ms), `properties`, `value`, `version`, `error`
-        and, for transformed values, `fields`. Gives RESULT, a row a target, when all is stored. Raises CopyFailed."""
+        """Takes the columns `target`, `source`, `id`, `key`, `ordering`, `time` (ms), `properties`, `value`, `version`,
+        `error` and, for transformed values, `fields`. Yields a row of RESULT for each target when everything is stored.
+        Raises CopyFailed."""
         address = address_of(Options(self.service))
         client = PulsarClient(address.service_url, address.login)
         try:
@@ -113,8 +115,8 @@ def _named(row: dict[str, Any], found: pb.MessageIdData) -> str:
 
 
 class CopySchemas:
-    """The schemas that copies have: of transformed values the target's (or the source's, for a target without one), of
-    all others the one that they were written with."""
+    """Knows the schemas of copies. A transformed value has the target's schema, or the source's if the target has none.
+    Any other value has the schema that it was written with."""
 
     def __init__(self, client: PulsarClient) -> None:
         self._client = client
@@ -122,7 +124,8 @@ class CopySchemas:
         self._encoders: dict[str, Encode] = {}
 
     def encode(self, target: str, source: str) -> Encode:
-        """Raises BadTransform."""
+        """Returns the encoder of values for a target. Raises BadTransform when its schema's values cannot be
+        written."""
         known = self._encoders.get(target)
         if known is None:
             known = self._encoders[target] = encoder_of(self.of_target(target, source))
@@ -143,7 +146,8 @@ class CopySchemas:
 
 @dataclass
 class CopyProducers:
-    """The producers of the ledger (and schema version) that is being copied; the next one gets others."""
+    """The producers for the ledger and schema version that is being copied. The next ledger or version gets new
+    ones."""
 
     client: PulsarClient
     forms: CopySchemas
@@ -156,7 +160,7 @@ class CopyProducers:
     _producers: dict[tuple[str, bool], tuple[PartitionProducer, CopyCounts]] = field(default_factory=dict)
 
     def send(self, copy: Copy) -> bool:
-        """Whether it goes out: not in a dry run, nor when an earlier attempt sent it."""
+        """Sends a copy. Returns whether it goes out: it does not in a dry run, nor when an earlier attempt sent it."""
         message = copy.message
         group = (copy.ledger, copy.version)
         if group != self._group:
@@ -176,7 +180,7 @@ class CopyProducers:
         return copy.sequence > producer.last_sequence_id
 
     def _producer(self, partition: str, copy: Copy) -> PartitionProducer:
-        """Parked messages are bytes: a topic for all that went wrong takes any."""
+        """Returns a new producer. One for parked messages has no schema, because the park topic takes values of any."""
         name = f"replay-{self.run_id}-{copy.ledger}-{copy.version.hex()}{'-parked' if copy.parked else ''}"
         schema = None
         if not copy.parked:
@@ -191,7 +195,8 @@ class CopyProducers:
             raise CopyFailed(f"{copy.message.topic} does not take the schema of {copy.source}: {error}") from error
 
     def _partition(self, copy: Copy) -> str:
-        """By the key's hash as Java's clients do, else an entry after the other: any attempt does the same."""
+        """Returns the partition: with a key the one that Java's clients choose by its hash, otherwise the next one with
+        each entry of the source. Both depend on the message alone, so every attempt chooses the same."""
         topic = copy.message.topic
         names = self._partitions.get(topic)
         if names is None:
@@ -208,7 +213,7 @@ class CopyProducers:
             producer.flush()
 
     def close(self) -> None:
-        """Returns when all is stored."""
+        """Closes the producers when everything is stored, and adds what they skipped to the counts."""
         self.flush()
         for producer, told in self._producers.values():
             told.already += producer.skipped

@@ -1,7 +1,7 @@
 """What a replay reads: a range of each partition, fixed before the first copy is written.
 
-Times are looked up by the data source's planner (a seek and a question for the last id, so an empty partition cannot
-hang), and every range is closed: a job whose target is its source never meets its own copies.
+The data source's planner looks times up by a seek and a question for the last id, so an empty partition cannot make it
+wait. Every range has an end: a job whose target is its source never reads its own copies.
 """
 
 import json
@@ -20,25 +20,27 @@ from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 
 DEAD_LETTER_SUBSCRIPTION = "magnetar-replay"
-"""Remembers which dead letters were sent back, and keeps those that were not."""
+"""The subscription that remembers which dead letters were sent back, and keeps those that were not."""
 ID = re.compile(r"\d+:\d+(:\d+)?")
 PIECE_BYTES = 32 * 1024 * 1024
 PIECE_MESSAGES = 100_000
 PIECE_SECONDS = 3
-"""A piece of a range is one Spark job, and one line of progress: at most so much, or so long with --rate."""
+"""The most that a piece of a range has; with --rate it takes at most PIECE_SECONDS, too. A piece is one Spark job and
+one line of progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeEdge:
-    """Where a range begins or ends: a time (ms since the epoch) or ids by partition ("" names the only one)."""
+    """Where a range begins or ends: a time in milliseconds since the epoch, or an id for each partition. An id under ""
+    is for the only partition. With neither the range is open there."""
 
     time: int | None = None
     ids: Mapping[str, str] | None = None
 
     @staticmethod
     def parse(text: str) -> "RangeEdge":
-        """ISO time (UTC where it names no zone), milliseconds, `ledger:entry[:batch]`, or JSON of partition to id.
-        Raises JobFailed."""
+        """Parses an ISO time (in UTC unless it names a zone), milliseconds, `ledger:entry[:batch]`, or JSON of
+        partition to id. Raises JobFailed."""
         if not text:
             return RangeEdge()
         if text.isdecimal():
@@ -56,7 +58,8 @@ class RangeEdge:
         return RangeEdge(time=round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000))
 
     def by_partition(self, topic: str, partitions: list[str]) -> dict[str, str]:
-        """The ids under their partitions' names. Raises JobFailed for a name that is none, or that is missing."""
+        """Returns the ids under the names of their partitions. Raises JobFailed for a name that is no partition's, and
+        for a single id when there are several partitions."""
         ids = self.ids or {}
         if "" in ids:
             if len(partitions) != 1:
@@ -83,8 +86,9 @@ def _ids(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The range of each partition, and for times also the publish times [since, before) in milliseconds: messages of
-    producers whose clocks differ do not stand in order of time."""
+    """The range of each partition. When it was given by times, messages are also chosen by publish time, in
+    milliseconds from `since` to before `before`: when the clocks of producers differ, messages are not in the order of
+    their times."""
 
     ranges: Mapping[str, Range]
     since: int | None = None
@@ -95,7 +99,7 @@ class Extent:
         return all(each.is_empty for each in self.ranges.values())
 
     def read_options(self) -> dict[str, str]:
-        """Of the data source, for exactly this. Not for an empty extent."""
+        """Returns the data source's options for reading exactly this extent, which must not be empty."""
         busy = {name: each for name, each in self.ranges.items() if not each.is_empty}
         starts = {name: _first_of(each.after) for name, each in busy.items() if not each.after.is_before_all}
         options = {
@@ -106,14 +110,14 @@ class Extent:
 
 
 def _first_of(after: Bound) -> str:
-    """The first id behind a cut."""
+    """Returns the first id behind a cut."""
     if str(after).count(":") == 2:
         return f"{after.ledger}:{after.entry}:{after.batch_index + 1}"
     return f"{after.ledger}:{after.entry + 1}"
 
 
 class ReplayRanges:
-    """Asks the broker for ranges and their pieces; `close` at the end."""
+    """Asks the broker for ranges and their pieces; call `close` at the end."""
 
     def __init__(self, service: Mapping[str, str], arguments: Namespace) -> None:
         self._arguments = arguments
@@ -135,7 +139,7 @@ class ReplayRanges:
         return self._planner
 
     def extent(self) -> Extent:
-        """Raises JobFailed, TopicNotFound."""
+        """Returns what is to be read. Raises JobFailed and TopicNotFound."""
         return self._dead_letters() if self._arguments.dlq_of else self._of_topic()
 
     def _of_topic(self) -> Extent:
@@ -156,7 +160,8 @@ class ReplayRanges:
         return Extent(ranges, start.time, end.time)
 
     def _dead_letters(self) -> Extent:
-        """From where the last run ended to the end as it is now; no ranges where nothing was given up on yet."""
+        """Returns the dead letters from where the last run ended to the end as of now. There are no ranges when no
+        dead-letter topic exists yet."""
         topic, colon, subscription = self._arguments.dlq_of.rpartition(":")
         if not colon or not subscription or topic in ("persistent", ""):
             raise JobFailed(f"--dlq-of {self._arguments.dlq_of}: expected TOPIC:SUBSCRIPTION")
@@ -173,7 +178,8 @@ class ReplayRanges:
         return Extent({name: Range(start, planner.last(name)) for name, start in starts.items()})
 
     def _dead_letter_topics(self, topic: str, subscription: str) -> list[str]:
-        """Java's clients name one after the topic, C++'s and Python's one after each partition; those that exist."""
+        """Returns the dead-letter topics that exist. Java's clients name one after the topic, those of C++ and Python
+        one after each partition."""
         assert self._planner is not None
         client = self._planner.client
         found: list[str] = []
@@ -186,7 +192,7 @@ class ReplayRanges:
         return found
 
     def acknowledge(self, extent: Extent) -> None:
-        """These dead letters are dealt with."""
+        """Acknowledges the dead letters of an extent, so that the next run begins behind them."""
         assert self._planner is not None
         named = NamedSubscription(self._planner.client, DEAD_LETTER_SUBSCRIPTION)
         try:
@@ -196,7 +202,8 @@ class ReplayRanges:
             named.close()
 
     def next_piece(self, extent: Extent, done: Mapping[str, Bound]) -> Extent:
-        """What comes after `done`; without an admin URL all of it, because nobody else knows the sizes of ledgers."""
+        """Returns the next piece, after `done`. Without an admin URL it is all of the rest, because only the admin
+        interface knows the sizes of ledgers."""
         assert self._planner is not None
         left = {name: Range(done.get(name, each.after), each.upto) for name, each in extent.ranges.items()}
         busy = {name: each for name, each in left.items() if not each.is_empty}

@@ -1,7 +1,7 @@
-"""Transformed values to the bytes that the target topic's schema asks for.
+"""Encodes transformed values as the bytes that the target topic's schema asks for.
 
-Spark's rows come as Python objects. What does not fit is the message's fault (BadRow) or the expression's
-(BadTransform).
+Spark's rows come as Python objects. When a value does not fit, either the message is wrong (BadRow) or the expression
+is wrong for every message (BadTransform).
 """
 
 import io
@@ -17,7 +17,7 @@ from magnetar.spark.source.columns.json_values import plain
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 Encode = Callable[[Mapping[str, Any]], bytes]
-"""A row's value columns, by name, to a value. Raises BadRow."""
+"""Returns the value of a row, given by the names of its value columns. Raises BadRow and BadTransform."""
 
 VALUE = "value"
 _NUMBERS = {
@@ -32,15 +32,16 @@ _NUMBERS = {
 
 
 class BadRow(Exception):
-    """A message cannot become what was asked for; the text says why."""
+    """One message cannot become what was asked for; the text says why."""
 
 
 class BadTransform(Exception):
-    """No message can; the text says why."""
+    """No message can become what was asked for; the text says why."""
 
 
 def encoder_of(schema: pb.Schema | None) -> Encode:
-    """For the target's schema; None: a topic of bytes. Raises BadTransform for kinds that cannot be written."""
+    """Returns the encoder for the target's schema, which is None for a topic of bytes. Raises BadTransform for kinds of
+    schema that cannot be written."""
     kind = pb.Schema.Type.Name(schema.type) if schema is not None else "None"
     if schema is None or kind in ("None", "String"):
         return _text
@@ -82,7 +83,8 @@ def _number(code: str, kind: str) -> Encode:
 
 
 def _record(schema: pb.Schema, *, as_json: bool) -> Encode:
-    """Avro's writer checks the fields for both kinds: all of the schema's, no others, of the right types."""
+    """Returns the encoder of JSON or Avro records. For both kinds Avro's writer checks that a row has all of the
+    schema's fields, no others, and of the right types."""
     parsed: Any = fastavro.parse_schema(orjson.loads(schema.schema_data))
     known = [field["name"] for field in parsed["fields"]]
 

@@ -1,8 +1,9 @@
 """Messages as changes of keyed rows: plain keyed messages, or Debezium's envelopes in any of their wrappings.
 
-A change has KEY, the row's columns, DELETED, where it came from (TOPIC, MESSAGE_ID, PUBLISH_TIME) and what it is
-ordered by (POSITION; LSN, empty unless changes are ordered by their database). REASON: why it is none; such messages
-are parked. Without a payload, or with an empty one, a message deletes its key, as compaction and TableView have it.
+A change has KEY, the row's columns, DELETED, where it came from (TOPIC, MESSAGE_ID, PUBLISH_TIME), and what it is
+ordered by: POSITION in the topic, and LSN in Debezium's database, which is empty unless changes are ordered by that.
+REASON says why a message is no change; such messages are parked. As in compaction and in TableView, a message without a
+payload or with an empty one deletes its key.
 """
 
 from argparse import Namespace
@@ -22,14 +23,15 @@ KEY, DELETED, POSITION, LSN, REASON = "key", "_deleted", "_position", "_lsn", "_
 CORRUPT = "__corrupt"
 ORIGIN = [TOPIC, MESSAGE_ID, PUBLISH_TIME]
 READ_OPTIONS = {"columnNameOfCorruptRecord": CORRUPT, "rawColumns": "true"}
-"""Of this project's source: the connector has neither, so there a record whose fields are all null is a delete."""
+"""Options of this project's data source. The connector has neither: with it a record whose fields are all null counts
+as a delete."""
 UNREADABLE = "_unreadable"
 PAIR = [KEY, "value"]
 """The columns of a key-value topic."""
 
 
 def changes(frame: DataFrame, arguments: Namespace) -> DataFrame:
-    """A row a message. Raises JobFailed when the topic does not have what the options ask for."""
+    """Returns a change for each message. Raises JobFailed when the topic does not have what the options ask for."""
     values = [name for name in frame.columns if name not in NOT_VALUES and name != CORRUPT]
     message_key = _text_of_key(frame) if values == PAIR else F.col(MESSAGE_KEY).cast("string")
     frame = frame.withColumn("_message_key", message_key).withColumn("_tombstone", _tombstone(frame, values))
@@ -46,12 +48,13 @@ def changes(frame: DataFrame, arguments: Namespace) -> DataFrame:
 
 
 def _text_of_key(frame: DataFrame) -> Column:
-    """Of a key-value topic; records as JSON."""
+    """Returns the keys of a key-value topic as text, which for records is JSON."""
     is_record = isinstance(frame.schema[KEY].dataType, StructType)
     return F.to_json(KEY) if is_record else F.col(KEY).cast("string")
 
 
 def _tombstone(frame: DataFrame, values: list[str]) -> Column:
+    """Returns which messages delete their key because they have no payload."""
     nulls = [F.col(f"`{name}`").isNull() for name in (["value"] if values == PAIR else values)]
     nothing = reduce(Column.__and__, nulls)
     if RAW_VALUE not in frame.columns:
@@ -61,7 +64,7 @@ def _tombstone(frame: DataFrame, values: list[str]) -> Column:
 
 
 def _plain(frame: DataFrame, values: list[str], arguments: Namespace) -> DataFrame:
-    """`_row`: the topic's columns, or those of its JSON."""
+    """Adds `_row`, which has the topic's columns or those of its JSON, and DELETED, LSN and REASON."""
     if arguments.order == "lsn":
         raise JobFailed("--order lsn needs --format debezium")
     unreadable = F.col(CORRUPT).isNotNull() if CORRUPT in frame.columns else F.lit(False)
@@ -84,13 +87,13 @@ def _plain(frame: DataFrame, values: list[str], arguments: Namespace) -> DataFra
 
 
 def _debezium(frame: DataFrame, values: list[str], arguments: Namespace) -> DataFrame:
-    """`_row`: the row after the change, before it for a delete."""
+    """Adds `_row`, which is the row after the change or, for a delete, before it, and DELETED, LSN and REASON."""
     frame = frame.withColumn("_change", _envelope(frame, values, arguments))
     fields = frame.schema["_change"].dataType
     assert isinstance(fields, StructType)
     op, before, after = (F.col(f"_change.{name}") for name in ("op", "before", "after"))
     is_json = not isinstance(frame.schema["value"].dataType, StructType) if "value" in values else False
-    if arguments.json_schema and is_json:  # a delete's row may be its key alone, and that of a tombstone is
+    if arguments.json_schema and is_json:  # a tombstone's row is its key alone, and so may be that of a delete
         key = F.col("_message_key")
         payload = F.coalesce(F.get_json_object(key, "$.payload"), key)
         before = F.coalesce(before, F.from_json(payload, arguments.json_schema))
@@ -105,7 +108,8 @@ def _debezium(frame: DataFrame, values: list[str], arguments: Namespace) -> Data
 
 
 def _envelope(frame: DataFrame, values: list[str], arguments: Namespace) -> Column:
-    """op, before, after and source: the topic's own columns, those of its value, or in JSON, bare or with a schema."""
+    """Returns the envelope with op, before, after and source. These are columns of the topic, of its value, or of its
+    JSON, which may be bare or wrapped with its schema. Raises JobFailed when they are nowhere."""
     envelope = {"op", "before", "after"}
     if envelope <= set(values):
         return F.struct(*(F.col(f"`{name}`") for name in values))
@@ -126,8 +130,8 @@ def _envelope(frame: DataFrame, values: list[str], arguments: Namespace) -> Colu
 
 
 def _lsn(envelope: StructType) -> Column:
-    """Where the change stands in its database's log, as text that sorts: PostgreSQL's lsn, MySQL's file and position,
-    SQL Server's lsns, Oracle's scn; null when there is none."""
+    """Returns the position of a change in its database's log, as text that sorts: PostgreSQL's lsn, MySQL's file and
+    position, SQL Server's lsns, or Oracle's scn. It is null when there is none."""
     source = envelope["source"].dataType if "source" in envelope.names else None
     there = source.fieldNames() if isinstance(source, StructType) else []
 
@@ -137,14 +141,15 @@ def _lsn(envelope: StructType) -> Column:
 
     file = F.col("_change.source.file").cast("string") if "file" in there else F.lit(None).cast("string")
     mysql = F.concat(F.lpad(F.regexp_extract(file, r"(\d+)$", 1), 12, "0"), part("pos", 20))
-    server = F.concat(part("commit_lsn", 32), F.coalesce(part("change_lsn", 32), F.lit("")))  # a snapshot has the first
+    # rows of SQL Server's initial snapshot have a commit_lsn only
+    server = F.concat(part("commit_lsn", 32), F.coalesce(part("change_lsn", 32), F.lit("")))
     lsn = F.coalesce(part("lsn", 20), mysql, server, part("scn", 20))
-    return F.when(F.col("_tombstone"), F.lit("")).otherwise(lsn)  # it follows its delete, which has one
+    return F.when(F.col("_tombstone"), F.lit("")).otherwise(lsn)  # a tombstone has none, but the delete before it has
 
 
 def latest(rows: DataFrame) -> DataFrame:
-    """The last change of each key: by LSN; inside a partition by position; a key that moved to another partition by
-    publish time."""
+    """Returns the last change of each key. LSN goes first, then the position among changes of one partition; changes of
+    a key that moved to another partition go by publish time."""
     inside = Window.partitionBy(KEY, TOPIC).orderBy(F.desc(LSN), F.desc(POSITION))
     among = Window.partitionBy(KEY).orderBy(F.desc(LSN), F.desc(PUBLISH_TIME), F.desc(TOPIC))
     for order in (inside, among):
@@ -153,7 +158,7 @@ def latest(rows: DataFrame) -> DataFrame:
 
 
 def younger(newest: DataFrame, state: DataFrame) -> DataFrame:
-    """The changes that come after what `state` (KEY, ORIGIN, LSN) knows of their keys."""
+    """Returns the changes that come after what `state` knows of their keys, in the columns KEY, ORIGIN and LSN."""
     known = state.select(KEY, *(F.col(name).alias(f"_known{name}") for name in (*ORIGIN, LSN)))
     joined = newest.join(known, KEY, "left").withColumn("_known_position", position(f"_known{MESSAGE_ID}"))
     same_topic = F.col(TOPIC) == F.col(f"_known{TOPIC}")

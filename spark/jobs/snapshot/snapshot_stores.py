@@ -1,7 +1,7 @@
 """Where the latest rows are kept: versions of a Parquet folder, a Delta table, an Iceberg table.
 
-Beside the rows a table remembers its deleted keys with what deleted them, so that an older message which comes again,
-or late, brings nothing back. Applying the same changes twice changes nothing: a repeated batch needs no number.
+Beside the rows a table remembers its deleted keys with what deleted them, so that an older message which comes late, or
+again, does not bring the row back. Applying the same changes twice changes nothing, so a repeated batch does no harm.
 """
 
 import json
@@ -26,25 +26,27 @@ from magnetar.spark.jobs.tables.table_rules import local_folder
 LATEST_FILE = "_latest.json"
 VERSIONS_KEPT = 3
 REMEMBERED = [KEY, *ORIGIN, LSN]
-"""The columns of deleted keys; LSN only where changes are ordered by it."""
+"""The columns of deleted keys; LSN is only there when changes are ordered by it."""
 
 
 class Snapshot(Protocol):
+    """A table of the latest rows, and of deleted keys."""
+
     def live(self) -> DataFrame | None:
-        """The rows; None when there is no table yet."""
+        """Returns the rows, None when there is no table yet."""
 
     def deleted(self) -> DataFrame | None:
-        """The keys whose delete is done, in the columns REMEMBERED."""
+        """Returns the keys whose delete is done, in the columns REMEMBERED; None when there is no table yet."""
 
     def apply(self, changes: DataFrame) -> None:
-        """Changes of different keys, each younger than what the table knows of its key."""
+        """Applies changes of different keys, each of which is younger than what the table knows of its key."""
 
     def forget(self, hours: float) -> None:
-        """Deleted keys and versions that are older."""
+        """Removes deleted keys, and versions of the table, that are older than so many hours."""
 
 
 def open_snapshot(spark: SparkSession, kind: str, path: str, name: str, *, staging: Path) -> Snapshot:
-    """Raises JobFailed when the folder holds a table of another kind."""
+    """Opens the table at a path. Raises JobFailed when the folder holds a table of another kind."""
     spark.conf.set(TIMESTAMPS_SETTING, "TIMESTAMP_MICROS")
     if "://" not in path:
         marks = {"parquet-overwrite": LATEST_FILE, "delta": "_delta_log", "iceberg": "catalog.db"}
@@ -59,23 +61,34 @@ def open_snapshot(spark: SparkSession, kind: str, path: str, name: str, *, stagi
 
 
 def rows_of(changes: DataFrame) -> DataFrame:
+    """Returns the rows of changes that delete nothing."""
     return changes.where(~F.col(DELETED)).drop(DELETED)
 
 
 def keys_of(changes: DataFrame) -> DataFrame:
+    """Returns what is remembered of changes that delete their key."""
     return changes.where(DELETED).select(*(name for name in REMEMBERED if name in changes.columns))
 
 
 def taken_out(deleted: DataFrame | None, live: DataFrame | None) -> DataFrame | None:
-    """Of the remembered keys those that have no row any more. A kill between the transactions of the two tables leaves
-    a key in both: its delete has to be done when it comes again, so it does not count as known."""
+    """Returns the deleted keys that really have no row any more. A kill between the transactions of the two tables
+    leaves a key in both of them. Such a key does not count as deleted, so that its delete is done when it comes
+    again."""
     if deleted is None or live is None:
         return deleted
     return deleted.join(live.select(KEY), KEY, "left_anti")
 
 
+def frame_of_files(spark: SparkSession, files: list[str], columns: pa.Schema, staging: Path) -> DataFrame:
+    """Returns the rows of a table's Parquet files; without any files a frame without rows that has the table's
+    columns."""
+    if files:
+        return spark.read.option("mergeSchema", "true").parquet(*files)
+    return spark.createDataFrame([], spark_schema(spark, columns, staging))
+
+
 class ParquetVersions:
-    """A folder `version=N` whenever something changes, complete when `_latest.json` names it."""
+    """Writes a folder `version=N` whenever something changes. A version counts when `_latest.json` names it."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
@@ -98,7 +111,7 @@ class ParquetVersions:
         return self._read(self._keys(self._number()))
 
     def _read(self, folder: Path) -> DataFrame | None:
-        """Raises JobFailed when it should be there and is not."""
+        """Returns a folder's rows, None before the first version. Raises JobFailed when the folder is missing."""
         if self._number() < 0:
             return None
         if not folder.is_dir():
@@ -123,14 +136,15 @@ class ParquetVersions:
             shutil.rmtree(folder, ignore_errors=True)
 
     def forget(self, hours: float) -> None:
-        """Of versions the three newest stay anyway, and no others."""
+        """Removes deleted keys only: of versions the newest three are kept, whatever their age."""
         live, deleted = self.live(), self.deleted()
         if live is not None and deleted is not None:
             self._write(live, deleted.where(F.col("__publishTime") >= F.lit(oldest(hours))))
 
 
 class DeltaSnapshot:
-    """A merge is a transaction of each of two tables: that of the deleted keys is `PATH_deleted`, and goes first."""
+    """Keeps the rows in a Delta table and the deleted keys in another, `PATH_deleted`. A merge is a transaction of each
+    of them, first of that for deleted keys."""
 
     def __init__(self, spark: SparkSession, path: str, staging: Path) -> None:
         self._spark = spark
@@ -151,11 +165,8 @@ class DeltaSnapshot:
         if not deltalake.DeltaTable.is_deltatable(path):
             return None
         table = deltalake.DeltaTable(path)
-        files = data_files(table, path)
-        if files:
-            return self._spark.read.option("mergeSchema", "true").parquet(*files)
-        columns = spark_schema(self._spark, pa.schema(table.schema().to_arrow()), self._staging)
-        return self._spark.createDataFrame([], columns)
+        columns = pa.schema(table.schema().to_arrow())
+        return frame_of_files(self._spark, data_files(table, path), columns, self._staging)
 
     def apply(self, changes: DataFrame) -> None:
         keys = [*keys_of(changes).columns, DELETED]
@@ -189,7 +200,8 @@ class DeltaSnapshot:
 
 
 class IcebergSnapshot:
-    """A merge is a transaction of each of two tables: that of the deleted keys is NAME_deleted, and goes first."""
+    """Keeps the rows in an Iceberg table and the deleted keys in another, NAME_deleted. A merge is a transaction of
+    each of them, first of that for deleted keys."""
 
     def __init__(self, spark: SparkSession, folder: Path, name: str, staging: Path) -> None:
         from magnetar.spark.jobs.tables.iceberg import open_catalog
@@ -213,10 +225,7 @@ class IcebergSnapshot:
         if not self._catalog.table_exists(name):
             return None
         table = self._catalog.load_table(name)
-        files = data_files(table)
-        if files:
-            return self._spark.read.option("mergeSchema", "true").parquet(*files)
-        return self._spark.createDataFrame([], spark_schema(self._spark, table.schema().as_arrow(), self._staging))
+        return frame_of_files(self._spark, data_files(table), table.schema().as_arrow(), self._staging)
 
     def apply(self, changes: DataFrame) -> None:
         keys = keys_of(changes).columns
@@ -242,7 +251,7 @@ class IcebergSnapshot:
                 change.append(part)
 
     def forget(self, hours: float) -> None:
-        """Snapshots only: pyiceberg removes no files."""
+        """Expires snapshots, but leaves their files: pyiceberg removes none."""
         for name in (self._name, f"{self._name}_deleted"):
             if self._catalog.table_exists(name):
                 table = self._catalog.load_table(name)
@@ -252,5 +261,5 @@ class IcebergSnapshot:
 
 
 def oldest(hours: float) -> datetime:
-    """What is kept."""
+    """Returns the age limit: what is older is not kept."""
     return datetime.fromtimestamp(time.time(), UTC) - timedelta(hours=hours)

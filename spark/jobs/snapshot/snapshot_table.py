@@ -1,7 +1,7 @@
 """The latest row of each key, from keyed topics or change streams, as a table that deletes what was deleted.
 
-Each micro-batch is reduced to the last change of each key, and of those the younger ones than the table's are applied.
-So the outcome depends on the messages alone: not on how they fall into batches, nor on how often they come.
+Each micro-batch is reduced to the last change of each key, and those of them that are younger than the table's row are
+applied. So the outcome depends on the messages alone, and not on which batches they are in or how often they come.
 """
 
 import time
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import StructType
 
-from magnetar.spark.jobs.folder_lock import hold
+from magnetar.spark.jobs.folder_lock import hold_folder
 from magnetar.spark.jobs.job_arguments import add_source, add_stream, parser, source_options
 from magnetar.spark.jobs.job_outcome import JobOutcome, finish
 from magnetar.spark.jobs.job_query import ends_now, run_query, stream
@@ -95,7 +95,7 @@ def run(argv: Sequence[str]) -> int:
     frame = stream(spark, arguments, **(READ_OPTIONS if arguments.source == "python" else {}))
     checkpoint = Checkpoint(arguments.checkpoint)
     if is_local(arguments.path):
-        hold(local_folder(arguments.path))  # what a run knows of the table has to stay true until it has written
+        hold_folder(local_folder(arguments.path))  # nobody else may write between this run's reads and its writes
     staging = checkpoint.folder / "staged"
     snapshot = open_snapshot(spark, arguments.merge, arguments.path, arguments.table, staging=staging)
     job = SnapshotJob(snapshot, arguments, checkpoint, outcome)
@@ -113,7 +113,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def stored(rows: DataFrame, arguments: Namespace) -> DataFrame:
-    """What a table has of changes, and DELETED."""
+    """Returns changes with the columns that a table stores, and DELETED."""
     internal = [POSITION, REASON, RAW_VALUE, "__key", "__eventTime", PROPERTIES]
     return rows.drop(*internal, *([] if arguments.order == "lsn" else [LSN]))
 
@@ -126,6 +126,7 @@ class SnapshotJob:
         self._outcome = outcome
 
     def batch(self, frame: DataFrame, number: int) -> None:
+        """Is called by Spark with each micro-batch: applies its changes, and parks messages that are none."""
         rows = changes(frame, self._arguments).persist()
         winners = self._winners(rows.where(F.col(REASON).isNull() & F.col(KEY).isNotNull())).persist()
         try:
@@ -148,6 +149,8 @@ class SnapshotJob:
             rows.unpersist()
 
     def _winners(self, rows: DataFrame) -> DataFrame:
+        """Returns the changes that have an effect on the table: the last one of each key, if it is younger than what
+        the table knows."""
         winners = latest(rows)
         for known in (self._snapshot.live(), self._snapshot.deleted()):
             if known is not None:
@@ -155,7 +158,8 @@ class SnapshotJob:
         return winners
 
     def _park(self, bad: DataFrame, number: int) -> None:
-        """Under the query's id, because another checkpoint's batches have the same numbers."""
+        """Writes messages that are no changes to a folder under the query's id, because batches of another checkpoint
+        have the same numbers."""
         where = self._arguments.parked or f"{self._arguments.path.rstrip('/')}_parked"
         kept = [REASON, *(name for name in (RAW_VALUE, *METADATA_TYPES) if name in bad.columns)]
         folder = f"{where}/query={self._checkpoint.query_id()}/ingest_batch={number:08d}"
@@ -163,8 +167,8 @@ class SnapshotJob:
         self._outcome.details["parked in"] = where
 
     def check(self, spark: SparkSession, columns: StructType) -> None:
-        """The table against a read of the topic by a batch query, up to where this query is. Keys whose messages the
-        topic no longer holds cannot be compared, and are counted."""
+        """Compares the table with what a batch query reads of the topic, up to where this query is. Differences become
+        a problem of the outcome. Keys whose messages the topic no longer holds cannot be compared, and are counted."""
         committed = self._checkpoint.committed()
         if not committed:
             return
@@ -192,7 +196,7 @@ class SnapshotJob:
 
 
 def _differing(one: DataFrame, other: DataFrame) -> int:
-    """Whole rows, as text: maps cannot be compared."""
+    """Returns how many rows are in one frame only. Rows are compared as text, because Spark cannot compare maps."""
     first, second = (
         frame.select(F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns))).alias("row"))
         for frame in (one, other)

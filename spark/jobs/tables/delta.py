@@ -1,4 +1,6 @@
-"""Delta tables by deltalake: the query's id and the batch's number are a transaction of Delta's own (`txnAppId`)."""
+"""Delta tables, written by deltalake. Query id and batch number are stored as Delta's own transaction identifiers
+(appId and version of a `txn` action), in the same commit as the batch's rows.
+"""
 
 from pathlib import Path
 from urllib.parse import unquote
@@ -40,7 +42,7 @@ class DeltaTable:
                 streamed(data),
                 mode="append",
                 partition_by=[self._by] if self._by else None,
-                schema_mode="merge",  # which columns may come in is decided before
+                schema_mode="merge",  # `check_columns` has decided which new columns may come in
                 commit_properties=deltalake.CommitProperties(app_transactions=[deltalake.Transaction(app, number)]),
             )
             return int(data.count_rows())
@@ -50,7 +52,8 @@ class DeltaTable:
         return [] if found is None else data_files(found, self._path)
 
     def compact(self, spark: SparkSession) -> int:
-        """What is replaced stays for readers of older versions as long as the table says (a week)."""
+        """Merges small files. Those that were replaced stay for readers of older versions as long as the table's
+        settings say, by default a week."""
         found = self._existing()
         if found is None:
             return 0
@@ -60,6 +63,7 @@ class DeltaTable:
 
 
 def data_files(table: deltalake.DeltaTable, path: str) -> list[str]:
-    """As Spark takes them: deltalake gives URLs also without a scheme, a space in them is `%20`."""
+    """Returns a table's files as Spark takes them. deltalake gives them percent-encoded, also when they are local
+    paths, which Spark would take literally."""
     files = table.file_uris()
     return [unquote(each) for each in files] if is_local(path) else files

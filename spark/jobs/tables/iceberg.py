@@ -1,5 +1,5 @@
-"""Iceberg tables by pyiceberg, with a catalog in a file beside the data. The last batch of each query is a property of
-the table, committed with the batch; it also stands in its snapshots, for people."""
+"""Iceberg tables, written by pyiceberg, with a catalog in a file beside the data. The number of each query's last batch
+is a property of the table, and is committed with the batch. The table's snapshots name the batch, too, for people."""
 
 import warnings
 from collections.abc import Iterator
@@ -18,14 +18,15 @@ from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.tables.staging import spark_schema, staged, streamed
 from magnetar.spark.jobs.tables.table_rules import check_partitioning
 
-warnings.filterwarnings("ignore", "Delete operation did not match any records")  # new keys replace none
+warnings.filterwarnings("ignore", "Delete operation did not match any records")  # new keys replace no rows
 
 SLICE_BYTES = 256 * 1024 * 1024
-"""So much of a batch is in the driver's memory at a time."""
+"""At most this much of a batch is in the driver's memory at a time."""
 
 
 def open_catalog(folder: Path) -> SqlCatalog:
-    """Raises JobFailed with the catalog's name when it cannot be written or is damaged."""
+    """Opens the catalog of a warehouse folder, or creates it. Raises JobFailed, which names the catalog's file, when
+    that cannot be written or is damaged."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "catalog.db"
     try:
@@ -82,13 +83,14 @@ class IcebergTable:
 
 
 def data_files(table: PyIcebergTable) -> list[str]:
+    """Returns the paths of a table's files."""
     return [unquote(urlsplit(task.file.file_path).path) for task in table.scan().plan_files()]
 
 
 def slices(
     data: pds.Dataset, columns: list[str] | None = None, kept: pds.Expression | None = None
 ) -> Iterator[pa.Table]:
-    """The rows in tables of a bounded size."""
+    """Yields the rows in Arrow tables of about SLICE_BYTES."""
     batches: list[pa.RecordBatch] = []
     size = 0
     for batch in streamed(data, columns, kept):

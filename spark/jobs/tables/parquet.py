@@ -1,7 +1,8 @@
-"""A folder of Parquet files: `ingest_batch=N` a batch, which appears whole, by a rename.
+"""A folder of Parquet files. Each batch has a folder `ingest_batch=N` in it, which appears whole, by a rename.
 
-`ingest_batch=N` also says that all batches up to N are in the table: they come in order, and compaction puts the rows
-of several batches into the folder of the last one. The owner file says whose batches these are, and which columns.
+The last `ingest_batch=N` also says that all batches up to N are in the table: batches come in order, and compaction
+puts the rows of several batches into the folder of the last one. The owner file says which query wrote the batches, and
+which columns the table has.
 """
 
 import json
@@ -20,9 +21,9 @@ from magnetar.spark.jobs.tables.table_rules import check_partitioning
 BATCH = "ingest_batch"
 OWNER_FILE = "_magnetar_ingest.json"
 BUILDING, MERGED, REPLACED, INTENT_FILE = "_building", "_merged", "_replaced", "_merging.json"
-"""Names with an underscore are invisible to Spark, pyarrow and others."""
+"""Spark, pyarrow and others do not see files and folders whose names begin with an underscore."""
 MERGED_BYTES = 128 * 1024 * 1024
-"""Folders are merged up to this size; larger ones are left alone."""
+"""Neighbouring folders are merged up to this size; larger ones are left alone."""
 
 
 class ParquetTable:
@@ -57,8 +58,9 @@ class ParquetTable:
         return sum(int(pq.read_metadata(path).num_rows) for path in _files(finished))
 
     def _own(self, app: str, columns: StructType) -> None:
-        """Raises JobFailed when the folder belongs to another checkpoint: its batches have the same numbers; or when
-        readers would take a column for the batch's number, which is the folders' name."""
+        """Makes sure that the owner file names this query and these columns. Raises JobFailed when the folder belongs
+        to another checkpoint, whose batches have the same numbers, or when a column is called `ingest_batch`, which
+        readers would take for the folders' number."""
         if BATCH in map(str.lower, columns.names):
             raise JobFailed(f"a Parquet table's folders are called {BATCH}, and so is a column: use delta or iceberg")
         owner = self._owner()
@@ -88,7 +90,8 @@ class ParquetTable:
         return gone
 
     def _merge(self, spark: SparkSession, group: Sequence[Path], files: Sequence[Path]) -> None:
-        """Builds the merged folder, writes down what is to happen, does it."""
+        """Merges a group of folders: builds the merged folder, writes down what is to happen (the intent file), and
+        does it."""
         reader = spark.read.option("basePath", str(self._folder)).option("mergeSchema", "true")
         rows = reader.schema(self.schema(spark) or StructType()).parquet(*map(str, files))
         rows = rows.select(*(f"`{name}`" for name in rows.columns if name != BATCH))
@@ -99,8 +102,8 @@ class ParquetTable:
         self._finish_merge()
 
     def _finish_merge(self) -> None:
-        """From any point where a kill may have left it. A reader that lists the folder in the moment between the
-        renames misses rows; none ever sees a row twice."""
+        """Finishes a merge from wherever a kill may have left it. A reader that lists the folder between the renames
+        misses rows, but no reader ever sees a row twice."""
         intent, merged, replaced = (self._folder / name for name in (INTENT_FILE, MERGED, REPLACED))
         if intent.exists():
             names = json.loads(intent.read_text())["folders"]
@@ -116,7 +119,7 @@ class ParquetTable:
 
 
 def groups(folders: Sequence[Path]) -> Iterator[list[Path]]:
-    """Neighbours that are small enough together."""
+    """Yields groups of neighbouring folders that together are small enough to be merged."""
     group: list[Path] = []
     size = 0
     for folder in folders:
@@ -132,7 +135,7 @@ def groups(folders: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Writes a file so that it is replaced whole or not at all."""
     building = path.with_name(f"{path.name}.building")
     building.write_text(text)
     building.rename(path)

@@ -19,7 +19,8 @@ SCAN_ROWS = 16_384
 
 
 def spark_schema(spark: SparkSession, schema: pa.Schema, staging: Path) -> StructType:
-    """By way of a file without rows."""
+    """Returns an Arrow schema as Spark's. Spark reads it from a Parquet file without rows, so that there is no table of
+    types to keep."""
     staging.mkdir(parents=True, exist_ok=True)
     try:
         pq.write_table(schema.empty_table(), staging / "schema.parquet")
@@ -30,7 +31,8 @@ def spark_schema(spark: SparkSession, schema: pa.Schema, staging: Path) -> Struc
 
 @contextmanager
 def staged(rows: DataFrame, folder: Path) -> Iterator[pds.Dataset]:
-    """The rows as files that are gone afterwards. All columns may be null, as they may later."""
+    """Gives the rows as a dataset of Parquet files, which are removed when the block ends. All of its columns are
+    nullable, because later batches may have nulls in them."""
     rows.write.mode("overwrite").parquet(str(folder))
     try:
         found = pds.dataset(str(folder), format="parquet").schema
@@ -43,6 +45,7 @@ def staged(rows: DataFrame, folder: Path) -> Iterator[pds.Dataset]:
 def streamed(
     data: pds.Dataset, columns: list[str] | None = None, kept: pds.Expression | None = None
 ) -> pa.RecordBatchReader:
-    """Reads a little ahead only."""
+    """Returns the rows as a stream that reads only a little ahead, so that the driver holds a part of them at a
+    time."""
     scanner = data.scanner(columns=columns, filter=kept, batch_size=SCAN_ROWS, batch_readahead=2, fragment_readahead=1)
     return scanner.to_reader()

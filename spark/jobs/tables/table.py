@@ -17,21 +17,26 @@ TIMESTAMPS_SETTING = "spark.sql.parquet.outputTimestampType"
 
 
 class Table(Protocol):
+    """A table that micro-batches are written to."""
+
     def schema(self, spark: SparkSession) -> StructType | None:
-        """Its columns; None when there is no table yet."""
+        """Returns the table's columns, None when there is no table yet."""
 
     def write(self, rows: DataFrame, app: str, number: int) -> int | None:
-        """Batch `number` of the query `app`, once; returns the rows written, None when they were written before."""
+        """Writes batch `number` of the query `app`, unless the table has it. Returns how many rows were written, None
+        when the table had the batch already."""
 
     def files(self) -> list[str]:
-        """The Parquet files that make up the table now."""
+        """Returns the Parquet files that make up the table now."""
 
     def compact(self, spark: SparkSession) -> int:
-        """Merges small files; returns how many are gone."""
+        """Merges small files; returns how many files fewer there are. Raises JobFailed when the table cannot do
+        that."""
 
 
 def open_table(spark: SparkSession, kind: str, path: str, name: str, *, by: str, staging: Path) -> Table:
-    """`by`: the column to partition by, or empty. `staging`: a folder that executors can write to, too."""
+    """Opens a table of the kind `parquet`, `delta` or `iceberg`, to be partitioned by the column `by` unless that is
+    empty. `staging` is a folder that executors can write to, too. Raises JobFailed."""
     spark.conf.set(TIMESTAMPS_SETTING, "TIMESTAMP_MICROS")
     if kind == "delta":
         from magnetar.spark.jobs.tables.delta import DeltaTable

@@ -10,12 +10,13 @@ from magnetar.spark.jobs.job_outcome import JobFailed
 
 
 def is_local(path: str) -> bool:
-    """A path or a `file:` URL; a colon may be in a path."""
+    """Returns whether it is a path, which may have a colon in it, or a `file:` URL."""
     return "://" not in path or path.startswith("file:")
 
 
 def local_folder(path: str) -> Path:
-    """Raises JobFailed for what cannot be renamed in one step."""
+    """Returns the folder of a path or `file:` URL. Raises JobFailed for another URL: there files cannot be renamed in
+    one step."""
     parts = urlsplit(path)
     if parts.scheme not in ("", "file"):
         raise JobFailed(f"--path {path}: only delta can be elsewhere than in a local or mounted folder")
@@ -23,7 +24,9 @@ def local_folder(path: str) -> Path:
 
 
 def check_columns(table: StructType | None, rows: StructType, *, evolve: bool) -> None:
-    """Raises JobFailed, which names the columns, when the rows do not fit. Columns that the rows lack become null."""
+    """Raises JobFailed, which names the columns, when the rows do not fit the table. Columns that only the table has do
+    fit: they become null. With `evolve`, columns that only the rows have fit, too. `table` is None when there is none
+    yet."""
     if table is None:
         return
     known = {field.name: _kind(field.dataType.simpleString()) for field in table.fields}
@@ -44,11 +47,12 @@ def check_columns(table: StructType | None, rows: StructType, *, evolve: bool) -
 
 
 def _kind(text: str) -> str:
-    """Iceberg has no integers of less than 32 bits."""
+    """Returns the type to compare by: Iceberg has no integers of less than 32 bits."""
     return re.sub(r"\b(tinyint|smallint)\b", "int", text)
 
 
 def check_partitioning(where: object, found: str, wanted: str) -> None:
+    """Raises JobFailed when a table is partitioned by other columns than it should be."""
     if found != wanted:
         raise JobFailed(
             f"{where} is partitioned by {found or 'nothing'}, --partition-by asks for {wanted or 'nothing'}"

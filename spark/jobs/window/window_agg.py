@@ -1,7 +1,8 @@
-"""Windows and sessions by event time over topics; late messages go to a place of their own, none is lost.
+"""Windows and sessions by event time over topics. Late messages are written to a table or topic of their own, so that
+none is lost.
 
-The state is a small table a batch in the checkpoint, not Spark's state store: Spark drops late rows unseen, and this
-job promises that on-time, late and parked rows add up to what was read. See `window_rules` for the rules.
+The state is a small table for each batch in the checkpoint, and not Spark's state store: Spark drops late rows unseen,
+and this job promises that on-time, late and parked rows add up to what was read. `window_rules` has the rules.
 """
 
 import time
@@ -126,7 +127,8 @@ def _add_outputs(made: ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
-    """Of one batch."""
+    """Counts of one batch's rows. `placed` counts on-time rows once for each of their windows; `newest_ms` is the
+    latest event time of on-time rows, None when there are none."""
 
     total: int
     parked: int
@@ -151,10 +153,11 @@ class WindowJob:
         self._checkpoint = Checkpoint(arguments.checkpoint)
         self._states = WindowStates(self._checkpoint.folder, f"{shape.rules} --key {arguments.key}")
         self._outputs = WindowOutputs(spark, self._checkpoint, shape, arguments)
-        self._states.meta(self._checkpoint.committed_batch())  # another shape's state is an error before the query runs
+        self._states.meta(self._checkpoint.committed_batch())  # raises now when the state is of other windows
 
     def batch(self, frame: DataFrame, number: int) -> None:
-        """Every output is written under the batch's number: a repeated batch writes the same again."""
+        """Is called by Spark with each micro-batch. Every output is written under the batch's number, so that a
+        repeated batch writes the same again."""
         before = self._states.meta(number - 1)
         rows = self._rules.rows(frame).persist()
         try:
@@ -186,7 +189,7 @@ class WindowJob:
         return BatchFacts(*found)
 
     def _advance(self, number: int, before: WindowMeta, on_time: DataFrame, facts: BatchFacts) -> None:
-        """Takes the batch into the state, and gives out what is closed by it."""
+        """Adds the batch's on-time rows to the state, and writes the windows that it closes."""
         shape, watermark = self._shape, before.watermark_ms
         if facts.newest_ms is not None:
             newest = facts.newest_ms - self._delay_ms
@@ -219,7 +222,8 @@ class WindowJob:
         self._outcome.parked += facts.parked
 
     def check(self) -> None:
-        """On-time rows are in all their windows, closed or open, and no closed window is in the table twice."""
+        """Checks that on-time rows are in all of their windows, closed or open, and that no closed window is in the
+        table twice. What is wrong becomes a problem of the outcome."""
         last = self._checkpoint.committed_batch()
         meta, outcome = self._states.meta(last), self._outcome
         state = self._states.open_windows(self._spark, last)

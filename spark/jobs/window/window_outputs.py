@@ -1,7 +1,9 @@
-"""Where a window job writes: closed windows to a table, windows to a keyed topic, late and bad messages beside them.
+"""What a window job writes: closed windows to a table, windows to a keyed topic, late and bad messages to tables beside
+them.
 
-All is written under the batch's number: tables take a number once, and topics with deduplication take the messages of a
-batch's producer once, because a batch that is repeated makes the same keys in the same order.
+Everything is written under the batch's number. A table takes a number once. A topic with deduplication takes the
+messages of a batch once, because a repeated batch has a producer of the same name and makes the same messages in the
+same order.
 """
 
 from argparse import Namespace
@@ -25,7 +27,7 @@ RAW = [field.name for field in source.RAW_FIELDS]
 
 
 class WindowOutputs:
-    """Of one run."""
+    """The tables and topics that one run writes to."""
 
     def __init__(self, spark: SparkSession, checkpoint: Checkpoint, shape: WindowShape, arguments: Namespace) -> None:
         self._spark = spark
@@ -41,7 +43,7 @@ class WindowOutputs:
         return open_table(self._spark, kind, path, self._arguments.table, by="", staging=staging)
 
     def park(self, rows: DataFrame, number: int) -> str:
-        """Returns which message is one of them, and why."""
+        """Writes rows that fit no window. Returns the id of one of them, and why it fits none."""
         kept = rows.select(f"{MESSAGE}.*", REASON).drop(*RAW)
         self._parked.write(kept, self._checkpoint.query_id(), number)
         first = kept.select(source.TOPIC, source.MESSAGE_ID, REASON).first()
@@ -49,6 +51,7 @@ class WindowOutputs:
         return f"{first[0]} {bound_of(pb.MessageIdData.FromString(bytes(first[1])))}: {first[2]}"
 
     def late(self, rows: DataFrame, number: int) -> None:
+        """Writes late messages to their table, and to their topic if there is one."""
         messages = rows.select(f"{MESSAGE}.*")
         self._late.write(messages.drop(CORRUPT, *RAW), self._checkpoint.query_id(), number)
         if self._arguments.late_topic:
@@ -58,7 +61,8 @@ class WindowOutputs:
             self._send(copies, order, kept, self._arguments.late_topic, f"{number}-late")
 
     def windows(self, now: DataFrame, before: DataFrame | None, number: int, *, any_closed: bool) -> None:
-        """`now`: all windows, with CLOSED and FRESH; `before`: those that were open when the batch began."""
+        """Writes the windows that the options ask for. `now` has all windows, with the columns CLOSED and FRESH;
+        `before` has those that were open when the batch began, None before the first batch."""
         closed = now.where(CLOSED)
         if self._table is not None and any_closed:
             self._table.write(results(closed, self._shape), self._checkpoint.query_id(), number)
@@ -77,8 +81,9 @@ class WindowOutputs:
         self._send(messages, (source.KEY,), messages.columns, topic, str(number))
 
     def _messages(self, some: DataFrame, *more: Column) -> DataFrame:
-        """The event time is the window's last millisecond, so that windows of windows come out right; it is a number
-        because the connector takes timestamps for microseconds."""
+        """Returns windows as messages. Their event time is the last millisecond of the window, so that a second window
+        job over them counts each in the right window. It is a number, because the connector writes a timestamp's
+        microseconds as if they were milliseconds."""
         rows = results(some, self._shape, *more)
         value = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value")
         last = (F.unix_millis(END) - 1).alias(source.EVENT_TIME)
@@ -87,7 +92,8 @@ class WindowOutputs:
     def _send(
         self, rows: DataFrame, order: tuple[str | Column, ...], kept: tuple[str, ...] | list[str], topic: str, name: str
     ) -> None:
-        """By one task and its own producer, in an order that a repeated batch has again."""
+        """Writes rows to a topic by one task with a producer of its own, in an order that is the same when the batch is
+        repeated."""
         options = service_options(self._arguments)
         ordered = rows.repartition(1).sortWithinPartitions(*order).select(*kept)
         if self._arguments.source == "python":
@@ -97,17 +103,19 @@ class WindowOutputs:
         ordered.write.format("pulsar").options(**options).mode("append").save()
 
     def windows_that_are_there_twice(self) -> int:
+        """Returns how many windows are in the table more than once."""
         files = [] if self._table is None else self._table.files()
         return self._spark.read.parquet(*files).groupBy(*IDENTITY).count().where("count > 1").count() if files else 0
 
 
 def _message_key() -> Column:
-    """`KEY|START`; START alone for messages without a key."""
+    """Returns the keys of windows' messages: `KEY|START`, and START alone for rows without a key."""
     return F.concat_ws("|", KEY, F.date_format(START, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"))
 
 
 def _withdrawn(before: DataFrame, now: DataFrame) -> DataFrame:
-    """Tombstones for sessions that an earlier row joined to another, or that begin earlier now: their keys changed."""
+    """Returns tombstones for sessions whose key has changed because they were joined to another one, or begin earlier
+    now."""
     keys = now.select(_message_key().alias(source.KEY))
     gone = before.select(_message_key().alias(source.KEY)).join(keys, source.KEY, "left_anti")
     return gone.select(F.lit(None).cast("string").alias("value"), source.KEY)

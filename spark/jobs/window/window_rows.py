@@ -1,7 +1,7 @@
-"""What a window job takes from a message: key, event time and measured values, or why it is set aside.
+"""What a window job takes from a message: key, event time and measured values, or the reason why it is set aside.
 
-Expressions of users are evaluated without Spark's ANSI mode: text that is no time gives no time, and does not stop a
-job that thousands of good messages wait for.
+Expressions of users are evaluated without Spark's ANSI mode. So a text that is not a time gives null, and does not stop
+the job for all other messages.
 """
 
 from argparse import Namespace
@@ -17,9 +17,9 @@ from magnetar.spark.jobs.window.window_rules import KEY, TIME, WindowShape
 from magnetar.spark.source.columns.metadata_columns import PUBLISH_TIME
 
 MESSAGE = "__message"
-"""The message with all its columns as they came."""
+"""The column of the whole message, with all of its columns as they came."""
 REASON = "__reason"
-"""Why a message is in no window: null for those that are."""
+"""The column that says why a message is in no window; null for those that are in one."""
 CORRUPT = "__corrupt"
 """The column in which the data source, and here `from_json`, leave values that do not fit."""
 EVENT_TIME = "coalesce(__eventTime, __publishTime)"
@@ -30,14 +30,16 @@ MESSAGE_KEY = (
 )
 INTERNAL = (MESSAGE, CORRUPT, "__broken")
 TIME_OF = "try_add(cast((\n{}\n) as timestamp), interval '0' second)"
-"""Of an expression: null where it fails. timestamp_millis and others do for large numbers, also without ANSI mode."""
+"""Wraps an expression for a time so that it is null when it fails. Some, such as timestamp_millis of a large number,
+fail even without ANSI mode."""
 YEARS_MS = (-62_135_596_800_000, 253_402_300_800_000)
-"""The years that Spark's timestamps are made for; beyond them arithmetic may overflow."""
+"""The years 1 to 9999, which Spark's timestamps are made for. Beyond them arithmetic may overflow."""
 TIMES = (TimestampType, TimestampNTZType, DateType, StringType)
 
 
 class RowRules:
-    """Of one run. Raises JobFailed, naming the option, where an expression does not fit the topic's columns."""
+    """Turns messages into rows, as the options of one run ask. Raises JobFailed, which names the option, when an
+    expression does not fit the topic's columns."""
 
     def __init__(self, frame: DataFrame, arguments: Namespace, shape: WindowShape) -> None:
         self._record = arguments.json_schema
@@ -61,7 +63,8 @@ class RowRules:
         window_rules.measured(wide.drop(*INTERNAL), self._shape)
 
     def _wide(self, frame: DataFrame) -> DataFrame:
-        """The message as it came, its columns, and those of its JSON, which go before."""
+        """Returns each message as it came (MESSAGE), its columns, and those of its JSON. When both have a column of one
+        name, it is that of the JSON."""
         wide = frame.withColumn(MESSAGE, F.struct(*(f"`{name}`" for name in frame.columns)))
         if not self._record:
             return wide
@@ -80,7 +83,7 @@ class RowRules:
         return wide.select("__record.*", *others, broken.alias("__broken"))
 
     def rows(self, frame: DataFrame) -> DataFrame:
-        """MESSAGE, KEY, TIME, REASON and the parts that the aggregates need, one row a message."""
+        """Returns a row for each message: MESSAGE, KEY, TIME, REASON and the parts that the aggregates need."""
         wide = self._wide(frame)
         wide.sparkSession.conf.set("spark.sql.ansi.enabled", "false")
         key, time = F.expr(self._key).cast("string"), F.expr(TIME_OF.format(self._time))

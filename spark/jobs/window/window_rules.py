@@ -1,8 +1,10 @@
-"""What a window job keeps from batch to batch, and how a batch changes it: DataFrames in, DataFrames out.
+"""What a window job keeps from batch to batch, and how a batch changes it. Functions here take DataFrames and return
+them.
 
-A row is late when its event time lies before the watermark, which is the latest event time of the batches before minus
-the allowed delay. A window is closed when its end is not after the watermark of its batch. So no row of a closed window
-can come on time, each row is counted in all its windows or is late, and a batch that is repeated gives the same again.
+A row is late when its event time is before the watermark, which is the latest event time of all earlier batches minus
+the allowed delay. A window is closed when its end is not after the watermark of its batch. So every row of a closed
+window that is still to come is late, each row is counted in all of its windows or is late, and a repeated batch gives
+the same result.
 """
 
 import re
@@ -18,19 +20,19 @@ from pyspark.sql.types import DataType, DecimalType, IntegralType, NumericType
 START, END, KEY, TIME = "window_start", "window_end", "key", "event_time"
 IDENTITY = (START, END, KEY)
 COUNT, FRESH = "rows", "fresh"
-"""Rows of a window: all, and those that came with this batch."""
+"""The columns that count a window's rows: all of them, and those of this batch."""
 CLOSED = "closed"
 TAKEN = (*IDENTITY, CLOSED)
 
 _AGGREGATE = re.compile(r"\s*(count|sum|avg|min|max)\s*\(\s*([\w.]+|\*)\s*\)\s*(?:as\s+(\w+)\s*)?", re.IGNORECASE)
 _MERGES = {"sum": F.sum, "count": F.sum, "min": F.min, "max": F.max}
 _WHOLE_SUM = DecimalType(38, 0)
-"""What whole numbers are summed as: 64 bits may overflow."""
+"""The type in which whole numbers are summed, because 64 bits may overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One result column: `function` of value column `column` (`*`: rows)."""
+    """One result column, `name`: the `function` of the value column `column`, which is `*` to count rows."""
 
     function: str
     column: str
@@ -38,7 +40,7 @@ class Aggregate:
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """What is kept of it while a window is open: (function, column)."""
+        """What is kept of it while a window is open: functions with their column. An average needs sum and count."""
         if self.column == "*":
             return []
         return [(part, self.column) for part in (("sum", "count") if self.function == "avg" else (self.function,))]
@@ -46,7 +48,8 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class WindowShape:
-    """Tumbling (`slide_ms` = `window_ms`), sliding, or sessions (`session_gap_ms`; the other two 0)."""
+    """How windows are made. Tumbling windows have `slide_ms` equal to `window_ms`, sliding ones a smaller one. For
+    sessions both are 0 and there is a `session_gap_ms`."""
 
     window_ms: int
     slide_ms: int
@@ -59,7 +62,7 @@ class WindowShape:
 
     @property
     def rules(self) -> str:
-        """Equal for shapes that can go on with each other's state."""
+        """A text that is equal for shapes that can go on with each other's state."""
         kind = f"--session-gap {self.session_gap_ms} ms"
         if not self.session_gap_ms:
             kind = f"--window {self.window_ms} ms --slide {self.slide_ms} ms"
@@ -67,7 +70,7 @@ class WindowShape:
 
 
 def parse_aggregates(text: str) -> tuple[Aggregate, ...]:
-    """`count(*) as n, avg(level)`. Raises ValueError."""
+    """Parses aggregates as in `count(*) as n, avg(level)`. Raises ValueError."""
     found = []
     for part in re.split(r",(?![^(]*\))", text):
         match = _AGGREGATE.fullmatch(part)
@@ -98,7 +101,7 @@ _UNITS = {
 
 
 def milliseconds(text: str) -> int:
-    """From `10 minutes`. Raises ValueError."""
+    """Returns the milliseconds of a duration as in `10 minutes`. Raises ValueError."""
     number, _, unit = text.strip().partition(" ")
     scale = _UNITS.get(unit.strip().lower().removesuffix("s"))
     if not number.isdecimal() or scale is None:
@@ -107,7 +110,8 @@ def milliseconds(text: str) -> int:
 
 
 def measured(frame: DataFrame, shape: WindowShape) -> list[Column]:
-    """The value column of each part, named as the part. Raises ValueError for a column that does not fit."""
+    """Returns the value column of each part, under the part's name. Raises ValueError for a column that does not
+    fit."""
     return [
         _value(F.col(column), _type_of(frame, column), part, column).alias(f"{part}:{column}")
         for part, column in shape.parts
@@ -134,7 +138,7 @@ def _value(value: Column, kind: DataType, part: str, column: str) -> Column:
 
 
 def shown(ms: int | None) -> str | None:
-    """As people read it; years that Python's calendar does not know stay milliseconds."""
+    """Returns a time for people to read. One in a year that Python's calendar does not have stays in milliseconds."""
     if ms is None:
         return None
     try:
@@ -152,7 +156,8 @@ def _after(time: Column, ms: int) -> Column:
 
 
 def windows_of_a_row(shape: WindowShape) -> Column:
-    """In how many windows a row is counted: those that begin at a multiple of the slide in (TIME - window, TIME]."""
+    """Returns in how many windows each row is counted. They are those that begin at a multiple of the slide in the
+    interval (TIME - window, TIME]."""
     if shape.session_gap_ms:
         return F.lit(1)
     time = F.unix_micros(TIME)
@@ -161,7 +166,8 @@ def windows_of_a_row(shape: WindowShape) -> Column:
 
 
 def single(rows: DataFrame, shape: WindowShape) -> DataFrame:
-    """On-time rows (KEY, TIME and what `measured` gives) as windows of their own, one or more a row."""
+    """Turns on-time rows, with the columns KEY, TIME and those of `measured`, into windows of a single row: as many for
+    each row as it is counted in."""
     if shape.session_gap_ms:
         placed = rows.withColumn(START, F.col(TIME)).withColumn(END, _after(F.col(TIME), shape.session_gap_ms))
     else:
@@ -174,7 +180,7 @@ def single(rows: DataFrame, shape: WindowShape) -> DataFrame:
 
 
 def merged(windows: DataFrame, shape: WindowShape) -> DataFrame:
-    """Windows of equal identity, or sessions that overlap, become one."""
+    """Merges windows of one key and time, or sessions of one key that overlap."""
     if shape.session_gap_ms:
         before = Window.partitionBy(KEY).orderBy(START, END)
         reach = F.max(END).over(before.rowsBetween(Window.unboundedPreceding, -1))
@@ -199,9 +205,8 @@ def state_columns(shape: WindowShape) -> list[Column]:
 
 
 def results(windows: DataFrame, shape: WindowShape, *more: Column) -> DataFrame:
-    """The columns that a user asked for, and `more` of the state's.
-
-    A sum of whole numbers that 64 bits do not hold is null.
+    """Returns the columns that a user asked for, and `more` of the state's columns. A sum of whole numbers that does
+    not fit into 64 bits is null.
     """
     sums = {column: windows.schema[f"sum:{column}"].dataType for part, column in shape.parts if part == "sum"}
     columns = [F.col(name) for name in IDENTITY]

@@ -1,7 +1,7 @@
-"""Open windows and counts of a window job, a folder a batch inside the query's checkpoint.
+"""Open windows and counts of a window job: a folder for each batch inside the query's checkpoint.
 
-A batch reads the folder of the batch before and writes its own, so that a batch which is repeated begins with the same
-state again. A folder counts when its `meta.json` is there, which comes last.
+A batch reads the folder of the batch before it and writes its own, so that a repeated batch begins with the same state
+again. A folder is complete when its `meta.json` is there, which is written last.
 """
 
 import json
@@ -19,24 +19,24 @@ FOLDER = "magnetar-windows"
 
 @dataclass(frozen=True, slots=True)
 class WindowMeta:
-    """Beside a batch's open windows. Counts are of all batches up to this one."""
+    """What is stored beside a batch's open windows. The counts are over all batches up to this one."""
 
     rules: str = ""
     """How windows are made: see `WindowShape.rules`."""
     watermark_ms: int | None = None
-    """None: before the first row."""
+    """None before the first row."""
     on_time: int = 0
     late: int = 0
     parked: int = 0
     placed: int = 0
-    """On-time rows, as often as they have windows."""
+    """On-time rows, counted once for each of their windows."""
     closed: int = 0
     """Rows in closed windows, counted the same way."""
     closed_windows: int = 0
 
 
 class WindowStates:
-    """`checkpoint`: the query's folder."""
+    """The states of a query, in its checkpoint's folder. `rules` are those of this run, see `WindowShape.rules`."""
 
     def __init__(self, checkpoint: Path, rules: str) -> None:
         self._folder = checkpoint / FOLDER
@@ -46,7 +46,8 @@ class WindowStates:
         return self._folder / f"{number:08d}"
 
     def meta(self, number: int) -> WindowMeta:
-        """Raises JobFailed when it is gone, or of windows that were made otherwise."""
+        """Returns the counts up to a batch. Raises JobFailed when they are gone, or when the state's windows were made
+        by other rules."""
         if number < 0:
             return WindowMeta(self._rules)
         path = self._of(number) / "meta.json"
@@ -58,10 +59,11 @@ class WindowStates:
         return meta
 
     def open_windows(self, spark: SparkSession, number: int) -> DataFrame | None:
-        """None before the first batch."""
+        """Returns the windows that were open after a batch, None before the first batch."""
         return None if number < 0 else spark.read.parquet(str(self._of(number) / "open"))
 
     def save(self, number: int, still_open: DataFrame, meta: WindowMeta) -> None:
+        """Writes the state after a batch, and removes all but the newest STATES_KEPT states."""
         folder = self._of(number)
         still_open.coalesce(1).write.mode("overwrite").parquet(str(folder / "open"))
         building = folder / "meta.building"
