@@ -164,7 +164,8 @@ def _add_process(families: MetricFamilies) -> None:
     families.add("process_cpu_seconds_total", labels, time.process_time(), "counter")
     families.add("process_max_fds", labels, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     try:
-        # After the command's name: field 20 is the start in ticks since boot, 21 the size, 22 the resident pages.
+        # The fields of proc(5) behind the command's name, from 0: 19 is the start in ticks since boot, 20 the size
+        # in bytes, 21 the number of resident pages.
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         open_files = sum(1 for _ in Path("/proc/self/fd").iterdir())
     except OSError:

@@ -28,7 +28,7 @@ from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.counters import RATE_PERIOD_SECONDS
 from magnetar.server.topics.inactivity_rules import is_active
 from magnetar.server.topics.ledger_config_rules import ledger_config
-from magnetar.server.topics.non_persistent.topics import NonPersistentTopics
+from magnetar.server.topics.non_persistent.loaded_topics import NonPersistentTopics
 from magnetar.server.topics.policy_event_topics import PolicyEventTopics
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.topic import Topic
@@ -187,7 +187,8 @@ class BrokerService:
             await self.catalog.check_room(name)
 
     async def _load(self, name: TopicName, create: bool) -> Topic:
-        """Without `create`, a topic that was deleted since the caller saw its record is not made again."""
+        """Opens the ledger, makes the topic and puts it into use. Without `create`, a topic that was deleted since the
+        caller saw its record is not made again."""
         try:
             closing = self._closing.get(name.full)
             if closing is not None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 async def delete_partitioned(service: "BrokerService", name: TopicName, force: bool = False) -> None:
-    """Raises TopicNotFound when there is none. Raises TopicBusy and PulsarError, and then the partitioned topic stays;
-    the partitions that are deleted already come back empty."""
+    """Deletes the partitioned topic and its partitions. Raises TopicNotFound when there is none. Raises TopicBusy and
+    PulsarError, and then the partitioned topic stays; the partitions that are deleted already come back empty."""
     partitioned = service.catalog.partitioned
     with storage_faults_told():
         record = await partitioned.update(name, deleted=True)

@@ -171,9 +171,10 @@ class Topic(BaseTopic):
         return subscription
 
     async def _new_reader(self, command: pb.CommandSubscribe) -> Subscription:
-        """Makes a subscription that ends with its last consumer, under the same lock as durable ones, because only one
-        subscription has a name. It begins AT the message that the client names; a client that wants the one after it
-        drops the first one itself. Where the client names a message within a batch, it begins at the whole entry."""
+        """Makes a subscription that ends with its last consumer. Takes the same lock as for durable ones, because a
+        name belongs to one subscription only. The subscription begins AT the message that the client names: a client
+        that wants the one after it drops the first one itself. Where the client names a message within a batch, it
+        begins at the whole entry."""
         start = start_asked_by(command) or LATEST
         async with self._changing_cursors:
             existing = self.subscriptions.get(command.subscription)
@@ -223,7 +224,7 @@ class Topic(BaseTopic):
             self.forget(subscription)
 
     def forget(self, subscription: Subscription) -> None:
-        """The subscription is gone. Idempotent."""
+        """Takes a subscription that is gone out of the topic. Idempotent."""
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             self.dispatch_limits.forget(subscription.name)

@@ -38,7 +38,7 @@ class NonPersistentSubscriptionTopic(SubscriptionTopic, Protocol):
     """A non-persistent topic as its subscriptions see it."""
 
     def forget(self, subscription: "NonPersistentSubscription") -> None:
-        """The subscription is gone."""
+        """Takes a subscription that is gone out of the topic."""
 
 
 class NonPersistentSubscription(BaseSubscription):

@@ -124,7 +124,7 @@ class NonPersistentTopic(BaseTopic):
         return made
 
     def forget(self, subscription: NonPersistentSubscription) -> None:
-        """The subscription is gone. Idempotent."""
+        """Takes a subscription that is gone out of the topic. Idempotent."""
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             subscription.disconnect_all()

@@ -98,7 +98,7 @@ class BaseSubscription(ABC):
         Raises ConsumerBusy, ConsumerAssignFault, ServiceNotReady."""
 
     def _check_admits(self, consumer: Consumer) -> None:
-        """Raises ServiceNotReady when the subscription is gone, ConsumerBusy when the consumer does not fit to those
+        """Raises ServiceNotReady when the subscription is gone; ConsumerBusy when the consumer does not go with those
         that are connected, or when they are as many as policies allow."""
         if self._is_fenced or not self.topic.is_open:
             raise ServiceNotReady("Subscription is fenced")
@@ -131,7 +131,7 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def _detach(self, consumer: Consumer) -> None:
-        """Takes a consumer away from what sends to it, and notes the time."""
+        """Takes a consumer away from the part that sends to it, and notes the time."""
 
     def _last_consumer_left(self) -> None:
         """The last consumer was detached just now."""

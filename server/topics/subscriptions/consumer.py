@@ -34,8 +34,8 @@ FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE = 12
 FIRST_VERSION_WITH_END_OF_TOPIC = 9
 
 LISTENS_AFTER_S = 1.0
-"""A client that gives no permits is told who is active so long after SUBSCRIBE. Apache takes at least this long for
-it."""
+"""If a client gives no permits, it is told who is active this long after its SUBSCRIBE. Apache takes at least as long
+to tell it."""
 
 SubType = pb.CommandSubscribe.SubType
 
@@ -132,8 +132,8 @@ class Consumer:
         self._framer = MessageFramer(self.consumer_id, partition)
         self._unacked_max = unacked_max
         self._listens = False
-        """Whether it has read the answer to SUBSCRIBE. The Go client drops what comes before it has, and gives permits
-        right after."""
+        """Whether the client has read the answer to SUBSCRIBE, which its first permits show. The Go client drops what
+        comes before that."""
         self._active_untold: bool | None = None
         self._blocked_permits = 0
         self._watches_writable = False

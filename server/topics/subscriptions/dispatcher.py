@@ -58,9 +58,12 @@ class Dispatcher(ABC):
         self._messages_of = source.messages_of
         self._loop = asyncio.get_running_loop()
         self._held: OutgoingMessages | None = None
+        """Entries that were read and not sent, from the index `_held_at` on. They go before anything new."""
         self._held_at = 0
         self._reading: asyncio.Task[None] | None = None
         self._generation = 0
+        """Grows whenever the read position is set anew. What was read under an older generation is neither sent as new
+        nor held, because it is read again."""
         self.rewinds = 0
         self._failures = 0
         self._failure = ""
@@ -71,8 +74,9 @@ class Dispatcher(ABC):
         self._throttled: asyncio.TimerHandle | None = None
         self._messages_per_entry = 1.0
         """The average of what was sent last; kept only while there are throttles."""
-        self.times_throttled = 0
         self._sending = False
+        """Whether this object is sending at the moment. Sending may close a connection or free a consumer, and these
+        kick: such a kick is only noted in `_kicked_while_sending`, because sending must not begin within sending."""
         self._progress = False
         self._kicked_while_sending = False
         self._is_closed = False
@@ -258,7 +262,6 @@ class Dispatcher(ABC):
         if allowed > 0:
             return int(min(room, max(1, allowed / self._messages_per_entry)))
         if self._throttled is None:
-            self.times_throttled += 1
             wait_s = max(throttle.wait_seconds(now_s) for throttle in self._throttles)
             self._throttled = self._loop.call_later(max(wait_s, THROTTLE_SECONDS_MIN), self._end_throttling)
         return 0

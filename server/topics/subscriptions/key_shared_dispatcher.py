@@ -23,11 +23,11 @@ from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.ids import Position
 
 SHARED_OUT_MAX = 4
-"""One read brings at most dispatcherMaxReadBatchSize times the number of consumers, and at most times this."""
+"""One read brings up to dispatcherMaxReadBatchSize entries for each consumer, but for no more consumers than this."""
 
 GAP_MAX = 16
-"""When two entries that wait have no more entries than this between them, one read brings both and the entries between
-them in vain: that is cheaper than two reads."""
+"""When two entries that wait stand no further apart than this, one read brings both, and in vain the entries between
+them. That is cheaper than two reads."""
 
 
 class KeySharedDispatcher(SharedDispatcher):

@@ -141,9 +141,9 @@ class AutoSplit(_Boundaries[T]):
 
 
 class ConsistentHashing(_Boundaries[T]):
-    """Each member has `points` on a ring of slots, and owns the slots before each of its points, back to the point
-    before that. When several members have the same point, it belongs to the one that came first, and to the next one
-    when that leaves."""
+    """Each member has `points` on a ring of slots. The owner of a point owns the slots up to and including it, back to
+    the point before. When several members have the same point, it belongs to the one that came first, and to the next
+    one when that leaves."""
 
     slot_of = staticmethod(ring_slot)
 

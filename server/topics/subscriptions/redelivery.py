@@ -185,7 +185,8 @@ class ReplayQueue:
 class RedeliveryCounts:
     """How often each entry was asked for again. Kept in memory only, and erased when the entry is acknowledged.
 
-    The subscription's limit of unacknowledged messages bounds it, because only what was out can be asked for again.
+    The subscription's limit of unacknowledged messages bounds the table, because only what was out can be asked for
+    again.
     """
 
     __slots__ = ("_ledgers",)

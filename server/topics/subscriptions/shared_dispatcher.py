@@ -42,7 +42,7 @@ class SharedDispatcher(Dispatcher):
         self.unacked_messages = 0
         """How many messages all consumers together hold unacknowledged."""
         self.blocked = False
-        """Whether these are as many as policies allow the subscription: nothing is sent then."""
+        """Whether the consumers together hold as many messages as policies allow: nothing is sent then."""
         self._some_are_blocked = False
         """Whether some consumer may be blocked. While it is False, an acknowledgement need not look at all
         consumers."""

@@ -91,8 +91,8 @@ class RoundRobin(Generic[T]):
         return None
 
     def entries(self, entries_max: int) -> int:
-        """Returns how many entries the best level that has a consumer able to take some would take, at most
-        `entries_max`; 0 only when no consumer can take any."""
+        """Returns how many entries the best level takes that has a consumer able to take some; at most `entries_max`,
+        and 0 only when no consumer can take any."""
         for level in self._levels:
             total = 0.0
             for member in level.members:

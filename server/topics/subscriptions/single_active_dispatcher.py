@@ -70,8 +70,8 @@ class SingleActiveDispatcher(Dispatcher):
         self._holes.clear()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
-        """Leaves out the entries that are going to be sent anyway: those that are held, or to be read, perhaps again
-        after a rewind, and those that wait in `_holes` already."""
+        """Leaves out the entries that are going to be sent anyway: those from `waiting_from` on, and those that wait in
+        `_holes` already."""
         waiting = self.waiting_from
         if ledger_id > waiting.ledger_id:
             return 0

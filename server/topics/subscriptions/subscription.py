@@ -72,7 +72,7 @@ class PersistentTopic(SubscriptionTopic, Protocol):
         nothing has changed."""
 
     def forget(self, subscription: "Subscription") -> None:
-        """The subscription is gone."""
+        """Takes a subscription that is gone out of the topic."""
 
     async def first_published_at(self, publish_time_ms: int) -> Position:
         """Returns where the first message stands that was published at that time or later. Raises

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class NonPersistentTopics:
-    """The loaded ones. Lives on the event loop's thread."""
+    """The non-persistent topics that are loaded. Lives on the event loop's thread."""
 
     def __init__(
         self,
