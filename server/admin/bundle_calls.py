@@ -32,7 +32,7 @@ ALGORITHMS = (
     "flow_or_qps_equally_divide",
 )
 HASHES_MAX = 10_000
-"""One call may cut a bundle at so many hashes."""
+"""The largest number of hashes at which one call may cut a bundle."""
 
 
 async def bundles_of(service: "BrokerService", name: str) -> list[str]:

@@ -12,7 +12,7 @@ _LOST = (BadVersionError, NodeExistsError, NoNodeError)
 """What a write raises when another writer was faster."""
 
 ATTEMPTS_MAX = 20
-"""A change is given up after so many rounds in which another writer was faster."""
+"""The number of rounds of compare-and-set after which a change fails, when another writer was faster in each."""
 
 
 async def read(store: MetadataStore, path: str) -> dict[str, Any] | None:

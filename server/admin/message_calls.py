@@ -27,15 +27,15 @@ from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.records.payload import message_count
 
 SCANNED_ENTRIES_MAX = 10_000
-"""A call that counts a backlog stops after so many entries, and says that it did
+"""The number of entries after which a call that counts a backlog stops, and says that it did
 (subscriptionBacklogScanMaxEntries)."""
 
 SCAN_SECONDS = 20.0
-"""One call looks for unreadable entries for so long."""
+"""The time for which one call looks for unreadable entries."""
 
 SCANNED_AT_ONCE = 100
 SCANNED_BYTES_AT_ONCE = 5 << 20
-"""A scan reads so many entries and bytes at a time."""
+"""The bounds of one read of a scan: it ends at whichever is reached first."""
 
 
 async def peek(call: Call) -> Answer:

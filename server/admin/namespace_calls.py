@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
 
 BUNDLES_MAX = 1 << 20
-"""A new namespace may have so many bundles. With more its records would be too large to be stored."""
+"""The largest number of bundles of a new namespace. With more of them its records would be too large to be stored."""
 
 TOPICS_AT_ONCE = 8
-"""A call about a whole namespace works on so many topics at the same time."""
+"""The number of topics that a call on a whole namespace works on at the same time."""
 
 NOT_FOUND = "Namespace does not exist"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from magnetar.server.topics.broker_service import BrokerService
 
 DELETED_AT_ONCE = 32
-"""So many topics are deleted at the same time."""
+"""The number of topics that are deleted at the same time."""
 
 DOMAINS = ("persistent", "non-persistent")
 

@@ -20,11 +20,11 @@ from magnetar.server.process.rare_warning import RareWarning
 log = logging.getLogger(__name__)
 
 WANTED_MAX = 1 << 20
-"""The limit that is asked for where the system says "unlimited". One process cannot serve so many connections."""
+"""The limit that is asked for when the system says "unlimited". It is more than one process can use."""
 RESERVE_MAX = 128
-"""So many descriptors are left for files: journals, entry logs, the index, the metadata."""
+"""The number of descriptors that connections leave for files: journals, entry logs, the index, the metadata."""
 RESERVE_SHARE = 4
-"""Where the limit is low, only one descriptor in four is left for files."""
+"""When the limit is low, connections leave one descriptor in four for files instead."""
 SECONDS_BETWEEN_WARNINGS = 60.0
 
 

@@ -84,7 +84,7 @@ class LoopWatch:
 
     def start(self) -> None:
         self._ident = threading.get_ident()
-        # macOS has no clock of another thread.
+        # macOS cannot read the CPU time of another thread.
         if self._by_cpu and hasattr(time, "pthread_getcpuclockid"):
             self._clock = partial(self._own_cpu_seconds, time.pthread_getcpuclockid(self._ident))
         if self._by_cpu:

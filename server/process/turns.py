@@ -17,7 +17,7 @@ PORTION_SECONDS = 0.004
 """How long a portion of work takes, before others have their turn."""
 
 FIRST_PORTION_PARTS = 8
-"""The first portion of somebody who finds others waiting is so many times shorter."""
+"""When somebody finds others waiting, their first portion is shorter than a full one by this factor."""
 
 Steps = Generator[None, None, T]
 """A piece of work: a generator that yields wherever others may run, and returns the result of the work."""

@@ -1,7 +1,7 @@
-"""Refusals of Apache Pulsar's calls that this server does not have: they name what is missing, and not only the path.
+"""Refuses the calls of Apache Pulsar that this server does not have, with a text that names what is missing.
 
-Command line tools show both the status and the text to their users, so both are those that a broker of 4.0.7 gives when
-the service is switched off, wherever it can be switched off there.
+Command line tools show the status and the text to their users. So both are those of a broker of 4.0.7 in which the
+service is switched off, if it can be switched off there.
 """
 
 import re
@@ -45,7 +45,7 @@ ABSENT = tuple(
 
 
 def refusal_of_path(path: str) -> Refusal:
-    """Returns the refusal for a path that no route leads to. Pure."""
+    """Returns the refusal for a path that is not in the table of routes. Pure."""
     for pattern, status, reason in ABSENT:
         if pattern.fullmatch(path):
             return Refusal(status, reason)

@@ -69,9 +69,9 @@ async def admit(
     certificate: Mapping[str, Any] | None,
     remote: str,
 ) -> Principal | None:
-    """Returns the caller of a call that may go on, or None when the route is open to everybody, since then nobody is
-    authenticated. Raises Refusal: 401, 403, 404 when the tenant is missing, 412 for a name that is none, 503 when the
-    permissions cannot be read."""
+    """Returns who makes a call that is allowed, or None for a route that is open to everybody, whose callers are not
+    authenticated. Raises Refusal: 401 or 403 for a call that is not allowed, 404 when the tenant is missing, 412 for a
+    name that is not valid, 503 when the permissions cannot be read."""
     demand = demand_of(need)
     is_metrics = path.rstrip("/") == METRICS  # the router ignores a trailing slash, too
     if isinstance(demand, Open) and not (is_metrics and security.settings.authenticate_metrics_endpoint):

@@ -62,10 +62,11 @@ class Status(NamedTuple):
 
 
 NO_CONTENT: Final = Status(204)
-"""The answer to most changes, and to a question for a policy that is not set, with some policies."""
+"""The answer to most calls that change something, and to those that read some of the policies, when they are not
+set."""
 
 EMPTY: Final = Status(200)
-"""The answer to a question for a policy that is not set, with most policies."""
+"""The answer to a call that reads a policy, for most of the policies, when it is not set."""
 
 
 class Refusal(Exception):

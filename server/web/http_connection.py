@@ -4,10 +4,10 @@ A client has HEAD_SECONDS_MAX to send a whole head, counted from when it connect
 IDLE_SECONDS_MAX between two calls, because waiting costs the client nothing. What it sent is never logged or sent back:
 a broken header line may hold a token.
 
-`HttpConnection` is a subclass of aiohttp's RequestHandler, because aiohttp offers no other way to answer a request that
-it cannot parse with words of our own: its `handle_error` logs the client's bytes and sends them back
-(https://github.com/aio-libs/aiohttp/issues/3287). Nor does it say which bytes belong to a head or that a body has
-broken off, on which the deadlines and the seats depend.
+`HttpConnection` is a subclass of aiohttp's RequestHandler, because aiohttp has no other place to choose the answer to a
+request that it cannot parse: its own `handle_error` logs the client's bytes and sends them back
+(https://github.com/aio-libs/aiohttp/issues/3287). Nor does aiohttp tell anybody when a head begins, when a call ends,
+or that a body has broken off, and the deadlines and seats depend on that.
 """
 
 import asyncio
@@ -36,20 +36,19 @@ HEAD_SECONDS_MAX = 10.0
 """How long a client may take to send the head of a call. For the first call the time begins when it connects."""
 
 IDLE_SECONDS_MAX = 30.0
-"""A connection that has no call in progress for so long is closed, as Jetty closes it (AbstractConnector, the idle
-timeout)."""
+"""The time without a call after which a connection is closed, as Jetty does (AbstractConnector, the idle timeout)."""
 
 LINGER_SECONDS = 2.0
 """How long a body that was refused is still read and thrown away, so that its client sees the answer."""
 
 WARNING_SECONDS = 10.0
-"""One warning in this time tells how many connections lost their seats or found none."""
+"""The least time between two warnings that tell how many connections lost their seats or found none."""
 
 DESCRIPTORS_SHARE = 2
 """HTTP connections take at most one in two file descriptors: clients of the binary port need the others."""
 
 PIECES_MAX = 64
-"""So many heads that came in one read are parsed one by one; what follows them is parsed at once."""
+"""The number of heads in one read that are parsed one by one. The rest of a longer read is parsed as a whole."""
 
 HEAD_END = b"\r\n\r\n"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WAITING_BYTES_MAX = 65_536
-"""A client that has sent more than this before aiohttp is imported is not read from until then."""
+"""When a client has sent more than this before aiohttp is imported, its socket is not read until then."""
 
 CLOSE_SECONDS = 0.2
 """How long `close` waits for calls that are being answered."""
@@ -136,10 +136,11 @@ class WebListener:
 
 
 class _Door(asyncio.Protocol):
-    """A connection that waits for the web server: it keeps what the client sends until `open` hands both to aiohttp.
+    """A connection that waits for the web server. It keeps what the client sends, until `open` hands the connection and
+    these bytes to aiohttp.
 
-    From when its connection is made until it is opened or lost it stands in `doors`; `arrived` is called when it is put
-    there.
+    It is a member of `doors` from when the connection is made until it is opened or lost. `arrived` is called with it
+    as soon as it is a member.
     """
 
     def __init__(self, doors: "dict[_Door, None]", arrived: "Callable[[_Door], None]") -> None:

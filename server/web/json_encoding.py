@@ -8,7 +8,7 @@ import orjson
 from magnetar.server.process.turns import in_portions
 
 PART_VALUES_MAX = 1000
-"""So many values are encoded in one step at most, which takes well under a millisecond."""
+"""The largest number of values that are encoded in one step, which takes well under a millisecond."""
 
 CONTAINERS = (dict, list, tuple)
 

@@ -1,18 +1,17 @@
 """The web port's share of the event loop, so that calls of administrators never starve clients' messages.
 
 A call runs in steps, each from one await to the next. All steps of all calls together take at most half of the time.
-`LoopShare` keeps a balance: the time that steps take is subtracted from it, and the time in which no step runs, whether
-others use it or the loop is idle, is added to it, up to SAVED_SECONDS_MAX:
+`LoopShare` keeps a balance. The time that steps take is subtracted from it. The time in which no step runs is added to
+it, whether others use the loop then or nobody does, until the balance is SAVED_SECONDS_MAX:
 
     runs        | a step | messages, or nothing | a step | messages
     for         | 3 ms   | 5 ms                 | 8 ms   | 4 ms
     balance 5   | 2      | 5, not 7             | -3     | 1: the next step may run
 
-A step that finds no balance left waits, in the order in which steps came, urgent ones first. It waits also when the
-loop would otherwise be idle, because the journal's thread needs the interpreter meanwhile, and because a message that
-comes in this pause is served at once. A step cannot be interrupted, so work that may take long goes `in_portions`
-(`magnetar.server.process.turns`).
-"""
+A step may run while the balance is positive. Otherwise it waits: urgent steps go first, the others in the order in
+which they came. A step waits even when the loop is idle, because the journal's thread needs the interpreter meanwhile,
+and because a message that comes in this pause is served at once. A step cannot be interrupted, so work that may take
+long goes `in_portions` (`magnetar.server.process.turns`)."""
 
 import asyncio
 import time
@@ -26,11 +25,11 @@ SAVED_SECONDS_MAX = 0.005
 """The largest balance: how long steps may keep the loop after a time without calls."""
 
 TICK_SECONDS = 0.001
-"""While steps wait, this is the time from one look at the balance to the next, which lets those go that it pays for."""
+"""While steps wait, the balance is looked at in this interval, and as many steps are let go as it has time for."""
 
 STEP_WEIGHT = 0.1
-"""The weight of the latest step in the moving average of their lengths, which says how many steps the balance pays
-for."""
+"""The weight of the latest step in the moving average of the lengths of steps, by which it is estimated for how many
+steps the balance has time."""
 
 
 class LoopShare:
@@ -53,8 +52,8 @@ class LoopShare:
         """The longest step so far."""
 
     def run(self, call: Coroutine[Any, Any, T], *, is_urgent: bool = False) -> Awaitable[T]:
-        """Returns what the caller awaits for the call's result. Every step of the call waits for its turn. Raises what
-        the call raises."""
+        """Returns an awaitable that runs the call, whose every step waits for its turn. Awaiting it returns what the
+        call returns, and raises what the call raises."""
         return _CallSteps(self, call, is_urgent=is_urgent)
 
     def spend(self, seconds: float) -> None:

@@ -19,8 +19,8 @@ RECORD_NAMES = {
     "bundle": "Bundle",
     "group": "Group",
 }
-"""The variable segments that name records of the metadata store: their values must not be paths there. Each has the
-word that a refusal names it by."""
+"""The variable segments whose values become names of records in the metadata store, where they must not read as paths.
+Each has the word by which a refusal calls it."""
 
 
 def fault_of_parts(parts: Mapping[str, str]) -> str | None:
@@ -40,7 +40,7 @@ class PathReading(NamedTuple):
 
 
 class _PathNode:
-    """Where the routes that begin with the same segments part."""
+    """A node of the tree: all routes whose paths begin with the same segments pass through it."""
 
     __slots__ = ("branches", "literal_characters", "routes", "wild")
 
@@ -74,12 +74,12 @@ class Router:
         node.routes[route.method] = route
 
     def find(self, raw_path: str) -> list[PathReading]:
-        """Returns every reading of a path, which is given as it came, still encoded, with the best reading first.
+        """Returns every reading of a path, the best one first. The path is given as it came, still encoded.
 
-        A call takes the first reading that has its method. So a role, topic or policy can be reached although its name
-        is a literal segment of another route. The reading with more literal characters is the better one, as JAX-RS
-        says (specification 2.1, section 3.7.2); between two with as many, the one whose literal segment comes first. A
-        trailing slash is ignored: Jetty redirects one form of /metrics to the other.
+        A call takes the first reading that has a route of its method. So a role, topic or policy can be reached even if
+        its name is a literal segment of another route. A reading with more literal characters is better than one with
+        fewer, as JAX-RS says (specification 2.1, section 3.7.2). Of two with as many, the one whose literal segment
+        comes first is better. A trailing slash is ignored: Jetty redirects one form of /metrics to the other.
         """
         segments = raw_path.rstrip("/").split("/")[1:]
         if not segments or not raw_path.startswith("/"):
