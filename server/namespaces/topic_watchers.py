@@ -37,7 +37,8 @@ class Watcher:
     def __init__(self, namespace: str, pattern: str, max_length: int, tell: Tell) -> None:
         self.namespace = namespace
         self.pattern = without_scheme(pattern)
-        """Without the scheme, which does not count for the pattern's length here, unlike in GET_TOPICS_OF_NAMESPACE."""
+        """The pattern without its scheme, which does not count for the pattern's length here, unlike in
+        GET_TOPICS_OF_NAMESPACE."""
         self.max_length = max_length
         self.tell = tell
         self.topics: list[str] = []

@@ -64,7 +64,7 @@ class _Namespace:
         self.schemas: dict[int, events.AvroType] = {}
         """The schemas that events were written with, by version."""
         self.changing = asyncio.Lock()
-        """Held by whoever changes policies: read, change and write must not mix."""
+        """Held while policies are changed, so that two changes at once do not lose one of them."""
 
 
 class ChangeEvents(TopicPoliciesService):
@@ -233,12 +233,13 @@ async def _import_avro_library() -> None:
 
 
 def topic_of(namespace: str) -> TopicName:
-    """The topic that holds the policies of the namespace's topics."""
+    """Returns the topic that holds the policies of the namespace's topics."""
     return TopicName.parse(f"persistent://{namespace}/{EVENTS_TOPIC}")
 
 
 def _parsed(stored: StoredSchema) -> events.AvroType:
-    """Raises MalformedRecord when the version is not Avro, or when `check_schema` refuses it."""
+    """Parses a schema with fastavro. Raises MalformedRecord when the version is not Avro, or when `check_schema`
+    refuses it."""
     import fastavro
 
     try:

@@ -45,19 +45,19 @@ class EffectivePolicies:
     otherwise."""
 
     message_ttl_in_seconds: int = 0
-    """0: messages do not expire."""
+    """With 0, messages do not expire."""
     subscription_expiration_time_minutes: int = 0
-    """0: subscriptions do not expire."""
+    """With 0, subscriptions do not expire."""
     retention_time_in_minutes: int = 0
-    """-1: acknowledged messages are kept without a limit of time."""
+    """With -1, acknowledged messages are kept without a limit of time."""
     retention_size_in_mb: int = 0
-    """-1: acknowledged messages are kept without a limit of size."""
+    """With -1, acknowledged messages are kept without a limit of size."""
     backlog_quotas: BacklogQuotas = NO_QUOTAS
     inactive_topic_policies: InactiveTopicPolicies = NEVER_INACTIVE
     compaction_threshold: int = 0
-    """Bytes of backlog at which the topic is compacted; 0: it is compacted only by an admin call."""
+    """The bytes of backlog at which the topic is compacted. With 0, only an admin call compacts it."""
     persistence: Persistence | None = None
-    """None: the quorums of broker.conf hold."""
+    """With None, the quorums of broker.conf hold."""
 
     deduplication_enabled: bool = False
     deduplication_snapshot_interval_seconds: int = 120
@@ -85,11 +85,11 @@ class EffectivePolicies:
 
     publish_rate: PublishRate = NO_PUBLISH_RATE
     dispatch_rate: DispatchRate = NO_DISPATCH_RATE
-    """For all subscriptions of the topic together."""
+    """The rate at which messages are sent to all subscriptions of the topic together."""
     subscription_dispatch_rate: DispatchRate = NO_DISPATCH_RATE
-    """For each subscription."""
+    """The rate at which messages are sent to each subscription."""
     dispatch_rates_of_subscriptions: Mapping[str, DispatchRate] = field(default_factory=dict)
-    """For the subscriptions named here, in place of `subscription_dispatch_rate`."""
+    """The rates of subscriptions that have one of their own, in place of `subscription_dispatch_rate`."""
     subscribe_rate: SubscribeRate = NO_SUBSCRIBE_RATE
 
     schema_compatibility_strategy: str = "FULL"
@@ -243,7 +243,8 @@ NAMESPACE_SCALARS = {
     "max_unacked_messages_per_subscription": "max_unacked_messages_per_subscription",
     "is_allow_auto_update_schema": "is_allow_auto_update_schema",
 }
-"""Key of the namespace's record -> field of EffectivePolicies that takes the value as it is, unless it is null."""
+"""Maps keys of the namespace's record to the fields of EffectivePolicies that take their values as they are, unless the
+value is null."""
 
 NAMESPACE_DELAYED = {
     "active": "delayed_delivery_enabled",
@@ -280,7 +281,7 @@ NAMESPACE_RATES = (
     ("publishMaxMessageRate", "publish_rate", PublishRate.of),
     ("clusterSubscribeRate", "subscribe_rate", SubscribeRate.of),
 )
-"""(key of the namespace's record, field of EffectivePolicies, how the key's JSON is read)."""
+"""Each row: a key of the namespace's record, the field of EffectivePolicies that it sets, and what reads its JSON."""
 
 TOPIC_RATES = (
     ("dispatchRate", "dispatch_rate", DispatchRate.of),

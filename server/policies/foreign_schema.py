@@ -58,5 +58,5 @@ def _may_be_empty(schema: Any) -> bool:
 
 
 def _simple(name: str) -> str:
-    """The name without its namespace, so that a type is found whichever way it is written."""
+    """Returns the name without its namespace, so that a type is found whichever way it is written."""
     return name.rpartition(".")[2]

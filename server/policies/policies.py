@@ -36,7 +36,7 @@ class Policies:
         self._on_change = on_change
         self._of_broker = of_broker(settings)
         self._of_namespace: dict[str, EffectivePolicies] = {}
-        """Resolved policies of each namespace, shared by all of its topics that have no policies of their own."""
+        """Caches the resolved policies of namespaces. All topics without policies of their own share one object."""
 
     def start(self) -> None:
         self.namespaces.start()

@@ -36,13 +36,13 @@ AvroType = Any
 
 class PolicyEvent(NamedTuple):
     key: str
-    """As `key_of` makes it."""
+    """The key of the topic whose policies the event sets; see `key_of`."""
     policies: dict[str, Any] | None
     """None when the event deletes the policies."""
 
 
 def key_of(topic: TopicName, *, is_global: bool) -> str:
-    """The key of the topic's events; `is_global` means the policies for all clusters."""
+    """Returns the key of the topic's events; `is_global` asks for the policies for all clusters."""
     return f"{GLOBAL_PREFIX if is_global else ''}{topic.full}"
 
 
@@ -98,7 +98,7 @@ def encode(
 
 
 def version_of(payload: bytes) -> int:
-    """The version of the schema that a message was written with. Raises MalformedFrame."""
+    """Returns the version of the schema that a message was written with. Raises MalformedFrame."""
     return int.from_bytes(parse_metadata(payload).schema_version, "big")
 
 

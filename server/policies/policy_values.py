@@ -126,7 +126,7 @@ class Persistence:
     write_quorum: int
     ack_quorum: int
     mark_delete_rate: float
-    """How often in a second a subscription's acknowledgements are stored; 0 or less means no limit."""
+    """How often in a second a subscription's acknowledgements are stored at most; 0 or less means no limit."""
 
     @classmethod
     def of(cls, value: Json) -> Self | None:

@@ -158,6 +158,7 @@ class _Parser:
         return known
 
     def _union(self, tree: list[Any], space: str | None, depth: int) -> AvroSchema:
+        """Source: the constructor of Schema.UnionSchema."""
         branches = tuple(self.parse(branch, space, depth + 1) for branch in tree)
         seen = set()
         for branch in branches:
@@ -170,7 +171,7 @@ class _Parser:
 
     def _define(self, tree: dict[str, Any], kind: AvroKind, space: str | None) -> AvroSchema:
         """Returns the named type without its content; from here on it can be referred to by its name, also from within
-        itself."""
+        itself. Sources: Schema.Names.put, NamedSchema."""
         name = tree.get("name")
         if not isinstance(name, str):
             raise AvroParseError(f"No name in schema: {_short(tree)}")
@@ -194,6 +195,7 @@ class _Parser:
         return schema
 
     def _record(self, tree: dict[str, Any], type_name: str, space: str | None, depth: int) -> AvroSchema:
+        """Source: Schema.parse, RecordSchema.setFields."""
         schema = self._define(tree, AvroKind(type_name), space)
         fields = tree.get("fields")
         if not isinstance(fields, list):
@@ -228,6 +230,7 @@ class _Parser:
         )
 
     def _enum(self, tree: dict[str, Any], space: str | None) -> AvroSchema:
+        """Source: the constructor of Schema.EnumSchema."""
         schema = self._define(tree, AvroKind.ENUM, space)
         symbols = tree.get("symbols")
         if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
@@ -243,6 +246,7 @@ class _Parser:
         return schema
 
     def _fixed(self, tree: dict[str, Any], space: str | None) -> AvroSchema:
+        """Source: Schema.parse, the constructor of Schema.FixedSchema."""
         schema = self._define(tree, AvroKind.FIXED, space)
         size = tree.get("size")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -252,6 +256,7 @@ class _Parser:
 
 
 def _check_name(name: str) -> None:
+    """Raises AvroParseError for what Schema.validateName refuses."""
     if not _NAME.fullmatch(name):
         raise AvroParseError(f"Illegal name: {name!r}")
 

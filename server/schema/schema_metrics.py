@@ -47,5 +47,5 @@ class SchemaCounters:
 
 
 def _namespace(schema_id: str) -> str:
-    """`tenant/namespace` of `tenant/namespace/topic`."""
+    """Returns `tenant/namespace` of a schema id, which is `tenant/namespace/topic`."""
     return schema_id.rpartition("/")[0]

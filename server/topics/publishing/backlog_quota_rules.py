@@ -15,7 +15,7 @@ KEPT_SHARE = 0.9
 
 
 class BacklogQuotaType(Enum):
-    """BacklogQuota.BacklogQuotaType."""
+    """What a quota limits (BacklogQuota.BacklogQuotaType)."""
 
     SIZE = "destination_storage"
     AGE = "message_age"
@@ -26,7 +26,7 @@ class Excess(NamedTuple):
 
     kind: BacklogQuotaType
     limit: int
-    """In bytes for SIZE, in seconds for AGE."""
+    """The quota's limit, in bytes for SIZE, in seconds for AGE."""
     action: BacklogAction
 
     @property

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class DedupSwitch:
-    """One topic's. `wanted` is what the policy says."""
+    """The switch of one topic. `wanted` is what the policy says."""
 
     def __init__(
         self, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, publishing: TopicProducers

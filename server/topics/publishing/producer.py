@@ -93,7 +93,7 @@ class Producer:
         self._refusals: deque[tuple[int, bytes]] = deque()
         """SEND_ERRORs that wait for receipts: each frame with the value of `_answered` at which it is written."""
         self._drained: Future[None] | None = None
-        """Set by `close`; ends when no SEND is pending."""
+        """What `close` returns; it ends when no SEND is pending."""
         self._checked: CheckedPublisher | None = None
         """Made at the first SEND that has to be looked at."""
 

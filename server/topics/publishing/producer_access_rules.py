@@ -44,7 +44,7 @@ class ProducerAccess(Generic[T]):
         self.exclusive_name: str | None = None
         """The name of the exclusive producer, if there is one."""
         self.waiting: list[T] = []
-        """In the order in which they will get access."""
+        """Producers that wait for exclusive access, in the order in which they will get it."""
 
     def judge(self, mode: int, connected: int, epoch: int | None) -> AccessVerdict:
         """Judges a producer that asks for access, and changes nothing. `connected` is how many producers the topic has,

@@ -29,7 +29,7 @@ class TopicWithBacklog(Protocol):
 
 
 class QuotaGate:
-    """One topic's."""
+    """The gate of one topic."""
 
     __slots__ = ("_topic", "excess", "oldest")
 

@@ -18,7 +18,7 @@ class SendChecks:
 
     encryption_required: bool = False
     max_message_size: int = 0
-    """In bytes of headers and body."""
+    """The most bytes of a message's headers and body."""
     max_delay_ms: int = 0
 
     @classmethod

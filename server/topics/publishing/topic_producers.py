@@ -63,7 +63,8 @@ class _Drain(NamedTuple):
 
 
 class TopicProducers:
-    """One topic's. `by_name` holds the connected producers; those that wait for exclusive access are in `access`."""
+    """The producers of one topic. `by_name` holds the connected producers; those that wait for exclusive access are in
+    `access`."""
 
     def __init__(
         self,
@@ -187,8 +188,8 @@ class TopicProducers:
     # --- exclusive access --------------------------------------------------------------------------------------------
 
     async def _become_exclusive(self, producer: Producer, epoch: int) -> None:
-        """Makes the producer the exclusive one and stores the epoch. The place is taken before the epoch is stored, so
-        that no other producer gets it meanwhile. Raises PulsarError."""
+        """Makes the producer the exclusive one and stores the epoch. It counts as exclusive before the epoch is stored,
+        so that no other producer gets access meanwhile. Raises PulsarError."""
         access = self.access
         access.exclusive_name = producer.name
         self.by_name[producer.name] = producer

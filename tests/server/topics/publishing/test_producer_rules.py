@@ -1,4 +1,4 @@
-"""Who may produce (the table of facts 4.1), and what a failing storage does to that."""
+"""Who may produce to a topic, by the access modes, and what a failing storage does to that."""
 
 import pytest
 from hypothesis import given, settings
