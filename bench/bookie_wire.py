@@ -21,7 +21,7 @@ from pathlib import Path
 from bench.process_stats import cpu_seconds, memory_mb
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_config import BookieConfig
-from magnetar.storage.bookie.wire_calls import DiskSpace
+from magnetar.storage.bookie.disks import DiskSpace
 from magnetar.storage.bookie.wire_server import BookieWireServer
 from magnetar.storage.ledger.wire_channel import WireChannel
 from magnetar.storage.ledger.wire_connection import WireConfig

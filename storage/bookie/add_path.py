@@ -31,6 +31,7 @@ from magnetar.storage.bookie.disks import BookieMode
 from magnetar.storage.bookie.journal import Committed, Journal
 from magnetar.storage.bookie.journal_format import JournalPosition, explicit_lac_record, fence_record, ledger_key_record
 from magnetar.storage.bookie.ledger_state import (
+    ENTRY_BYTES_MIN,
     EXPLICIT_LAC_BYTES_MAX,
     EXPLICIT_LAC_BYTES_MIN,
     MASTER_KEY_SIZE_MAX,
@@ -47,8 +48,6 @@ log = logging.getLogger(__name__)
 AddDone = Callable[[Sequence[int], int], None]
 """Called once for a group with its entry ids and its result code."""
 
-MIN_ENTRY_BYTES = 24
-"""A bookie reads ledger id, entry id and last add confirmed of an entry; a shorter entry is refused (EBADREQ)."""
 DELETED_FENCED_MAX = 100_000
 """How many ledgers that were fenced and then deleted are remembered, so that late writers are refused; beyond it the
 oldest is forgotten. Apache remembers them for 7 days."""
@@ -391,7 +390,7 @@ def _well_formed(ledger_id: int, entry_ids: Sequence[int], entries: Sequence[byt
     """Returns whether the entries begin with the ids that they are added under: replay goes by what the entries say
     themselves. Only the first and the last of a group are looked at, since one caller makes all of them alike."""
     count = len(lengths)
-    if count == 0 or len(entry_ids) != count or min(lengths) < MIN_ENTRY_BYTES:
+    if count == 0 or len(entry_ids) != count or min(lengths) < ENTRY_BYTES_MIN:
         return False
     if _IDS.unpack_from(entries[0]) != (ledger_id, entry_ids[0]):
         return False

@@ -1,6 +1,6 @@
 """When a bookie takes writes: its modes, and what the room on its disks says about them.
 
-The only I/O is `measure`, one statvfs a folder.
+The only I/O is statvfs and stat of folders.
 """
 
 import os
@@ -49,6 +49,26 @@ def measure(directories: Sequence[str]) -> DiskUsage:
         free = min(free, available)
         share = max(share, used / (used + available) if used + available else 1.0)
     return DiskUsage(free, share)
+
+
+class DiskSpace:
+    """Measures the file systems of some folders, each of them once (DiskChecker of BookKeeper 4.17)."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        self._directories = tuple(directories)
+
+    def __call__(self) -> tuple[int, int]:
+        """Returns the total and the free bytes. Raises OSError."""
+        total = free = 0
+        devices = set()
+        for directory in self._directories:
+            device = os.stat(directory).st_dev
+            if device not in devices:
+                devices.add(device)
+                status = os.statvfs(directory)
+                total += status.f_blocks * status.f_frsize
+                free += status.f_bavail * status.f_frsize
+        return total, free
 
 
 _SPARES_ARE_ONE_IN = 8

@@ -5,17 +5,15 @@ but searches the next whole record behind it. A record at the very end that a cr
 is just writing, is no damage. Nor is what a journal that is written over still holds of its former use.
 """
 
-import mmap
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NamedTuple
 
 from magnetar.storage.bookie import entry_log_format as elf
 from magnetar.storage.bookie import journal_format as jf
-from magnetar.storage.bookie.journal_replay import journal_path, list_journals
-
-Data = mmap.mmap | bytes
+from magnetar.storage.bookie.journal_replay import journal_path, list_journals, read_batch
+from magnetar.storage.bookie.mapped_file import FileBytes, mapped_file
 
 
 class FileFault(NamedTuple):
@@ -99,7 +97,7 @@ def _identity(file: str) -> tuple[int, int] | None:
 
 
 def _read_journal(file: str) -> Iterator[SeenBatch | FileFault]:
-    with _mapped(file) as data:
+    with mapped_file(file) as data:
         size = len(data)
         try:
             jf.parse_file_header(data[: jf.FILE_HEADER_SIZE])
@@ -110,7 +108,7 @@ def _read_journal(file: str) -> Iterator[SeenBatch | FileFault]:
             return
         offset = jf.FILE_HEADER_SIZE
         while offset < size:
-            found = _batch_at(data, offset, salt)
+            found = read_batch(data, offset, salt)
             if found is None:
                 start = offset
                 offset = _next_batch(data, offset + 1, salt)
@@ -123,19 +121,10 @@ def _read_journal(file: str) -> Iterator[SeenBatch | FileFault]:
             offset += jf.BATCH_HEADER_SIZE + header.length
 
 
-def _batch_at(data: Data, offset: int, salt: jf.Salt) -> tuple[jf.BatchHeader, bytes] | None:
-    header = jf.parse_batch_header(data[offset : offset + jf.BATCH_HEADER_SIZE], salt)
-    if header is None:
-        return None
-    start = offset + jf.BATCH_HEADER_SIZE
-    body = data[start : start + header.length]
-    return (header, body) if jf.verify_batch(header, body, salt) else None
-
-
-def _next_batch(data: Data, offset: int, salt: jf.Salt) -> int:
+def _next_batch(data: FileBytes, offset: int, salt: jf.Salt) -> int:
     """Returns the offset of the next whole batch, or the end of the file."""
     offset = data.find(jf.BATCH_MAGIC, offset)
-    while offset >= 0 and _batch_at(data, offset, salt) is None:
+    while offset >= 0 and read_batch(data, offset, salt) is None:
         offset = data.find(jf.BATCH_MAGIC, offset + 1)
     return offset if offset >= 0 else len(data)
 
@@ -153,7 +142,7 @@ def entry_log_files(directories: Sequence[str]) -> dict[int, str]:
 
 def read_entry_log(file: str) -> Iterator[SeenBlock | FileFault]:
     """Yields all blocks of an entry log, and the faults in between. Raises OSError."""
-    with _mapped(file) as data:
+    with mapped_file(file) as data:
         size = len(data)
         try:
             _, salt = elf.parse_file_header(data[: elf.FILE_HEADER_SIZE])
@@ -175,7 +164,7 @@ def read_entry_log(file: str) -> Iterator[SeenBlock | FileFault]:
             yield FileFault(file, start, offset, "no whole block begins here", unfinished=offset == end == size)
 
 
-def _end_of_blocks(data: Data, salt: int | None) -> int:
+def _end_of_blocks(data: FileBytes, salt: int | None) -> int:
     """Returns the offset of the footer, or the end of the file when the log was never closed."""
     offset = elf.footer_offset(data[-elf.FOOTER_END_SIZE :]) or 0
     if salt is not None and elf.FILE_HEADER_SIZE <= offset < len(data):
@@ -185,7 +174,7 @@ def _end_of_blocks(data: Data, salt: int | None) -> int:
     return len(data)
 
 
-def _block_at(data: Data, offset: int, end: int) -> elf.Block | None:
+def _block_at(data: FileBytes, offset: int, end: int) -> elf.Block | None:
     header = elf.parse_block_header(data[offset : offset + elf.BLOCK_HEADER_SIZE])
     if header is None or offset + header.total > end:
         return None
@@ -195,19 +184,8 @@ def _block_at(data: Data, offset: int, end: int) -> elf.Block | None:
         return None
 
 
-def _next_block(data: Data, offset: int, end: int) -> int:
+def _next_block(data: FileBytes, offset: int, end: int) -> int:
     offset = data.find(elf.BLOCK_MAGIC, offset, end)
     while offset >= 0 and _block_at(data, offset, end) is None:
         offset = data.find(elf.BLOCK_MAGIC, offset + 1, end)
     return offset if offset >= 0 else end
-
-
-@contextmanager
-def _mapped(path: str) -> Iterator[Data]:
-    with open(path, "rb") as file:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
-    try:
-        yield data
-    finally:
-        if isinstance(data, mmap.mmap):
-            data.close()

@@ -15,11 +15,9 @@ the file is searched, and the journal ends where no batch of this file is found 
 """
 
 import logging
-import mmap
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 
 from magnetar.storage.bookie.bookie_errors import JournalDamaged, JournalMissing, MarkDamaged, Skippable
@@ -41,14 +39,12 @@ from magnetar.storage.bookie.journal_format import (
     split_batch,
     verify_batch,
 )
+from magnetar.storage.bookie.mapped_file import FileBytes, mapped_file
 
 log = logging.getLogger(__name__)
 
 FIRST_POSITION = JournalPosition(1, FILE_HEADER_SIZE, 1)
 _NAME = re.compile(r"([0-9a-f]{16})\.journal")
-
-Data = mmap.mmap | bytes
-"""A whole file, mapped into memory; an empty file cannot be mapped, so it is `b""`."""
 
 ApplyBatch = Callable[[list[ControlRecord], list[bytes], bool], None]
 """Called for each batch with its control records, its entries, and whether a part of the journal before it was given
@@ -96,7 +92,7 @@ class JournalReplay:
 
     def _replay(self, chain: list[int]) -> None:
         for index, journal_id in enumerate(chain):
-            with _mapped(journal_path(self._directory, journal_id)) as data:
+            with mapped_file(journal_path(self._directory, journal_id)) as data:
                 continued, torn = self._replay_file(data, journal_id)
                 if continued:
                     self._demand_next(chain, index)
@@ -141,7 +137,7 @@ class JournalReplay:
                 self._missing(before + 1, f"journal {after} exists")
         return ids
 
-    def _replay_file(self, data: Data, journal_id: int) -> tuple[bool, bool]:
+    def _replay_file(self, data: FileBytes, journal_id: int) -> tuple[bool, bool]:
         """Applies the batches of one file. Returns whether the file says that the journal goes on in the next one, and
         whether bytes that are no batch stand at its end."""
         if journal_id != self.end.journal_id or self.end.offset == 0:
@@ -168,7 +164,7 @@ class JournalReplay:
             self._damage(journal_id, self.end.offset, f"{expected}, and offset {offset} holds batch {sequence}")
             self.end = JournalPosition(journal_id, offset, sequence)
 
-    def _check_mark_reached(self, data: Data, salt: Salt) -> None:
+    def _check_mark_reached(self, data: FileBytes, salt: Salt) -> None:
         """Finds damage when the mark stands where the file holds no batch, neither before nor behind it.
 
         A file that was written over is longer than its batches, so its length does not tell whether it once reached as
@@ -180,7 +176,7 @@ class JournalReplay:
         if not _has_batch_before(data, mark, salt):
             self._damage(mark.journal_id, mark.offset, "no batch ends at the mark, and none follows")
 
-    def _check_file_header(self, data: Data, journal_id: int) -> None:
+    def _check_file_header(self, data: FileBytes, journal_id: int) -> None:
         """Finds damage when the header is not whole or not that of this journal."""
         try:
             header_id, first_sequence, _ = parse_file_header(data[:FILE_HEADER_SIZE])
@@ -193,11 +189,11 @@ class JournalReplay:
             self._damage(journal_id, 0, f"it begins with batch {first_sequence}, not {self.end.sequence}")
             self.end = self.end._replace(sequence=first_sequence)
 
-    def _replay_batches(self, data: Data, salt: Salt) -> BatchHeader | None:
+    def _replay_batches(self, data: FileBytes, salt: Salt) -> BatchHeader | None:
         """Applies batches from `end` on until none follows. Returns the header of the CONTINUED batch when it comes to
         one, else None."""
         journal_id, offset, sequence = self.end
-        while (found := _read_batch(data, offset, salt)) is not None:
+        while (found := read_batch(data, offset, salt)) is not None:
             header, body = found
             if header.journal_id != journal_id or header.sequence != sequence:
                 break
@@ -221,7 +217,7 @@ class JournalReplay:
         """Returns the id of the first of the later files that holds a batch, or None: a file that had only been created
         when the process ended holds none."""
         for journal_id in later:
-            with _mapped(journal_path(self._directory, journal_id)) as data:
+            with mapped_file(journal_path(self._directory, journal_id)) as data:
                 salt = salt_of(data[:FILE_HEADER_SIZE])
                 start = JournalPosition(journal_id, FILE_HEADER_SIZE, 0)
                 if salt is not None and _find_batch(data, start, salt) is not None:
@@ -280,21 +276,8 @@ def give_up(error: Skippable, skip_damage: bool) -> None:
     log.error("skipping as told: %s", error.finding)
 
 
-@contextmanager
-def _mapped(path: str) -> Iterator[Data]:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        data = mmap.mmap(fd, 0, access=mmap.ACCESS_READ) if os.fstat(fd).st_size else b""
-    finally:
-        os.close(fd)
-    try:
-        yield data
-    finally:
-        if isinstance(data, mmap.mmap):
-            data.close()
-
-
-def _read_batch(data: Data, offset: int, salt: Salt) -> tuple[BatchHeader, bytes] | None:
+def read_batch(data: FileBytes, offset: int, salt: Salt) -> tuple[BatchHeader, bytes] | None:
+    """Returns header and body of the batch at an offset, or None when no whole batch stands there."""
     header = parse_batch_header(data[offset : offset + BATCH_HEADER_SIZE], salt)
     if header is None:
         return None
@@ -303,17 +286,17 @@ def _read_batch(data: Data, offset: int, salt: Salt) -> tuple[BatchHeader, bytes
     return (header, body) if verify_batch(header, body, salt) else None
 
 
-def _find_batch(data: Data, after: JournalPosition, salt: Salt) -> tuple[int, int] | None:
+def _find_batch(data: FileBytes, after: JournalPosition, salt: Salt) -> tuple[int, int] | None:
     """Returns (offset, sequence number) of the first whole batch at or behind a position whose number is not lower than
     the position's, or None."""
     for offset in _places(data, after.journal_id, after.offset, len(data)):
-        found = _read_batch(data, offset, salt)
+        found = read_batch(data, offset, salt)
         if found is not None and found[0].sequence >= after.sequence:
             return offset, found[0].sequence
     return None
 
 
-def _has_batch_before(data: Data, position: JournalPosition, salt: Salt) -> bool:
+def _has_batch_before(data: FileBytes, position: JournalPosition, salt: Salt) -> bool:
     """Returns whether a batch ends at a position. Only the header of that batch is verified, not its body."""
     start = position.offset
     while (start := data.rfind(BATCH_MAGIC, FILE_HEADER_SIZE, start)) >= 0:
@@ -324,7 +307,7 @@ def _has_batch_before(data: Data, position: JournalPosition, salt: Salt) -> bool
     return False
 
 
-def _places(data: Data, journal_id: int, start: int, end: int) -> Iterator[int]:
+def _places(data: FileBytes, journal_id: int, start: int, end: int) -> Iterator[int]:
     """Yields the offsets where headers of this journal's batches seem to stand. The pattern holds the journal's id,
     since a former use of the file may have left thousands of headers of other journals."""
     pattern = batch_pattern(journal_id)

@@ -14,6 +14,9 @@ import struct
 from collections.abc import Iterable
 
 MASTER_KEY_SIZE_MAX = 255
+ENTRY_BYTES_MIN = 24
+"""A bookie reads ledger id, entry id and LAC of an entry, so a shorter one is refused (EBADREQ). Apache's bookie
+refuses entries of up to 16 bytes only, though it needs the LAC as well."""
 _RECORD = struct.Struct(">BB")
 _FENCED = 1
 _LIMBO = 2

@@ -5,15 +5,15 @@ ReadLacProcessorV3, GetBookieInfoProcessorV3, ForceLedgerProcessorV3 and GetList
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct
 from typing import Protocol
 
 from magnetar.storage.bookie.lac_table import LacTable
-from magnetar.storage.bookie.ledger_state import explicit_lac_of
+from magnetar.storage.bookie.ledger_state import EXPLICIT_LAC_BYTES_MIN, explicit_lac_of
 from pulsar_proto.pb import bookkeeper_pb2 as pb
+from pulsar_proto.records.entry_digest import entry_lac
 from pulsar_proto.wire import bookie_wire_v3 as v3
 from pulsar_proto.wire import entry_availability
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieError, BookieRc
@@ -21,11 +21,7 @@ from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieError, BookieRc
 LONG_POLL_MS_MAX = 600_000
 """No long poll waits longer, whatever its client asks for."""
 
-_LAC = Struct(">q")
-_LAC_OFFSET = 16
-"""Where an entry holds its LAC, behind ledger id and entry id."""
-_LAC_PACKET_BYTES_MIN = 16
-"""An explicit LAC's packet begins with ledger id and LAC; the digest follows."""
+_LEDGER_ID = Struct(">q")
 
 
 class WireBookie(Protocol):
@@ -60,26 +56,6 @@ class WireBookie(Protocol):
 
     async def entry_id_runs(self, ledger_id: int) -> list[range]:
         """Returns the ids of all entries of a ledger, ascending. Raises BookieError, ENOLEDGER too."""
-
-
-class DiskSpace:
-    """Measures the file systems of some folders, each of them once (DiskChecker of BookKeeper 4.17)."""
-
-    def __init__(self, directories: Sequence[str]) -> None:
-        self._directories = tuple(directories)
-
-    def __call__(self) -> tuple[int, int]:
-        """Returns the total and the free bytes. Raises OSError."""
-        total = free = 0
-        devices = set()
-        for directory in self._directories:
-            device = os.stat(directory).st_dev
-            if device not in devices:
-                devices.add(device)
-                status = os.statvfs(directory)
-                total += status.f_blocks * status.f_frsize
-                free += status.f_bavail * status.f_frsize
-        return total, free
 
 
 class WireCalls:
@@ -120,7 +96,7 @@ class WireCalls:
                 if error.rc != BookieRc.ENOENTRY:
                     raise
             else:
-                self.lacs.raise_to(ledger_id, _LAC.unpack_from(entry, _LAC_OFFSET)[0])
+                self.lacs.raise_to(ledger_id, entry_lac(entry))
             lac = self.lacs.known(ledger_id)
         return lac
 
@@ -174,7 +150,7 @@ class WireCalls:
 
     async def _write_lac(self, request: pb.Request) -> bytes:
         write = request.writeLacRequest
-        if len(write.body) < _LAC_PACKET_BYTES_MIN or _LAC.unpack_from(write.body)[0] != write.ledgerId:
+        if len(write.body) < EXPLICIT_LAC_BYTES_MIN or _LEDGER_ID.unpack_from(write.body)[0] != write.ledgerId:
             raise BookieError(BookieRc.EBADREQ, "the body is no LAC packet of this ledger")
         await self._bookie.write_explicit_lac(write.ledgerId, write.masterKey, write.body)
         self.lacs.raise_to(write.ledgerId, write.lac)

@@ -31,7 +31,7 @@ class BookieWireServer:
         limits: WireLimits | None = None,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`disk_space()` returns total and free bytes (`wire_calls.DiskSpace`). `has_room()` returns whether this
+        """`disk_space()` returns total and free bytes (`disks.DiskSpace`). `has_room()` returns whether this
         process may have one more connection, and logs why not."""
         self._bookie = bookie
         self._limits = limits or WireLimits()

@@ -21,16 +21,13 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
+from magnetar.storage.bookie.ledger_state import ENTRY_BYTES_MIN
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire import bookie_wire_v3 as v3
 from pulsar_proto.wire.bookie_wire import BookieRc, ReadFlags
 from pulsar_proto.wire.read_buffer import LENGTH_BYTES
-
-ENTRY_BYTES_MIN = 24
-"""Ledger id, entry id and LAC: a shorter entry is EBADREQ. Apache's bookie answers so up to 16 bytes only, but it needs
-the LAC as well."""
 
 _V2_ADD_HEAD = Struct(">II20sqq")
 """A v2 add as far as the entry's ids: length, one word of version, opcode and flags, master key, ledger id, entry

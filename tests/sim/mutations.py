@@ -20,7 +20,7 @@ from magnetar.storage.bookie.journal_format import (
     Salt,
     split_batch,
 )
-from magnetar.storage.bookie.journal_replay import JournalReplay, _read_batch, list_journals
+from magnetar.storage.bookie.journal_replay import JournalReplay, list_journals, read_batch
 from magnetar.storage.bookie.old_journals import OldJournals
 from magnetar.storage.ledger import recoverer
 from magnetar.storage.ledger import recovery_rules as recover
@@ -130,7 +130,7 @@ def _what_a_journal_held_before_is_believed() -> AbstractContextManager[Any]:
 
     def replay(self: JournalReplay, data: Any, salt: Salt) -> BatchHeader | None:
         journal_id, offset, sequence = self.end
-        while (found := _read_batch(data, offset, salt)) is not None:
+        while (found := read_batch(data, offset, salt)) is not None:
             header, body = found
             offset += BATCH_HEADER_SIZE + header.length
             sequence += 1

@@ -40,8 +40,7 @@ from magnetar.server.programs.bookie.registration_rules import Wanted
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import BookieStartError, Skippable
-from magnetar.storage.bookie.disks import BookieMode
-from magnetar.storage.bookie.wire_calls import DiskSpace
+from magnetar.storage.bookie.disks import BookieMode, DiskSpace
 from magnetar.storage.bookie.wire_limits import WireLimits
 from magnetar.storage.bookie.wire_server import BookieWireServer
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster

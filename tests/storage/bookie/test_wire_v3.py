@@ -3,7 +3,7 @@
 import asyncio
 
 from magnetar.storage.bookie import wire_limits
-from magnetar.storage.bookie.wire_calls import DiskSpace
+from magnetar.storage.bookie.disks import DiskSpace
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec
 from pulsar_proto.wire import bookie_wire as v2
