@@ -101,7 +101,7 @@ class BookieRegistry:
         self._task = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:
-        """Idempotent."""
+        """Ends watching. Idempotent."""
         if self._cancel_watch is not None:
             self._cancel_watch()
         if self._task is not None:

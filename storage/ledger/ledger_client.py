@@ -19,7 +19,7 @@ from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.last_confirmed import ask_last_entries
 from magnetar.storage.ledger.ledger_errors import ClientClosed, IncorrectParameter, LedgerError, UnauthorizedAccess
 from magnetar.storage.ledger.ledger_handle import ReadHandle, StoredEnsembles, WriteHandle
-from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, VersionedMetadata
 from magnetar.storage.ledger.placement_rules import AnyBookies, Placement, SpareBookies
 from magnetar.storage.ledger.quorum_rules import check_sizes
 from magnetar.storage.ledger.recoverer import Recoverer
@@ -138,7 +138,7 @@ class BookKeeper:
             custom_metadata=custom_metadata,
         )
 
-    def _writer_of(self, ledger: Versioned, digest_type: DigestType, password: bytes) -> WriteHandle:
+    def _writer_of(self, ledger: VersionedMetadata, digest_type: DigestType, password: bytes) -> WriteHandle:
         handle = WriteHandle(
             StoredEnsembles(self._driver, ledger, self._spare_bookies(ledger.metadata)),
             EntryCodec(ledger.metadata.ledger_id, digest_type, password),
@@ -214,7 +214,7 @@ class BookKeeper:
 
     async def _look_up(
         self, ledger_id: int, password: bytes, digest_type: DigestType
-    ) -> tuple[Versioned, ReplicaReader, EntryCodec]:
+    ) -> tuple[VersionedMetadata, ReplicaReader, EntryCodec]:
         self._check_open()
         ledger = await self._driver.read(ledger_id)
         metadata = ledger.metadata

@@ -100,10 +100,6 @@ class LedgerExists(LedgerError, code=-20):
     """There is a ledger of that id already."""
 
 
-class AddQuorumTimeout(LedgerError, code=-21, retriable=True):
-    """The ack quorum was not reached in time."""
-
-
 class DuplicateEntryId(LedgerError, code=-22):
     """The caller of `create_ledger_adv` added an entry under an id that it used before."""
 

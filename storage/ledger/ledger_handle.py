@@ -23,7 +23,7 @@ from magnetar.storage.ledger.ledger_errors import (
     ReadFault,
     error_class,
 )
-from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, VersionedMetadata
 from magnetar.storage.ledger.placement_rules import ReplaceFailed
 from magnetar.storage.ledger.quorum_rules import write_set
 from magnetar.storage.ledger.replica_reader import ReplicaReader
@@ -42,7 +42,7 @@ class StoredEnsembles:
     """The `EnsembleKeeper` of a ledger's own writer: each change is a compare-and-set on the ledger's metadata, whose
     last known value is kept here."""
 
-    def __init__(self, driver: LedgerMetadataDriver, ledger: Versioned, replace_failed: ReplaceFailed) -> None:
+    def __init__(self, driver: LedgerMetadataDriver, ledger: VersionedMetadata, replace_failed: ReplaceFailed) -> None:
         self._driver = driver
         self._replace_failed = replace_failed
         self.ledger = ledger
@@ -127,7 +127,7 @@ class WriteHandle:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Highest entry id confirmed to the caller; -1 when none is."""
+        """Highest entry id confirmed to the caller; -1 when there is none."""
         return self._machine.last_add_confirmed
 
     @property

@@ -31,7 +31,7 @@ CREATE_ATTEMPTS_MAX = 100
 """How many ledger ids are drawn that turn out to be taken."""
 
 
-class Versioned(NamedTuple):
+class VersionedMetadata(NamedTuple):
     """A ledger's metadata as read or written at one version of its record."""
 
     metadata: LedgerMetadata
@@ -60,7 +60,7 @@ class LedgerMetadataDriver:
     def path(self, ledger_id: int) -> str:
         return ledger_path(ledger_id, self._root)
 
-    async def create(self, draft: LedgerMetadata, ctoken: int) -> Versioned:
+    async def create(self, draft: LedgerMetadata, ctoken: int) -> VersionedMetadata:
         """Writes a new ledger's record under a fresh id, which replaces the draft's.
 
         `ctoken` is a random number, not negative, a different one for each ledger. If there is a record already and it
@@ -76,7 +76,7 @@ class LedgerMetadataDriver:
                 return created
         raise LedgerExists(f"{CREATE_ATTEMPTS_MAX} new ledger ids in a row were taken")
 
-    async def create_as(self, draft: LedgerMetadata, ctoken: int) -> Versioned:
+    async def create_as(self, draft: LedgerMetadata, ctoken: int) -> VersionedMetadata:
         """Writes a new ledger's record under the draft's own id. Raises LedgerExists."""
         metadata = replace(draft, ctoken=ctoken)
         created = await self._create(metadata)
@@ -84,32 +84,32 @@ class LedgerMetadataDriver:
             raise LedgerExists(f"ledger {draft.ledger_id}")
         return created
 
-    async def _create(self, metadata: LedgerMetadata) -> Versioned | None:
+    async def _create(self, metadata: LedgerMetadata) -> VersionedMetadata | None:
         """Writes the record. Returns None when another ledger has the id."""
         path = self.path(metadata.ledger_id)
         with _as_ledger_errors("create"):
             try:
                 created = await self._store.create(path, metadata.serialize(), make_parents=True)
-                return Versioned(metadata, created.stat.version)
+                return VersionedMetadata(metadata, created.stat.version)
             except NodeExistsError:
                 record = await self._store.get(path)
             if record is None or LedgerMetadata.parse(metadata.ledger_id, record.value).ctoken != metadata.ctoken:
                 return None
-            return Versioned(metadata, record.stat.version)
+            return VersionedMetadata(metadata, record.stat.version)
 
     def watch(self, ledger_id: int, changed: Callable[[], None]) -> CancelWatch:
         """Calls back on the loop after each change of the ledger's record. The callback must not raise or block."""
         return self._store.watch(self.path(ledger_id), lambda event: changed())
 
-    async def read(self, ledger_id: int) -> Versioned:
+    async def read(self, ledger_id: int) -> VersionedMetadata:
         """Returns the ledger's metadata and the version of its record. Raises NoSuchLedger."""
         with _as_ledger_errors("read"):
             record = await self._store.get(self.path(ledger_id))
             if record is None:
                 raise NoSuchLedger(f"there is no ledger {ledger_id}")
-            return Versioned(LedgerMetadata.parse(ledger_id, record.value), record.stat.version)
+            return VersionedMetadata(LedgerMetadata.parse(ledger_id, record.value), record.stat.version)
 
-    async def update(self, known: Versioned, step: Step) -> Versioned:
+    async def update(self, known: VersionedMetadata, step: Step) -> VersionedMetadata:
         """Applies `step` by compare-and-set and returns what the store holds then.
 
         1. Apply the step to the metadata as last known.
@@ -130,7 +130,7 @@ class LedgerMetadataDriver:
                     stat = await self._store.put(
                         self.path(ledger_id), changed.serialize(), expected_version=known.version
                     )
-                    return Versioned(changed, stat.version)
+                    return VersionedMetadata(changed, stat.version)
                 except BadVersionError:
                     pass
                 except NoNodeError as error:

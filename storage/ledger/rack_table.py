@@ -30,7 +30,7 @@ class RackTable:
         await self._refresh()
 
     async def stop(self) -> None:
-        """Idempotent."""
+        """Ends watching. Idempotent."""
         if self._cancel_watch is not None:
             self._cancel_watch()
         if self._look is not None:

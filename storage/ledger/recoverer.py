@@ -28,7 +28,7 @@ from magnetar.storage.ledger.ensemble_writer import EnsembleWriter
 from magnetar.storage.ledger.fragment_rules import Members, last_fragment, mark_in_recovery, recovered
 from magnetar.storage.ledger.last_confirmed import ask_last_entries
 from magnetar.storage.ledger.ledger_errors import DigestMismatch, LedgerClosed, LedgerError
-from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, VersionedMetadata
 from magnetar.storage.ledger.placement_rules import ReplaceFailed
 from magnetar.storage.ledger.recovery_rules import LastConfirmed, RecoveryRead, RecoveryVerdict, recovery_error
 from magnetar.storage.ledger.replica_reader import ReplicaReader
@@ -67,7 +67,7 @@ class Recoverer:
         self._replace_failed = replace_failed
         self._config = config
 
-    async def run(self, ledger: Versioned) -> Versioned:
+    async def run(self, ledger: VersionedMetadata) -> VersionedMetadata:
         """Closes the ledger unless it is closed already, and returns the metadata of the closed ledger.
 
         Raises LedgerRecoveryFailed, UnauthorizedAccess, BookieTimeout (nothing was closed, and the whole may be

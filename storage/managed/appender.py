@@ -90,7 +90,8 @@ class Appender:
         self.caching = False
         self.state = AppendState.TERMINATED if terminated else AppendState.IDLE
         self.handle: WriteHandle | None = None
-        """The list's current ledger: open, or still to be closed."""
+        """The handle of the list's current ledger, which is open or still has to be closed; None when there is no
+        current ledger."""
         self._in_flight: deque[AddDone] = deque()
         self._queue = AppendQueue()
         self._goal: AppendState | None = None
@@ -130,7 +131,7 @@ class Appender:
 
     @property
     def pending_entries(self) -> int:
-        """Entries taken and not yet confirmed or failed."""
+        """How many entries were taken and are not yet confirmed or failed."""
         pushed = 0 if self.handle is None else self.handle.last_add_pushed + 1 - self._ledgers.current_entries
         return max(0, pushed) + self._queue.entries
 

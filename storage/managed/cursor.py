@@ -200,7 +200,7 @@ class Cursor(CursorView):
         self._release(None)
 
     def forget_before(self, ledger_id: int) -> None:
-        """Ledgers before `ledger_id` were deleted."""
+        """Adopts that the ledgers before `ledger_id` were deleted."""
         before, revision = self._acks.mark_delete.ledger_id, self._acks.revision
         self._acks.forget_before(ledger_id)
         if self._acks.revision != revision:

@@ -150,7 +150,7 @@ class CursorTable:
             return cursor
 
     def forget_before(self, ledger_id: int) -> None:
-        """Ledgers before `ledger_id` were deleted."""
+        """Tells all cursors that the ledgers before `ledger_id` were deleted."""
         for cursor in (*self.durable.values(), *self._non_durable):
             cursor.forget_before(ledger_id)
 

@@ -61,7 +61,7 @@ class ManagedLedgerFactory:
         self.cache = TailCache(config.managed_ledger_cache_size_mb * MEBIBYTE)
         self.reaper = LedgerReaper(bookkeeper)
         self.ledgers: dict[str, ManagedLedger] = {}
-        """The open ones."""
+        """The managed ledgers that are open, by name."""
         self._metadata = metadata
         self._monotonic_s = monotonic_s
         self._dirty: dict[Cursor, None] = {}

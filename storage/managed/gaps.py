@@ -60,7 +60,7 @@ class Gaps:
 
     @property
     def entries_skipped(self) -> int:
-        """How many of them were skipped."""
+        """How many lost entries were skipped."""
         return sum(gap.entries for gap in self._known if gap.skipped)
 
     def at(self, position: Position) -> Gap | None:
@@ -88,5 +88,5 @@ class Gaps:
         self._known.remove(gap)
 
     def forget_before(self, ledger_id: int) -> None:
-        """Ledgers before `ledger_id` were deleted."""
+        """Forgets the gaps in ledgers before `ledger_id`, which were deleted."""
         self._known = [gap for gap in self._known if gap.ledger_id >= ledger_id]

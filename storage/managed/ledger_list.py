@@ -108,7 +108,7 @@ class LedgerList:
 
     @property
     def first_position(self) -> Position:
-        """The first existing entry, or `end` when there is none."""
+        """The first existing entry; without entries, the place where the next one goes (`end`)."""
         return self.at_or_after(NOWHERE) or self.end
 
     @property

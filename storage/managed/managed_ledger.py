@@ -155,7 +155,7 @@ class ManagedLedger:
 
     @property
     def first_position(self) -> Position:
-        """The first existing entry, or where the next one will be."""
+        """The first existing entry, or the place of the next one when there is none."""
         return self._ledgers.first_position
 
     @property
@@ -297,8 +297,8 @@ class ManagedLedger:
         self._trimmer.request()
 
     def hold(self, position: Position) -> Callable[[], None]:
-        """Returns a function. Until it is called, nothing after `position` is deleted, whatever cursors acknowledge.
-        Compaction uses it, because it replaces entries by something that is not durable yet."""
+        """Keeps everything after `position` from being deleted, whatever cursors acknowledge, until the function that
+        it returns is called. For compaction and snapshots of deduplication, whose results are not durable at once."""
         held = self._cursors.held
         held.append(position)
 

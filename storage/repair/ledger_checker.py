@@ -10,7 +10,7 @@ from typing import NamedTuple
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.last_confirmed import ask_last_entries
 from magnetar.storage.ledger.ledger_errors import BookieOverloaded, BookieTimeout, LedgerError
-from magnetar.storage.ledger.metadata_driver import Versioned
+from magnetar.storage.ledger.metadata_driver import VersionedMetadata
 from magnetar.storage.ledger.replica_reader import ReplicaReader
 from magnetar.storage.repair.repair_rules import DamagedFragment, LedgerFragment, entries_to_verify, fragments_of
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
@@ -32,7 +32,7 @@ BUSY_SECONDS = 1.0
 class OpenedLedger(NamedTuple):
     """A ledger that was opened for reading without recovery, by the password that stands in its record."""
 
-    ledger: Versioned
+    ledger: VersionedMetadata
     last_add_confirmed: int
     """A closed ledger's last entry id. For an open ledger it is the highest LAC that its bookies tell, or the entry
     before its last fragment when too few bookies answer: what stands before a fragment is confirmed."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.channel_lookup import find_channel
 from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerError, NotEnoughBookies, error_class
-from magnetar.storage.ledger.metadata_driver import Versioned
+from magnetar.storage.ledger.metadata_driver import VersionedMetadata
 from magnetar.storage.ledger.quorum_rules import held_ids
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
 from magnetar.storage.repair.ledger_checker import OpenedLedger
@@ -85,11 +85,11 @@ class Replicator:
     async def _heal_fragment(
         self,
         opened: OpenedLedger,
-        ledger: Versioned,
+        ledger: VersionedMetadata,
         damaged: DamagedFragment,
         without: Collection[str],
         copied: Copied,
-    ) -> Versioned:
+    ) -> VersionedMetadata:
         """Heals one fragment and returns the ledger's record as it is afterwards.
 
         Raises LedgerError; NotEnoughBookies also when it could replace only some of the missing bookies.

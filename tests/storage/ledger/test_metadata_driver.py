@@ -14,7 +14,7 @@ from magnetar.storage.ledger.ledger_errors import (
     MetadataVersion,
     NoSuchLedger,
 )
-from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, Versioned
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, VersionedMetadata
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState, ledger_path
 from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.ledger.scene import Scene, answered, members, new_ledger
@@ -101,7 +101,7 @@ def test_an_update_that_always_loses_gives_up() -> None:
         stale = (await driver.create(DRAFT, ctoken=1))._replace(version=99)
 
         class Hasty(LedgerMetadataDriver):
-            async def read(self, ledger_id: int) -> Versioned:
+            async def read(self, ledger_id: int) -> VersionedMetadata:
                 return stale
 
         with pytest.raises(MetadataVersion):
