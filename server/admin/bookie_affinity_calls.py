@@ -30,7 +30,7 @@ async def get(call: Call) -> Answer:
 
 
 async def put(call: Call) -> Answer:
-    """Sets the groups. A body of null, or none, removes them."""
+    """Sets the groups. An empty body, or null, removes them."""
     name, body = await _checked(call), bodies.parse(call.body)
     given = None
     if body is not bodies.ABSENT and body is not None:

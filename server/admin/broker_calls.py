@@ -24,8 +24,8 @@ METRICS = Need(Scope.EVERYBODY, "metrics")
 
 
 async def status(call: Call) -> Answer:
-    """Answers load balancers, for which Apache serves a file. A full disk is no reason to take this broker out, since
-    it still serves reads. Raises Refusal 503 when only a restart helps."""
+    """Answers the check of load balancers, for which Apache serves a file. A full disk is no reason for them to leave
+    this broker out, since it still serves reads. Raises Refusal 503 when only a restart helps."""
     _refuse_with(call.broker.readiness.fault)
     return Text(b"OK", "text/plain; charset=utf-8")
 

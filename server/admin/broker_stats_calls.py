@@ -59,7 +59,7 @@ COUNTERS = {
 
 
 async def loaded_by_bundle(service: BrokerService) -> Loaded:
-    """Returns the loaded topics of both domains. It has only namespaces and bundles with a loaded topic. Raises
+    """Returns the loaded topics of both domains by namespace and bundle, without bundles that have none. Raises
     MetadataError."""
     found: Loaded = {}
     boundaries: dict[str, list[str]] = {}

@@ -1,9 +1,8 @@
 """The bundles of namespaces: listing, unloading and splitting them, calls on all topics of a bundle, anti-affinity.
 
-The bundles of a namespace are stored in its local policies (/admin/local-policies), and until these exist in its
-policies. Source: NamespacesBase (internalUnloadNamespaceBundleAsync, internalSplitNamespaceBundleAsync), LocalPolicies;
-answers recorded from Pulsar 4.0.7.
-"""
+The bundles of a namespace are stored in its local policies (/admin/local-policies), or in its policies while it has no
+local ones. Source: NamespacesBase (internalUnloadNamespaceBundleAsync, internalSplitNamespaceBundleAsync),
+LocalPolicies; answers recorded from Pulsar 4.0.7."""
 
 import contextlib
 from collections.abc import Callable
@@ -255,7 +254,7 @@ ROUTES = (
     Route("POST", f"{NAMESPACES}/antiAffinity", set_anti_affinity, namespace_policy("ANTI_AFFINITY", write=True)),
     Route("DELETE", f"{NAMESPACES}/antiAffinity", remove_anti_affinity, namespace_policy("ANTI_AFFINITY", write=True)),
     Route("GET", "/admin/v2/namespaces/{cluster}/antiAffinity/{group}", anti_affinity_namespaces, SUPERUSER),
-    # This is the only path of Pulsar 1 that Apache's Java and Go admin clients still use.
+    # Apache's Java and Go admin clients still use this path of Pulsar 1.
     Route(
         "GET",
         "/admin/namespaces/{cluster}/antiAffinity/{group}",

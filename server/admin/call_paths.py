@@ -1,4 +1,5 @@
-"""The beginnings of the calls' paths, and the namespace or topic that a path names, checked as Apache checks it."""
+"""The beginnings that many paths of calls share, and the namespace or topic that a path names, checked as Apache
+does."""
 
 from magnetar.server.web.calls import Call, Refusal
 from pulsar_proto.errors import InvalidTopicName

@@ -49,7 +49,7 @@ async def status(call: Call) -> Answer:
 async def give_up(call: Call) -> Answer:
     """Deletes compaction's cursor, and with it the compacted data. The call is the one that deletes a subscription,
     because with Apache the cursor is a subscription. When a compaction threshold is set, the topic will be compacted
-    again. Of a partitioned topic, all partitions that were compacted are meant. Raises Refusal 404 when there is no
+    again. For a partitioned topic the cursors of all its partitions are deleted. Raises Refusal 404 when there is no
     cursor."""
     _check_persistent(call)
     held = [each.compaction for each in await topics_of(call)]
@@ -75,6 +75,7 @@ def _compaction(held: Topic) -> TopicCompaction:
 ROUTES = (
     Route("PUT", f"{TOPIC}/compaction", trigger, topic("COMPACT")),
     Route("GET", f"{TOPIC}/compaction", status, topic("COMPACT")),
-    # Deleting another subscription needs only CONSUME. A consumer must not delete what everybody reads.
+    # Other subscriptions are deleted with UNSUBSCRIBE, which every consumer may do. A consumer must not delete the
+    # compacted data, which everybody reads.
     Route("DELETE", f"{SUBSCRIPTIONS}/{COMPACTION_CURSOR}", give_up, topic("COMPACT")),
 )

@@ -84,8 +84,8 @@ async def examine(call: Call) -> Answer:
 
 
 async def id_by_time(call: Call) -> Answer:
-    """Answers with the id of the first message that was published at a time or later; when there is none, with the id
-    that the next message will get."""
+    """Answers with the id of the first message that was published at the time in the path or later. When there is none,
+    the answer is the id that the next message will get."""
     timestamp = number_of(call, "timestamp", bodies.LONG_MAX)
     await refuse_partitioned(
         call,
@@ -106,8 +106,8 @@ async def backlog_size(call: Call) -> Answer:
 
 
 async def analyze(call: Call) -> Answer:
-    """Counts the entries and messages that a subscription has not acknowledged, from the message that the body names
-    on, or all of them."""
+    """Counts the entries and messages that a subscription has not acknowledged. The count begins at the message that
+    the body names, or at the first one."""
     given = bodies.parse(call.body)
     await refuse_partitioned(
         call, "Analyze backlog on a partitioned topic is not allowed, please try do it on specific topic partition"

@@ -42,8 +42,8 @@ async def change_record(call: Call, change: NamespaceChange, missing: str = NOT_
 
 
 def tell_if_without_effect(row: PolicyRow, whose: str, value: Any) -> None:
-    """Logs a warning when a policy is set that has no effect here, as keys of broker.conf without effect are logged. -1
-    is the value that switches a threshold off, so it needs no warning."""
+    """Logs a warning when a policy is set that has no effect here, as is done for keys of broker.conf without effect. A
+    value of -1 needs no warning: it switches a threshold off."""
     if row.without_effect and value and value != -1:
         log.warning("%s: policy without effect in this version: %s: %s", whose, row.path, row.without_effect)
 

@@ -242,8 +242,8 @@ async def reset_to_position(call: Call) -> Answer:
 
 
 async def expire(call: Call) -> Answer:
-    """Expires the messages of a subscription that are older than the path's seconds. Raises Refusal 409 when there is
-    nothing to expire."""
+    """Expires the messages of a subscription that are older than the seconds in the path. Raises Refusal 409 when there
+    is nothing to expire."""
     seconds = number_of(call, "seconds", bodies.INT_MAX)
     for subscription in await subscriptions_of(call):
         await _expire(subscription, seconds)
@@ -251,7 +251,8 @@ async def expire(call: Call) -> Answer:
 
 
 async def expire_all(call: Call) -> Answer:
-    """Does as `expire` for all subscriptions of the topic. Raises the first refusal when all are done."""
+    """Expires messages of all subscriptions of the topic, as `expire` does for one. Raises the first refusal when all
+    are done."""
     seconds = number_of(call, "seconds", bodies.INT_MAX)
     refusal = None
     for held in await topics_of(call):
@@ -307,8 +308,8 @@ def number_of(call: Call, part: str, most: int) -> int:
 
 
 def message_id_of(body: Any) -> MessageId:
-    """Returns the message that a parsed body names: as an object, or as "earliest" or "latest", which an empty body
-    stands for, too. Raises Refusal 400."""
+    """Returns the message that a parsed body names: by an object, "earliest" or "latest". An empty body counts as
+    "latest". Raises Refusal 400."""
     if body is bodies.ABSENT or body is None or body == "latest":
         return MessageId(LATEST, {})
     if body == "earliest":

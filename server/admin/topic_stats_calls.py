@@ -42,7 +42,7 @@ LARGEST = (
 )
 """Statistics of which a partitioned topic reports the largest number among its partitions, and not the sum."""
 
-EARLIEST = ("topicCreationTimeStamp", "earliestMsgPublishTimeInBacklogs", "earliestMsgPublishTimeInBacklog")
+SMALLEST = ("topicCreationTimeStamp", "earliestMsgPublishTimeInBacklogs", "earliestMsgPublishTimeInBacklog")
 """Statistics that hold a time. The partitioned topic reports the smallest one; 0 means that no partition knows it."""
 
 
@@ -151,7 +151,7 @@ def _add(total: dict[str, Any], other: dict[str, Any]) -> None:
 def _together(key: str, one: float, other: float) -> float:
     if key in LARGEST:
         return max(one, other)
-    if key in EARLIEST:
+    if key in SMALLEST:
         return min(one or other, other or one)
     return one + other
 
