@@ -1,4 +1,4 @@
-"""What ZooKeeper's answers mean in the words of the contract; without I/O."""
+"""Says what ZooKeeper's answers mean in the words of the contract (`magnetar.metadata.store`), without I/O."""
 
 import logging
 from typing import Any, NamedTuple
@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 
 class Rejection(NamedTuple):
+    """A request was refused: ZooKeeper's error code, and the path that the caller named."""
+
     code: int
     path: str
 
@@ -29,7 +31,10 @@ def store_stat(stat: ZkStat) -> Stat:
 
 
 def error_of(rejection: Rejection) -> MetadataError:
-    """The error to raise; a BadVersionError also needs the version that is there, and is made by the caller."""
+    """Returns the error to raise.
+
+    The caller makes a BadVersionError itself, because that also needs the version that the record has.
+    """
     code, path = rejection
     match code:
         case Code.NO_NODE:
@@ -50,8 +55,12 @@ def error_of(rejection: Rejection) -> MetadataError:
 
 
 def multi_outcome(write: Write, zxid: int, results: list[Any], seen: ZkStat | None) -> tuple[str, list[ZkStat | None]]:
-    """(path of the last op's record, one Stat per op). All changes of a multi have one zxid and one time: `seen`, read
-    behind it from its first create, tells the time if that record is still there; else a put of the multi does."""
+    """Returns the path of the last op's record, and one Stat for each op.
+
+    ZooKeeper's answer has no Stat for the creates of a multi, so they are made up here. All changes of a multi have the
+    same zxid and the same time. `seen` is the Stat of the first created record, read right behind the multi; it tells
+    the time if the record is still the one that the multi made. Otherwise a put of the multi tells it.
+    """
     time_ms = next((result.mtime for result in results if isinstance(result, ZkStat)), None)
     if seen is not None and seen.czxid == zxid:
         time_ms = seen.ctime

@@ -1,4 +1,4 @@
-"""What a ZooKeeper client is told, and what it tells of its session."""
+"""The settings of a ZooKeeper client, and the events that it reports of its session."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,19 +8,21 @@ from magnetar.metadata.zookeeper.session_rules import Notification
 
 
 class SessionEvent(Enum):
+    """A change of the session's state."""
+
     CONNECTED = "connected"
-    """Back in the same session: ephemeral records are still there."""
+    """The client is back in the same session: its ephemeral records are still there."""
     DISCONNECTED = "disconnected"
-    """The session may end without notice once its time has passed."""
+    """The link is lost. The session may end without notice once its time has passed."""
     EXPIRED = "expired"
-    """The session is over: its ephemeral records are gone or going."""
+    """The session is over: its ephemeral records are gone, or will go."""
     NEW_SESSION = "new_session"
-    """Connected in a new session: owners make their ephemeral records again."""
+    """The client is connected in a new session: owners have to make their ephemeral records again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """`servers` are (host, port); `auth` are (scheme, credential) pairs, given before anything else on every link."""
+    """`servers` are (host, port) pairs. `auth` are (scheme, credential) pairs, which are sent first on every link."""
 
     servers: tuple[tuple[str, int], ...]
     session_timeout_ms: int = 30_000
@@ -30,7 +32,10 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Called on the loop; must not raise or block. `attached` runs first on each link, ahead of all waiting calls."""
+    """What the client calls on the loop; none may raise or block.
+
+    `attached` is called first on each new link, ahead of all requests that wait.
+    """
 
     attached: Callable[[], None]
     notified: Callable[[Notification], None]

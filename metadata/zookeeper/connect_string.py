@@ -1,4 +1,5 @@
-"""The connect string: servers and chroot, as every ZooKeeper client takes it (ConnectStringParser); without I/O."""
+"""Parses the connect string that every ZooKeeper client takes, servers and chroot (ConnectStringParser), without
+I/O."""
 
 from dataclasses import dataclass
 
@@ -6,19 +7,19 @@ from magnetar.metadata.tree_rules import check_path
 
 DEFAULT_PORT = 2181
 SCHEME = "zk:"
-"""In front of Pulsar's metadataStoreUrl."""
+"""The scheme that Pulsar's metadataStoreUrl has in front; it is optional here."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectString:
-    """`chroot` is "" or a path: the record that callers know as "/"."""
+    """Servers, and the chroot: "" or the path of the record that callers know as "/"."""
 
     servers: tuple[tuple[str, int], ...]
     chroot: str = ""
 
     @classmethod
     def parse(cls, text: str) -> "ConnectString":
-        """ "host:port,[::1]:port/chroot". Raises ValueError."""
+        """Parses a text like "host:port,[::1]:port/chroot". Raises ValueError."""
         rest = text.removeprefix(SCHEME)
         slash = rest.find("/")
         hosts, chroot = (rest, "") if slash < 0 else (rest[:slash], rest[slash:])
@@ -32,18 +33,19 @@ class ConnectString:
         return cls(servers, chroot)
 
     def full_path(self, path: str) -> str:
-        """What the servers call the caller's path."""
+        """Returns the path that the servers know for the caller's path."""
         if not self.chroot:
             return path
         return self.chroot if path == "/" else self.chroot + path
 
     def user_path(self, full: str) -> str:
-        """What the caller calls the servers' path; one above the chroot is its "/"."""
+        """Returns the path that the caller knows for the servers' path; for a path above the chroot, "/"."""
         if not self.contains(full):
             return "/"
         return full[len(self.chroot) :] or "/"
 
     def contains(self, full: str) -> bool:
+        """Returns whether the servers' path is the chroot or below it."""
         return not self.chroot or full == self.chroot or full.startswith(f"{self.chroot}/")
 
 

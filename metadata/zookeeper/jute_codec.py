@@ -1,9 +1,9 @@
-"""ZooKeeper's requests and replies as bytes: aiozk's codecs, and in their style the request types that aiozk lacks.
+"""ZooKeeper's requests and replies as bytes (Jute): aiozk's codecs, and the request types that aiozk lacks.
 
-All use of aiozk stands here (pinned: only `aiozk.protocol` is used, never its session or connection). A "body" is a
-request without length and xid: its type and fields. The requests and replies of single records are packed by hand, to
-the same bytes (a test compares): aiozk walks its fields one by one, which cost 30 to 60 µs of CPU a call here. Source:
-zookeeper.jute, ZooDefs.OpCode, KeeperException.Code of ZooKeeper 3.9.
+This is the only module that uses aiozk, and it uses `aiozk.protocol` only, never its session or connection; the version
+is pinned. A "body" is a request without its length and xid, that is, its type and fields. The requests and replies of
+single records are packed by hand to the same bytes, which a test compares: aiozk walks over its fields one by one,
+which took 30 to 60 µs of CPU a call. Source: zookeeper.jute, ZooDefs.OpCode and KeeperException.Code of ZooKeeper 3.9.
 """
 
 import struct
@@ -23,19 +23,20 @@ AUTH_XID: int = zk.AUTH_XID
 
 ANY_VERSION = -1
 NO_VERSION = -2
-"""No record ever has it: what a caller's -1 becomes on the wire, where -1 means "any" (PrepRequestProcessor)."""
+"""A version that no record ever has. A caller's -1 becomes it on the wire, where -1 would mean "any"
+(PrepRequestProcessor)."""
 
 PERSISTENT = 0
 PERSISTENT_RECURSIVE = 1
-"""ZooDefs.AddWatchModes."""
+"""The modes of a watch (ZooDefs.AddWatchModes)."""
 
 ANY_WATCHER = 3
-"""Watcher.WatcherType.Any."""
+"""Removes watches of any kind (Watcher.WatcherType.Any)."""
 
 SEQUENCE_DIGITS = 10
 
 CHILDREN_AT_ONCE = 10_000
-"""Names decoded in one turn of the loop (a few milliseconds)."""
+"""Names that are decoded in one turn of the loop, which takes a few milliseconds."""
 
 _INT = struct.Struct(">i")
 _TWO_INTS = struct.Struct(">ii")
@@ -63,7 +64,7 @@ class Code(IntEnum):
 
 
 SESSION_GONE = frozenset((Code.CONNECTION_LOSS, Code.SESSION_EXPIRED, Code.SESSION_MOVED))
-"""The server did not do what was asked, since the session is no longer its own."""
+"""With these codes the server did not do what was asked, because the session is not, or no longer, its own."""
 
 EVENT_TYPES = {
     zk.WatchEvent.CREATED: EventType.CREATED,
@@ -90,6 +91,8 @@ class ZkStat(NamedTuple):
 
 
 class ConnectReply(NamedTuple):
+    """The server's side of the handshake. A session id of 0 says that the session is over."""
+
     timeout_ms: int
     session_id: int
     password: bytes
@@ -125,7 +128,7 @@ _OPEN_ACL = _INT.pack(1) + _OPEN_ACL
 
 
 def frame(body: bytes, xid: int | None = None) -> bytes:
-    """Length, xid (a connect request has none), body."""
+    """Returns the frame of a request: length, xid, body. A connect request has no xid."""
     if xid is None:
         return _INT.pack(len(body)) + body
     return _TWO_INTS.pack(len(body) + 4, xid) + body
@@ -145,13 +148,13 @@ def connect_body(timeout_ms: int, last_zxid: int, session_id: int, password: byt
 
 
 def parse_connect_reply(payload: bytes) -> ConnectReply:
-    """Raises struct.error."""
+    """Parses the first reply on a link. Raises struct.error."""
     reply = zk.ConnectResponse.deserialize(payload)
     return ConnectReply(reply.timeout, reply.session_id, reply.password or b"")
 
 
 def parse_header(payload: bytes) -> tuple[int, int, int]:
-    """(xid, zxid, error). Raises struct.error."""
+    """Returns (xid, zxid, error) of a reply. Raises struct.error."""
     header: tuple[int, int, int] = _HEADER.unpack_from(payload)
     return header
 
@@ -207,7 +210,7 @@ def _path_body(opcode: int, path: str, rest: bytes) -> bytes:
 
 
 def multi_body(ops: Sequence[Op], *, sequential: bool) -> bytes:
-    """`sequential` says that the last op, a CreateOp, is one."""
+    """Returns the body of a multi. `sequential` says that its last op, a CreateOp, is a sequential create."""
     request = zk.TransactionRequest()
     for position, op in enumerate(ops):
         match op:
@@ -234,7 +237,8 @@ def remove_watches_body(path: str) -> bytes:
 def set_watches_bodies(
     zxid: int, exact: Iterable[str], recursive: Iterable[str], *, chunk_bytes_max: int
 ) -> Iterator[bytes]:
-    """Requests of at most `chunk_bytes_max` that arm all these watches; the server refuses larger frames."""
+    """Gives requests that together arm all these watches. None is longer than `chunk_bytes_max`, as a server refuses
+    frames that are too long."""
     chunk: tuple[list[str], list[str]] = ([], [])
     size = 0
     for kind, paths in enumerate((exact, recursive)):
@@ -256,39 +260,44 @@ def _set_watches(zxid: int, exact: list[str], recursive: list[str]) -> bytes:
 
 
 def wire_version(expected: int | None) -> int:
+    """Returns the version to send for the one that a caller expects; None is any."""
     if expected is None:
         return ANY_VERSION
     return expected if 0 <= expected < 2**31 else NO_VERSION
 
 
 def parse_data(payload: bytes) -> tuple[bytes, ZkStat]:
+    """Parses the reply to a getData."""
     (length,) = _INT.unpack_from(payload)
-    end = _INT.size + max(length, 0)  # -1: null
+    end = _INT.size + max(length, 0)  # a length of -1 stands for null
     return payload[_INT.size : end], ZkStat._make(_STAT.unpack_from(payload, end))
 
 
 def parse_stat(payload: bytes) -> ZkStat:
-    """The reply to exists and to put."""
+    """Parses the reply to an exists or a setData."""
     return ZkStat._make(_STAT.unpack_from(payload))
 
 
 def parse_created(payload: bytes) -> tuple[str, ZkStat]:
+    """Parses the reply to a create2."""
     (length,) = _INT.unpack_from(payload)
     end = _INT.size + length
     return payload[_INT.size : end].decode(), ZkStat._make(_STAT.unpack_from(payload, end))
 
 
 def parse_notification(payload: bytes) -> tuple[EventType | None, str]:
-    """None: an event of the session's state, not of a record."""
+    """Parses a watch event. Its type is None for an event of the session's state, which concerns no record."""
     event = zk.WatchEvent.deserialize(payload)
     return EVENT_TYPES.get(event.type), event.path or ""
 
 
 def parse_multi(payload: bytes) -> tuple[int, int, list[Any]]:
-    """(position of the op that failed or -1, its error code, one result per op: a path, a ZkStat or None).
+    """Parses the reply to a multi.
 
-    In a failed multi the ops before the failing one have code 0, those after it RUNTIME_INCONSISTENCY
-    (DataTree.processTxn)."""
+    Returns the position of the op that failed or -1, its error code, and one result for each op: a path, a ZkStat or
+    None. In a failed multi the ops before the one that failed have code 0, those after it RUNTIME_INCONSISTENCY
+    (DataTree.processTxn).
+    """
     results: list[Any] = []
     for position, reply in enumerate(zk.TransactionResponse.deserialize(payload).responses):
         code = getattr(reply, "error_code", None)
@@ -308,7 +317,8 @@ def _multi_result(reply: Any) -> Any:
 
 
 def parse_children(payload: bytes) -> Iterator[list[str]]:
-    """The names as they came, in lists of at most CHILDREN_AT_ONCE, so that others can have their turn in between."""
+    """Gives the names in the order of the reply, in lists of at most CHILDREN_AT_ONCE, so that the caller can give
+    others their turns in between."""
     (left,) = _INT.unpack_from(payload)
     offset = _INT.size
     while left > 0:

@@ -1,12 +1,17 @@
-"""What became of a write whose answer was lost: judged from what is read afterwards, without I/O.
+"""Judges what became of a write whose answer was lost, from what is read afterwards; without I/O.
 
-The reading follows a `sync` on a later link of the session, so by then the write has happened or never will: a server
-refuses what an older link of the session still brings (SessionMovedException). A record's zxids say whether it was
-changed after the last answer that the lost link gave (`bound`); every write whose answer was lost is later than that.
-That it was changed by us is told by the ephemeral owner, or by version and value: a create or put that must not be
-taken for somebody else's carries a value that nobody else writes (as BookKeeper's ledger records do with their ctoken).
-Where neither tells, the verdict is UNKNOWN. Two things count as what they look like: a record that we made and that
-another client deleted before we looked counts as never made, and a record that is gone counts as deleted by us.
+When is that known? The reading follows a `sync` on a later link of the session. By then the write has happened, or it
+never will: a server refuses what an older link of the session still brings (SessionMovedException).
+
+Was the record changed since? Its zxids say whether it was changed after the last answer that came on the lost link
+(`bound`). Every write whose answer was lost is later than that.
+
+Was it changed by us? An ephemeral record names its owner. For others, version and value tell: a create or a put that
+must not be taken for somebody else's carries a value that nobody else writes, as BookKeeper's ledger records do with
+their cToken. When neither tells, the verdict is UNKNOWN.
+
+In two cases the judgement goes by appearances: a record that we made and that another client deleted before we looked
+counts as never made, and a record that is gone counts as deleted by us.
 """
 
 from collections.abc import Sequence
@@ -21,27 +26,33 @@ from magnetar.metadata.zookeeper.jute_codec import SEQUENCE_DIGITS, ZkStat
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One request that changes records: all of `ops`, or none. `sequential`: the last op is a sequential create."""
+    """One request that makes all of `ops` or none. `sequential` says that the last op is a sequential create."""
 
     ops: tuple[Op, ...]
     sequential: bool = False
 
 
 class WriteVerdict(Enum):
+    """What became of a write."""
+
     APPLIED = "applied"
     NOT_APPLIED = "not applied"
-    """It has not happened and never will by that request, or it failed: it may be sent again."""
+    """The write failed, or has not happened and never will by that request. It may be sent again."""
     UNKNOWN = "unknown"
 
 
 class FoundRecord(NamedTuple):
+    """A record as it was read after the answer was lost."""
+
     value: bytes
     stat: ZkStat
 
 
 def telling_op(write: Write) -> Op | None:
-    """The op by which to tell: the last one of its path, and one with a value of its own if there is one. None: there
-    are only checks."""
+    """Returns the op of the write whose record tells most about what became of it; None when there are only checks.
+
+    Only the last op of each path leaves a trace. The best one makes an ephemeral record, the next best one has a value.
+    """
     if write.sequential:
         return write.ops[-1]
     last = {op.path: op for op in write.ops if not isinstance(op, CheckOp)}
@@ -64,8 +75,11 @@ def _tells(op: Op) -> int:
 
 
 def judge(op: Op | None, found: FoundRecord | None, parent: ZkStat | None, bound: int, owner: int) -> WriteVerdict:
-    """`found` is the record at the op's path and `parent` its parent's Stat, each None where there is none; `owner` is
-    the id of the session that sent the op."""
+    """Judges a write by one of its ops.
+
+    `found` is the record at the op's path and `parent` the Stat of its parent, None when there is no such record.
+    `owner` is the id of the session that sent the op.
+    """
     match op:
         case CreateOp(_, value, ephemeral):
             return _judge_create(value, ephemeral, found, bound, owner)
@@ -102,13 +116,15 @@ def _judge_delete(found: FoundRecord | None, parent: ZkStat | None, bound: int) 
     if found is not None:
         return WriteVerdict.NOT_APPLIED if found.stat.czxid <= bound else WriteVerdict.UNKNOWN
     if parent is not None and parent.pzxid <= bound:
-        return WriteVerdict.NOT_APPLIED  # no child went: there was nothing to delete
+        return WriteVerdict.NOT_APPLIED  # no child of the parent went, so there was nothing to delete
     return WriteVerdict.APPLIED
 
 
 def numbered_names(op: CreateOp, children: Sequence[str]) -> list[str]:
-    """The children that a sequential create of `op.path` can have made, the youngest first: numbers of one parent only
-    grow (PrepRequestProcessor)."""
+    """Returns the children that a sequential create of `op.path` can have made, the youngest first.
+
+    The numbers below one parent only grow (PrepRequestProcessor).
+    """
     prefix = name_of(op.path)
     numbered = [
         name
@@ -119,8 +135,11 @@ def numbered_names(op: CreateOp, children: Sequence[str]) -> list[str]:
 
 
 def judge_numbered(op: CreateOp, candidates: Sequence[tuple[str, FoundRecord]], owner: int) -> tuple[WriteVerdict, str]:
-    """(verdict, path). `candidates` are those younger than the bound that no other call of ours has got, the youngest
-    first. A persistent one without a value could be anybody's."""
+    """Judges a sequential create; returns the verdict and the path of the record that it made.
+
+    `candidates` are the records younger than the bound that no other request of ours has made, the youngest first. A
+    persistent record without a value could be anybody's, so the verdict is then UNKNOWN.
+    """
     for path, found in reversed(candidates):
         if op.ephemeral:
             if found.stat.ephemeral_owner == owner and found.value == op.value:
@@ -131,7 +150,7 @@ def judge_numbered(op: CreateOp, candidates: Sequence[tuple[str, FoundRecord]], 
 
 
 def stats_after(write: Write, found: dict[str, ZkStat]) -> list[ZkStat | None]:
-    """One Stat per op, as the lost answer would have had it, from what the records have now."""
+    """Returns one Stat for each op, as the lost answer would have had it, from what the records say now."""
     later_puts: dict[str, int] = {}
     stats: list[ZkStat | None] = []
     for op in reversed(write.ops):

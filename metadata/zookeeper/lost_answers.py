@@ -1,8 +1,8 @@
-"""After a link was lost: finds out what became of the writes whose answers went with it, before anything is sent again.
+"""Finds out, after a link was lost, what became of the writes whose answers went with it.
 
-Requests of one session happen in the order in which they were sent, so the writes that happened are a beginning of
-those that were sent. All are judged from one state, read after a `sync`; only then what did not happen is sent again,
-in the old order.
+The requests of one session happen in the order in which they were sent. So the writes that happened are the first ones
+of those that were sent, up to some point. All are judged from one state, which is read after a `sync`. Only then are
+those that did not happen sent again, in the old order.
 """
 
 import asyncio
@@ -28,28 +28,31 @@ from magnetar.metadata.zookeeper.pending_request import LinkLostError, PendingRe
 log = logging.getLogger(__name__)
 
 Probe = Callable[[bytes], Awaitable[Reply]]
-"""Sends a read on this link; raises LinkLostError."""
+"""Sends a read on the new link and returns the reply; raises LinkLostError."""
 
 READS_AT_ONCE = 64
 CANDIDATES_MAX = 10_000
-"""Young sequential records below one parent that are looked at; with more of them the outcome stays unknown."""
+"""New sequential records below one parent that are looked at. When there are more, the outcome stays unknown."""
 
 Finding = Settled | WriteVerdict
 
 
 class Recovery:
-    """Judges the lost writes of one round. `sequential` creates must not get the same record, so they are judged one
-    after the other."""
+    """Judges the lost requests of one link.
+
+    Two sequential creates must not be said to have made the same record, so these are judged one after the other.
+    """
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
         self._bound = 0
-        """The lowest of the calls'."""
+        """The lowest bound of all requests."""
         self._young: dict[str, list[tuple[str, FoundRecord]]] = {}
-        """What sequential creates can have made, by the path that was asked for; less what a call of ours has got."""
+        """The records that lost sequential creates can have made, by the path that was asked for. A record that is
+        attributed to one of our requests is taken out."""
 
     async def findings(self, calls: Sequence[PendingRequest]) -> list[Finding]:
-        """One per call, NOT_APPLIED for reads. Raises LinkLostError."""
+        """Returns one finding for each request; NOT_APPLIED for reads. Raises LinkLostError."""
         await self._probe(zk_codec.sync_body("/"))
         self._bound = min((call.bound for call in calls), default=0)
         found: list[Finding] = []
@@ -75,7 +78,7 @@ class Recovery:
         if verdict is not WriteVerdict.APPLIED:
             return verdict
         if isinstance(op, DeleteOp) and len(write.ops) > 1:
-            return WriteVerdict.UNKNOWN  # that this record is gone does not tell of the others
+            return WriteVerdict.UNKNOWN  # that one record is gone says nothing about the others
         paths = list({one.path for one in write.ops})
         stats = await asyncio.gather(*(self._stat(path) for path in paths))
         known = {path: stat for path, stat in zip(paths, stats, strict=True) if stat is not None}
@@ -98,13 +101,15 @@ class Recovery:
         if verdict is not WriteVerdict.APPLIED:
             return verdict
         position = next(position for position, one in enumerate(young) if one[0] == path)
-        _, record = young.pop(position)  # no other call of ours gets it
+        _, record = young.pop(position)  # so that no other request of ours is said to have made it
         stats: list[ZkStat | None] = [None] * (len(write.ops) - 1)
         return Settled(path, [*stats, record.stat])
 
     async def _read_young(self, op: CreateOp) -> list[tuple[str, FoundRecord]]:
-        """The records that lost sequential creates of `op.path` can have made, the youngest first: one look for all of
-        them."""
+        """Reads the records that lost sequential creates of `op.path` can have made, the youngest first.
+
+        One reading serves all creates of that path.
+        """
         parent = parent_path(op)
         listed = await self._probe(zk_codec.children_body(parent))
         young: list[tuple[str, FoundRecord]] = []
@@ -134,13 +139,15 @@ class Recovery:
 
 
 def consistent(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
-    """The findings, with those that cannot stand together put right: each was judged alone."""
+    """Returns the findings with those corrected that contradict each other, since each request was judged alone."""
     return _never_reordered(calls, _one_winner(calls, found))
 
 
 def _one_winner(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
-    """Of equal writes that all find the record as they wanted it, the first has done it; the others failed, and are
-    sent again to hear so."""
+    """Lets only the first of several equal writes have made what they all find.
+
+    The others failed. They count as not applied and are sent again, so that the server tells them.
+    """
     winners: dict[str, Op | None] = {}
     result: list[Finding] = []
     for call, finding in zip(calls, found, strict=True):
@@ -158,8 +165,10 @@ def _one_winner(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> li
 
 
 def _never_reordered(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
-    """A write that seems not to have happened, while a later one of the same records has, or may have, did happen or
-    failed: it is not sent again."""
+    """Makes sure that no write is sent again after a later write of the same records that happened, or may have.
+
+    Such a write did happen or failed, so its outcome is unknown.
+    """
     touched: set[str] = set()
     result: list[Finding] = []
     for call, finding in zip(reversed(calls), reversed(found), strict=True):

@@ -1,4 +1,4 @@
-"""What the ZooKeeper client carries: a request on its way, and what it ends in."""
+"""A request that the ZooKeeper client has on its way, and how it may end."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from magnetar.metadata.zookeeper.lost_answer_rules import Write
 
 
 class LinkLostError(Exception):
-    """The link went while a request waited that is not repeated by itself."""
+    """The link to the server went while a request waited that is not repeated on the next link."""
 
 
 class Reply(NamedTuple):
-    """A server's answer; `payload` starts after the header."""
+    """A server's answer. `payload` is what follows the header."""
 
     error: int
     zxid: int
@@ -21,7 +21,8 @@ class Reply(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The answer was lost, but the write has been found done. `path` is the record that the last op made or changed."""
+    """The answer was lost, but the write was found to be done. `path` is the record that its last op made or
+    changed."""
 
     path: str
     stats: list[ZkStat | None]
@@ -31,7 +32,11 @@ RequestOutcome = Reply | Settled
 
 
 class PendingRequest:
-    """A request. `path` stands in messages. One without `write` is a read; `internal` ones end with their link."""
+    """A request, from the call until its end.
+
+    `path` is for messages. A request without `write` is a read. An `internal` one is never sent on another link; it
+    ends with the link that it was meant for. `then`, if given, is called with the answer.
+    """
 
     __slots__ = ("body", "bound", "deadline", "future", "internal", "owner", "path", "sent_at", "then", "write")
 
@@ -55,25 +60,28 @@ class PendingRequest:
         self.then = then
         self.sent_at = 0.0
         self.bound = 0
-        """Once its answer is lost: the last zxid that was seen before."""
+        """Set when the answer was lost: the last zxid that had been seen before."""
         self.owner = 0
-        """Once its answer is lost: the session that sent it."""
+        """Set when the answer was lost: the id of the session that sent the request."""
 
     def finish(self, outcome: RequestOutcome) -> None:
         if not self.future.done():
             self.future.set_result(outcome)
         if self.then is not None and isinstance(outcome, Reply):
-            self.then(outcome)  # also when nobody waits any more
+            self.then(outcome)  # also when the caller waits no more
 
     def fail(self, error: Exception) -> None:
         if not self.future.done():
             self.future.set_exception(error)
             if self.internal:
-                self.future.exception()  # nobody need look at it
+                self.future.exception()  # so that asyncio does not complain when nobody looks at it
 
 
 async def read_children(payload: bytes) -> list[str]:
-    """The names in the answer to a getChildren, as they came."""
+    """Returns the names in the answer to a getChildren, in the order of the answer.
+
+    Others have their turns in between, as the list may be long.
+    """
     names: list[str] = []
     for some in parse_children(payload):
         names += some

@@ -1,4 +1,4 @@
-"""One TCP connection to a ZooKeeper server: hands over what comes, and says when it is gone."""
+"""One TCP connection to a ZooKeeper server: it hands over what comes, and says when it is gone."""
 
 import asyncio
 import socket
@@ -7,8 +7,12 @@ from typing import cast
 
 
 class ServerLink(asyncio.Protocol):
-    """`received` gets the bytes; `lost` is called when the other side ended the connection. `attached` is set by the
-    owner when the handshake is over (False if the link went before); `gone` ends with the link."""
+    """One link.
+
+    `received` is called with the bytes that came, `lost` when the other side ended the connection. The owner completes
+    `attached` when the handshake is over; it becomes False when the link goes before. `gone` completes when the link
+    goes.
+    """
 
     def __init__(
         self, name: str, received: "Callable[[ServerLink, bytes], None]", lost: "Callable[[ServerLink, str], None]"
@@ -20,7 +24,7 @@ class ServerLink(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.attached: asyncio.Future[bool] = loop.create_future()
         self.has_served = False
-        """Set by the owner when a request was answered."""
+        """The owner sets this once a request was answered."""
         self.gone: asyncio.Future[None] = loop.create_future()
 
     @property
@@ -32,7 +36,7 @@ class ServerLink(asyncio.Protocol):
             self._transport.write(data)
 
     def abort(self) -> None:
-        """Closes without waiting for anything. Idempotent."""
+        """Closes the connection without waiting for anything. A second call has no effect."""
         if not self.attached.done():
             self.attached.set_result(False)
         if not self.gone.done():

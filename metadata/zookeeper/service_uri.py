@@ -1,8 +1,9 @@
-"""BookKeeper's metadataServiceUri: where a cluster's records are, and how its ledgers are laid out there. No I/O.
+"""Parses BookKeeper's metadataServiceUri: where a cluster's records are, and how its ledgers are laid out. No I/O.
 
-`zk+hierarchical://h1:2181;h2:2181/ledgers`: driver and layout, servers, and the path of the ledgers' root. Source:
-ZKMetadataDriverBase and LedgerLayout of BookKeeper 4.17 (facts 4). `metadata-store:zk:h1:2181,h2:2181/chroot` is what
-Pulsar's bookies are configured with: the ledgers are at `/ledgers` below the chroot (AbstractMetadataDriver).
+`zk+hierarchical://h1:2181;h2:2181/ledgers` names driver and layout, servers, and the path of the ledgers' root. Source:
+ZKMetadataDriverBase and LedgerLayout of BookKeeper 4.17. Pulsar's bookies are configured with
+`metadata-store:zk:h1:2181,h2:2181/chroot`, where the ledgers are at `/ledgers` below the chroot
+(AbstractMetadataDriver).
 """
 
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ from magnetar.metadata.zookeeper.connect_string import ConnectString
 
 FROM_THE_CLUSTER = ""
 HIERARCHICAL = "org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory"
-"""The one layout of ledgers' paths that is known here (`pulsar_proto.ledger_record`); the default of Apache's."""
+"""The only layout of ledgers' paths that is known here (`pulsar_proto.records.ledger_record`), and Apache's default."""
 LAYOUTS = {"zk": FROM_THE_CLUSTER, "zk+null": FROM_THE_CLUSTER, "zk+hierarchical": HIERARCHICAL}
-"""By the URI's driver: the ledger manager's factory that the cluster must have."""
+"""For each driver that a URI may name, the factory of ledger managers that the cluster must have."""
 OF_PULSAR = "metadata-store:zk:"
 _FORMAT = "2"
 _FACTORY_VERSION = "1"
@@ -22,14 +23,17 @@ _FACTORY_VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class ServiceUri:
+    """What a metadataServiceUri says."""
+
     connect: str
-    """Connect string of the store that has `/ledgers` as the ledgers' root: "h1:2181,h2:2181/chroot"."""
+    """The connect string of the store in which `/ledgers` is the ledgers' root, such as "h1:2181,h2:2181/chroot"."""
     layout: str = FROM_THE_CLUSTER
-    """The ledger manager's factory that the URI asks for; empty: whichever the cluster's LAYOUT names."""
+    """The factory of ledger managers that the URI asks for; empty when it takes the one that the cluster's LAYOUT
+    names."""
 
 
 def parse_service_uri(uri: str) -> ServiceUri:
-    """A bare "h1:2181,h2:2181" is taken for one with the usual root. Raises ValueError."""
+    """Parses a URI. A bare "h1:2181,h2:2181" has the usual root. Raises ValueError."""
     if uri.strip().startswith(OF_PULSAR):
         return ServiceUri(_checked(uri, uri.strip().removeprefix(OF_PULSAR).replace(";", ",")))
     driver, separator, rest = uri.strip().partition("://")
@@ -54,7 +58,10 @@ def _checked(uri: str, connect: str) -> str:
 
 
 def layout_fault(value: bytes, wanted: str = FROM_THE_CLUSTER) -> str | None:
-    """Why a cluster with this LAYOUT cannot be used, by a URI that asks for the factory `wanted`; None when it can."""
+    """Returns why a cluster whose LAYOUT has this value cannot be used, or None when it can.
+
+    `wanted` is the factory that the URI asks for.
+    """
     text = value.decode("utf-8", "replace").strip()
     version, _, rest = text.partition("\n")
     factory, _, factory_version = rest.partition(":")

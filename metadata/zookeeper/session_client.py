@@ -1,7 +1,7 @@
-"""The asyncio shell of a ZooKeeper session: dials, carries bytes and time to the rules, and results to the callers.
+"""The asyncio shell of a ZooKeeper session: it dials, carries bytes and time to the rules, and results to the callers.
 
-Reads are repeated by themselves after a lost link. Writes never are: `Recovery` finds out first whether they happened.
-Each call has a deadline, each queue a bound, each dial a limit. Calls wait in order while no server is to be had.
+After a lost link, reads are repeated on the next one. Writes are not: `Recovery` first finds out whether they happened.
+Each request has a deadline, each queue a bound, each dial a limit. Requests wait in order while no server is reachable.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ from magnetar.metadata.zookeeper.session_rules import (
 log = logging.getLogger(__name__)
 
 FRAME_BYTES_MAX = 0xFFFFF
-"""jute.maxbuffer: a server cuts the link of a client that sends more."""
+"""ZooKeeper's jute.maxbuffer. A server cuts the link of a client that sends a longer frame."""
 
 IN_FLIGHT_MAX = 1000
-"""Requests sent and not answered; as ZooKeeper's globalOutstandingLimit."""
+"""Requests that are sent and not answered at most, as many as ZooKeeper's globalOutstandingLimit; further ones wait."""
 IN_FLIGHT_BYTES_MAX = 8 << 20
 WAITING_MAX = 65_536
-"""Calls that may wait to be sent; one more is refused with StoreOverloadedError."""
+"""Requests that may wait to be sent; one more is refused with StoreOverloadedError."""
 
 DIAL_SECONDS_MAX = 6.0
 TICK_SECONDS = 0.25
@@ -55,7 +55,7 @@ DRAIN_SECONDS_MAX = 10.0
 
 
 class ZkClient:
-    """One session for as long as it is open; a lost one is replaced by a new one. Made by `open`."""
+    """Keeps one session while it is open, and replaces one that has expired by a new one. `open` connects it."""
 
     def __init__(self, config: ClientConfig, hooks: Hooks, rng: random.Random) -> None:
         self._config = config
@@ -71,7 +71,7 @@ class ZkClient:
         self._out: list[bytes] = []
         self._waiting: deque[PendingRequest] = deque()
         self._lost: list[PendingRequest] = []
-        """Sent on an earlier link, in order, and not yet judged."""
+        """Requests that were sent on an earlier link, in order, and are not judged yet."""
         self._recovering: asyncio.Task[None] | None = None
         self._first_attach: asyncio.Future[None] = self._loop.create_future()
         self._closing = False
@@ -80,7 +80,7 @@ class ZkClient:
         self._ticker = self._loop.call_later(TICK_SECONDS, self._tick)
 
     async def open(self) -> None:
-        """Raises StoreUnavailableError when no server answers within a call's time."""
+        """Connects. Raises StoreUnavailableError when no server answers within the time of one call."""
         self._runner = self._loop.create_task(self._run())
         self._runner.add_done_callback(_report)
         try:
@@ -111,9 +111,12 @@ class ZkClient:
         return self._closing
 
     def submit(self, body: bytes, path: str, write: Write | None = None) -> "asyncio.Future[RequestOutcome]":
-        """Requests happen in the order of these calls. Raises StoreOverloadedError, StoreClosedError, StoreWriteError
-        (too long); the future also StoreUnavailableError (a read had no answer in time), StoreWriteError (the write was
-        never sent), OutcomeUnknownError."""
+        """Takes a request; returns the future of its outcome. Requests happen in the order of these calls.
+
+        Raises StoreOverloadedError, StoreClosedError, and StoreWriteError for a request that is too long. The future
+        fails with StoreUnavailableError when a read had no answer in time, with StoreWriteError when a write was never
+        sent, and with OutcomeUnknownError.
+        """
         if len(body) + 4 > FRAME_BYTES_MAX:
             raise StoreWriteError(path, f"a request of {len(body)} bytes; ZooKeeper takes {FRAME_BYTES_MAX} at most")
         if self._closing:
@@ -126,8 +129,11 @@ class ZkClient:
         return call.future
 
     def post(self, body: bytes, then: Callable[[Reply], None] | None = None) -> "asyncio.Future[RequestOutcome]":
-        """Sends at once, on this link only. `then` is called with the answer, in order with events; the future may be
-        left alone. It ends in LinkLostError with the link."""
+        """Sends a request at once, and on this link only; it fails with LinkLostError when the link goes.
+
+        `then` is called with the answer, in order with the events that the server sends. Nobody needs to await the
+        future.
+        """
         call = PendingRequest(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
         if self.is_connected:
             self._send(call)
@@ -136,7 +142,7 @@ class ZkClient:
         return call.future
 
     def follow(self, body: bytes, then: Callable[[Reply], None] | None = None) -> None:
-        """As `post`, but behind all calls that wait."""
+        """Does what `post` does, but behind all requests that wait."""
         call = PendingRequest(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
         self._waiting.append(call)
         self._pump()
@@ -145,7 +151,7 @@ class ZkClient:
         return self._loop.time() + self._config.call_timeout_seconds
 
     async def close(self) -> None:
-        """Waits for the calls that were taken, as long as that makes sense, then ends the session."""
+        """Waits for the requests that were taken, within limits, then ends the session."""
         self._closing = True
         if self._busy() and self._runner is not None and not self._runner.done():
             self._drained = self._loop.create_future()
@@ -174,7 +180,8 @@ class ZkClient:
             link = await self._dial()
             if link is not None:
                 await link.gone
-            # A server that lets us in and cuts us off before any answer is not to be stormed either.
+            # A server that lets us in and cuts us off before any answer counts as a failure too: it must not be
+            # stormed.
             failures = 0 if link is not None and link.has_served else failures + 1
             if failures == len(self._servers):
                 log.warning("no session with ZooKeeper, trying on: %s", self._names())
@@ -182,7 +189,10 @@ class ZkClient:
                 await asyncio.sleep(backoff_seconds(failures // len(self._servers), self._rng.random()))
 
     async def _dial(self) -> ServerLink | None:
-        """The next server. None when it did not let us in; also when it said that the session is over."""
+        """Dials the next server; returns the link.
+
+        None means that the server did not let us in, or said that the session is over.
+        """
         host, port = self._servers[self._dialled % len(self._servers)]
         self._dialled += 1
         link = ServerLink(f"{host}:{port}", self._received, self._drop)
@@ -251,7 +261,11 @@ class ZkClient:
         self._hooks.session(SessionEvent.NEW_SESSION if is_new else SessionEvent.CONNECTED)
 
     def _drop(self, link: ServerLink, reason: str, refused: Sequence[PendingRequest] = ()) -> None:
-        """The link is not used any more."""
+        """Gives up the link.
+
+        The requests that were sent on it and not answered are lost, and so are the `refused` ones, which the server
+        answered without doing them.
+        """
         link.abort()
         if link is not self._link:
             return
@@ -277,7 +291,7 @@ class ZkClient:
     # Calls
 
     def _pump(self) -> None:
-        """Sends what may be sent."""
+        """Sends the requests that wait, as far as the bounds allow."""
         session = self._session
         if session.state is ZkSessionState.CONNECTED and not self._lost:
             while (
@@ -305,14 +319,14 @@ class ZkClient:
         self._out.clear()
 
     async def _recover(self, link: ServerLink) -> None:
-        """Judges what was lost; what did not happen is sent again, in order, ahead of what waits."""
+        """Judges the lost requests, and sends again those that did not happen, in order, ahead of those that wait."""
         calls = list(self._lost)
         try:
             findings = await Recovery(self._probe).findings(calls)
         except Exception as error:
             if not isinstance(error, LinkLostError | MetadataError):
                 log.exception("ZooKeeper %s: lost calls cannot be settled", link.name)
-            self._drop(link, f"recovery broke off: {error}")  # which changes nothing if it was the link that broke
+            self._drop(link, f"recovery broke off: {error}")  # without effect when it was the link that broke
             return
         if link is not self._link:
             return

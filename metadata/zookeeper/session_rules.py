@@ -1,9 +1,9 @@
 """The rules of a ZooKeeper session: a state machine without socket, clock or asyncio.
 
-Bytes go in, `Incoming` comes out; time comes in as seconds of any steady clock. The caller dials, carries the bytes,
-and says when the link is gone. Id, password and last zxid outlive every link; only a server's own word that the session
-is over drops them (ClientCnxn.ConnectRequest). What was sent and not answered is given back in order by `lost`: whether
-it happened is for the caller to find out, and nothing is ever sent twice from here.
+Bytes go in, `Incoming` values come out; time comes in as seconds of any steady clock. The caller dials, carries the
+bytes, and says when the link is gone. The session's id, password and last zxid outlive every link; they are dropped
+only when a server says that the session is over (ClientCnxn.SendThread.primeConnection). `lost` gives back, in order,
+what was sent and not answered. The caller has to find out whether it happened; nothing is ever sent twice from here.
 """
 
 import struct
@@ -16,16 +16,17 @@ from magnetar.metadata.store import EventType
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
 
 REPLY_BYTES_MAX = 64 << 20
-"""A longer reply is taken for a damaged stream. Lists of children may be far longer than a request."""
+"""A longer reply counts as a damaged stream. The limit is far above that of requests, because lists of children are
+long."""
 
 PING_PART = 1 / 3
 SILENCE_PART = 2 / 3
-"""Parts of the session's time: a ping is sent after the first without a request, the link is given up after the second
-without input, which leaves the third for finding another server."""
+"""Parts of the session's time. After PING_PART without a request a ping is sent; after SILENCE_PART without input the
+link is given up, which leaves the rest of the time for finding another server."""
 
 BACKOFF_SECONDS_MIN = 0.05
 BACKOFF_SECONDS_MAX = 1.0
-"""Bounds of the pause after all servers were tried in vain."""
+"""The pause after all servers were tried in vain is between these bounds."""
 
 NO_PASSWORD = bytes(16)
 
@@ -35,6 +36,8 @@ CallT = TypeVar("CallT")
 
 
 class ZkSessionState(Enum):
+    """The states of the session; `_MOVES` is the table of transitions."""
+
     DISCONNECTED = "disconnected"
     HANDSHAKE = "handshake"
     CONNECTED = "connected"
@@ -50,10 +53,14 @@ class Attachment(Enum):
 
 
 class Attached(NamedTuple):
+    """The handshake on a link is over."""
+
     how: Attachment
 
 
 class ZkAnswer(NamedTuple, Generic[CallT]):
+    """The server answered a request; `payload` is what follows the header."""
+
     call: CallT
     error: int
     zxid: int
@@ -61,6 +68,8 @@ class ZkAnswer(NamedTuple, Generic[CallT]):
 
 
 class Notification(NamedTuple):
+    """The server reports an event of a watched record."""
+
     type: EventType
     path: str
 
@@ -69,11 +78,11 @@ Incoming = Attached | ZkAnswer[CallT] | Notification
 
 
 class ProtocolError(Exception):
-    """The server's bytes make no sense, or an answer is missing: cut the link."""
+    """The server's bytes make no sense, or an answer is missing. The caller has to cut the link."""
 
 
 class IllegalEventError(Exception):
-    """Ours: the session is not in a state for this."""
+    """A bug of ours: the session is not in a state for this."""
 
 
 _MOVES = {
@@ -91,17 +100,18 @@ _MOVES = {
 
 
 class ZkSession(Generic[CallT]):
-    """One session over any number of links, one at a time. `CallT` is what the caller knows a request by."""
+    """One session over any number of links, one at a time. `CallT` is the caller's own type of a request."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.state = ZkSessionState.DISCONNECTED
         self.wanted_timeout_ms = timeout_ms
         self.timeout_ms = timeout_ms
-        """What the server granted."""
+        """The timeout that the server granted."""
         self.session_id = 0
         self.password = NO_PASSWORD
         self.last_zxid = 0
-        """All changes up to it were seen: every event of them was delivered, every request answered since is later."""
+        """The client has seen all changes up to this one: their events were delivered, and requests that were answered
+        since are later."""
         self._in_flight: deque[tuple[int, CallT]] = deque()
         self._in_flight_bytes: deque[int] = deque()
         self.in_flight_bytes = 0
@@ -115,15 +125,15 @@ class ZkSession(Generic[CallT]):
         return len(self._in_flight)
 
     def oldest(self) -> CallT | None:
-        """The call whose answer must come next."""
+        """Returns the request whose answer must come next, or None."""
         return self._in_flight[0][1] if self._in_flight else None
 
     def calls(self) -> Iterator[CallT]:
-        """What is in flight, in order."""
+        """Gives the requests that are in flight, in order."""
         return (call for _, call in self._in_flight)
 
     def dial(self, now: float) -> bytes:
-        """A link is open: the bytes to begin with."""
+        """Begins the handshake on a link that is open; returns the bytes to send first."""
         self._move("dial")
         self._buffer.clear()
         self._sent_at = self._heard_at = now
@@ -131,7 +141,7 @@ class ZkSession(Generic[CallT]):
         return zk_codec.frame(body)
 
     def send(self, call: CallT, body: bytes, now: float) -> bytes:
-        """The frame of a request whose answer will name `call`."""
+        """Returns the frame of a request. Its answer will come as a `ZkAnswer` with this `call`."""
         self._require(ZkSessionState.CONNECTED)
         self._last_xid = self._last_xid % (2**31 - 1) + 1
         frame = zk_codec.frame(body, self._last_xid)
@@ -142,11 +152,12 @@ class ZkSession(Generic[CallT]):
         return frame
 
     def authenticate(self, scheme: str, credential: bytes) -> bytes:
+        """Returns the frame that shows a credential to the server."""
         self._require(ZkSessionState.CONNECTED)
         return zk_codec.frame(zk_codec.auth_body(scheme, credential), zk_codec.AUTH_XID)
 
     def lost(self) -> list[CallT]:
-        """The link is gone. Returns the calls that were sent and not answered, in order."""
+        """Notes that the link is gone; returns the requests that were sent and not answered, in order."""
         self._move("lose")
         calls = [call for _, call in self._in_flight]
         self._in_flight.clear()
@@ -156,11 +167,11 @@ class ZkSession(Generic[CallT]):
         return calls
 
     def close(self) -> None:
-        """No link will be opened any more."""
+        """Ends the session: no link may be opened any more."""
         self._move("close")
 
     def due(self, now: float) -> bytes:
-        """A ping if one is due, else b"". Raises ProtocolError when the server was silent for too long."""
+        """Returns a ping if one is due, else b"". Raises ProtocolError when the server was silent for too long."""
         if self.state not in (ZkSessionState.CONNECTED, ZkSessionState.HANDSHAKE):
             return b""
         if now - self._heard_at >= self._seconds(SILENCE_PART):
@@ -171,11 +182,11 @@ class ZkSession(Generic[CallT]):
         return b""
 
     def next_due(self) -> float:
-        """When to ask `due` again."""
+        """Returns the time at which `due` has to be asked again."""
         return min(self._sent_at + self._seconds(PING_PART), self._heard_at + self._seconds(SILENCE_PART))
 
     def receive(self, data: bytes, now: float) -> list[Incoming[CallT]]:
-        """All that these bytes complete, in order. Raises ProtocolError."""
+        """Takes bytes from the server; returns all that they complete, in order. Raises ProtocolError."""
         self._heard_at = now
         buffer = self._buffer
         source: bytes | bytearray = data
@@ -254,7 +265,9 @@ class ZkSession(Generic[CallT]):
 
 
 def backoff_seconds(rounds: int, chance: float) -> float:
-    """The pause after the `rounds`-th time (1 …) that no server let us in; `chance` is 0 to 1, so that clients that
-    lost the same server do not come back as one."""
+    """Returns the pause after all servers were tried in vain for the `rounds`-th time (from 1 on).
+
+    `chance` is a random number from 0 to 1, so that clients that lost the same server do not come back all at once.
+    """
     limit = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2.0 ** min(rounds, 30))
     return limit * (0.5 + chance / 2)

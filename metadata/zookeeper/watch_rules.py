@@ -1,9 +1,9 @@
 """Which records are watched, what the server must be told of it, and what its events mean; without I/O.
 
-On the server a watch is one of two persistent ones (ZooKeeper 3.6, addWatch): PERSISTENT tells all of one record,
-PERSISTENT_RECURSIVE tells CREATED, CHANGED and DELETED of all below it, but not which lists of children changed: that
-is added here, as a record that came or went changed its parent's list. Events that happened while no link was up are
-not replayed by the server; they are worked out from what is found afterwards.
+The server has two kinds of persistent watches (addWatch, ZooKeeper 3.6). PERSISTENT reports every event of one record.
+PERSISTENT_RECURSIVE reports CREATED, CHANGED and DELETED of a record and all below it, but no CHILDREN_CHANGED; these
+are added here, since a record that came or went changed the list of its parent. The server does not repeat events that
+happened while there was no link; they are worked out from what the records say afterwards.
 """
 
 from collections import Counter
@@ -15,17 +15,17 @@ from magnetar.metadata.zookeeper.jute_codec import ZkStat
 
 
 class ZkWatches:
-    """Paths are the caller's, without chroot."""
+    """The watches of one store. Paths are the caller's, without the chroot."""
 
     def __init__(self) -> None:
         self._exact = Watches()
         self._recursive = Watches()
         self._rearmed = Watches()
-        """The recursive ones once more, each by its own path only."""
+        """The recursive watches once more, each by its own path only."""
         self._exact_paths: Counter[str] = Counter()
         self._recursive_paths: Counter[str] = Counter()
         self._there: dict[str, bool] = {}
-        """Exactly watched records that are known to exist, or not to."""
+        """For records with an exact watch: whether the record exists, as far as that is known."""
 
     @property
     def exact_paths(self) -> list[str]:
@@ -36,8 +36,11 @@ class ZkWatches:
         return list(self._recursive_paths)
 
     def add(self, path: str, callback: WatchCallback, recursive: bool) -> CancelWatch:
-        """The caller then tells the server `modes(path)`. The result takes the watch back; the caller then tells the
-        server to forget the path if `modes` has become empty."""
+        """Adds a watch; the caller then has the server watch `modes(path)`.
+
+        Returns the function that removes the watch. After it the caller has the server forget the path, if `modes` has
+        become empty.
+        """
         paths = self._recursive_paths if recursive else self._exact_paths
         cancels = [(self._recursive if recursive else self._exact).add(path, callback, recursive)]
         if recursive:
@@ -61,12 +64,15 @@ class ZkWatches:
         return cancel
 
     def modes(self, path: str) -> list[bool]:
-        """What the server must watch, in this order (True: recursive): before 3.9 it keeps one mode for a path, the
-        last one, and the recursive one covers both."""
+        """Returns the modes in which the server must watch the path, in the order in which to tell it; True is
+        recursive.
+
+        A server before 3.9 keeps only the last mode of a path; that is then the recursive one, which covers both.
+        """
         return [recursive for recursive in (False, True) if path in self._paths(recursive)]
 
     def happened(self, event: RecordEvent) -> None:
-        """The server reports it."""
+        """Calls the watches for an event that the server reported."""
         if event.path in self._exact_paths:
             self._there[event.path] = event.type is not EventType.DELETED
         self._exact.fire((event,))
@@ -77,7 +83,8 @@ class ZkWatches:
             self._recursive.fire((RecordEvent(EventType.CHILDREN_CHANGED, parent_of(event.path)),))
 
     def found(self, path: str, stat: ZkStat | None, bound: int) -> None:
-        """After a new link: the exactly watched record's state. Reports what changed after zxid `bound`."""
+        """Takes what was found on a new link of a record with an exact watch; reports what changed after zxid
+        `bound`."""
         if path not in self._exact_paths:
             return
         was_there = self._there.get(path)
@@ -86,7 +93,7 @@ class ZkWatches:
             self._there[path] = stat is not None
 
     def overlooked(self, path: str) -> None:
-        """After a new link: anything at or below the recursively watched record may have changed."""
+        """Reports, on a new link, that anything at or below a record with a recursive watch may have changed."""
         self._rearmed.fire((RecordEvent(EventType.CHANGED, path),))
 
     def _paths(self, recursive: bool) -> Counter[str]:
@@ -94,7 +101,10 @@ class ZkWatches:
 
 
 def _missed(was_there: bool | None, stat: ZkStat | None, bound: int) -> list[EventType]:
-    """What a watch that was always armed would have told, in its shortest form; `was_there` None: not known."""
+    """Returns the events that a watch would have reported if it had always been armed, as few as possible.
+
+    `was_there` is None when nobody knows whether the record existed.
+    """
     if stat is None:
         return [] if was_there is False else [EventType.DELETED]
     kinds = []

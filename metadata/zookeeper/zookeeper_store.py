@@ -1,18 +1,22 @@
-"""The metadata contract on a ZooKeeper ensemble, shared with Apache's brokers and bookies.
+"""The metadata store on a ZooKeeper ensemble that is shared with Apache's brokers and bookies.
 
-Beyond the contract: a lost connection is repaired behind the caller's back, and `on_session` tells of it. A change
-whose answer was lost is found out about, never repeated blindly; where that cannot tell, OutcomeUnknownError is raised.
-A persistent record whose creation, or a put whose success, must not be taken for somebody else's carries a value that
-nobody else writes; one that another client deletes while the answer is lost may be made a second time. After a
-reconnect an exact watch hears what it missed; a recursive one hears CHANGED of its own path, which stands for anything
-at or below it. Ephemeral records end with their session: their owners make them again on NEW_SESSION, after a look at
-`owns`.
+Beyond the contract (`magnetar.metadata.store`):
+
+- A lost connection is repaired without the caller, and `on_session` reports it.
+- A change whose answer was lost is not repeated blindly. The store finds out whether it happened, and raises
+  OutcomeUnknownError when the records do not tell. A caller whose create or put must not be taken for somebody else's
+  writes a value that nobody else writes. A record that another client deletes while the answer is lost may be made a
+  second time.
+- After a reconnect an exact watch hears what it missed. A recursive one hears CHANGED of its own path, which stands for
+  any change at or below it.
+- Ephemeral records end with their session. Their owners make them again on NEW_SESSION, after they have asked `owns`.
 """
 
 import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from magnetar.metadata.errors import (
     BadVersionError,
@@ -26,7 +30,6 @@ from magnetar.metadata.errors import (
 )
 from magnetar.metadata.store import (
     CancelWatch,
-    CheckOp,
     Created,
     CreateOp,
     DeleteOp,
@@ -54,20 +57,21 @@ log = logging.getLogger(__name__)
 
 SET_WATCHES_BYTES_MAX = 128 << 10
 PARENT_ROUNDS_MAX = 10
-"""Times that other clients may make or delete a parent while one create makes its own."""
+"""Rounds of one create with parents that may fail because other clients make or delete a parent; then it is refused."""
 
 SessionCallback = Callable[[SessionEvent], None]
 
 
 class ZooKeeperStore(MetadataStore):
-    """One session with an ensemble; made by `open`. All calls on the loop's thread."""
+    """One session with an ensemble; `open` makes it. All calls are made on the loop's thread."""
 
     def __init__(self, connect: ConnectString, config: ClientConfig, rng: random.Random) -> None:
         self._connect = connect
         self._watches = ZkWatches()
         self._session_callbacks: dict[object, SessionCallback] = {}
         self._watch_bound: int | None = None
-        """The zxid up to which all watches have heard everything; None while they hear all."""
+        """The zxid up to which all watches have heard every event, while a link is missing or its watches are being
+        armed. None while they hear everything."""
         self._client = ZkClient(config, Hooks(self._attached, self._notified, self._session_changed), rng)
         self._closed: asyncio.Future[None] | None = None
 
@@ -81,9 +85,11 @@ class ZooKeeperStore(MetadataStore):
         auth: Sequence[tuple[str, bytes]] = (),
         rng: random.Random | None = None,
     ) -> "ZooKeeperStore":
-        """`connect` is "host:port,host:port/chroot" (metadataStoreUrl without "zk:"); the chroot is made if missing.
-        `session_timeout_ms` is zooKeeperSessionTimeoutMillis; the server may grant another. Raises ValueError,
-        StoreUnavailableError."""
+        """Connects to "host:port,host:port/chroot" (metadataStoreUrl without "zk:"); makes the chroot if it is missing.
+
+        `session_timeout_ms` is zooKeeperSessionTimeoutMillis; the server may grant another. Raises ValueError for a bad
+        connect string, StoreUnavailableError when no server answers.
+        """
         parsed = ConnectString.parse(connect)
         config = ClientConfig(parsed.servers, session_timeout_ms, call_timeout_seconds, tuple(auth))
         store = cls(parsed, config, rng or random.Random())
@@ -104,7 +110,10 @@ class ZooKeeperStore(MetadataStore):
         return self._client.is_connected
 
     def on_session(self, callback: SessionCallback) -> CancelWatch:
-        """Calls back on the loop at each change of the session's state. It must not raise or block."""
+        """Calls back on the loop at each change of the session's state; returns the function that ends this.
+
+        The callback must not raise or block.
+        """
         key = object()
         self._session_callbacks[key] = callback
 
@@ -114,13 +123,15 @@ class ZooKeeperStore(MetadataStore):
         return cancel
 
     async def owns(self, path: str) -> bool:
-        """Whether the record is there and is an ephemeral one of the session that is now."""
+        """Returns whether the record exists and is an ephemeral record of the present session."""
         stat = await self._stat(path)
         return stat is not None and stat.ephemeral_owner == self._client.session_id != 0
 
     async def sync(self) -> None:
-        """Reads that follow see all that any client's completed change made: without it a server may lag behind others
-        for a moment. Raises StoreUnavailableError."""
+        """Makes the reads that follow see all changes that any client completed before.
+
+        Without it a server may lag behind the others for a moment. Raises StoreUnavailableError.
+        """
         await self._read(zk_codec.sync_body(self._full("/")), "/")
 
     async def get(self, path: str) -> Record | None:
@@ -175,7 +186,7 @@ class ZooKeeperStore(MetadataStore):
         await self._write(zk_codec.delete_body(op.path, expected_version), Write((op,)))
 
     async def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
-        full = tuple(_moved(op, self._full(op.path)) for op in ops)
+        full = tuple(replace(op, path=self._full(op.path)) for op in ops)
         for op in ops:
             if op.path == "/" and isinstance(op, CreateOp):
                 raise NodeExistsError("/")
@@ -212,7 +223,7 @@ class ZooKeeperStore(MetadataStore):
     # Requests
 
     async def _read(self, body: bytes, path: str) -> Reply | None:
-        """None: no such record."""
+        """Sends a read; returns the reply, or None when there is no such record."""
         outcome = await self._client.submit(body, path)
         assert isinstance(outcome, Reply)
         if outcome.error == Code.NO_NODE:
@@ -233,8 +244,11 @@ class ZooKeeperStore(MetadataStore):
         return outcome
 
     async def _multi(self, write: Write) -> tuple[str, list[ZkStat | None]]:
-        """(path of the last op's record, one Stat per op). ZooKeeper tells no Stat of a create within a multi: it is
-        read right behind it, and told as it was when made."""
+        """Sends a multi; returns the path of the last op's record, and one Stat for each op.
+
+        ZooKeeper's answer has no Stat for a create within a multi. So the first created record is read right behind the
+        multi, and `multi_outcome` works out what the Stats were when the records were made.
+        """
         first = next((op.path for op in write.ops if isinstance(op, CreateOp)), None)
         body = zk_codec.multi_body(write.ops, sequential=write.sequential)
         path = self._connect.user_path(write.ops[0].path)
@@ -268,12 +282,12 @@ class ZooKeeperStore(MetadataStore):
             try:
                 stat = await self._stat(path)
             except MetadataError:
-                stat = None  # the refusal stands, whatever became of the look
+                stat = None  # the refusal stands, even when the version cannot be read
             return BadVersionError(path, -1 if expected is None else expected, -1 if stat is None else stat.version)
         return error_of(Rejection(code, path))
 
     async def _create_with_parents(self, op: CreateOp, sequential: bool) -> Created:
-        """All or none: the parents and the record are made in one change."""
+        """Makes the record and its missing parents in one change, all or none."""
         for round_number in range(PARENT_ROUNDS_MAX):
             write = Write((*await self._missing_parents(op.path), op), sequential)
             try:
@@ -319,7 +333,7 @@ class ZooKeeperStore(MetadataStore):
     # Watches and session
 
     def _arm(self, path: str, full: str) -> None:
-        """While there is no link nothing is sent: the next one arms all watches."""
+        """Has the server watch the path. Without a link nothing is sent, as the next link arms all watches."""
         if self._client.is_connected:
             for recursive in self._watches.modes(path):
                 body = zk_codec.add_watch_body(full, recursive=recursive)
@@ -330,7 +344,8 @@ class ZooKeeperStore(MetadataStore):
             self._watches.happened(RecordEvent(event.type, self._connect.user_path(event.path)))
 
     def _attached(self) -> None:
-        """Arms all watches on the new link, then looks what they missed: pipelined, ahead of everything else."""
+        """Arms all watches on a new link and then looks for what they missed, pipelined and ahead of everything
+        else."""
         exact, recursive = self._watches.exact_paths, self._watches.recursive_paths
         bound = self._watch_bound
         if bound is None:
@@ -382,15 +397,3 @@ def _payload(outcome: RequestOutcome) -> bytes:
 
 def _settled_stat(outcome: RequestOutcome) -> ZkStat | None:
     return outcome.stats[-1] if isinstance(outcome, Settled) else None
-
-
-def _moved(op: Op, path: str) -> Op:
-    match op:
-        case CreateOp(_, value, ephemeral):
-            return CreateOp(path, value, ephemeral)
-        case PutOp(_, value, version):
-            return PutOp(path, value, version)
-        case DeleteOp(_, version):
-            return DeleteOp(path, version)
-        case CheckOp(_, version):
-            return CheckOp(path, version)
