@@ -6,10 +6,12 @@ beside what a persistent topic has.
 
 from magnetar.server.stats.traffic_stats import (
     NEITHER_FILTERED_NOR_THROTTLED,
+    NO_OFFLOADING_AND_NO_TRANSACTIONS,
     NOTHING_DRAINS,
     Json,
     consumer_stats,
     producer_stats,
+    sent_stats,
     traffic_stats,
 )
 from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
@@ -27,13 +29,7 @@ def non_persistent_topic_stats(topic: NonPersistentTopic) -> Json:
         "oldestBacklogMessageAgeSeconds": 0,
         "publishRateLimitedTimes": publishing.rate_limited_times,
         "earliestMsgPublishTimeInBacklogs": 0,
-        "offloadedStorageSize": 0,
-        "lastOffloadLedgerId": 0,
-        "lastOffloadSuccessTimeStamp": 0,
-        "lastOffloadFailureTimeStamp": 0,
-        "ongoingTxnCount": 0,
-        "abortedTxnCount": 0,
-        "committedTxnCount": 0,
+        **NO_OFFLOADING_AND_NO_TRANSACTIONS,
         "waitingPublishers": len(publishing.access.waiting),
         **({} if publishing.access.epoch is None else {"topicEpoch": publishing.access.epoch}),
         "nonContiguousDeletedMessagesRanges": 0,
@@ -56,13 +52,7 @@ def subscription_stats(subscription: NonPersistentSubscription) -> Json:
     out = subscription.counters_out()
     active = subscription.active_consumer
     return {
-        "msgRateOut": out.message_rate.value,
-        "msgThroughputOut": out.byte_rate.value,
-        "bytesOutCounter": out.bytes_out,
-        "msgOutCounter": out.messages_out,
-        "msgRateRedeliver": 0.0,
-        "messageAckRate": out.ack_rate.value,
-        "chunkedMessageRate": 0.0,
+        **sent_stats(out),
         "msgBacklog": 0,
         "backlogSize": 0,
         "earliestMsgPublishTimeInBacklog": 0,

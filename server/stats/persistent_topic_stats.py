@@ -10,10 +10,12 @@ from magnetar.server.stats import key_shared_stats
 from magnetar.server.stats.compaction_stats import compaction_stats
 from magnetar.server.stats.traffic_stats import (
     NEITHER_FILTERED_NOR_THROTTLED,
+    NO_OFFLOADING_AND_NO_TRANSACTIONS,
     NOTHING_DRAINS,
     Json,
     consumer_stats,
     producer_stats,
+    sent_stats,
     traffic_stats,
 )
 from magnetar.server.topics.counters import now_ms
@@ -37,13 +39,7 @@ def persistent_topic_stats(topic: Topic) -> Json:
         "oldestBacklogMessageAgeSeconds": -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000,
         "publishRateLimitedTimes": publishing.rate_limited_times,
         "earliestMsgPublishTimeInBacklogs": oldest_ms or 0,
-        "offloadedStorageSize": 0,
-        "lastOffloadLedgerId": 0,
-        "lastOffloadSuccessTimeStamp": 0,
-        "lastOffloadFailureTimeStamp": 0,
-        "ongoingTxnCount": 0,
-        "abortedTxnCount": 0,
-        "committedTxnCount": 0,
+        **NO_OFFLOADING_AND_NO_TRANSACTIONS,
         "publishers": [producer_stats(producer) for producer in producers],
         "waitingPublishers": len(publishing.access.waiting),
         "subscriptions": subscriptions,
@@ -64,13 +60,7 @@ def subscription_stats(subscription: Subscription) -> Json:
     active = subscription.active_consumer
     dispatcher = subscription.dispatcher
     return {
-        "msgRateOut": out.message_rate.value,
-        "msgThroughputOut": out.byte_rate.value,
-        "bytesOutCounter": out.bytes_out,
-        "msgOutCounter": out.messages_out,
-        "msgRateRedeliver": out.redelivery_rate.value,
-        "messageAckRate": out.ack_rate.value,
-        "chunkedMessageRate": 0.0,
+        **sent_stats(out),
         "msgBacklog": cursor.backlog,
         "backlogSize": cursor.backlog_size,
         "earliestMsgPublishTimeInBacklog": 0,

@@ -7,6 +7,7 @@ answers them. Rates are those of the last full period; counters count since the 
 from datetime import UTC, datetime
 
 from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.counters import ConsumerCounters
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -24,6 +25,15 @@ NEITHER_FILTERED_NOR_THROTTLED: Json = {
     "dispatchThrottledBytesEventsByTopicLimit": 0,
     "dispatchThrottledMsgEventsByBrokerLimit": 0,
     "dispatchThrottledBytesEventsByBrokerLimit": 0,
+}
+NO_OFFLOADING_AND_NO_TRANSACTIONS: Json = {
+    "offloadedStorageSize": 0,
+    "lastOffloadLedgerId": 0,
+    "lastOffloadSuccessTimeStamp": 0,
+    "lastOffloadFailureTimeStamp": 0,
+    "ongoingTxnCount": 0,
+    "abortedTxnCount": 0,
+    "committedTxnCount": 0,
 }
 NOTHING_DRAINS: Json = {
     "drainingHashesCount": 0,
@@ -77,10 +87,8 @@ def producer_stats(producer: Producer) -> Json:
     }
 
 
-def consumer_stats(consumer: Consumer, of_key_shared: Json) -> Json:
-    """Returns the consumer's entry in its subscription's stats. `of_key_shared` is what Key_Shared adds to it (see
-    `key_shared_stats`); it is empty for the other types."""
-    counters = consumer.counters
+def sent_stats(counters: ConsumerCounters) -> Json:
+    """Returns what was sent, to one consumer or to all consumers of a subscription, and what became of it."""
     return {
         "msgRateOut": counters.message_rate.value,
         "msgThroughputOut": counters.byte_rate.value,
@@ -89,6 +97,15 @@ def consumer_stats(consumer: Consumer, of_key_shared: Json) -> Json:
         "msgRateRedeliver": counters.redelivery_rate.value,
         "messageAckRate": counters.ack_rate.value,
         "chunkedMessageRate": 0.0,
+    }
+
+
+def consumer_stats(consumer: Consumer, of_key_shared: Json) -> Json:
+    """Returns the consumer's entry in its subscription's stats. `of_key_shared` is what Key_Shared adds to it (see
+    `key_shared_stats`); it is empty for the other types."""
+    counters = consumer.counters
+    return {
+        **sent_stats(counters),
         "consumerName": consumer.name,
         "availablePermits": consumer.permits,
         "unackedMessages": consumer.unacked_messages,

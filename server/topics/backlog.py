@@ -15,7 +15,7 @@ from pyroaring import BitMap
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.publish_times import published_at
 from magnetar.server.topics.subscriptions.outgoing_messages import messages_of
-from magnetar.server.topics.subscriptions.subscription import PersistentTopic, Subscription
+from magnetar.server.topics.subscriptions.subscription import PersistentSubscriptionTopic, Subscription
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.ids import EARLIEST, Position
@@ -118,7 +118,9 @@ def _mark_delete(cursor: Cursor, position: Position) -> None:
         cursor.ack_cumulative(position.ledger_id, position.entry_id)
 
 
-async def undelivered(topic: PersistentTopic, cursor: Cursor, upto: Position, now_ms: int) -> dict[int, BitMap]:
+async def undelivered(
+    topic: PersistentSubscriptionTopic, cursor: Cursor, upto: Position, now_ms: int
+) -> dict[int, BitMap]:
     """Returns the entries up to `upto` that are not acknowledged and whose delivery time is after `now_ms`. Where the
     topic's index of delayed messages does not know an entry, this reads it, and adds it to the index. Raises
     ManagedLedgerError."""
@@ -186,7 +188,7 @@ async def peek(subscription: Subscription, number: int) -> StoredMessage | None:
     return None if position is None else await message_at(subscription.topic, position)
 
 
-async def examine(topic: PersistentTopic, number: int, *, from_end: bool) -> StoredMessage | None:
+async def examine(topic: PersistentSubscriptionTopic, number: int, *, from_end: bool) -> StoredMessage | None:
     """Returns the `number`-th entry (from 1) of the whole log, counted from its beginning or from its end. When there
     are fewer, returns the last one counted; None for an empty log. Raises PulsarError."""
     ledger = topic.ledger
@@ -197,7 +199,7 @@ async def examine(topic: PersistentTopic, number: int, *, from_end: bool) -> Sto
     return await message_at(topic, ledger.entry_at(total - number if from_end else number - 1))
 
 
-async def message_at(topic: PersistentTopic, position: Position) -> StoredMessage | None:
+async def message_at(topic: PersistentSubscriptionTopic, position: Position) -> StoredMessage | None:
     """Returns the entry at exactly that position; None when there is none, or none any more. Raises PulsarError."""
     ledger = topic.ledger
     if position <= EARLIEST or ledger.is_after_last(position):

@@ -46,7 +46,7 @@ RECONNECT_SECONDS = 60.0
 """After a seek, the cursor of a reader waits so long for the reader to come back."""
 
 
-class PersistentTopic(SubscriptionTopic, Protocol):
+class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
     """A persistent topic as its subscriptions see it."""
 
     @property
@@ -86,10 +86,10 @@ class PersistentTopic(SubscriptionTopic, Protocol):
 class Subscription(BaseSubscription):
     """Made by `Topic`."""
 
-    topic: PersistentTopic
+    topic: PersistentSubscriptionTopic
     cursor: Cursor
 
-    def __init__(self, topic: PersistentTopic, name: str, cursor: Cursor) -> None:
+    def __init__(self, topic: PersistentSubscriptionTopic, name: str, cursor: Cursor) -> None:
         super().__init__(topic, name, cursor)
         self.dispatcher: Dispatcher | None = None
         self.messages_filled = 0
