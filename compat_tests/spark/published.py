@@ -1,4 +1,4 @@
-"""The published Spark Pulsar connector, unmodified, in an environment of its own (facts: spark.md, section 8).
+"""The published Spark Pulsar connector, unmodified, in an environment of its own (docs/spark/CONNECTORS.md).
 
 pyspark 3.4.4 with connector 2.12-3.1.1.4. A newer connector runs from a folder that an environment variable names, with
 a matching pyspark version in another variable; without them those tests skip and say so.

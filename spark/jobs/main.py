@@ -1,6 +1,7 @@
 """`magnetar spark JOB …`: which jobs there are, and how one is run.
 
-Each job is a module with `main(arguments)`, imported only when it is asked for: help needs no Spark.
+Each job is a module with a function `main(arguments)`. It is imported when it is to run, so that the list of jobs needs
+no Spark.
 """
 
 import sys

@@ -90,7 +90,7 @@ def end_java(session: "SparkSession", code: int) -> None:
     java = session._jvm
     assert java is not None
     if session.sparkContext.getConf().get("spark.submit.deployMode", "client") != "client":
-        return  # there Spark ends it
+        return  # in cluster mode Spark ends the program
     session.stop()
     sys.stdout.flush()
     sys.stderr.flush()

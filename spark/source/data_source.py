@@ -49,7 +49,7 @@ class PulsarDataSource(DataSource):
         options = read_options(self.options, streaming=_may_stream(self.options))
         planner = Planner(options)
         try:
-            planner.partitions()  # a missing topic is an error now, not when the query runs
+            planner.partitions()  # raises for a missing topic now, and not when the query runs
             values = ValueColumns(planner.schema(), lambda version: None, options.bad_values)
         finally:
             planner.close()

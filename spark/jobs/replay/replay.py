@@ -1,8 +1,8 @@
-"""Messages of a range to a topic again, or dead letters back to the topic that they came from.
+"""Sends messages of a range to a topic again, or dead letters back to the topic that they came from.
 
-Each copy carries where it came from (`src_topic`, `src_mid`) and the run's id (`run_id`). On a topic with deduplication
-a run that is repeated under its id adds what is missing and nothing else; the id follows from the options, so after a
-kill the same command goes on.
+The properties of each copy say where it came from (`src_topic`, `src_mid`), and in which run it was made (`run_id`). On
+a topic with deduplication a run that is repeated under its id adds what is missing and nothing else. The id follows
+from the options, so after a kill the same command goes on.
 """
 
 import argparse
@@ -153,6 +153,8 @@ class ReplayTotals:
 
 
 class Replay:
+    """One run: it copies a range in pieces, each by a Spark job, and checks the copies."""
+
     def __init__(self, spark: SparkSession, arguments: Namespace, run_id: str, outcome: JobOutcome) -> None:
         self._spark = spark
         self._arguments = arguments

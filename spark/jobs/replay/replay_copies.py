@@ -48,6 +48,8 @@ class Copy:
 
 @dataclass
 class CopyCounts:
+    """How many copies went to one target."""
+
     messages: int = 0
     already: int = 0
     """How many of the messages an earlier attempt had stored."""
@@ -55,7 +57,8 @@ class CopyCounts:
 
 @dataclass
 class CopyWriter:
-    """Pickled to the executors, where `mapInArrow` calls it with one task's messages in the order of their source."""
+    """Writes the copies of one task. It is pickled to the executors, where `mapInArrow` calls it with the task's
+    messages in the order of their source."""
 
     service: dict[str, str] = field(repr=False)  # it may hold a token
     run_id: str

@@ -119,6 +119,8 @@ def stored(rows: DataFrame, arguments: Namespace) -> DataFrame:
 
 
 class SnapshotJob:
+    """Applies the changes of micro-batches to a table, and compares the two at the end."""
+
     def __init__(self, snapshot: Snapshot, arguments: Namespace, checkpoint: Checkpoint, outcome: JobOutcome) -> None:
         self._snapshot = snapshot
         self._arguments = arguments

@@ -15,6 +15,8 @@ from magnetar.spark.jobs.tables.table_rules import check_partitioning, is_local
 
 
 class DeltaTable:
+    """A Delta table; see `Table` for what the methods do."""
+
     def __init__(self, path: str, *, by: str, staging: Path) -> None:
         """Raises JobFailed when the table is partitioned otherwise."""
         self._path = path

@@ -36,6 +36,8 @@ def open_catalog(folder: Path) -> SqlCatalog:
 
 
 class IcebergTable:
+    """An Iceberg table; see `Table` for what the methods do."""
+
     def __init__(self, folder: Path, name: str, *, by: str, staging: Path) -> None:
         """Raises JobFailed when the table is partitioned otherwise."""
         if "." not in name:

@@ -27,6 +27,8 @@ MERGED_BYTES = 128 * 1024 * 1024
 
 
 class ParquetTable:
+    """A table of Parquet folders; see `Table` for what the methods do."""
+
     def __init__(self, folder: Path, *, by: str) -> None:
         """Finishes a merge that a kill interrupted. Raises JobFailed when the table is partitioned otherwise."""
         self._folder = folder

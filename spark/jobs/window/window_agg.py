@@ -142,6 +142,8 @@ class BatchFacts:
 
 
 class WindowJob:
+    """Takes micro-batches into windows, and checks at the end that no row was lost."""
+
     def __init__(
         self, spark: SparkSession, rules: RowRules, shape: WindowShape, arguments: Namespace, outcome: JobOutcome
     ) -> None:

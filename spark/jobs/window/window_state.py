@@ -31,7 +31,7 @@ class WindowMeta:
     placed: int = 0
     """On-time rows, counted once for each of their windows."""
     closed: int = 0
-    """Rows in closed windows, counted the same way."""
+    """On-time rows in closed windows, counted once for each of these windows."""
     closed_windows: int = 0
 
 

@@ -26,6 +26,8 @@ class AdminError(Exception):
 
 
 class AdminClient:
+    """A client of one admin interface."""
+
     def __init__(self, admin_url: str, login: ClientLogin) -> None:
         """Raises ValueError for a URL that is neither http:// nor https://."""
         if urlsplit(admin_url).scheme not in ("http", "https"):

@@ -20,6 +20,8 @@ BUSY_SECONDS = 10.0
 
 
 class NamedSubscription:
+    """A named subscription on the partitions that it is asked about."""
+
     def __init__(self, client: PulsarClient, name: str) -> None:
         self._client = client
         self.name = name

@@ -115,7 +115,7 @@ class PartitionReader:
             request = pb.CommandSeek(consumer_id=CONSUMER_ID, message_publish_time=milliseconds)
             try:
                 self._connection.request(pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=request), "seek")
-                self._subscribe_on(self._connection)  # the broker closed the consumer and kept the cursor
+                self._subscribe_on(self._connection)  # on SEEK the broker closes the consumer and keeps its cursor
             except Disconnected:
                 self.close()
                 raise

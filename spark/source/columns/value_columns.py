@@ -39,6 +39,8 @@ the version's values bad, because anybody can send messages with a version that 
 
 
 class BadValueMode(StrEnum):
+    """What becomes of bad values."""
+
     PERMISSIVE = "PERMISSIVE"
     """A bad value becomes nulls, and its bytes are in the corrupt column if there is one."""
     FAILFAST = "FAILFAST"
@@ -68,6 +70,8 @@ class ValueCodec(Protocol):
 
 
 class PrimitiveCodec:
+    """Decodes values of one primitive schema type."""
+
     def __init__(self, kind: int) -> None:
         self.type, self._decode = PRIMITIVES[kind]
 
@@ -104,7 +108,7 @@ class RecordCodec:
             if value is not None:
                 try:
                     record = self._record(value, versions[row] if versions else b"")
-                except Exception:  # whatever a decoder says of bytes that are not its own
+                except Exception:  # decoders raise many errors for bytes that are not of their schema
                     bad.append(row)
             records.append(record)
         try:

@@ -42,6 +42,8 @@ _NUMBERS: dict[type[DataType], tuple[int, int]] = {
 
 
 class ValueEncoder(Protocol):
+    """Turns a query's value columns into the values of messages."""
+
     @property
     def schema(self) -> pb.Schema | None:
         """The schema that producers announce, None for bytes without a schema."""
@@ -62,6 +64,8 @@ def encoder_of(fields: Sequence[StructField], existing: pb.Schema | None) -> Val
 
 
 class _Primitives:
+    """Encodes a single column as values of its primitive schema."""
+
     def __init__(self, field: StructField) -> None:
         self._name = field.name
         self.schema, self._encode = _primitive(field)
@@ -72,7 +76,7 @@ class _Primitives:
 
 
 class _RecordRows:
-    """Records as Python has them."""
+    """Turns record batches into dictionaries, one for each row."""
 
     def __init__(self, record: StructType) -> None:
         self._names = record.fieldNames()
@@ -84,6 +88,8 @@ class _RecordRows:
 
 
 class _AvroRecords:
+    """Encodes the columns as Avro records of a schema that follows from them."""
+
     def __init__(self, record: StructType) -> None:
         definition = orjson.dumps(avro_definition(record))
         self.schema = pb.Schema(name="", type=pb.Schema.Avro, schema_data=definition)

@@ -67,6 +67,8 @@ class DecodedRows:
 
 @dataclass(slots=True)
 class _Chunks:
+    """The chunks of one message that have come so far."""
+
     first_id: pb.MessageIdData
     parts: list[bytes]
 
