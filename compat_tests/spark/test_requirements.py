@@ -1,8 +1,8 @@
 """What the published Spark connectors ask of a broker, command by command.
 
-The newer connectors, which have Java's client 4.0.5 (protocol 21), cannot run here. These are the exchanges with a broker
-that were seen in 22 of their scenarios. The older one, with client 2.4.2, uses REST where the newer ones use the binary
-protocol.
+The newer connectors, which have Java's client 4.0.5 (protocol 21), cannot run here. These are the exchanges with a
+broker that were seen in 22 of their scenarios. The older one, with client 2.4.2, uses REST where the newer ones use the
+binary protocol.
 """
 
 import json
