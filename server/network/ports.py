@@ -1,30 +1,20 @@
-"""The ports of a broker: which ones are on, how they are reserved and opened, and the addresses that clients get.
+"""The ports of a broker: which ones are on, how they are reserved, and the addresses that clients get.
 
 There are up to four: one for the client protocol and one for HTTP, each in the clear and over TLS. Each may be off
 (PORT_OFF), but of each kind at least one must be on.
 """
 
-import asyncio
 import socket
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.server.config.broker_config import BrokerConfig, ConfigError, ServerConfig
 from magnetar.server.config.honoured_keys import PORT_OFF
 from magnetar.server.config.security_settings import TlsSettings
 from magnetar.server.network.port_reservation import reserve_port
-from magnetar.server.process.descriptors import DESCRIPTORS, Refused
 
 if TYPE_CHECKING:
     import ssl
-
-
-TLS_HANDSHAKE_SECONDS_MAX = 10.0
-"""A peer whose TLS handshake takes longer is cut off."""
-
-TLS_SHUTDOWN_SECONDS_MAX = 1.0
-"""How long a connection that we close waits for the peer to end TLS from its side."""
 
 
 class PortChoice(NamedTuple):
@@ -124,31 +114,3 @@ def _tls_contexts(config: ServerConfig, ports: PortChoice) -> "list[ssl.SSLConte
         protocols, ciphers = settings.web_service_tls_protocols, settings.web_service_tls_ciphers
         web = ServerTls(settings, protocols=protocols, ciphers=ciphers, now_s=time.monotonic).context
     return [None, broker, None, web]
-
-
-async def listen(
-    accept: Callable[[], asyncio.BaseProtocol],
-    host: str | None,
-    port: int,
-    *,
-    sock: socket.socket | None,
-    tls: "ssl.SSLContext | None",
-    backlog: int,
-) -> tuple[asyncio.Server, int]:
-    """Listens, and returns the server and its port, which the system chose if `port` is 0. With a bound socket in
-    `sock`, host and port are not used. `accept` makes the protocol of each connection, unless the process has no file
-    descriptor to spare for it: then the connection is closed at once. Raises OSError."""
-
-    def accept_with_room() -> asyncio.BaseProtocol:
-        return accept() if DESCRIPTORS.has_room() else Refused()
-
-    options: dict[str, Any] = {"backlog": backlog}
-    options |= {"sock": sock} if sock is not None else {"host": host, "port": port}
-    if tls is not None:
-        options |= {
-            "ssl": tls,
-            "ssl_handshake_timeout": TLS_HANDSHAKE_SECONDS_MAX,
-            "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS_MAX,
-        }
-    server = await asyncio.get_running_loop().create_server(accept_with_room, **options)
-    return server, server.sockets[0].getsockname()[1]

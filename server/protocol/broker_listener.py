@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from magnetar.server.network.ports import listen
+from magnetar.server.network.open_ports import OpenPorts
 from magnetar.server.protocol.client_traffic import ClientTraffic
 from magnetar.server.protocol.command_handler import CommandHandler
 from magnetar.server.protocol.connection import Connection
@@ -36,7 +36,7 @@ class BrokerListener:
         """`commands` is the table of handlers that all connections of this port use."""
         self._traffic = traffic
         self._commands = commands
-        self._servers: list[asyncio.Server] = []
+        self._ports = OpenPorts(self._accept, backlog=BACKLOG)
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_seconds = min(SWEEP_SECONDS_MAX, traffic.limits.keep_alive_interval_seconds / SWEEPS_PER_KEEP_ALIVE)
 
@@ -48,10 +48,8 @@ class BrokerListener:
         sock: socket.socket | None = None,
         tls: "ssl.SSLContext | None" = None,
     ) -> int:
-        """Listens, and returns the port, which the system chose if `port` is 0. With a bound socket in `sock`, host and
-        port are not used. Raises OSError."""
-        server, actual = await listen(self._accept, host, port, sock=sock, tls=tls, backlog=BACKLOG)
-        self._servers.append(server)
+        """See `OpenPorts.open`."""
+        actual = await self._ports.open(host, port, sock=sock, tls=tls)
         log.info("listening for clients on port %d%s", actual, " with TLS" if tls is not None else "")
         return actual
 
@@ -85,10 +83,8 @@ class BrokerListener:
 
     async def close(self) -> None:
         """Stops listening, closes every connection, and waits up to CLOSE_SECONDS for what is under way."""
-        if not self._servers:
+        if not self._ports.close():
             return
-        for server in self._servers:
-            server.close()
         connections = list(self._traffic.connections)
         for connection in connections:
             connection.close("the broker stops")

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.server.config.http_settings import WebSettings
-from magnetar.server.network.ports import listen
+from magnetar.server.network.open_ports import OpenPorts
 
 if TYPE_CHECKING:
     import ssl
@@ -53,7 +53,7 @@ class WebListener:
         self._broker = broker
         self._load_routes = load_routes
         self._settings = settings or WebSettings()
-        self._servers: list[asyncio.Server] = []
+        self._ports = OpenPorts(self._accept, backlog=self._settings.http_server_accept_queue_size)
         self._web: web.Server | None = None
         self._loading: asyncio.Task[None] | None = None
         """The import, from the first client on. None again after an import that failed: the next client repeats it."""
@@ -68,20 +68,15 @@ class WebListener:
         sock: socket.socket | None = None,
         tls: "ssl.SSLContext | None" = None,
     ) -> int:
-        """Listens on a port and returns its number. With `sock`, a socket that is already bound, `host` and `port` are
-        not used. Raises OSError."""
-        backlog = self._settings.http_server_accept_queue_size
-        server, actual = await listen(self._accept, host, port, sock=sock, tls=tls, backlog=backlog)
-        self._servers.append(server)
+        """See `OpenPorts.open`."""
+        actual = await self._ports.open(host, port, sock=sock, tls=tls)
         log.info("listening for %s on port %d", "HTTPS" if tls is not None else "HTTP", actual)
         return actual
 
     async def close(self) -> None:
         """Stops listening and ends every connection."""
-        if not self._servers:
+        if not self._ports.close():
             return
-        for server in self._servers:
-            server.close()
         if self._loading is not None:
             self._loading.cancel()
         for door in list(self._doors):

@@ -17,7 +17,7 @@ from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.config.http_settings import WebSettings
-from magnetar.server.network.ports import listen
+from magnetar.server.network.open_ports import OpenPorts
 from magnetar.server.programs.bookie import bookie_metrics as metrics
 from magnetar.server.programs.bookie.registration_rules import Wanted
 from magnetar.server.web.http_connection import HttpServer
@@ -61,7 +61,7 @@ class BookieHttp:
         """The handlers, by path and method."""
         if not metrics_only:
             self._pages |= self._bookkeepers()
-        self._server: asyncio.Server | None = None
+        self._ports: OpenPorts | None = None
         self._web: HttpServer | None = None
 
     def _bookkeepers(self) -> dict[str, dict[str, Page]]:
@@ -78,13 +78,13 @@ class BookieHttp:
         """Listens on the bound socket. Raises OSError."""
         settings = WebSettings()
         self._web = HttpServer(self._handle, settings, LoopShare())
-        backlog = settings.http_server_accept_queue_size
-        self._server, port = await listen(self._web, None, 0, sock=sock, tls=None, backlog=backlog)
+        self._ports = OpenPorts(self._web, backlog=settings.http_server_accept_queue_size)
+        port = await self._ports.open(sock=sock)
         log.info("listening for HTTP on port %d", port)
 
     async def close(self) -> None:
-        if self._server is not None and self._web is not None:
-            self._server.close()
+        if self._ports is not None and self._web is not None:
+            self._ports.close()
             await self._web.shutdown(CLOSE_SECONDS)
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:

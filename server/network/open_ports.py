@@ -1,0 +1,61 @@
+"""Listening: the ports on which one kind of client is accepted, in the clear and over TLS."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from magnetar.server.process.descriptors import DESCRIPTORS, Refused
+
+if TYPE_CHECKING:
+    import ssl
+
+TLS_HANDSHAKE_SECONDS_MAX = 10.0
+"""A peer whose TLS handshake takes longer is cut off."""
+
+TLS_SHUTDOWN_SECONDS_MAX = 1.0
+"""How long a connection that we close waits for the peer to end TLS from its side."""
+
+
+class OpenPorts:
+    """The ports of one listener. It calls `open` once for each, then `close` once."""
+
+    def __init__(self, accept: Callable[[], asyncio.BaseProtocol], *, backlog: int) -> None:
+        """`accept` makes the protocol of each connection. The kernel holds `backlog` connections that were not accepted
+        yet, and refuses further ones."""
+        self._accept = accept
+        self._backlog = backlog
+        self._servers: list[asyncio.Server] = []
+
+    async def open(
+        self,
+        host: str | None = None,
+        port: int = 0,
+        *,
+        sock: socket.socket | None = None,
+        tls: "ssl.SSLContext | None" = None,
+    ) -> int:
+        """Listens on a port and returns its number, which the system chooses if `port` is 0. With a bound socket in
+        `sock`, host and port are not used. Raises OSError."""
+        options: dict[str, Any] = {"backlog": self._backlog}
+        options |= {"sock": sock} if sock is not None else {"host": host, "port": port}
+        if tls is not None:
+            options |= {
+                "ssl": tls,
+                "ssl_handshake_timeout": TLS_HANDSHAKE_SECONDS_MAX,
+                "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS_MAX,
+            }
+        server = await asyncio.get_running_loop().create_server(self._accept_with_room, **options)
+        self._servers.append(server)
+        actual: int = server.sockets[0].getsockname()[1]
+        return actual
+
+    def close(self) -> bool:
+        """Stops listening; connections stay as they are. Returns False when no port was ever opened."""
+        for server in self._servers:
+            server.close()
+        return bool(self._servers)
+
+    def _accept_with_room(self) -> asyncio.BaseProtocol:
+        """Closes a connection at once when the process has no file descriptor to spare for it."""
+        return self._accept() if DESCRIPTORS.has_room() else Refused()
