@@ -114,7 +114,7 @@ class AddPath:
         flags: int,
         done: AddDone,
     ) -> None:
-        """As `BookieChannel.add_entries` says."""
+        """Implements BookieChannel.add_entries."""
         state = self._states.get(ledger_id)
         rc: BookieRc | None = None
         # The usual add needs no look at the rules: a known ledger that is not fenced, its own key, a writable bookie.
@@ -313,7 +313,7 @@ class AddPath:
                 future.set_result(None)
             else:
                 future.set_exception(BookieError(BookieRc(rc), f"the fence of ledger {ledger_id} is not durable"))
-                future.exception()  # the waiters may be gone
+                future.exception()  # asyncio would log it as never retrieved when all waiters were cancelled
 
         state.fenced = True
         self._states.changed.add(ledger_id)
@@ -322,7 +322,7 @@ class AddPath:
         return future
 
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, packet: bytes) -> None:
-        """As `WireBookie` says. A LAC below the durable one is answered without being written."""
+        """Implements WireBookie.write_explicit_lac. A LAC below the durable one is answered without being written."""
         if not EXPLICIT_LAC_BYTES_MIN <= len(packet) <= EXPLICIT_LAC_BYTES_MAX:
             raise BookieError(BookieRc.EBADREQ, f"an explicit LAC of {len(packet)} bytes")
         if self.mode is BookieMode.READ_ONLY:
@@ -372,7 +372,7 @@ class AddPath:
         self._checkpointer.touch()
 
     def ledger_deleted(self, ledger_id: int) -> None:
-        """Forgets the state of a deleted ledger, but for the fact that it was fenced."""
+        """Forgets a deleted ledger. If it was fenced, that is remembered, so that late writers are still refused."""
         state = self._states.remove(ledger_id)
         if state is not None and state.fenced:
             self._deleted_fenced[ledger_id] = None
@@ -388,7 +388,7 @@ class AddPath:
 
 def _well_formed(ledger_id: int, entry_ids: Sequence[int], entries: Sequence[bytes], lengths: list[int]) -> bool:
     """Returns whether the entries begin with the ids that they are added under: replay goes by what the entries say
-    themselves. Only the first and the last of a group are looked at, since one caller makes all of them alike."""
+    themselves. Only the first and the last are looked at: a caller that mixes up ids mixes them up there too."""
     count = len(lengths)
     if count == 0 or len(entry_ids) != count or min(lengths) < ENTRY_BYTES_MIN:
         return False

@@ -214,11 +214,11 @@ class Bookie:
         flags: int,
         done: AddDone,
     ) -> None:
-        """As BookieChannel says. The caller must not change `entries` afterwards."""
+        """Implements BookieChannel.add_entries. The caller must not change `entries` afterwards."""
         self._adds.add(ledger_id, master_key, entry_ids, entries, flags, done)
 
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
-        """As BookieChannel says."""
+        """Implements BookieChannel.read_entry."""
         self._check_open()
         if flags & _FENCING:
             await self._adds.fence(ledger_id, master_key)
@@ -226,26 +226,26 @@ class Bookie:
         return await self._reads.entry(ledger_id, entry_id)
 
     async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """As BookieChannel says. A `max_entries` of 0 or less means that there is no limit."""
+        """Implements BookieChannel.read_entries. A `max_entries` of 0 or less means that there is no limit."""
         self._check_open()
         return await self._reads.entries(ledger_id, first_entry_id, max_entries, max_bytes)
 
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, body: bytes) -> None:
-        """As WireBookie says."""
+        """Implements WireBookie.write_explicit_lac."""
         await self._adds.write_explicit_lac(ledger_id, master_key, body)
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
-        """As WireBookie says."""
+        """Implements WireBookie.explicit_lac."""
         state = self._opened.states.get(ledger_id)
         return None if state is None else state.explicit_lac
 
     async def entry_id_runs(self, ledger_id: int) -> list[range]:
-        """As WireBookie says."""
+        """Implements WireBookie.entry_id_runs."""
         self._check_open()
         return await self._reads.id_runs(ledger_id)
 
     def on_ledgers_deleted(self, callback: Callable[[set[int]], None]) -> None:
-        """Has `callback(ledger ids)` called on the loop when ledgers are forgotten, before their space is freed."""
+        """Calls `callback(ledger ids)` on the loop whenever ledgers are forgotten, before their space is freed."""
         self._deletion_listeners.append(callback)
 
     def _check_open(self) -> None:
@@ -276,7 +276,7 @@ class Bookie:
         return None if self.is_writable else f"the bookie is {self.mode.value}: {self._mode_reason}"
 
     def on_mode_change(self, callback: Callable[[BookieMode], None]) -> Callable[[], None]:
-        """Has `callback(mode)` called on the loop at each change of the mode, until the returned function is called."""
+        """Calls `callback(mode)` on the loop at each change of the mode, until the returned function is called."""
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 
@@ -288,11 +288,11 @@ class Bookie:
         await self._checkpointer.checkpoint()
 
     async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
-        """As Maintenance.collect_garbage says."""
+        """Calls Maintenance.collect_garbage, which says the rest."""
         await self._maintenance.collect_garbage(compaction_threshold)
 
     async def drop_ledgers(self, ledger_ids: set[int]) -> None:
-        """As Maintenance.drop_ledgers says."""
+        """Calls Maintenance.drop_ledgers, which says the rest."""
         await self._maintenance.drop_ledgers(ledger_ids)
 
     async def close(self) -> None:
@@ -336,7 +336,7 @@ class Bookie:
         self._adds.admit_waiting()
 
     def _storage_failed(self, error: Exception, fatal: bool) -> None:
-        """Told by a journal or a checkpoint that a write failed. `fatal`: for another reason than want of room."""
+        """Called when a write of a journal or a checkpoint failed. `fatal`: for another reason than want of room."""
         if fatal:
             self._change_mode(BookieMode.FAILED, f"writing failed: {error}")
         else:

@@ -18,7 +18,7 @@ class BookieConfig:
     """ledgerDirectories: a new entry log goes to the one with the most room; the first holds the index and the mark."""
 
     journal_max_size_mb: float = 128
-    """journalMaxSizeMB: beyond this size a journal goes on in a new file. Apache 2048: a smaller one goes sooner."""
+    """journalMaxSizeMB: beyond this size a journal goes on in a new file. Apache 2048; smaller files go sooner."""
     journal_max_backups: int = 0
     """journalMaxBackups: how many journals older than the mark are kept. Apache 5, which only its tools ever read."""
     journal_reuse_files: bool = True
@@ -33,7 +33,8 @@ class BookieConfig:
     db_storage_write_cache_max_size_mb: float = 48
     """dbStorage_writeCacheMaxSizeMb: the size of both halves together; a full half starts a checkpoint."""
     db_storage_read_ahead_cache_max_size_mb: float = 16
-    """dbStorage_readAheadCacheMaxSizeMb: how much is kept of what was read along; then the unused longest goes."""
+    """dbStorage_readAheadCacheMaxSizeMb: how much of what was read ahead is kept; then the longest unused is
+    dropped."""
     read_ahead_kb: float = 512
     """How much is read from an entry log at once for a reader that reads in order (Apache counts 100 entries)."""
     db_storage_max_throttle_time_ms: int = 10_000
@@ -54,7 +55,8 @@ class BookieConfig:
     """logSizeLimit, bytes: beyond this size an entry log is closed. Apache 1 GiB; smaller logs give space back
     sooner."""
     entry_block_kb: float = 64
-    """About how much a block of an entry log holds; it is the unit of checksums and reads, and of one ledger."""
+    """About how large a block of an entry log gets. It holds entries of one ledger, and is read and checked as a
+    whole."""
     open_entry_logs: int = 64
     """How many entry logs are kept open for reading; then the one that was not read for longest is closed."""
 
@@ -65,9 +67,9 @@ class BookieConfig:
     minor_compaction_interval: int = 60
     """minorCompactionInterval, s. Apache 3,600; to copy a fifth of a log is little for the space of all of it."""
     major_compaction_threshold: float = 0.8
-    """majorCompactionThreshold: as the minor one, but looked at seldom."""
+    """majorCompactionThreshold: the threshold of the compaction that runs at the major interval."""
     major_compaction_interval: int = 86_400
-    """majorCompactionInterval, s: the time between two looks by the major threshold."""
+    """majorCompactionInterval, s: the time between two compactions by the major threshold."""
     compaction_rate_by_bytes: int = 32 * _MIB
     """compactionRateByBytes: how many bytes a second compaction copies. Apache counts entries by default."""
 

@@ -69,7 +69,7 @@ class JournalMissing(Skippable):
 
 
 class MarkDamaged(Skippable):
-    """The file that says from where to replay is unreadable or missing."""
+    """The mark, which says from where the journals are replayed, is unreadable or missing."""
 
 
 class IndexDamaged(BookieStartError):
@@ -91,4 +91,4 @@ class EntryLogGone(Exception):
 
 
 class IndexFailure(Exception):
-    """RocksDB refused a read or write; the text is its own and names the file."""
+    """RocksDB refused a read or a write. The message is RocksDB's own and names the file."""

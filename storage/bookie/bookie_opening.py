@@ -41,9 +41,9 @@ class RecoveredStorage:
         self.logs = EntryLogs(directories.ledgers, config.open_entry_logs)
         self.journal_ends: list[JournalPosition] = []
         self.mark_is_due = False
-        """Whether a checkpoint has to move the mark to where the journals go on before the first add is taken. That is
-        so when a part of the journals was given up, or the next start would find the damage again; and when there is no
-        mark yet, or a mark and journals that were lost together would look like a bookie that never had any."""
+        """Whether a checkpoint has to write the mark before the first add is taken. It has to when a part of the
+        journals was given up: the next start would find the same damage again. It also has to when there is no mark
+        yet: if mark and journals were lost together later, that would look like a bookie that never had any."""
         self._replays: list[JournalReplay] = []
         self._recover(config.skip_damaged_journal)
 

@@ -100,7 +100,7 @@ class Flusher:
         self._writer.indexed()
 
     def renew_mark(self) -> None:
-        """Writes the mark of the last run again with the manifest that the index has got when it was opened. Raises
+        """Writes the mark again with the same positions, because opening the index gave it another manifest. Raises
         OSError, IndexFailure; AssertionError when there is no mark yet."""
         mark = self._marks.last
         assert mark is not None, "the first one comes with a checkpoint"
@@ -146,7 +146,8 @@ class Checkpointer:
         on_failed: Callable[[Exception, bool], None],
     ) -> None:
         """`positions()` returns each journal's position behind its last durable batch. `on_failed(error, fatal)` is
-        called when a flush failed; if it is not fatal there was no room, and the callee calls `retry` when there is."""
+        called when a flush failed. If the failure is not fatal, the disk had no room: then `retry` has to be called
+        when there is room again."""
         self._loop = asyncio.get_running_loop()
         self._executor = executor
         self._flusher = flusher
@@ -167,7 +168,8 @@ class Checkpointer:
         return self._cache.active.size > 0 or bool(self._states.changed)
 
     def touch(self) -> None:
-        """Called when something was added that a checkpoint has to write: one comes within the flush interval."""
+        """Notes that there is something to flush: unless a timer runs, the next checkpoint begins when the flush
+        interval is over."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._flush_interval, self._interval_over)
 

@@ -167,8 +167,8 @@ class EntryIndex:
         self._write(batch, sync=True)
 
     def _overlay(self, batch: Any, ledger_id: int, new: IndexRun, ids: Any, ids_of: IdsOf) -> None:
-        """Puts into `batch` what lays a new block over the older runs. The caller has written all earlier blocks, since
-        two blocks of one batch may cut the same older run."""
+        """Puts into `batch` the changes that lay a new block over the older runs. All blocks before it must be written
+        already, since this one may cut the same older run as they did."""
         existing = self.overlapping(ledger_id, new.first, new.last)
         for run in existing:
             batch.delete(_run_key(ledger_id, run.first))
@@ -222,8 +222,8 @@ class EntryIndex:
             raise IndexFailure(str(error)) from None
 
     def _valid(self, cursor: Any) -> bool:
-        """Returns whether the cursor stands on a record. One that met damage says that it is not valid too; only its
-        status tells that from the end."""
+        """Returns whether the cursor stands on a record; False means that it is at the end. RocksDB calls a cursor that
+        met damage invalid too, which only its status tells from the end: then IndexFailure is raised."""
         if cursor.valid():
             return True
         try:

@@ -107,8 +107,8 @@ class EntryLogReader:
 
 
 def _adjacent(runs: list[IndexRun]) -> list[IndexRun]:
-    """Returns the first of the runs that follow one another both in the log and in their ids: one read gets them
-    all."""
+    """Returns the leading runs that follow one another without a gap, both in the log and in their ids, so that one
+    read gets the blocks of all."""
     for index in range(1, len(runs)):
         before, run = runs[index - 1], runs[index]
         follows = run.log_id == before.log_id and run.offset == before.offset + before.length

@@ -90,7 +90,7 @@ def _block_at(logs: EntryLogs, log_id: int, offset: int, end: int) -> Block:
 
 def _blocks_to_tear(logs: EntryLogs, log_id: int, size: int) -> Iterator[tuple[int, Block]]:
     """Yields all blocks with their offsets, up to the end or to where a crash tore the log. Raises EntryLogDamaged when
-    a whole block stands behind that place: then it was no crash."""
+    a whole block stands behind that place, since a crash would have left none."""
     offset = FILE_HEADER_SIZE
     while offset < size:
         try:

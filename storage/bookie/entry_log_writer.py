@@ -103,7 +103,7 @@ class EntryLogWriter:
         self._pending_ledgers.clear()
 
     def indexed(self) -> None:
-        """Told by the caller that the index knows all finished blocks."""
+        """Notes that the index knows all finished blocks."""
         self.unindexed.clear()
 
     def abort(self) -> None:

@@ -49,14 +49,14 @@ class EntryLogs:
         return self._next_id
 
     def begin_at(self, next_id: int) -> None:
-        """Has no id below `next_id` used any more, even if no file has it: a lost file may be put back."""
+        """Uses no id below `next_id` for a new log, even if no file has it: a lost file may be put back."""
         self._next_id = max(self._next_id, next_id)
 
     def ids(self) -> list[int]:
         return sorted(self._paths)
 
     def path(self, log_id: int) -> str:
-        """Returns where the log is; of a log that is not known, where it would be, for messages."""
+        """Returns the path of a log. Of a log that is not known it is where it may have been, for messages."""
         return self._paths.get(log_id) or os.path.join(self.directories[0], f"{log_id:08x}.log")
 
     def new_log(self) -> tuple[int, str]:
@@ -68,7 +68,7 @@ class EntryLogs:
         return log_id, os.path.join(directory, f"{log_id:08x}.log")
 
     def add(self, log_id: int, path: str) -> None:
-        """Takes in a log whose file was made."""
+        """Notes a log whose file was made."""
         self._paths[log_id] = path
 
     def delete(self, log_id: int) -> int:

@@ -1,4 +1,4 @@
-"""Finds damaged and missing records in a bookie's files, and says of which entries they were (`magnetar bk`).
+"""Finds damaged and missing records in a bookie's files, and says which entries were lost by that (`magnetar bk`).
 
 Everything either has a checksum or is named by something else: batches and blocks have a CRC32C, the index names the
 entries, and the mark names the journals. Entries that are damaged here can still be read from other bookies; the verb
@@ -38,7 +38,7 @@ class LostEntries(NamedTuple):
 
 
 class FileFinding(NamedTuple):
-    """A fault, and the entries that were lost by it."""
+    """A damaged place, and the entries that were lost by it."""
 
     fault: FileFault
     lost: tuple[LostEntries, ...] = ()

@@ -2,7 +2,8 @@
 
 A run is an interval of entry ids and the block that holds them. Two invariants make one look-up enough to find an
 entry: the intervals of a ledger never overlap, and every stored id in an interval is in that run's block, so an id of
-the interval that the block lacks does not exist. So the last run that begins at or before an id has it, or nobody.
+the interval that the block lacks does not exist. So an entry is in the block of the last run that begins at or before
+its id, or nowhere.
 
 A new block may bring ids between or among those of older runs: copies by re-replication, or entries that were added
 again. `overlay` keeps the invariants by cutting the older runs:
@@ -38,7 +39,8 @@ class IndexRun(NamedTuple):
 
 
 IdsOf = Callable[[IndexRun], Sequence[int]]
-"""Returns the ids that the block of a run holds, ascending; asked for runs with gaps, whose block must be read."""
+"""A function that returns the ids in a run's block, ascending. It is called for runs with gaps only, since it has to
+read the block."""
 
 
 def overlay(existing: Sequence[IndexRun], new: IndexRun, new_ids: Sequence[int], ids_of: IdsOf) -> list[IndexRun]:

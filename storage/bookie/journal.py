@@ -1,9 +1,8 @@
 """The journal: a thread that makes groups of adds durable, many groups with one write and one fdatasync.
 
-    queue      a b c │ d e f g h │ i ...
-    thread     write+sync abc     write+sync defgh    write+sync i...
-               ──────────────────►──────────────────►
-
+    queued     a b c             d e f g h            i ...
+    thread     │                 │                    │
+               ╰ write, sync abc ╰ write, sync defgh  ╰ write, sync i ...
 The thread takes all that is queued as one batch, at once when it was idle. What arrives while it writes and syncs forms
 the next batch. So no timer is needed: a lone add waits for nobody, and the busier the journal is, the larger its
 batches grow. One batch is written at a time, and the next one only after the sync of this one has returned. Replay
@@ -59,7 +58,8 @@ class Committed:
     ) -> None:
         self.groups = groups
         self.position = position
-        """When `error` is None, all that was submitted up to these groups, and they themselves, stand before it."""
+        """Where the journal goes on. When `error` is None, these groups and all that was submitted before them stand
+        before this position."""
         self.error = error
         self.fatal = fatal
 

@@ -39,13 +39,13 @@ class LacTable:
         self.watching = 0
 
     def known(self, ledger_id: int) -> int | None:
-        """Returns the LAC of a ledger, or None when the caller has to look into the last entry, and tell the table by
-        `raise_to`."""
+        """Returns the LAC of a ledger, or None when it is not known: then the caller reads the ledger's last entry, and
+        tells the table its LAC by `raise_to`."""
         return self._lacs.get(ledger_id)
 
     def raise_to(self, ledger_id: int, lac: int) -> None:
-        """Takes in the LAC that an entry or an explicit LAC tells, and wakes the watches that it is enough for. A value
-        below the known one changes nothing."""
+        """Notes the LAC that an entry or an explicit LAC tells, and wakes the watches that waited for it. A value below
+        the known one changes nothing."""
         lacs = self._lacs
         known = lacs.get(ledger_id)
         if known is None:
@@ -85,9 +85,9 @@ class LacTable:
             watch.wake(watch)
 
     def watch(self, ledger_id: int, previous_lac: int, wake: Wake) -> Watch | None:
-        """Has `wake(watch)` called once, when the LAC exceeds `previous_lac` or the ledger is fenced, deleted or closed
-        with the bookie. Returns None when there is no reason to wait: the LAC is higher already, the ledger is fenced,
-        or WATCHES_MAX are waiting."""
+        """Calls `wake(watch)` once: when the LAC exceeds `previous_lac`, the ledger is fenced or deleted, or the bookie
+        ends. Returns None when the caller shall not wait: the LAC is higher already, the ledger is fenced, or
+        WATCHES_MAX are waiting."""
         known = self._lacs.get(ledger_id)
         if (known is not None and known > previous_lac) or ledger_id in self._fenced:
             return None

@@ -1,12 +1,13 @@
 """The file `lastMark`: from where the journals are replayed, and what the index must at least contain.
 
-Its bytes are described under "Mark: `lastMark`" in docs/DATA_FILES.md. The mark also proves that the index is not an
-older one than the journals, whose files before the mark are gone:
+Its bytes are described under "Mark: `lastMark`" in docs/DATA_FILES.md. An index that is older than the mark would lack
+entries whose journals are gone, and RocksDB itself takes an old index for the truth. So the mark holds two things that
+a start compares with the index:
 
-- RocksDB's sequence number grows with each record, so an index that lost records at its end has a lower one.
-- RocksDB's manifest names all its other files and only grows, until another one with a higher number follows it. So an
-  old index that was put back has a lower number or other bytes; RocksDB itself would take it for the truth.
-- The id of the next entry log keeps the name of a lost log free, so that the file can be put back when it is found.
+- RocksDB's sequence number, which grows with each record: an index that lost records at its end has a lower one.
+- RocksDB's manifest (`index_manifest`): an old index that was put back has another one.
+
+The mark also holds the id of the next entry log, which keeps the name of a lost log free until the file is put back.
 """
 
 import struct

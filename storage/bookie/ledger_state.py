@@ -25,7 +25,7 @@ _KEPT = 8
 
 EXPLICIT_LAC_BYTES_MIN = 16
 EXPLICIT_LAC_BYTES_MAX = 255
-"""A LAC packet: i64 ledger id, i64 LAC, digest (20 bytes at most today)."""
+"""A LAC packet holds i64 ledger id, i64 LAC and a digest, which has at most 20 bytes today."""
 _LAC_PACKET = struct.Struct(">qq")
 
 

@@ -68,8 +68,8 @@ class OldJournals:
         return status.st_size <= self._max_spare_bytes and status.st_nlink == 1
 
     def take(self, journal_id: int, header: bytes, open_file: OpenFile) -> DurableFile | None:
-        """Makes a spare the file of a new journal and returns it: its name and `header` are durable, and behind the
-        header stands whatever stood there.
+        """Turns a spare into the file of a new journal and returns it. Its new name and its `header` are durable; the
+        bytes behind the header are those of its former use.
 
         Returns None when there is no spare, or when it could not be written. No other journal has changed then, but a
         file of the new name may exist.
@@ -98,8 +98,8 @@ class OldJournals:
         return None
 
     def allow_spares(self, has_room: bool) -> bool:
-        """Takes in whether the disk has room for spares. Returns True when it has none and there are spares, so that
-        the caller has to `release` them."""
+        """Notes whether the disk has room for spares. Returns True when it has none and there are spares: then the
+        caller has to `release` them."""
         self._has_room = has_room
         return not has_room and bool(self._spares())
 

@@ -90,7 +90,7 @@ class ReadAheadCache:
 
 
 def within_bytes(entries: list[bytes], max_bytes: int) -> list[bytes]:
-    """Returns the first of the entries that have at most `max_bytes` together, but at least one of them."""
+    """Returns as many of the first entries as have at most `max_bytes` together, but at least one."""
     if sum(map(len, entries)) <= max_bytes:
         return entries
     room = max_bytes

@@ -66,8 +66,8 @@ class ReadPath:
         self.cache_misses = 0
 
     async def entry(self, ledger_id: int, entry_id: int) -> bytes:
-        """Returns one entry; an id of -1 asks for the entry with the highest id. A reader that took the entry before
-        this one from the read-ahead cache reads on in order, so the next entries are read along."""
+        """Returns one entry; an id of -1 asks for the entry with the highest id. When the read-ahead cache holds the
+        entry before this one, a client seems to read in order, so entries behind this one are read along."""
         self._check_ledger(ledger_id)
         if entry_id == LAST_ENTRY:
             entry_id = await self._last_entry_id(ledger_id)
@@ -96,7 +96,7 @@ class ReadPath:
             raise BookieError(BookieRc.EUNKNOWNLEDGERSTATE, what) from None
 
     async def entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """Returns consecutive entries from `first_entry_id` on, at least one, and not more than `max_bytes` of them. A
+        """Returns consecutive entries from `first_entry_id` on: at least one, and more only within `max_bytes`. A
         `max_entries` of 0 or less means that their number has no limit."""
         self._check_ledger(ledger_id)
         if max_entries <= 0:

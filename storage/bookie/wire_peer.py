@@ -2,7 +2,7 @@
 `wire_session`.
 
 A socket read is taken as a whole: its adds go to the bookie as one group for each ledger, and all answers of a turn of
-the loop leave with one write. On the way of an add nothing is made for a single entry.
+the loop leave with one write. No task, future or closure is made for a single add.
 
 Three things have bounds (`wire_limits`): adds without an answer, of this connection and of all together; requests that
 wait for their turn; and answers that the peer does not take. At a bound the socket is not read until half of it is
@@ -40,7 +40,8 @@ from pulsar_proto.wire.read_buffer import READ_BYTES
 log = logging.getLogger(__name__)
 
 _BATCH_HEAD_BYTES = 36
-"""What BookKeeper's BatchedReadEntryProcessor counts before the first entry of an answer; each entry has 4 more."""
+"""How many bytes BookKeeper's BatchedReadEntryProcessor counts for the head of an answer. It counts 4 more for each
+entry."""
 
 
 class WirePeer(asyncio.BufferedProtocol):
@@ -335,7 +336,8 @@ class WirePeer(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _become_closed(self) -> None:
-        """Drops all that waits and cancels what is served. Adds that the bookie has taken go on there, unanswered."""
+        """Drops the requests that wait and cancels those that are being served. Adds that the bookie has taken go on
+        there; their answers have nowhere to go."""
         self._paused |= Paused.CLOSED
         self._budget.waiting.discard(self)
         self._reads.waiting.clear()

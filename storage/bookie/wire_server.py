@@ -75,7 +75,7 @@ class BookieWireServer:
         return frozenset(self._connections)
 
     def ledgers_deleted(self, ledger_ids: Iterable[int]) -> None:
-        """Told that the bookie forgot ledgers: long polls on them are answered at once."""
+        """Called when the bookie has forgotten ledgers: long polls on them are answered at once."""
         for ledger_id in ledger_ids:
             self._calls.lacs.deleted(ledger_id)
 

@@ -329,7 +329,7 @@ class WireSession:
         self._order(works, ReadRun(ledger_id, entry_id, version, txn_id))
 
     def _order(self, works: list[WireWork], work: WireWork) -> None:
-        """Appends a work that adds behind it must not pass: they go to new groups."""
+        """Appends a request that later adds must not pass, and closes the open groups."""
         works.append(work)
         self._groups.clear()
 

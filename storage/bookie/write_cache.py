@@ -63,7 +63,7 @@ class CacheHalf:
 
 
 class WriteCache:
-    """Bounded by its user: `has_room` before `put`."""
+    """The two halves. The caller keeps the bound: it asks `has_room` before it puts entries into `active`."""
 
     def __init__(self, half_bytes: int) -> None:
         self._half_bytes = half_bytes

@@ -1,4 +1,4 @@
-"""Votes in the election of the cluster's auditor, and runs the auditor while the own vote leads (`election_rules`)."""
+"""Votes in the election of the cluster's auditor, and runs the auditor while its own vote leads (`election_rules`)."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ class AuditorElection:
         self._session_is_over = False
 
     def session_ended(self) -> None:
-        """Told by `AutoRecovery` that the ZooKeeper session expired: the vote went with it and need not be deleted."""
+        """Called when the ZooKeeper session has expired: the vote went with it and need not be deleted."""
         self._session_is_over = True
 
     async def run(self) -> None:

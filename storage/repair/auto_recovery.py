@@ -95,8 +95,8 @@ class AutoRecovery:
     async def _keep_up(
         self, part: Callable[[], Coroutine[Any, Any, None]], name: str, former: list[asyncio.Task[None]]
     ) -> None:
-        """Runs a part again and again, whatever it fails with. `former`: the parts of the session before, which must
-        have ended first."""
+        """Runs a part again and again, whatever it fails with. `former`: the tasks of the session before, which are
+        ended first."""
         await _end(former)
         while True:
             try:

@@ -1,4 +1,5 @@
-"""Settings of auto-recovery: names are the snake_case of bk_server.conf's keys, units as there."""
+"""The settings of auto-recovery. Their names are the keys of Apache's `bk_server.conf` in snake_case, with the units of
+those."""
 
 from dataclasses import dataclass
 
@@ -12,13 +13,14 @@ class AutoRecoveryConfig:
     """lostBookieRecoveryDelay, s: how long a single lost bookie may take to come back. Only the first auditor of a
     cluster writes it; from then on the cluster's record counts."""
     auditor_periodic_bookie_check_interval: int = 86_400
-    """auditorPeriodicBookieCheckInterval, s: how often the auditor looks for lost bookies' ledgers without a reason."""
+    """auditorPeriodicBookieCheckInterval, s: how often the auditor audits even if no bookie was lost meanwhile."""
     auditor_periodic_check_interval: int = 604_800
     """auditorPeriodicCheckInterval, s: how often a sample of every ledger is read from each of its bookies."""
     auditor_periodic_placement_policy_check_interval: int = 0
     """auditorPeriodicPlacementPolicyCheckInterval, s: how often ledgers that are not spread over racks are counted."""
     auditor_ledger_verification_percentage: int = 0
-    """auditorLedgerVerificationPercentage: how many entries of a fragment are read besides its first and last."""
+    """auditorLedgerVerificationPercentage: which share of a bookie's entries of a fragment, in percent, is read besides
+    the first and the last."""
     auditor_max_number_of_concurrent_open_ledger_operations: int = 64
     """auditorMaxNumberOfConcurrentOpenLedgerOperations: how many ledgers the auditor looks at at once. Apache 500."""
     min_num_racks_per_write_quorum: int = 2
@@ -30,13 +32,13 @@ class AutoRecoveryConfig:
     """openLedgerRereplicationGracePeriod, ms: how long the writer of an open ledger may take to replace a lost bookie.
     After that the ledger is recovered, which ends its writer."""
     rw_rereplicate_backoff_ms: int = 5_000
-    """rwRereplicateBackoffMs: pause before the next look for work, and after the first failure of a ledger."""
+    """rwRereplicateBackoffMs: the pause before the next look for work, and after the first failure of a ledger."""
     lock_release_of_failed_ledger_grace_period: int = 300_000
-    """lockReleaseOfFailedLedgerGracePeriod, ms: longest pause of a ledger that fails again and again."""
+    """lockReleaseOfFailedLedgerGracePeriod, ms: the longest pause of a ledger that fails again and again."""
     rereplication_entry_batch_size: int = 256
-    """rereplicationEntryBatchSize: entries that are copied at once. Apache 10, which reads them one by one."""
+    """rereplicationEntryBatchSize: how many entries are copied at once. Apache 10, which reads them one by one."""
     replication_rate_by_bytes: int = -1
-    """replicationRateByBytes: bytes a second that one worker copies; -1: no limit."""
+    """replicationRateByBytes: how many bytes a second one worker copies; -1 means that there is no limit."""
 
     def __post_init__(self) -> None:
         may_be_zero = {

@@ -26,7 +26,7 @@ READS_AT_ONCE = 64
 
 BUSY_TRIES = 3
 BUSY_SECONDS = 1.0
-"""A bookie that answers that it is busy, or not in time, is asked so often, with this pause in between."""
+"""A bookie that answers that it is busy, or does not answer in time, is asked BUSY_TRIES times with this pause."""
 
 
 class OpenedLedger(NamedTuple):
@@ -52,7 +52,7 @@ class LedgerChecker:
     """Opens ledgers without fencing them, and asks their bookies for a sample of what they should hold."""
 
     def __init__(self, cluster: BookKeeperCluster, *, percentage: int = 0) -> None:
-        """`percentage`: how many of a bookie's entries of a fragment are read besides its first and its last one."""
+        """`percentage`: which share of a bookie's entries of a fragment is read besides its first and its last one."""
         self._cluster = cluster
         self._percentage = percentage
         self._limit = asyncio.Semaphore(READS_AT_ONCE)
@@ -101,8 +101,8 @@ class LedgerChecker:
     async def _is_missing(self, opened: OpenedLedger, fragment: LedgerFragment, index: int) -> bool:
         """Returns whether the member at `index` lacks its copies of a fragment.
 
-        A bookie that is not registered is missing without being asked. A member of which the fragment wants no entry
-        has nothing that could be asked for, so it counts as complete.
+        A bookie that is not registered lacks them without being asked. A registered one that should hold no entry of
+        the fragment lacks nothing.
         """
         bookie = fragment.members[index]
         if bookie not in self._cluster.registry.bookies.all:

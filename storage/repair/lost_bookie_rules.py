@@ -21,7 +21,7 @@ class LostBookies:
         self.due: float | None = None
 
     def look(self, registered: Collection[str], now: float) -> None:
-        """Takes in which bookies are registered now, writable or read-only."""
+        """Notes which bookies are registered now, writable or read-only."""
         back = self.lost.intersection(registered)
         self.lost -= back
         if back and not self.lost:
@@ -38,7 +38,7 @@ class LostBookies:
             self.due = now + self._delay
 
     def delay_written(self, delay: float, now: float) -> None:
-        """Takes in that an operator wrote the recovery delay into its record. Writing the same value again, as the verb
+        """Notes that an operator wrote the recovery delay into its record. Writing the same value again, as the verb
         `triggeraudit` does, asks for an audit at once."""
         if delay in (0, self._delay):
             self.due = now

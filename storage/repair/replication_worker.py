@@ -55,8 +55,8 @@ class ReplicationWorker:
         """How many ledgers were healed and their marks deleted."""
 
     def session_ended(self) -> None:
-        """Told by `AutoRecovery` that the ZooKeeper session expired. All locks went with it, so none is released any
-        more: a lock of the same name may be another worker's by now."""
+        """Called when the ZooKeeper session has expired. All locks went with it, so none is released any more: a lock
+        of the same name may be another worker's by now."""
         self._session_is_over = True
 
     async def run(self) -> None:
