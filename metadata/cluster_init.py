@@ -3,7 +3,7 @@
 JSON values are written as Jackson writes them: compact, with the keys in the order that a real server's records have
 (tests/vectors/cluster_records.json). A new cluster has its own record, the tenants `public` and `pulsar`, the
 namespaces `public/default` and `pulsar/system`, the topic of the transaction coordinators, and BookKeeper's `/ledgers`.
-Source: PulsarClusterMetadataSetup, PulsarStandalone, and BookKeeper's InitNewClusterCommand.
+Source: PulsarClusterMetadataSetup, PulsarStandalone, and BookKeeperAdmin.initNewCluster.
 """
 
 import json

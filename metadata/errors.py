@@ -2,7 +2,7 @@
 
 
 class MetadataError(Exception):
-    """Base of all. `path` names the record that the error is about, or the store's file."""
+    """The base class of all errors here. `path` names the record that the error is about, or the store's file."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -10,7 +10,7 @@ class MetadataError(Exception):
 
 
 class NoNodeError(MetadataError):
-    """The record does not exist; for create(), its parent."""
+    """The record does not exist, or the parent of a record that create() was to make."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "no such record")
@@ -69,7 +69,7 @@ class OutcomeUnknownError(MetadataError):
 
 
 class StoreOverloadedError(MetadataError):
-    """More writes wait than the store's bound allows; this one was not taken."""
+    """As many writes wait as the store's bound allows; this one was not taken."""
 
 
 class StoreFileError(MetadataError):

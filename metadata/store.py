@@ -77,7 +77,7 @@ class CreateOp:
 
 @dataclass(frozen=True, slots=True)
 class PutOp:
-    """Overwrites a record, within a `multi`. An `expected_version` of None is any."""
+    """Overwrites a record, within a `multi`. An `expected_version` of None accepts any version."""
 
     path: str
     value: bytes
@@ -86,7 +86,7 @@ class PutOp:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOp:
-    """Deletes a record, within a `multi`. An `expected_version` of None is any."""
+    """Deletes a record, within a `multi`. An `expected_version` of None accepts any version."""
 
     path: str
     expected_version: int | None = None
@@ -124,7 +124,7 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
-        """Overwrites the record if it has the expected version, or any when that is None.
+        """Overwrites the record if it has the expected version; None accepts any version.
 
         Raises NoNodeError, BadVersionError.
         """
@@ -148,7 +148,7 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def delete(self, path: str, expected_version: int | None = None) -> None:
-        """Deletes the record if it has the expected version, or any when that is None.
+        """Deletes the record if it has the expected version; None accepts any version.
 
         Raises NoNodeError, BadVersionError, NotEmptyError.
         """

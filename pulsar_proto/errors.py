@@ -151,7 +151,7 @@ class NotAllowed(PulsarError, code=pb.NotAllowedError):
 
 
 class ProducerFenced(PulsarError, code=pb.ProducerFenced):
-    """Another producer has exclusive access."""
+    """Another producer has exclusive access to the topic."""
 
 
 # Codes that nobody here raises or catches by name. A peer's answer may carry one, and it must not change on its way

@@ -60,7 +60,7 @@ IDENTIFY = "UPDATE meta SET identity = ?, generation = ?"
 
 
 class RecordFile:
-    """The file, open and locked. It still holds what `read_stored` read of it."""
+    """The file, open and locked. `open` makes sure that it still holds what `read_stored` read of it."""
 
     def __init__(
         self, path: str, connection: sqlite3.Connection, inode: tuple[int, int], seal: Seal, witness: Witness | None

@@ -31,7 +31,7 @@ ROOT = RecordNode(b"", 0, 0, 0)
 
 
 class RowChange(NamedTuple):
-    """What one commit writes: rows, the paths of rows that go, and the totals after it."""
+    """What one commit writes: rows to insert or replace, paths of rows to delete, and the totals after it."""
 
     upserts: list[Row]
     deletes: list[tuple[str]]

@@ -57,9 +57,9 @@ def error_of(rejection: Rejection) -> MetadataError:
 def multi_outcome(write: Write, zxid: int, results: list[Any], seen: ZkStat | None) -> tuple[str, list[ZkStat | None]]:
     """Returns the path of the last op's record, and one Stat for each op.
 
-    ZooKeeper's answer has no Stat for the creates of a multi, so they are made up here. All changes of a multi have the
-    same zxid and the same time. `seen` is the Stat of the first created record, read right behind the multi; it tells
-    the time if the record is still the one that the multi made. Otherwise a put of the multi tells it.
+    ZooKeeper's answer has no Stat for the creates of a multi, so these are computed here. All changes of a multi have
+    the same zxid and the same time. `seen` is the Stat of the first created record, read right behind the multi; it
+    tells the time if the record is still the one that the multi made. Otherwise a put of the multi tells it.
     """
     time_ms = next((result.mtime for result in results if isinstance(result, ZkStat)), None)
     if seen is not None and seen.czxid == zxid:

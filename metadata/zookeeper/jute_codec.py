@@ -260,7 +260,7 @@ def _set_watches(zxid: int, exact: list[str], recursive: list[str]) -> bytes:
 
 
 def wire_version(expected: int | None) -> int:
-    """Returns the version to send for the one that a caller expects; None is any."""
+    """Returns the version to send for the one that a caller expects; None stands for any version."""
     if expected is None:
         return ANY_VERSION
     return expected if 0 <= expected < 2**31 else NO_VERSION

@@ -235,7 +235,7 @@ def decode_request(packet: bytes) -> Request:
 def decode_response(packet: bytes) -> Response:
     """Decodes the answer to an add or a read. Raises MalformedFrame for anything else.
 
-    The caller has told an answer to AUTH before, by `packet[1] == OpCode.AUTH`.
+    The caller recognises an answer to AUTH beforehand, by `packet[1] == OpCode.AUTH`.
     """
     version, opcode, _ = _split_header(packet)
     try:

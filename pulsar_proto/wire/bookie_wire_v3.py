@@ -203,7 +203,7 @@ Echo = tuple[bytes, bytes, bytes]
 
 
 UsualAdd = tuple[Echo, bytes, int]
-"""(echo, master key, where the entry starts that reaches to the end of the packet)"""
+"""(echo, master key, offset of the entry, which reaches to the end of the packet)"""
 
 
 def usual_add(data: bytes, start: int, stop: int) -> UsualAdd | None:

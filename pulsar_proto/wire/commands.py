@@ -31,8 +31,8 @@ _new_command = pb.BaseCommand.FromString
 
 
 def _begin(data: bytes) -> str:
-    """Returns the bytes that hold a sound command's type, for a message. What follows may be credentials: it is not
-    shown."""
+    """Returns, for an error's text, the bytes that hold a sound command's type. What follows may be credentials, so it
+    is not shown."""
     return data[:2].hex()
 
 

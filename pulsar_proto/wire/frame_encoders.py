@@ -17,10 +17,10 @@ of sequence id 1001 at ledger 12, entry 300:
 
 Invariant: prefix, middle and rest belong to the blocks and the ledger that the encoder remembers (`_sequence_block`,
 `_entry_block`, `_ledger_id`); a frame is put together from them only after these were compared with the ids at hand,
-and `_prepare` makes them anew when one differs. Lengths are safe because they are the same for all ids of a block: the
-first byte is always one byte, and whether others follow (`CONTINUED_BYTE` or `LAST_BYTE`) is the block's matter. Block
-0 is its own case only in that nothing follows. Negative ids (-1 in a duplicate's receipt) work like others, since they
-are taken modulo 2^64 and `-1 >> 7` is -1, a block of its own.
+and `_prepare` makes them anew when one differs. The sizes in the prefix hold for all ids of the block, because these
+have equally many bytes: a first byte from the table, and the same other bytes, of which block 0 has none (hence two
+tables, `CONTINUED_BYTE` and `LAST_BYTE`). Negative ids (-1 in a duplicate's receipt) work like others, since they are
+taken modulo 2^64 and `-1 >> 7` is -1, a block of its own.
 """
 
 from collections.abc import Iterable, Sequence

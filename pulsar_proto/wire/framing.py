@@ -12,7 +12,7 @@ from pulsar_proto.wire.long_frame import LongFrame
 from pulsar_proto.wire.read_buffer import LENGTH_BYTES, ReadBuffer
 
 MAX_MESSAGE_SIZE = 5_242_880
-"""Bytes; Pulsar's maxMessageSize."""
+"""Pulsar's default of maxMessageSize, in bytes."""
 FRAME_PADDING = 10_240
 """Bytes that a frame may be longer than the largest message: Commands.MESSAGE_SIZE_FRAME_PADDING, the limit of Netty's
 frame decoder in Java brokers and clients."""

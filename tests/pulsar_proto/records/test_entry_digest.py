@@ -18,7 +18,7 @@ from pulsar_proto.wire import bookie_wire
 from tests.pulsar_proto.vectors import load, unhex
 
 TYPES = {"CRC32": DigestType.CRC32, "CRC32C": DigestType.CRC32C, "MAC": DigestType.HMAC, "DUMMY": DigestType.DUMMY}
-# Ledger 1, entry 0, LAC -1, length 5, payload "hello": computed by BookKeeper 4.17 (facts 10).
+# Ledger 1, entry 0, LAC -1, length 5, payload "hello": computed by BookKeeper 4.17.
 HEADER = "0000000000000001" + "0000000000000000" + "ffffffffffffffff" + "0000000000000005"
 
 

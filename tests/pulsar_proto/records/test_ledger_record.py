@@ -19,7 +19,7 @@ RECORDS = [
     for item in load("bookkeeper_records.json")
     if (ledger_id := ledger_id_of_path(item["path"])) is not None
 ]
-# BookKeeper's own unit-test record (facts 10): 2/2/2, open, two bookies, cToken 7.
+# The record of BookKeeper's own unit test (TestLedgerMetadataSerDe): 2/2/2, open, two bookies, cToken 7.
 SAMPLE = unhex(
     "426f6f6b69654d65746164617461466f726d617456657273696f6e09330a"
     "4808021002180020ffffffffffffffffff01280132140a0762313a333138310a0762323a33313831"

@@ -45,7 +45,7 @@ def test_real_entries_read_as_described_and_build_to_the_same_bytes(offset: int)
 
 
 def test_payloads_inside_compacted_entries_read_as_described() -> None:
-    """Compacted entry: u32 size | MessageIdData | u32 size | payload (facts 6.4)."""
+    """Compacted entry: u32 size | MessageIdData | u32 size | payload (RawMessageImpl.serialize)."""
     for item in COMPACTED_ENTRIES:
         entry = unhex(item["hex"])
         id_end = 4 + int.from_bytes(entry[:4], "big")
