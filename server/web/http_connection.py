@@ -6,8 +6,8 @@ a broken header line may hold a token.
 
 `HttpConnection` is a subclass of aiohttp's RequestHandler, because aiohttp has no other place to choose the answer to a
 request that it cannot parse: its own `handle_error` logs the client's bytes and sends them back
-(https://github.com/aio-libs/aiohttp/issues/3287). Nor does aiohttp tell anybody when a head begins, when a call ends,
-or that a body has broken off, and the deadlines and seats depend on that.
+(https://github.com/aio-libs/aiohttp/issues/3287). Nor does aiohttp tell anybody else that the body of the call in
+progress cannot be parsed, for which that call would wait until its deadline.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Calls of a route with anything: names that lead somewhere and that do not, bodies of all kinds, queries."""
+"""Makes calls of a route at random: with names that exist and names that do not, bodies of all kinds, and queries."""
 
 import random
 import re
@@ -72,7 +72,7 @@ REAL = {"tenant": "public", "namespace": "default", "domain": "persistent", "top
 
 
 def path_of(path: str, rng: random.Random) -> str:
-    """Half of the variable parts lead somewhere."""
+    """Returns a path of a route. Half of its variable segments get names that exist."""
 
     def part(match: re.Match[str]) -> str:
         name = match[1]

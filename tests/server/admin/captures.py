@@ -1,4 +1,4 @@
-"""Asks a server all that the captures of Apache's REST port asked, in order, with the clients' work in between."""
+"""Makes the calls that were captured at Apache's REST port, in their order, and does between them what clients did."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from tests.server.admin.replay import Replay
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "rest_exchanges.json"
 SETTINGS = {"backlogQuotaDefaultLimitGB": "10", "managedLedgerDefaultMarkDeleteRateLimit": "0.1"}
-"""As the broker of the captures had them."""
+"""The settings of the captured broker."""
 
 NOT_THERE = re.compile(
     r"\S+ /admin/v2/brokers/(version|internal-configuration|configuration/\S*)"
@@ -27,21 +27,23 @@ NOT_THERE = re.compile(
     r"|\S+ \S+/t%2Fwith%20slash"
     r"|DELETE /admin/v2/clusters/standalone"
 )
-"""Not asked. A redirect to another cluster, and names of Pulsar 1 with a cluster in the middle, are among them."""
+"""The calls that are not made, among them a redirect to another cluster and names of Pulsar 1, which contain a
+cluster."""
 
 Held = tuple[pulsar.Client, list[Any]]
-"""A client and what is open on it."""
+"""A client with its open producers and consumers."""
 
 
 def is_asked(exchange: dict[str, Any]) -> bool:
-    """Nor is what Apache refuses for its content type alone, which is taken here."""
+    """Whether a captured call is made. Calls that Apache refuses only for their content type are not, because here they
+    are accepted."""
     if "m" not in exchange or exchange["s"] == 415:
         return False
     return not NOT_THERE.fullmatch(f"{exchange['m']} {exchange['p']}")
 
 
 async def do(replay: Replay, step: dict[str, Any], held: list[Held]) -> None:
-    """What clients did between the calls."""
+    """Does what clients did between two captured calls."""
     quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
     topic = "persistent://v1/n1/t1"
 
@@ -86,7 +88,7 @@ def produce(client: pulsar.Client, step: dict[str, Any]) -> None:
 
 
 async def ask_everything(web_url: str, broker_url: str) -> Replay:
-    """Returns what was answered otherwise than by Apache."""
+    """Makes all captured calls. The result has the answers that differ from Apache's."""
     exchanges = json.loads(VECTORS.read_text())["exchanges"]
     held: list[Held] = []
     try:

@@ -1,8 +1,6 @@
-"""Makes the exchanges that Apache Pulsar's REST port had, in their order, against another server, and compares.
-
-What cannot be equal is left out of the comparison: ledger ids (translated in calls), times, rates, addresses, the order
-of sets.
-"""
+"""Makes the calls that were captured at Apache Pulsar's REST port at another server, in their order, and compares the
+answers. What cannot be equal is left out of the comparison: ledger ids (which are translated in the calls), times,
+rates, addresses, the order of sets."""
 
 import json
 import re
@@ -19,7 +17,7 @@ VOLATILE = re.compile(
     r"ledgerId|lastConfirmedEntry|averageMsgSize|waitingCursorsCount|cursorLedger.*|lastConsumed.*|firstMessages.*|firstConsumed.*"
 )
 THEIR_LEDGER = 6
-"""Of t1, in the captures."""
+"""The ledger of the topic t1 in the captures."""
 THEIR_TIMES = re.compile(r"\b1795224\d{6}\b")
 
 
@@ -43,12 +41,12 @@ class Replay:
     their_broker_url: str = "pulsar://127.0.0.1:6775"
     their_web_url: str = "http://127.0.0.1:8197"
     ledger: int = THEIR_LEDGER
-    """Of t1, here."""
+    """The ledger of the topic t1 in this server."""
     mismatches: list[Mismatch] = field(default_factory=list)
     calls: int = 0
 
     def here(self, text: str) -> str:
-        """A path or body of the captures, with this server's addresses and ids."""
+        """Returns a path or body of the captures with this server's addresses and ids in it."""
         text = text.replace(self.their_broker_url, self.broker_url).replace(self.their_web_url, self.web_url)
         text = text.replace(self.their_web_url.removeprefix("http://"), self.web_url.removeprefix("http://"))
         text = text.replace(f'"ledgerId":{THEIR_LEDGER},', f'"ledgerId":{self.ledger},')
@@ -88,7 +86,7 @@ class Replay:
 
 
 def comparable(text: str) -> Any:
-    """JSON without what differs from run to run; other text as it is."""
+    """Returns parsed JSON without what differs from run to run, and any other text as it is."""
     try:
         return _plain(json.loads(text))
     except ValueError:
@@ -105,7 +103,7 @@ def _plain(value: Any) -> Any:
 
 
 def covers(ours: Any, theirs: Any) -> bool:
-    """All that they say is said here; there may be more."""
+    """Whether our answer has everything that theirs has; ours may have more."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         return all(key in ours and covers(ours[key], value) for key, value in theirs.items())
     if isinstance(theirs, list) and isinstance(ours, list):

@@ -1,4 +1,4 @@
-"""Calls of Apache Pulsar that are not there say what is missing."""
+"""Calls of Apache Pulsar that this server does not have are refused with a text that says what is missing."""
 
 import json
 from pathlib import Path

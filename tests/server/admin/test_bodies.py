@@ -1,4 +1,4 @@
-"""What callers send as JSON: read as Jackson reads it, refused with the fault's name, never with a crash."""
+"""JSON of callers is read as Jackson reads it, or refused with the name of the fault, and never makes a call crash."""
 
 import json
 from typing import Any
@@ -56,7 +56,7 @@ def test_no_body_is_not_null() -> None:
 
 @given(ANY_JSON)
 def test_no_policy_can_be_broken_by_a_value(value: Any) -> None:
-    """It is taken, and then it can be stored as JSON, or it is refused."""
+    """A value is refused, or it is accepted and can be stored as JSON."""
     statuses = set()
     for row in (*NAMESPACE_ROWS, *TOPIC_ROWS):
         try:

@@ -1,4 +1,4 @@
-"""What tools such as pulsarctl ask about a broker as a whole."""
+"""The calls about a broker as a whole, which tools such as pulsarctl make."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ FLEETING = TOPIC.replace("persistent", "non-persistent")
 
 @asynccontextmanager
 async def clients_of(web: Web) -> AsyncIterator[None]:
-    """Five messages, a consumer, and a producer on a non-persistent topic."""
+    """Clients that have published five messages, with a consumer and with a producer on a non-persistent topic."""
     producer = await web.publish(5)
     other = await Client.connect(int(web.server.broker_url.rpartition(":")[2]))
     other.say(
@@ -34,7 +34,7 @@ async def clients_of(web: Web) -> AsyncIterator[None]:
 
 
 def by_name(answer: dict[str, Any]) -> dict[str, Any]:
-    """Topics by name, of all bundles of public/default."""
+    """Returns the topics of all bundles of public/default by their names."""
     return {
         name: stats
         for bundle in answer["public/default"].values()

@@ -1,4 +1,4 @@
-"""Calls about bundles and lists that only the Java client makes, and the call that ends the server."""
+"""Calls on bundles, calls with lists that only the Java client makes, and the call that ends the server."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ WHOLE = "0x00000000_0xffffffff"
 
 
 async def one_bundle(web: Web) -> str:
-    """The path of a new namespace with one bundle and three topics, of which two are partitions."""
+    """Makes a namespace with one bundle and three topics, of which two are partitions. Returns its path."""
     await web.call("PUT", f"{NAMESPACES}/public/one", '{"bundles": {"numBundles": 1}}')
     await web.call("PUT", "/admin/v2/persistent/public/one/plain")
     await web.call("PUT", "/admin/v2/persistent/public/one/parted/partitions", "2")

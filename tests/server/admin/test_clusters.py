@@ -1,4 +1,4 @@
-"""Clusters, and what other calls ask of them."""
+"""The calls on clusters, and calls that need an existing cluster."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ async def test_a_failure_domain_of_a_missing_cluster_is_told_from_a_missing_doma
 async def test_anti_affinity_namespaces_are_listed_the_way_admin_clients_ask(
     tmp_path: Path, path: str, status: int, answer: str
 ) -> None:
-    """Both Java's and Go's ask at Pulsar 1's path, with the tenant as the property."""
+    """The clients of Java and Go use the path of Pulsar 1, where the parameter `property` names the tenant."""
     async with running(tmp_path) as web:
         group = web.server.web_url + "/admin/v2/namespaces/public/default/antiAffinity"
         async with web.session.post(group, json="g1") as set_group:

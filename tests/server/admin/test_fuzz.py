@@ -1,4 +1,4 @@
-"""Whatever is called with whatever: every answer is one, and none says that the server failed."""
+"""Random calls of every route: each gets an answer, and none says that the server failed."""
 
 import logging
 import random
@@ -14,7 +14,8 @@ from tests.server.admin.any_calls import BODIES, path_of
 
 CALLS_PER_ROUTE = 12
 REFUSED = ("listener", "This broker does not ")
-"""Of answers of 500 and more that are meant: a listener without an address, a service that is not here."""
+"""Texts of the answers with status 500 or more that are meant: for a listener without an address, and for a service
+that this server does not have."""
 SEED = 20261121
 
 

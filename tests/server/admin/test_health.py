@@ -1,4 +1,4 @@
-"""The health probe: what it asks of the storage, and what it says when the storage does not answer well."""
+"""The health check: how it uses the storage, and what it answers when the storage fails."""
 
 import asyncio
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class FakeLedger:
 
 
 class FakeService:
-    """Of one topic with a ledger that can be told to fail."""
+    """A service of one topic, whose ledger fails when the test wants it to."""
 
     def __init__(self) -> None:
         self.ledger = FakeLedger()

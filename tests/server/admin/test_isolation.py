@@ -1,4 +1,4 @@
-"""Isolation policies of namespaces: kept, shown, without effect."""
+"""Isolation policies of namespaces are stored and shown, without effect."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,5 @@
-"""Offloading, which is not there: what asks for it is answered, what would begin it is refused or told."""
+"""Offloading, which this server does not do: calls that read are answered, calls that would start it are refused, and
+setting a policy logs a warning."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Stats of a partitioned topic: what adds up over its partitions, and what does not."""
+"""The statistics of a partitioned topic: which are sums over its partitions, and which are not."""
 
 import time
 from pathlib import Path

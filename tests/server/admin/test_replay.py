@@ -1,8 +1,6 @@
-"""Whatever Apache Pulsar 4.0.7 answered to an administrator is answered here too: its exchanges, made again in order.
-
-Three lists say what is not equal: calls that are not there yet, answers that are better here, and differences that are
-no fault. Everything else must agree in status, body and error text.
-"""
+"""The calls that were captured at Apache Pulsar 4.0.7 get the same answers here, when they are made again in order.
+Three lists say what is not equal: calls that do not exist here, answers that are better here, and differences that are
+no fault. Everything else must agree in status, body and error text."""
 
 import re
 from pathlib import Path
@@ -41,8 +39,9 @@ BETTER: tuple[tuple[str, int], ...] = (
     (r"POST /admin/v2/clusters/ghost/migrate\S* .*", 404),
     (r"GET \S+/t1/subscription/s2/position/1 ", 200),
 )
-"""(method, path and body; the status here). Errors of the asker are told as such, what does not exist is not made by
-the way, names of choices that do not exist are refused, a position that is excluded is."""
+"""Calls with a better answer here: a pattern of method, path and body, and the status. The faults of the caller are
+answered as such, what does not exist is not created by another call, unknown names of a choice are refused, and a
+position that the caller excludes is excluded."""
 
 NO_FAULT: tuple[tuple[str, int], ...] = (
     (r"GET /admin/v2/namespaces/v1/pol ", 200),
@@ -56,8 +55,9 @@ NO_FAULT: tuple[tuple[str, int], ...] = (
     (r"GET /admin/v2/namespaces/v1/n1/0x40000000_0x80000000/topicHashPositions\S* ", 200),
     (r"PUT /admin/v2/namespaces/v1/pol/offloadThresholdInSeconds .*", 204),
 )
-"""Calls of other sections changed what is shown; a topic has no ledger before its first message; the largest bundle is
-the one with the most topics that are loaded; which subscription is refused first depends on a hash."""
+"""Differences that are no fault: calls of other parts of the captures have changed what is shown; here a topic has no
+ledger before its first message; the largest bundle is the one with the most loaded topics; which subscription is
+refused first depends on a hash."""
 
 
 def allowed(mismatch: Mismatch) -> bool:

@@ -1,4 +1,4 @@
-"""Calls of administrators that Apache answers badly, or not at all."""
+"""Calls on topics that Apache answers wrongly, or not at all."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -154,7 +154,7 @@ async def test_a_body_has_a_limit(admin: Admin, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_every_call_says_what_it_needs() -> None:
-    """Nothing is open to everybody but what says nothing about anybody's data."""
+    """The calls that are open to everybody say nothing about anybody's data."""
     assert {route.path for route in ROUTES if route.needs.scope is Scope.EVERYBODY} == {
         "/status.html",
         "/metrics",

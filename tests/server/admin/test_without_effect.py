@@ -1,4 +1,4 @@
-"""What belongs to services that are not here: kept and shown with a word in the log, or refused; never half done."""
+"""Settings of services that this server does not have are stored and shown, with a warning in the log, or refused."""
 
 import json
 from pathlib import Path

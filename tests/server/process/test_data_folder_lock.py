@@ -1,4 +1,4 @@
-"""One server per data folder and port, and the sentence that says who holds it."""
+"""Only one server can use a data folder or a port; the others are told in a sentence who uses it."""
 
 import os
 import socket

@@ -1,4 +1,5 @@
-"""Connections never take the last file descriptors: those that are there go on, and later ones are taken again."""
+"""Connections never take the last file descriptors. When few are left, open connections go on, new ones are refused,
+and later ones are accepted again."""
 
 import contextlib
 import logging
@@ -23,7 +24,8 @@ SMALL_LIMIT = ("sh", "-c", f'ulimit -n {LIMIT}; exec "$0" "$@"', sys.executable)
 
 
 def is_refused(connection: socket.socket) -> bool:
-    """Whether the server closed it: it says nothing by itself to who says nothing."""
+    """Whether the server closed the connection. A server sends nothing to a client that has sent nothing, so only a
+    close can be read."""
     connection.setblocking(False)
     try:
         return connection.recv(1) == b""

@@ -1,4 +1,4 @@
-"""A record of the log is one line, whatever a peer wrote into it."""
+"""A record of the log is one line, whatever text of a peer it quotes."""
 
 import io
 import logging
@@ -20,7 +20,7 @@ HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 
 
 def logged(text: str, error: Exception | None = None) -> list[str]:
-    """The lines of the log when a message quotes `text`."""
+    """Returns the lines that the log has for a message that quotes `text`."""
     written = io.StringIO()
     handler = logging.StreamHandler(written)
     handler.setFormatter(OneLineFormatter())
@@ -34,7 +34,7 @@ def logged(text: str, error: Exception | None = None) -> list[str]:
 
 
 def raised(text: str) -> Exception:
-    """Two errors, one the cause of the other, that quote `text`, as they were caught."""
+    """Returns an error with a cause, which both quote `text`, after both were raised and caught."""
     try:
         try:
             raise KeyError(text)

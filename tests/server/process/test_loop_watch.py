@@ -1,4 +1,5 @@
-"""What holds the event loop is named, with the place and by its own CPU time, on either loop; what does not, is not."""
+"""The watch names each callback that holds the event loop, its place and its CPU time, and no other one, on asyncio's
+loop and on uvloop."""
 
 import asyncio
 import gc
@@ -83,7 +84,7 @@ def test_a_call_that_never_gives_up_the_interpreter_is_found(stalls_of: Callable
 
 
 def test_many_short_callbacks_are_no_stall(stalls_of: Callable[..., list[Stall]]) -> None:
-    """One after another in one turn of the loop, and the same task in many turns."""
+    """They run one after the other in one turn of the loop, and as steps of one task in many turns."""
 
     async def body() -> None:
         for _ in range(20):
@@ -106,7 +107,7 @@ def test_waiting_without_work_counts_by_the_wall_clock_alone(stalls_of: Callable
 
 
 def test_the_garbage_collector_is_left_out_of_cpu_time(stalls_of: Callable[..., list[Stall]]) -> None:
-    """It runs in whatever code allocates, over what all others have made."""
+    """The collector runs in whatever code allocates, and looks at the objects of all other code."""
     made: list[list[object]] = [[] for _ in range(1_000_000)]
 
     async def body() -> None:
@@ -121,7 +122,7 @@ def test_the_garbage_collector_is_left_out_of_cpu_time(stalls_of: Callable[..., 
 @pytest.mark.process
 @pytest.mark.parametrize(("environment", "level"), [({}, "WARNING"), (LOOP_WATCH, "ERROR")])
 def test_a_server_logs_what_held_its_loop(environment: dict[str, str], level: str) -> None:
-    """The harness of the tests with real servers sets the variable, and fails for ERROR lines."""
+    """The tests with real servers set the variable, and fail when the log has an ERROR line."""
     assert set(LOOP_WATCH) == {CPU_LIMIT_VARIABLE}
     program = textwrap.dedent("""
         import asyncio, os, signal, time

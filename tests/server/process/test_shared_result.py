@@ -1,4 +1,4 @@
-"""Work that is done once for all who ask for it meanwhile."""
+"""Work is done once for all callers that ask for its result while it is under way."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from tests.server.fakes import until
 
 
 class Work:
-    """Each of its runs waits until it is let go, and gives its number."""
+    """Work of which each run waits until the test lets it go, and returns its number."""
 
     def __init__(self) -> None:
         self.runs: list[asyncio.Future[None]] = []

@@ -1,4 +1,4 @@
-"""Work in portions gives the loop back by the clock."""
+"""Work in portions lets others run when the time of a portion is over."""
 
 import asyncio
 from types import SimpleNamespace

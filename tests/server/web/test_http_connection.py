@@ -1,4 +1,5 @@
-"""What a connection of the web port makes of bytes that are not all sound requests, and of clients that send none."""
+"""How a connection of the web port answers bytes of which not all are sound requests, and treats clients that send
+nothing."""
 
 import asyncio
 import logging
@@ -59,7 +60,7 @@ BROKEN = {
 async def test_broken_framing_is_refused_at_once_and_nothing_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Deadlines are out of reach here: who waits for one hangs."""
+    """All deadlines are set so far away that an answer which waited for one would hang the test."""
     for name in ("CALL_SECONDS_MAX", "BODY_SECONDS_MAX"):
         monkeypatch.setattr(web_app, name, 10_000.0)
     async with running(tmp_path) as web:
@@ -126,7 +127,7 @@ async def test_a_client_that_goes_away_inside_its_body_is_no_fault_of_ours(
 
 async def test_who_does_not_send_a_whole_head_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tmp_path) as web:
-        await web.get("/status.html")  # from here on the web server is there
+        await web.get("/status.html")  # from here on the web server is loaded
         monkeypatch.setattr(web_connection, "HEAD_SECONDS_MAX", 0.05)
         assert await web.said() == b""
         assert await web.said(CLUSTERS[:-4]) == b""
@@ -136,7 +137,7 @@ async def test_who_does_not_send_a_whole_head_is_closed(tmp_path: Path, monkeypa
 
 
 async def kept(web: Web) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection that has been answered and stays."""
+    """Returns a connection that has had one call answered and is kept open."""
     reader, writer = await web.connect()
     await ask(reader, writer)
     return reader, writer

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Clock:
-    """Moves when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -23,7 +23,7 @@ class Clock:
 
 
 async def walk(clock: Clock, name: str, seconds: float, steps: int, seen: list[str]) -> str:
-    """Takes `seconds` in each of its steps."""
+    """A call of `steps` steps, each of which takes `seconds` on the clock."""
     for _ in range(steps):
         clock.now_s += seconds
         seen.append(name)
@@ -65,7 +65,7 @@ async def time_passes(clock: Clock) -> None:
 async def test_steps_wait_in_order_and_urgent_ones_go_first() -> None:
     clock, seen = Clock(), list[str]()
     share = LoopShare(clock)
-    share.spend(0.02)  # nothing is left for a while
+    share.spend(0.02)  # the balance is negative for a while
     passing = asyncio.ensure_future(time_passes(clock))
     calls = [asyncio.ensure_future(wrapped(share.run(walk(clock, name, 0.01, 1, seen)))) for name in "abc"]
     calls.append(asyncio.ensure_future(wrapped(share.run(walk(clock, "urgent", 0.01, 1, seen), is_urgent=True))))

@@ -1,4 +1,4 @@
-"""Which route a path leads to, also where names are spelt like the words of other routes."""
+"""Which route a path leads to, also when a name in it is a literal segment of another route."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ DOMAINS = "persistent|non-persistent"
 
 
 def found(path: str, method: str = "GET") -> tuple[Route, dict[str, str]] | None:
-    """What a call of the method and path reaches, chosen as the web port chooses."""
+    """Returns the route that the web port chooses for a call, and the values of its variable segments."""
     for reading in ROUTER.find(path):
         if method in reading.routes:
             return reading.routes[method], reading.parts
@@ -76,8 +76,9 @@ def test_more_literal_characters_win_then_the_earlier_literal_and_the_rest_stay_
 
 
 def test_a_name_that_is_a_literal_elsewhere_reaches_the_route_that_is_meant() -> None:
-    """Each route with each literal of all routes in the place of each of its names: what is reached is the route
-    itself, unless another one has the same method, matches too, and is the better one by JAX-RS's rule."""
+    """For each route, each of its names in turn is replaced by each literal segment that any route has. The path then
+    leads to the route itself, unless another route of the same method matches as well and is better by the rule of
+    JAX-RS."""
     patterns = [(route, re.compile(pattern_of(route.path))) for route in ROUTES]
     astray = []
     for route in ROUTES:

@@ -1,4 +1,4 @@
-"""Who keeps a seat on the web port, against a model that remembers everything in one list."""
+"""Which connections keep their seats on the web port, compared with a model that remembers everything in one list."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ class Seated(NamedTuple):
 
 
 class Model:
-    """All connections, those first that came to their state first."""
+    """All connections, in the order in which they came to their present states."""
 
     def __init__(self) -> None:
         self.seated: list[Seated] = []
@@ -72,13 +72,13 @@ def test_bounds_and_what_is_known_of_each_seat_hold_in_any_history(
 
 
 def silent_beside(model: Model, evicted: int) -> bool:
-    """The evicted one's address has a connection that was never answered."""
+    """Whether the address of the evicted connection has a connection that never had a call answered."""
     address = next(one.address for one in model.seated if one.connection == evicted)
     return any(one.address == address and one.state == "silent" for one in model.seated)
 
 
 def holds_most(model: Model, evicted: int) -> bool:
-    """No other address with an idle connection has more."""
+    """Whether no other address with an idle connection has more connections than that of the evicted one."""
     counts = {one.address: sum(other.address == one.address for other in model.seated) for one in model.seated}
     idle = {one.address for one in model.seated if one.state != "busy"}
     address = next(one.address for one in model.seated if one.connection == evicted)

@@ -1,4 +1,4 @@
-"""The web port of a whole server: answers as 4.0.7 gives them, and faults that are answers too."""
+"""The web port of a whole server: it answers as Pulsar 4.0.7 does, and answers also when something fails."""
 
 import asyncio
 import json
@@ -35,14 +35,14 @@ def subscribe_earliest(topic: str, subscription: str) -> pb.BaseCommand:
 
 
 def here(text: str, server: Standalone) -> str:
-    """A path or body of the captures, with this server's namespace and ports."""
+    """Returns a path or body of the captures with this server's namespace and ports in it."""
     text = text.replace("v1/n1", "public/default").replace("v1/nope", "public/nope")
     text = text.replace("pulsar://127.0.0.1:6775", server.broker_url)
     return text.replace("127.0.0.1:8197", server.web_url.removeprefix("http://"))
 
 
 def shape(value: Any) -> Any:
-    """Names and kinds without the values."""
+    """Returns the names and the types in a JSON value, without the values."""
     if isinstance(value, dict):
         return {name: shape(each) for name, each in value.items()}
     if isinstance(value, list):

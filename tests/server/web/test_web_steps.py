@@ -32,14 +32,14 @@ from tests.server.web.web_scene import Web, running
 
 TOPICS = 250
 STEP_CALLS_MAX = 2_500
-"""Functions called in one step: ten a topic would be as many."""
+"""The number of functions that one step may call. A step that calls ten for each topic calls as many."""
 
 PARTS = {"tenant": "public", "namespace": "default", "domain": "persistent", "topic": "t1", "cluster": "standalone"}
 PARTS |= {"subscription": "s", "bundle": "0x00000000_0xffffffff", "seconds": "9"}
 
 
 class CountingShare(LoopShare):
-    """Counts function calls in place of time, and lets every step run at once."""
+    """A share that measures steps by the functions they call, in place of time, and lets every step run at once."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -76,7 +76,7 @@ async def many_topics(web: Web) -> None:
 
 
 async def test_no_step_of_any_call_grows_with_the_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that reads, and all that is done to a namespace's or a partitioned topic's subscriptions."""
+    """Makes all calls that read, and those that change all subscriptions of a namespace or a partitioned topic."""
     share = CountingShare()
     monkeypatch.setattr(web_app, "LoopShare", lambda: share)
     monkeypatch.setattr(turns, "PORTION_SECONDS", 0.0)

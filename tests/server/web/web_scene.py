@@ -27,22 +27,24 @@ class Web:
         self.session = session
 
     async def get(self, path: str, method: str = "GET") -> tuple[int, str, str]:
-        """(status, content type, body)"""
+        """Returns the status, the content type and the body of the answer."""
         async with self.session.request(method, self.server.web_url + path, allow_redirects=False) as response:
             return response.status, response.headers.get("Content-Type", ""), await response.text()
 
     async def call(self, method: str, path: str, body: str | None = None) -> tuple[int, str]:
-        """(status, answer) of a call with this body as it stands, labelled as Java's client labels each body."""
+        """Sends this body unchanged, labelled as JSON like every body of Java's client. Returns the status and the body
+        of the answer."""
         headers = {} if body is None else {"Content-Type": "application/json"}
         async with self.session.request(method, self.server.web_url + path, data=body, headers=headers) as response:
             return response.status, await response.text()
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A bare connection to the web port."""
+        """Returns a bare connection to the web port."""
         return await asyncio.open_connection("127.0.0.1", int(self.server.web_url.rpartition(":")[2]))
 
     async def said(self, *parts: bytes) -> bytes:
-        """All that the web port answers to the parts, one after the other, until it closes the connection."""
+        """Sends the parts one after the other, and returns all that the web port answers until it closes the
+        connection."""
         reader, writer = await self.connect()
         for part in parts:
             writer.write(part)
