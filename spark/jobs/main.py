@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SparkJob:
     """A job is the module of its own name in `package`, a folder beside this file."""
 
     package: str
@@ -20,11 +20,11 @@ class Job:
 
 
 JOBS = {
-    "lake_ingest": Job("lake", "topics to Parquet, Delta or Iceberg tables, each message once"),
-    "window_agg": Job("window", "windows and sessions by event time, late messages to a side table"),
-    "snapshot_table": Job("snapshot", "the latest row of each key, also from Debezium's changes, with deletes"),
-    "replay": Job("replay", "messages of a range, or dead letters, to a topic again"),
-    "audit": Job("audit", "storage, backlog and ack holes a subscription; orphans of Spark's connectors"),
+    "lake_ingest": SparkJob("lake", "topics to Parquet, Delta or Iceberg tables, each message once"),
+    "window_agg": SparkJob("window", "windows and sessions by event time, late messages to a side table"),
+    "snapshot_table": SparkJob("snapshot", "the latest row of each key, also from Debezium's changes, with deletes"),
+    "replay": SparkJob("replay", "messages of a range, or dead letters, to a topic again"),
+    "audit": SparkJob("audit", "storage, backlog and ack holes a subscription; orphans of Spark's connectors"),
 }
 
 

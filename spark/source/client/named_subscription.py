@@ -5,11 +5,9 @@ the backlog fall to zero. The published connector commits by SEEK to the batch's
 the backlog.
 """
 
-import time
-
 from magnetar.spark.source.client.broker_connection import BrokerConnection, Disconnected
 from magnetar.spark.source.client.partition_reader import last_message_id
-from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.client.pulsar_client import PulsarClient, while_busy
 from magnetar.spark.source.ranges.bounds import WHOLE_ENTRY, Bound, wire_id
 from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -67,15 +65,12 @@ class NamedSubscription:
         if known is not None and known.is_alive():
             return known
         self.forget(topic)
-        deadline = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                made = self._connections[topic] = self._subscribe(topic, latest)
-                return made
-            except ConsumerBusy as error:
-                if time.monotonic() > deadline:
-                    raise ConsumerBusy(f"subscription {self.name} of {topic} is in use: {error.message}") from error
-                time.sleep(0.2)
+        try:
+            made = while_busy(lambda: self._subscribe(topic, latest), BUSY_SECONDS)
+        except ConsumerBusy as error:
+            raise ConsumerBusy(f"subscription {self.name} of {topic} is in use: {error.message}") from error
+        self._connections[topic] = made
+        return made
 
     def _subscribe(self, topic: str, latest: bool) -> BrokerConnection:
         connection = self._client.own_connection(topic)

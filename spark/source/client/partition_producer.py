@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from magnetar.spark.source.client.broker_connection import BrokerConnection, Disconnected
-from magnetar.spark.source.client.pulsar_client import PulsarClient
+from magnetar.spark.source.client.pulsar_client import PulsarClient, while_busy
 from magnetar.spark.source.decoding.compression import compress
-from pulsar_proto.errors import ProducerBusy, TopicTerminated, error_of_code
+from pulsar_proto.errors import TopicTerminated, error_of_code
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_batch, build_payload
 from pulsar_proto.wire.commands import send_frame
@@ -199,26 +199,22 @@ class PartitionProducer:
 
     def _connect(self) -> None:
         self.close()  # the last attempt may have left a connection that broke while it sent again
-        deadline = time.monotonic() + BUSY_SECONDS
-        while True:
-            connection = self._client.own_connection(self.topic)
-            try:
-                self._create(connection)
-                break
-            except ProducerBusy:
-                connection.close()
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
-            except BaseException:
-                connection.close()
-                raise
-        self._connection = connection
+        connection = self._connection = while_busy(self._open, BUSY_SECONDS)
         if self._name:
             while self._pending and self._pending[0][1] <= self.last_sequence_id:
                 self._settled()
         for _, _, frame in self._pending:
             connection.send(frame)
+
+    def _open(self) -> BrokerConnection:
+        """Returns a connection on which the broker has created the producer."""
+        connection = self._client.own_connection(self.topic)
+        try:
+            self._create(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _create(self, connection: BrokerConnection) -> None:
         create = pb.CommandProducer(topic=self.topic, producer_id=PRODUCER_ID, producer_access_mode=pb.Shared)

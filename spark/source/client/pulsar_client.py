@@ -11,7 +11,14 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from magnetar.spark.source.client.broker_connection import BrokerConnection, ClientLogin, Disconnected
-from pulsar_proto.errors import ServiceNotReady, TooManyRequests, TopicNotFound, error_of_code
+from pulsar_proto.errors import (
+    ConsumerBusy,
+    ProducerBusy,
+    ServiceNotReady,
+    TooManyRequests,
+    TopicNotFound,
+    error_of_code,
+)
 from pulsar_proto.names import NamespaceName, TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
@@ -20,7 +27,9 @@ T = TypeVar("T")
 REDIRECTS_MAX = 20
 RETRY_FIRST_SECONDS = 0.1
 RETRY_LONGEST_SECONDS = 2.0
+BUSY_PAUSE_SECONDS = 0.2
 PASSING_ERRORS = (Disconnected, ServiceNotReady, TooManyRequests)
+BUSY_ERRORS = (ConsumerBusy, ProducerBusy)
 
 
 def topic_pattern(pattern: str) -> Callable[[TopicName], bool]:
@@ -154,6 +163,19 @@ class PulsarClient:
                 return None
             raise error
         return answer.schema
+
+
+def while_busy(attempt: Callable[[], T], seconds: float) -> T:
+    """Returns what `attempt` returns. After BUSY_ERRORS it tries again for `seconds`, because a broker may take a while
+    to notice that the predecessor was killed; then it raises the last error."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return attempt()
+        except BUSY_ERRORS:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(BUSY_PAUSE_SECONDS)
 
 
 def _command(kind: str, **body: object) -> pb.BaseCommand:

@@ -43,7 +43,7 @@ class UnsupportedSchema(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class AvroField:
+class ConvertedField:
     """A Spark type, whether it may be null, and how values of JSON and of Avro become Arrow's. A conversion of None
     leaves values as they are."""
 
@@ -65,30 +65,30 @@ def _time_micros(value: datetime.time) -> int:
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 
-_SIMPLE: Mapping[str, AvroField] = {
-    "null": AvroField(NullType(), nullable=True),
-    "boolean": AvroField(BooleanType()),
-    "int": AvroField(IntegerType()),
-    "long": AvroField(LongType()),
-    "float": AvroField(FloatType()),
-    "double": AvroField(DoubleType()),
-    "string": AvroField(StringType()),
-    "bytes": AvroField(BinaryType(), from_json=base64.b64decode),
+_SIMPLE: Mapping[str, ConvertedField] = {
+    "null": ConvertedField(NullType(), nullable=True),
+    "boolean": ConvertedField(BooleanType()),
+    "int": ConvertedField(IntegerType()),
+    "long": ConvertedField(LongType()),
+    "float": ConvertedField(FloatType()),
+    "double": ConvertedField(DoubleType()),
+    "string": ConvertedField(StringType()),
+    "bytes": ConvertedField(BinaryType(), from_json=base64.b64decode),
 }
-_LOGICAL: Mapping[str, AvroField] = {
-    "date": AvroField(DateType()),
-    "timestamp-millis": AvroField(TimestampType(), from_json=_millis),
-    "timestamp-micros": AvroField(TimestampType(), from_json=int),
-    "local-timestamp-millis": AvroField(TimestampNTZType(), from_json=_millis),
-    "local-timestamp-micros": AvroField(TimestampNTZType(), from_json=int),
-    "time-millis": AvroField(IntegerType(), from_avro=_time_millis),
-    "time-micros": AvroField(LongType(), from_avro=_time_micros),
-    "uuid": AvroField(StringType(), from_avro=str),
+_LOGICAL: Mapping[str, ConvertedField] = {
+    "date": ConvertedField(DateType()),
+    "timestamp-millis": ConvertedField(TimestampType(), from_json=_millis),
+    "timestamp-micros": ConvertedField(TimestampType(), from_json=int),
+    "local-timestamp-millis": ConvertedField(TimestampNTZType(), from_json=_millis),
+    "local-timestamp-micros": ConvertedField(TimestampNTZType(), from_json=int),
+    "time-millis": ConvertedField(IntegerType(), from_avro=_time_millis),
+    "time-micros": ConvertedField(LongType(), from_avro=_time_micros),
+    "uuid": ConvertedField(StringType(), from_avro=str),
 }
 _WIDER = ({"int", "long"}, {"float", "double"})
 
 
-def record_field(definition: bytes) -> AvroField:
+def record_field(definition: bytes) -> ConvertedField:
     """Returns what a schema's whole definition becomes. Raises UnsupportedSchema."""
     try:
         parsed = orjson.loads(definition)
@@ -107,7 +107,7 @@ def with_nulls(kind: DataType) -> DataType:
     return MapType(kind.keyType, with_nulls(kind.valueType), True) if isinstance(kind, MapType) else kind
 
 
-def _field(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> AvroField:
+def _field(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> ConvertedField:
     if isinstance(schema, list):
         return _union(schema, named, inside)
     if isinstance(schema, str):
@@ -124,9 +124,9 @@ def _field(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> AvroF
     if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
         return _decimal(schema)
     if kind == "enum":
-        return AvroField(StringType())
+        return ConvertedField(StringType())
     if kind == "fixed":
-        return AvroField(BinaryType(), from_json=base64.b64decode)
+        return ConvertedField(BinaryType(), from_json=base64.b64decode)
     if kind == "array":
         return _array(_field(schema["items"], named, inside))
     if kind == "map":
@@ -155,23 +155,23 @@ def _known(name: str, named: dict[str, Any]) -> Any:
     return named.get(name) or named.get(name.rpartition(".")[2])
 
 
-def _decimal(schema: dict[str, Any]) -> AvroField:
+def _decimal(schema: dict[str, Any]) -> ConvertedField:
     precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
     if precision > 38:
         raise UnsupportedSchema(f"decimal of {precision} digits; Spark has 38")
-    return AvroField(DecimalType(precision, scale), from_json=lambda value: Decimal(str(value)))
+    return ConvertedField(DecimalType(precision, scale), from_json=lambda value: Decimal(str(value)))
 
 
-def _record(schema: dict[str, Any], named: dict[str, Any], inside: tuple[str, ...]) -> AvroField:
+def _record(schema: dict[str, Any], named: dict[str, Any], inside: tuple[str, ...]) -> ConvertedField:
     name = f"{schema.get('namespace', '')}.{schema['name']}"
     if name in inside:
         raise UnsupportedSchema(f"record {schema['name']} contains itself")
     fields = [(item["name"], _field(item["type"], named, (*inside, name))) for item in schema["fields"]]
     kind = StructType([StructField(key, field.type, field.nullable) for key, field in fields])
-    return AvroField(kind, False, *(_for_record(fields, encoding) for encoding in ("from_json", "from_avro")))
+    return ConvertedField(kind, False, *(_for_record(fields, encoding) for encoding in ("from_json", "from_avro")))
 
 
-def _for_record(fields: list[tuple[str, AvroField]], encoding: str) -> Convert | None:
+def _for_record(fields: list[tuple[str, ConvertedField]], encoding: str) -> Convert | None:
     steps = [(name, convert) for name, field in fields if (convert := getattr(field, encoding)) is not None]
     if not steps:
         return None
@@ -186,36 +186,38 @@ def _for_record(fields: list[tuple[str, AvroField]], encoding: str) -> Convert |
     return convert_record
 
 
-def _array(item: AvroField) -> AvroField:
+def _array(item: ConvertedField) -> ConvertedField:
     def over(convert: Convert | None) -> Convert | None:
         return convert and (lambda values: [None if value is None else convert(value) for value in values])
 
-    return AvroField(ArrayType(item.type, item.nullable), False, over(item.from_json), over(item.from_avro))
+    return ConvertedField(ArrayType(item.type, item.nullable), False, over(item.from_json), over(item.from_avro))
 
 
-def _map(item: AvroField) -> AvroField:
+def _map(item: ConvertedField) -> ConvertedField:
     def over(convert: Convert | None) -> Convert:
         if convert is None:
             return lambda value: list(value.items())
         return lambda value: [(key, None if each is None else convert(each)) for key, each in value.items()]
 
-    return AvroField(MapType(StringType(), item.type, item.nullable), False, over(item.from_json), over(item.from_avro))
+    return ConvertedField(
+        MapType(StringType(), item.type, item.nullable), False, over(item.from_json), over(item.from_avro)
+    )
 
 
-def _union(schemas: list[Any], named: dict[str, Any], inside: tuple[str, ...]) -> AvroField:
+def _union(schemas: list[Any], named: dict[str, Any], inside: tuple[str, ...]) -> ConvertedField:
     real = [schema for schema in schemas if schema != "null"]
     nullable = len(real) < len(schemas)
     if not real:
         return _SIMPLE["null"]
     if len(real) == 1:
         field = _field(real[0], named, inside)
-        return AvroField(field.type, nullable or field.nullable, field.from_json, field.from_avro)
+        return ConvertedField(field.type, nullable or field.nullable, field.from_json, field.from_avro)
     for wider in _WIDER:
         if all(isinstance(schema, str) for schema in real) and set(real) == wider:
-            return AvroField(_SIMPLE[max(wider, key=len) if "double" in wider else "long"].type, nullable)
+            return ConvertedField(_SIMPLE[max(wider, key=len) if "double" in wider else "long"].type, nullable)
     members = [_field(schema, named, inside) for schema in real]
     kind = StructType([StructField(f"member{i}", member.type, True) for i, member in enumerate(members)])
-    return AvroField(kind, nullable, _choose(members, "from_json"), _choose(members, "from_avro"))
+    return ConvertedField(kind, nullable, _choose(members, "from_json"), _choose(members, "from_avro"))
 
 
 _PYTHON_OF_AVRO: tuple[tuple[type[DataType], tuple[type, ...]], ...] = (
@@ -245,7 +247,7 @@ _PYTHON_OF: tuple[tuple[type[DataType], tuple[type, ...]], ...] = (
 )
 
 
-def _choose(members: list[AvroField], encoding: str) -> Convert:
+def _choose(members: list[ConvertedField], encoding: str) -> Convert:
     """Returns the conversion of a union's values: the first member whose type takes a value gets it."""
     table = (_PYTHON_OF_JSON if encoding == "from_json" else _PYTHON_OF_AVRO) + _PYTHON_OF
     kinds_of = [next(python for spark, python in table if isinstance(member.type, spark)) for member in members]

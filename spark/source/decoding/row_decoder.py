@@ -23,6 +23,8 @@ from pulsar_proto.varint import varint
 CHUNKED_MESSAGES_MAX = 100
 """How many unfinished chunked messages of one partition are kept (clients keep 10: maxPendingChunkedMessage). Beyond
 that the oldest one is given up."""
+BATCH_SIZES_KEPT = 64
+"""For how many sizes of batches the ends of message ids are kept. Beyond that the table begins again."""
 
 _size_at = Struct(">I").unpack_from
 _parse_single = pb.SingleMessageMetadata.FromString
@@ -166,7 +168,7 @@ class RowDecoder:
         to 64 sizes of batches are kept; then the table begins anew."""
         known = self._suffixes.get(count)
         if known is None:
-            if len(self._suffixes) > 64:
+            if len(self._suffixes) > BATCH_SIZES_KEPT:
                 self._suffixes.clear()
             size = b"\x30" + varint(count)
             known = self._suffixes[count] = [b"\x20" + varint(index) + size for index in range(count)]
