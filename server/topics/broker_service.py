@@ -9,34 +9,29 @@ Sources: BrokerService.getTopic, loadOrCreatePersistentTopic.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.unique_ids import broker_instance
-from magnetar.server.compaction.topic_compaction import CompactionService, TopicCompaction
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.namespaces.topic_catalog import TopicCatalog
 from magnetar.server.policies.change_events import ChangeEvents
 from magnetar.server.policies.policies import EVENTS_TOPIC, Policies
-from magnetar.server.policies.policy_values import PublishRate
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.schema.schema_registry import SchemaRegistry
 from magnetar.server.schema.schema_storage import SchemaStorage
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.counters import RATE_PERIOD_SECONDS
 from magnetar.server.topics.inactivity_rules import is_active
-from magnetar.server.topics.ledger_config_rules import ledger_config
 from magnetar.server.topics.non_persistent.loaded_topics import NonPersistentTopics
 from magnetar.server.topics.policy_event_topics import PolicyEventTopics
-from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.topic import Topic
+from magnetar.server.topics.topic_opener import TopicOpener
 from magnetar.server.topics.topic_schemas import TopicSchemas
 from magnetar.storage.managed.factory import ManagedLedgerFactory
-from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
-from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
 from pulsar_proto.names import TopicName
 
@@ -63,13 +58,13 @@ class BrokerService:
         policies."""
         self.metadata = metadata
         self.catalog = TopicCatalog(metadata, self.policies, settings, self._loaded_names)
-        self.non_persistent = NonPersistentTopics(
-            settings, self.policies, self.catalog, self.new_producer_name, self._equip
-        )
-        self._publish_limiter: PublishLimiter | None = None
         self._factory = factory
         storage = SchemaStorage(metadata, factory.bookkeeper, factory.config.quorums)
         self.schemas = TopicSchemas(SchemaRegistry(storage, factory.clock_ms))
+        self._opener = TopicOpener(factory, settings, self.policies, self.catalog, self.schemas, self.new_producer_name)
+        self.non_persistent = NonPersistentTopics(
+            settings, self.policies, self.catalog, self.new_producer_name, self._opener.equip
+        )
         if settings.topic_level_policies_enabled:
             self.policies.topics = ChangeEvents(
                 PolicyEventTopics(self.catalog, self.get_topic),
@@ -79,13 +74,6 @@ class BrokerService:
                 on_change=self.policies.topic_changed,
                 clock_ms=factory.clock_ms,
             )
-        self.compactions = CompactionService(
-            factory.bookkeeper,
-            factory.reaper.bury,
-            factory.clock_ms,
-            retain_null_key=settings.topic_compaction_retain_null_key,
-            batch_bytes_max=settings.max_message_size,
-        )
         self._loading: dict[str, asyncio.Task[Topic]] = {}
         self._closing: dict[str, asyncio.Task[None]] = {}
         self._instance = ""
@@ -100,11 +88,7 @@ class BrokerService:
             self._instance = str(await broker_instance(self.metadata))
         self.policies.start()
         self.catalog.partitioned.start()
-        rate = PublishRate(
-            self.settings.broker_publisher_throttling_max_message_rate,
-            self.settings.broker_publisher_throttling_max_byte_rate,
-        )
-        self._publish_limiter = PublishLimiter(rate) if rate.is_limited else None
+        self._opener.limit_publishing()
         self._rates_rolled_s = time.monotonic()
         self._rates = asyncio.get_running_loop().call_later(RATE_PERIOD_SECONDS, self._roll_rates)
 
@@ -187,34 +171,13 @@ class BrokerService:
             await self.catalog.check_room(name)
 
     async def _load(self, name: TopicName, create: bool) -> Topic:
-        """Opens the ledger, makes the topic and puts it into use. Without `create`, a topic that was deleted since the
+        """Opens the topic and puts it into use. Without `create`, a topic that was deleted since the
         caller saw its record is not made again."""
         try:
             closing = self._closing.get(name.full)
             if closing is not None:
                 await asyncio.wait([closing])
-            with storage_faults_told():
-                await self.policies.load(name)
-                # The configuration has to be the right one from the first moment, because opening a ledger trims it.
-                config = ledger_config(self._factory.config, self.policies.of(name))
-                try:
-                    ledger = await self._factory.open(name.managed_ledger_name, config, create=create)
-                except NoSuchManagedLedger as error:
-                    raise TopicNotFound(f"Topic {name.full} not found") from error
-            topic = Topic(
-                name,
-                ledger,
-                self.settings,
-                new_producer_name=self.new_producer_name,
-                close_ledger=partial(self._factory.close_ledger, name.managed_ledger_name),
-                on_lost=self._lost,
-                policies=self.policies.of(name, await self._properties_of(name, ledger)),
-            )
-            ledger.on_fenced(topic.lost_ledger)
-            topic.compaction = TopicCompaction(name.full, ledger, self.compactions)
-            topic.base_config = self._factory.config
-            self._equip(topic)
-            await self._prepare(topic)
+            topic = await self._opener.open(name, create=create, on_lost=self._lost)
             if self._is_closed or not topic.is_open:
                 await topic.close()
                 why = "The broker is shutting down" if self._is_closed else "The topic was taken over by another broker"
@@ -225,33 +188,9 @@ class BrokerService:
         finally:
             del self._loading[name.full]
 
-    def _equip(self, topic: BaseTopic) -> None:
-        """Gives a new topic what it needs of the broker."""
-        topic.schemas = self.schemas
-        topic.broker_limiter = self._publish_limiter
-        topic.apply_send_policies()
-
-    async def _prepare(self, topic: Topic) -> None:
-        try:
-            with storage_faults_told():
-                await topic.prepare()
-        except BaseException:
-            await topic.close()
-            raise
-        await self.refresh_policies(topic)  # policies may have changed meanwhile
-
     async def refresh_policies(self, topic: Topic) -> None:
         """Computes the topic's policies anew, after its properties have changed. Raises PulsarError."""
-        topic.own_properties = await self._properties_of(topic.name, topic.ledger)
-        topic.set_policies(self.policies.of(topic.name, topic.own_properties))
-
-    async def _properties_of(self, name: TopicName, ledger: ManagedLedger) -> Mapping[str, str]:
-        """Returns the topic's properties; on a partition with those of the partitioned topic."""
-        if not name.is_partition:
-            return ledger.properties
-        with storage_faults_told():
-            base = await self.catalog.partitioned.get(name.base)
-        return ledger.properties if base is None else {**(base.properties or {}), **ledger.properties}
+        await self._opener.refresh_policies(topic)
 
     def _policies_changed(self, namespace: str, only: TopicName | None) -> None:
         """The policies of a namespace changed, or, with `only`, those of one topic and its partitions: the loaded
