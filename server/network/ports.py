@@ -35,18 +35,18 @@ class Urls(NamedTuple):
     web_tls: str = ""
 
 
-class Listening(NamedTuple):
+class ReservedPort(NamedTuple):
     """A reserved socket, and the TLS context to use on it; None in the clear."""
 
     sock: socket.socket
     tls: "ssl.SSLContext | None" = None
 
 
-class Ports:
+class ReservedPorts:
     """The reserved sockets, which do not listen yet. `close` closes them all, and does no harm to a socket that is in
     use: its listener has closed it already."""
 
-    def __init__(self, broker: list[Listening], web: list[Listening], urls: Urls) -> None:
+    def __init__(self, broker: list[ReservedPort], web: list[ReservedPort], urls: Urls) -> None:
         self.broker = broker
         self.web = web
         self.urls = urls
@@ -59,7 +59,7 @@ class Ports:
 SCHEMES = ("pulsar", "pulsar+ssl", "http", "https")
 
 
-def chosen(choice: PortChoice, config: BrokerConfig) -> PortChoice:
+def chosen_ports(choice: PortChoice, config: BrokerConfig) -> PortChoice:
     """Returns the ports to open: those of the command line, then of the configuration. Raises ConfigError when all
     ports of a kind are off, so that nobody could connect."""
     configured = PortChoice(
@@ -74,28 +74,28 @@ def chosen(choice: PortChoice, config: BrokerConfig) -> PortChoice:
     return ports
 
 
-def reserve_ports(config: ServerConfig, choice: PortChoice, host: str, advertised: str) -> Ports:
+def reserve_ports(config: ServerConfig, choice: PortChoice, host: str, advertised: str) -> ReservedPorts:
     """Binds every port that is on; `advertised` is the host in their addresses. Raises ConfigError,
     SecurityConfigError, AlreadyInUseError, OSError, and then leaves no port bound."""
-    ports = chosen(choice, config.broker)
+    ports = chosen_ports(choice, config.broker)
     contexts = _tls_contexts(config, ports)
-    listening: list[Listening] = []
+    listening: list[ReservedPort] = []
     urls: list[str] = []
-    reserved: list[list[Listening]] = [[], []]
+    reserved: list[list[ReservedPort]] = [[], []]
     try:
         for index, (port, scheme, tls) in enumerate(zip(ports, SCHEMES, contexts, strict=True)):
-            assert port is not None, "`chosen` left none out"
+            assert port is not None, "`chosen_ports` left none out"
             if port == PORT_OFF:
                 urls.append("")
                 continue
-            listening.append(Listening(reserve_port(host, port), tls))
+            listening.append(ReservedPort(reserve_port(host, port), tls))
             reserved[index // 2].append(listening[-1])
             urls.append(f"{scheme}://{advertised}:{listening[-1].sock.getsockname()[1]}")
     except BaseException:
         for each in listening:
             each.sock.close()
         raise
-    return Ports(reserved[0], reserved[1], Urls(*urls))
+    return ReservedPorts(reserved[0], reserved[1], Urls(*urls))
 
 
 def _tls_contexts(config: ServerConfig, ports: PortChoice) -> "list[ssl.SSLContext | None]":

@@ -34,7 +34,7 @@ from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
 from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
 from magnetar.server.network.port_reservation import port_in_use
-from magnetar.server.network.ports import PortChoice, Ports, Urls, reserve_ports
+from magnetar.server.network.ports import PortChoice, ReservedPorts, Urls, reserve_ports
 from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock
 from magnetar.server.process.private_files import keep_from_others
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
@@ -225,7 +225,7 @@ class Standalone:
         upkeep.start()
         return service
 
-    async def _listen(self, broker: Broker, ports: Ports, settings: WebSettings) -> None:
+    async def _listen(self, broker: Broker, ports: ReservedPorts, settings: WebSettings) -> None:
         """Listens on all ports, as the last step of the start. Raises AlreadyInUseError, which names the port, when
         another server began to listen on it after it was reserved."""
         web = WebListener(broker, admin_routes, settings)

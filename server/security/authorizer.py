@@ -27,7 +27,7 @@ PARSED_MAX = 1_000
 """For how many namespaces the permissions are kept parsed. Beyond it, all are forgotten and parsed again when somebody
 asks for them."""
 
-NOTHING = NamespacePermissions()
+NO_PERMISSIONS = NamespacePermissions()
 """The permissions of a namespace that does not exist."""
 
 
@@ -117,7 +117,7 @@ class Authorizer:
     async def _permissions(self, namespace: str) -> NamespacePermissions:
         record = await self._namespace_record(namespace)
         if record is None:
-            return NOTHING
+            return NO_PERMISSIONS
         known = self._parsed.get(namespace)
         if known is None or known[0] is not record:
             if len(self._parsed) >= PARSED_MAX:

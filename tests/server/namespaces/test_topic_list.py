@@ -6,8 +6,6 @@ import pytest
 
 from magnetar.server.namespaces.topic_list_rules import filter_by_pattern, hash_of
 from pulsar_proto.errors import InvalidTopicName
-from pulsar_proto.names import TopicName
-from pulsar_proto.system_topics import is_system_topic
 from tests.server.steps import finish
 
 PARTS = [f"persistent://public/default/parts-partition-{index}" for index in range(3)]
@@ -60,18 +58,3 @@ def test_what_is_too_long_too_costly_or_of_another_dialect_is_left_to_the_client
 def test_what_is_no_expression_is_an_invalid_name() -> None:
     with pytest.raises(InvalidTopicName, match="Invalid topics pattern: "):
         finish(filter_by_pattern(PARTS, "persistent://public/default/(", 50))
-
-
-@pytest.mark.parametrize(
-    ("local", "system"),
-    [
-        ("__change_events", True),
-        ("__transaction_buffer_snapshot-partition-2", True),
-        ("__transaction_log_0", True),
-        ("t-sub__transaction_pending_ack", True),
-        ("__sys", False),
-        ("plain", False),
-    ],
-)
-def test_system_topics(local: str, system: bool) -> None:
-    assert is_system_topic(TopicName.parse(f"persistent://public/default/{local}")) == system

@@ -8,7 +8,7 @@ import pytest
 from compat_tests.certificates import Authority
 from magnetar.server.config.broker_config import ConfigError, load_config
 from magnetar.server.config.honoured_keys import PORT_OFF
-from magnetar.server.network.ports import PortChoice, chosen, reserve_ports
+from magnetar.server.network.ports import PortChoice, chosen_ports, reserve_ports
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.security.security_errors import SecurityConfigError
 
@@ -23,15 +23,15 @@ def with_tls(folder: Path, **more: str) -> dict[str, str]:
 
 def test_the_command_line_outranks_the_configuration() -> None:
     config = load_config(None, {"brokerServicePort": "1", "webServicePort": "2", "webServicePortTls": "3"}).broker
-    assert chosen(PortChoice(broker=7, broker_tls=8), config) == (7, 8, 2, 3)
+    assert chosen_ports(PortChoice(broker=7, broker_tls=8), config) == (7, 8, 2, 3)
 
 
 @pytest.mark.parametrize("key", ["brokerServicePort", "webServicePort"])
 def test_one_port_of_each_kind_must_be_there(key: str) -> None:
     config = load_config(None, {key: ""}).broker
     with pytest.raises(ConfigError, match=f"{key} and {key}Tls are both off"):
-        chosen(PortChoice(), config)
-    assert chosen(PortChoice(PORT_OFF, 1, PORT_OFF, 2), config) == (PORT_OFF, 1, PORT_OFF, 2)
+        chosen_ports(PortChoice(), config)
+    assert chosen_ports(PortChoice(PORT_OFF, 1, PORT_OFF, 2), config) == (PORT_OFF, 1, PORT_OFF, 2)
 
 
 def test_each_port_has_its_address(tmp_path: Path) -> None:
