@@ -260,7 +260,7 @@ class AppendMachine:
         return self._failed
 
     def _send(self, append: Append, index: int, sends: list[Send]) -> None:
-        """Appends to `sends` the send of what the bookie at `index` holds of the group, if it holds anything."""
+        """If the bookie at `index` holds any entries of the group, appends a `Send` of these to `sends`."""
         ids: Sequence[int] = append.ids
         entries = append.entries
         if self._ensemble_size != self._write_quorum:

@@ -55,7 +55,7 @@ class _NoPreference(BookiePreference):
         super().__init__(BookieHealth(errors_max=0), lambda: 0.0, writable=tuple, read_only=tuple)
 
     def failed(self, bookie_id: str) -> None:
-        """Forgets it."""
+        """Ignores the failure."""
 
     def standing(self, bookie_id: str) -> ReplicaStanding:
         return ReplicaStanding.AVAILABLE

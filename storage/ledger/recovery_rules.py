@@ -93,7 +93,8 @@ class LastEntryRound:
             self._verdict = RecoveryVerdict.FAILED
 
     def result(self, first_of_last_ensemble: int) -> LastConfirmed:
-        """Returns the highest LAC found, but at least the lower bound. To be called only when the round is decided."""
+        """Returns the highest LAC found, but at least the entry before the last fragment. To be called only when the
+        round is decided."""
         assert self._verdict is RecoveryVerdict.DECIDED, self._verdict
         floor = first_of_last_ensemble - 1
         return self._found if self._found.entry_id >= floor else LastConfirmed(floor, 0)

@@ -218,7 +218,7 @@ class AddTable:
 
 
 class Conflict(Enum):
-    """Why a v2 read cannot be sent now."""
+    """Whether a v2 read may be sent now and, if not, what has to happen first."""
 
     NONE = "none"
     WAIT = "wait"

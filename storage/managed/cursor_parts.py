@@ -37,16 +37,16 @@ INLINE_BYTES = 256 * 1024
 """A state with up to so many bytes of bitmaps is encoded on the loop, which takes about two milliseconds."""
 
 SLICE_BYTES = 1024 * 1024
-"""How many bytes of bitmaps are in a slice. A single ledger may have more."""
+"""How many bytes of bitmaps a slice has at most. A single ledger may have more."""
 
 RECORD_BYTES_MAX = 4 * 1024 * 1024
-"""The size of an entry of a cursor ledger; a bookie takes 5 MiB."""
+"""The largest entry of a cursor ledger, in bytes; a bookie takes 5 MiB."""
 
 LEDGER_BITS_MAX = 2**32 // 8
-"""The bytes of one ledger's bitmap, since entry ids have 32 bits."""
+"""The largest bitmap of one ledger, in bytes; entry ids have 32 bits."""
 
 PART_BYTES_MAX = 4 * SLICE_BYTES
-"""The size of a part before compression; it holds about two slices."""
+"""The largest part before compression, in bytes. A part holds about two slices."""
 
 PARTS_MAX = 4_096
 """How many parts belong to a record at most."""

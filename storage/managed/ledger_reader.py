@@ -101,8 +101,12 @@ class LedgerReader:
 
     async def find_first(self, predicate: Callable[[bytes], bool], after: Position = EARLIEST) -> Position:
         """Returns the first entry behind `after` for which `predicate` holds, or the position after the last entry when
-        there is none. `predicate` gets the payload that was appended, and must hold for all entries after the first for
-        which it does. A binary search, which reads log2(entries) single entries. Raises what `read` raises."""
+        there is none.
+
+        `predicate` is called with payloads as they were appended. If it holds for an entry, it must hold for all
+        entries after that one, because this is a binary search: it reads log2(entries) single entries. Raises what
+        `read` raises.
+        """
         ledgers = self._ledgers
         found: Position | None = None
         before, upto = after, ledgers.last_confirmed

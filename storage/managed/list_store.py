@@ -71,7 +71,8 @@ class ListStore:
             self.terminated, self.properties = new_terminated, new_properties
 
     async def check(self) -> None:
-        """Raises ManagedLedgerFenced when another owner has written or deleted the record, MetaStoreFault."""
+        """Raises ManagedLedgerFenced when another owner has written or deleted the record, and MetaStoreFault when that
+        cannot be told now."""
         async with self._lock:
             with self._faults_told():
                 await self._record.check()

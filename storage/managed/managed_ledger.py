@@ -47,7 +47,7 @@ class ManagedLedgerStats(NamedTuple):
     pending_entries: int
     last_confirmed: Position
     ledgers: tuple[LedgerInfo, ...]
-    """The current one is shown without entries and size, as it is stored."""
+    """All ledgers in the list. The current one is shown without entries and size, as it is stored."""
     held_by: str | None
     """What keeps the oldest ledger from being deleted: `cursor NAME`, or one of the other values of
     `ledger_rules.Trim.held_by`."""

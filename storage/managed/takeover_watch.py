@@ -46,8 +46,8 @@ class TakeoverWatch:
         self._retry: asyncio.TimerHandle | None = None
 
     def opened(self, name: str) -> None:
-        """Call it when `owned` has got a managed ledger. Events that came while it was being opened found nobody, so it
-        is checked now."""
+        """Called when a managed ledger has been added to `owned`. Events that came while it was being opened were
+        ignored, so it is checked now."""
         if self._cancel is None:
             self._cancel = self._metadata.watch(MANAGED_LEDGERS, self._on_event, recursive=True)
         self._suspect(name)

@@ -14,7 +14,7 @@ class SupersededError(Exception):
 
 
 class VersionedRecord:
-    """Callers do one write at a time. Methods raise MetadataError when the store fails."""
+    """The caller makes one write at a time. Methods raise MetadataError when the store fails."""
 
     __slots__ = ("_doubtful", "_store", "_version", "path")
 
