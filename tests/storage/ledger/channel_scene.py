@@ -1,4 +1,4 @@
-"""For the tests of the channel over TCP: both protocols, entries, and adds whose outcome is kept."""
+"""Helpers for tests of the channel over TCP: both protocols, entries, and adds whose outcome is kept."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tests.storage.bookie.wire_support import until
 
 KEY = master_key(b"secret")
 LOST = -8
-"""What is told of an add whose connection ended before its answer."""
+"""The code that an add gets when its connection ended before the answer."""
 
 V2 = WireConfig()
 V3 = WireConfig(use_v2_wire_protocol=False)
@@ -24,7 +24,7 @@ def entries_of(ledger_id: int, ids: Sequence[int], size: int = 10) -> list[bytes
 
 
 class Adds:
-    """Adds to a channel, and what became of them."""
+    """Adds entries to a channel and keeps what became of them."""
 
     def __init__(self, channel: WireChannel) -> None:
         self._channel = channel

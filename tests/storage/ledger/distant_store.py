@@ -1,4 +1,4 @@
-"""A metadata store that is some time away and may lose its answers."""
+"""A metadata store that takes a while to reach and may lose its answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 class DistantStore(MetadataStore):
-    """One client's way to the store. `delay()` gives the seconds of each way; with `lose_answers` a call works, fails
-    afterwards, and the caller cannot know which."""
+    """One client's way to the store. `delay()` returns the seconds that each way takes. With `lose_answers` a call has
+    its effect and fails afterwards, so the caller cannot know whether it had."""
 
     def __init__(self, store: MetadataStore, delay: Callable[[], float]) -> None:
         self._store = store
@@ -68,7 +68,7 @@ class DistantStore(MetadataStore):
         return result
 
     async def _work(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Goes on when the caller gives up, as a request that was sent does."""
+        """Goes on when the caller gives up, as a request does that was sent already."""
         await asyncio.sleep(self._delay())
         try:
             return await call()

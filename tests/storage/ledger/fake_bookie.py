@@ -106,9 +106,9 @@ class Link:
         self.bookie = bookie
         self.state = LinkState.OK
         self.adds_asked = 0
-        """Entries that add_entries was called with."""
+        """The entries that add_entries was called with."""
         self.reads_asked: list[tuple[int, int]] = []
-        """(entry id, flags) of read_entry, (first entry id, -entries) of read_entries."""
+        """For each read_entry (entry id, flags), for each read_entries (first entry id, -entries)."""
         self._cluster = cluster
         self._last_arrival = 0.0
         self._held: deque[Callable[[], None]] | None = None
@@ -138,7 +138,7 @@ class Link:
 
     @property
     def held(self) -> int:
-        """Requests that arrived and are held."""
+        """Requests that have arrived and are held back."""
         return len(self._held or ())
 
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
@@ -150,18 +150,18 @@ class Link:
         return await self._read(lambda: self.bookie.read_run(ledger_id, first_entry_id, max_entries, max_bytes))
 
     def hold(self) -> None:
-        """Requests that arrive from now on wait for `release`."""
+        """Holds back the requests that arrive from now on, until `release`."""
         self._held = deque()
 
     def release(self, count: int | None = None) -> None:
-        """Lets the oldest `count` held requests through; all of them also ends the holding."""
+        """Lets the oldest `count` held requests through. Letting all through also ends the holding."""
         assert self._held is not None, "nothing is held"
         held, self._held = self._held, self._held if count is not None else None
         for _ in range(len(held) if count is None else count):
             held.popleft()()
 
     def lose(self, count: int) -> None:
-        """The oldest `count` held requests never arrive, and nobody says so."""
+        """Drops the oldest `count` held requests, of which nobody hears any more."""
         assert self._held is not None, "nothing is held"
         for _ in range(count):
             self._held.popleft()
@@ -226,7 +226,8 @@ class FakeCluster:
     """The bookies b0, b1, ... and everybody's links to them."""
 
     def __init__(self, bookies: int, *, seed: int = 0, delay_max: float = 0.0, answers_in_parts: bool = False) -> None:
-        """`delay_max` seconds per way; 0 delivers in the order of sending."""
+        """Each way takes up to `delay_max` seconds. With 0, requests are delivered in the order in which they were
+        sent."""
         self.bookies = {f"b{i}": FakeBookie(f"b{i}") for i in range(bookies)}
         self.rng = Random(seed)
         self._delay_max = delay_max
@@ -243,11 +244,11 @@ class FakeCluster:
         return self._links[key]
 
     def channel_of(self, client: str) -> Callable[[str], Link]:
-        """What a client gets as `channel_of`; KeyError for an unknown bookie."""
+        """What a client gets as its `channel_of`. Raises KeyError for an unknown bookie."""
         return lambda bookie_id: self.link(client, bookie_id)
 
     def copies(self, ledger_id: int, entry_id: int) -> dict[str, bytes]:
-        """Who stores the entry, and what."""
+        """Returns which bookies store the entry, and the bytes that they have."""
         return {
             name: bookie.ledgers[ledger_id].entries[entry_id]
             for name, bookie in self.bookies.items()
@@ -258,7 +259,7 @@ class FakeCluster:
         return self.rng.uniform(0, self._delay_max) if self._delay_max else 0.0
 
     def split_answer(self, ids: Sequence[int], codes: Sequence[int]) -> list[tuple[Sequence[int], int]]:
-        """Answers as (ids, code): one per code, or single ones in any order."""
+        """Returns the answers as (ids, code): one for each code, or single ones in random order."""
         if self._answers_in_parts:
             single: list[tuple[Sequence[int], int]] = [([e], rc) for e, rc in zip(ids, codes, strict=True)]
             self.rng.shuffle(single)

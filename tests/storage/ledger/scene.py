@@ -26,7 +26,7 @@ class Scene:
     def __init__(self, bookies: int, *, seed: int = 0, delay_max: float = 0.0, answers_in_parts: bool = False) -> None:
         self.cluster = FakeCluster(bookies, seed=seed, delay_max=delay_max, answers_in_parts=answers_in_parts)
         self.writable = self.cluster.names()
-        """Bookies that new ensembles and replacements may use."""
+        """The bookies that new ensembles and replacements may use."""
         self.store = MemoryStore()
         self.ways_to_store: dict[str, DistantStore] = {}
         self._ids = count(1)
@@ -51,7 +51,7 @@ class Scene:
 
 
 class Writer:
-    """Appends through a handle and keeps the receipts, which must come in order and once."""
+    """Appends through a handle and keeps the receipts, each of which must come once and in order."""
 
     def __init__(self, handle: WriteHandle) -> None:
         self.handle = handle
@@ -89,7 +89,7 @@ class Writer:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Waits, in virtual time, until `condition()` is true; after a minute of that it never will be."""
+    """Waits in virtual time until `condition()` is true. What is not true after a minute never will be."""
     for _ in range(6000):
         if condition():
             return
@@ -136,7 +136,8 @@ async def check_closed(
 
 
 def check_entry(scene: Scene, metadata: LedgerMetadata, codec: EntryCodec, entry_id: int) -> bytes:
-    """AllCommittedEntriesReachAckQuorum, and one content for one id on whatever bookie; the payload."""
+    """Checks AllCommittedEntriesReachAckQuorum, and that all bookies have the same content under the id. Returns the
+    payload."""
     copies = scene.cluster.copies(metadata.ledger_id, entry_id)
     fragment = fragment_of(metadata, entry_id)
     holders = {fragment.members[i] for i in write_set(entry_id, metadata.ensemble_size, metadata.write_quorum)}

@@ -34,7 +34,7 @@ CLOSED = bytes.fromhex(
 
 
 class Chosen(Random):
-    """Leaves the bookies in the order given, and draws the given token."""
+    """A source of chance that leaves the bookies in the given order and draws the given token."""
 
     def __init__(self, order: Sequence[str], token: int) -> None:
         super().__init__(0)
@@ -49,7 +49,7 @@ class Chosen(Random):
 
 
 class Java:
-    """Our client where Apache's stood: its bookies by port, its ledger id, its token."""
+    """Our client in the place of Apache's: the same bookies by port, ledger id and token."""
 
     def __init__(self, ledger_id: int, ports: Sequence[int], token: int = 0) -> None:
         names = [f"127.0.0.1:{port}" for port in ports]

@@ -1,4 +1,4 @@
-"""Stories of readers: damaged copies, ledgers that are still written, and passwords."""
+"""Stories of readers: damaged copies, ledgers that are still being written, and passwords."""
 
 import pytest
 

@@ -125,7 +125,7 @@ def test_a_writer_that_loses_a_bookie_during_recovery_learns_that_it_is_fenced()
 
 
 def test_recovery_reads_fence_a_bookie_that_the_fence_itself_missed() -> None:
-    """Upstream's counterexample (a), Wq 3 and Aq 2: without fencing recovery reads an acknowledged entry is truncated.
+    """Upstream's counterexample (a), Qw 3 and Qa 2: without fencing recovery reads an acknowledged entry is truncated.
 
     Entry 0 is on one bookie, whose copy recovery cannot read; the fence misses a second bookie, which then says "no
     such entry". Had that read not fenced it, the writer's late add would be the second acknowledgement.

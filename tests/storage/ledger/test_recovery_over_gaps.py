@@ -1,5 +1,5 @@
-"""Entries that their bookies gave up or hold damaged: a standalone server's recovery passes over them, a cluster's
-waits for who has them."""
+"""Entries that their bookies gave up or hold damaged. A standalone server's recovery passes over them; in a cluster it
+waits for a bookie that has them."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,7 @@ def make_unreadable(bookie: FakeBookie, ids: set[int], error: Callable[[int], Bo
 
 
 async def abandoned_ledger(scene: Scene, sizes: tuple[int, int, int]) -> int:
-    """All entries were sent at once: in their headers none is confirmed."""
+    """Sends all entries at once, so that none is confirmed according to their headers."""
     handle, writer = await new_ledger(scene.client("w"), sizes)
     for number in range(COUNT):
         writer.append(b"entry %d" % number)
@@ -48,7 +48,8 @@ async def abandoned_ledger(scene: Scene, sizes: tuple[int, int, int]) -> int:
 
 
 async def recovered_over(ids: set[int], error: Callable[[int], BookieError]) -> ReadHandle:
-    """Opens a ledger whose one bookie cannot read `ids`: it keeps its end, and all other entries come."""
+    """Opens a ledger whose only bookie cannot read `ids`: the ledger keeps its end, and all other entries can be
+    read."""
     scene = Scene(1)
     ledger_id = await abandoned_ledger(scene, (1, 1, 1))
     (bookie,) = scene.cluster.bookies.values()
@@ -72,7 +73,7 @@ def test_what_stands_behind_a_gap_is_recovered(ids: set[int], error: Callable[[i
 
 @pytest.mark.parametrize("ids", [{COUNT - 1}, set(range(30, COUNT)), set(range(COUNT))], ids=lambda ids: f"{len(ids)}")
 def test_damaged_entries_at_the_end_stay_entries_of_the_ledger(ids: set[int]) -> None:
-    """What is damaged today may be read when the file is put back."""
+    """An entry that is damaged today can be read when its file is put back."""
 
     run(recovered_over(ids, damaged))
 

@@ -25,14 +25,15 @@ from tests.storage.ledger.virtual_loop import run
 
 SIZES = [(1, 1, 1), (2, 2, 1), (2, 2, 2), (3, 3, 2), (3, 3, 3), (3, 2, 2), (4, 2, 1), (5, 3, 2)]
 SPARE = 2
-"""Bookies beyond the ensemble."""
+"""How many bookies there are beyond the ensemble."""
 STATES = list(LinkState)
 UNKNOWN_STATE = BookieRc.EUNKNOWNLEDGERSTATE
 Step = tuple[Any, ...]
 
 
 def random_steps(rng: Random, bookies: int) -> list[Step]:
-    """5 to 60 steps. Each history favours kinds of its own: a fault is found sooner where others do not hide it."""
+    """Draws 5 to 60 steps. Each history favours some kinds of them: a fault is found sooner where others do not hide
+    it."""
 
     def bookie() -> int:
         return rng.randrange(bookies)
@@ -63,7 +64,7 @@ def random_steps(rng: Random, bookies: int) -> list[Step]:
 
 
 class Warnings(logging.Handler):
-    """Hears recovery say that it closed a ledger whose last entry, in an earlier ensemble, no bookie gave it."""
+    """Notes when recovery says that it closed a ledger whose last entry, in an earlier ensemble, no bookie gave it."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -140,7 +141,7 @@ class History:
             way.lose_answers = False
 
     async def ended(self) -> None:
-        """Every operation under way ends, well or with a LedgerError."""
+        """Waits until every operation under way has ended, well or with a LedgerError."""
         for _ in range(600):
             tasks = [*self.recoveries.values(), *self.peeks, *self.closes]
             if self.writer.answered and all(task.done() for task in tasks):

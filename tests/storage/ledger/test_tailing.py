@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Pair:
-    """A writer, and a reader of its ledger that is another client."""
+    """A writer, and a reader of its ledger with a client of its own."""
 
     def __init__(self, cluster: list[Node], writer: WriteHandle, reader: TailHandle, other: BookKeeper) -> None:
         self.cluster = cluster

@@ -88,7 +88,7 @@ async def test_a_fence_stops_writers_but_not_recovery(config: WireConfig) -> Non
 
 @BOTH
 async def test_a_fence_waits_for_a_plain_read_of_the_same_entry_under_way(config: WireConfig) -> None:
-    """In v2 the answer to the plain read could else be taken for the fence's."""
+    """In v2 the answer to the plain read could otherwise be taken for the fence's."""
     async with served(config) as (bookie, channel):
         adds = Adds(channel)
         adds.add(5, range(1))

@@ -21,7 +21,7 @@ Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Takes everything and answers nothing."""
+    """A bookie that takes everything and answers nothing."""
     while await reader.read(1 << 16):
         pass
 
@@ -171,7 +171,7 @@ async def test_an_answer_that_an_error_of_ours_hits_fails_what_waits_at_once(
 
 
 async def test_adds_that_waited_for_a_connection_count_no_longer_when_it_is_made_or_fails() -> None:
-    """Each round fits into the bound; a byte that stays counted refuses a later one."""
+    """Each round fits into the bound. If a byte stayed counted, a later round would be refused."""
     is_known = False
 
     async def answers_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -198,7 +198,7 @@ async def test_adds_that_waited_for_a_connection_count_no_longer_when_it_is_made
 
 
 async def test_an_old_bookie_that_closes_at_a_batch_read_is_read_entry_by_entry() -> None:
-    """Facts 1.1: that is how a bookie before 4.17 refuses one."""
+    """A bookie older than 4.17 refuses a batch read in this way, because it cannot decode it."""
     entries = entries_of(5, range(3))
     batches = 0
 
@@ -247,7 +247,7 @@ async def test_answers_in_any_order_find_their_adds() -> None:
 
 
 async def test_a_read_that_was_given_up_never_answers_a_later_fence() -> None:
-    """The plain read's late answer must not pass for the fence's: a new connection is made instead."""
+    """The late answer to the plain read must not be taken for the fence's, so a new connection is made."""
     first_request = asyncio.Event()
     connections = 0
 

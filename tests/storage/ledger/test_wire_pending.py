@@ -13,7 +13,7 @@ EOK, EIO, LOST, LATE = 0, 101, -8, -23
 
 
 class Told:
-    """What a group's `done` was called with."""
+    """Records what a group's `done` was called with."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[list[int], int]] = []

@@ -1,4 +1,5 @@
-"""An event loop without clock, threads or sockets: time jumps to the next timer. Same program, same run.
+"""An event loop without clock, threads or sockets: time jumps to the next timer, so the same program runs the same way
+each time.
 
 A program that waits for something that can no longer happen raises `StuckError` instead of hanging.
 """
@@ -12,7 +13,7 @@ T = TypeVar("T")
 
 
 class StuckError(AssertionError):
-    """Nothing is scheduled, and the program has not ended."""
+    """Nothing is scheduled, but the program has not ended."""
 
 
 class _Selector:
@@ -35,14 +36,15 @@ class VirtualLoop(base_events.BaseEventLoop):
         return self._selector.now
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none."""
+        """There are no events, because there are no sockets."""
 
     def _write_to_self(self) -> None:
         """No other thread wakes this loop."""
 
 
 def run(program: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:
-    """Runs to the end in virtual time, on a new loop unless one is given; tasks that are left are cancelled."""
+    """Runs the program to its end in virtual time, on a new loop unless one is given. Tasks that are left are
+    cancelled."""
     loop = loop or VirtualLoop()
     try:
         asyncio.set_event_loop(loop)

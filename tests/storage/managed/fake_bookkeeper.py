@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Steps:
-    """One process's durable changes: counts them and dies at one of them."""
+    """The durable changes of one process: counts them, and lets it die at one of them."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -56,7 +56,7 @@ class Steps:
         effect: Callable[[], Awaitable[T]],
         error: Callable[[str], Exception] | None = BookieHandleNotAvailable,
     ) -> T:
-        """Takes effect, or fails with `error` where the world says so."""
+        """Has its effect, or fails with `error` when the world says so."""
         await self.pause()
         self.taken += 1
         self.names.append(name)
@@ -75,14 +75,14 @@ class Steps:
         return result
 
     async def pause(self) -> None:
-        """Lets others run for as long as the world's seed says. Returns if the process lives; never otherwise."""
+        """Lets others run for as many turns as the world's seed says. Returns if the process lives, otherwise never."""
         random = self._world.random
         for _ in range(random.randrange(20 if random.random() < 0.2 else 4)):
             await asyncio.sleep(0)
         await self.alive()
 
     async def alive(self) -> None:
-        """Returns if the process lives; never otherwise."""
+        """Returns if the process lives, otherwise never."""
         if self.buried:
             raise asyncio.CancelledError
         if self.dead.is_set():
@@ -90,7 +90,7 @@ class Steps:
 
 
 class StoredLedger:
-    """A ledger as bookies and metadata hold it."""
+    """A ledger as the bookies and the metadata hold it."""
 
     def __init__(self, ledger_id: int, custom_metadata: Mapping[str, bytes], digest_type: DigestType) -> None:
         self.ledger_id = ledger_id
@@ -98,7 +98,7 @@ class StoredLedger:
         self.codec = EntryCodec(ledger_id, digest_type)
         self.entries: list[bytes] = []
         self.unconfirmed: list[list[bytes]] = []
-        """Groups that are on the bookies and of which the writer does not know it."""
+        """Groups that are on the bookies although the writer does not know it."""
         self.closed = False
         self.fenced = False
 
@@ -121,16 +121,16 @@ class World:
         """(ledger, first, number) of every read from a handle."""
         self.opens: list[tuple[int, bool]] = []
         self.lost: set[tuple[int, int]] = set()
-        """(ledger, entry) that no bookie has any more."""
+        """(ledger, entry) of entries that no bookie has any more."""
         self.watches_work = True
         self.hold_appends = False
-        """Appended groups stay in flight until `FakeBookKeeper.confirm`."""
+        """Whether appended groups stay in flight until `FakeBookKeeper.confirm`."""
         self.append_error: LedgerError | None = None
         self.create_error: LedgerError | None = None
         self.close_error: LedgerError | None = None
         self.delete_error: LedgerError | None = None
         self.put_error: MetadataError | None = None
-        """Every put fails with it; with `put_arrives`, after it took effect."""
+        """The error that every put fails with, if any; with `put_arrives` the put has its effect first."""
         self.put_arrives = False
 
     def fails(self) -> bool:
@@ -138,12 +138,12 @@ class World:
         return self.fail_rate > 0 and self.random.random() < self.fail_rate
 
     def session(self) -> "FakeBookKeeper":
-        """A process's client; the one before is dead or closed."""
+        """Returns a new process's client. The process before must be dead or closed."""
         return FakeBookKeeper(self, self.steps)
 
     async def bury(self, keep_groups: int = 0) -> None:
-        """Ends every task of the dead process. Of each ledger's unconfirmed groups the first `keep_groups` are on
-        the bookies."""
+        """Ends every task of the dead process. Of each ledger's unconfirmed groups the first `keep_groups` are on the
+        bookies."""
         self.steps.dead.set()
         self.steps.buried = True
         me = asyncio.current_task()
@@ -160,7 +160,7 @@ class World:
 
 
 class FakeBookKeeper:
-    """Stands for storage.ledger.client.BookKeeper."""
+    """Stands for `ledger_client.BookKeeper`."""
 
     def __init__(self, world: World, steps: Steps) -> None:
         self.world = world
@@ -223,7 +223,7 @@ class FakeBookKeeper:
         await self.steps.take("delete ledger", effect)
 
     def confirm(self) -> None:
-        """Confirms what is in flight, at the loop's next turn."""
+        """Confirms what is in flight, at the next turn of the loop."""
         for handle in self.handles:
             handle.confirm_later()
 

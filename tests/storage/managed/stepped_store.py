@@ -63,7 +63,7 @@ class SteppedStore(MetadataStore):
         return self._store.watch(path, of_the_living, recursive=recursive)
 
     async def close(self) -> None:
-        """The world's tree outlives its sessions."""
+        """Does nothing, because the world's tree outlives its sessions."""
 
     async def _read(self, call: Callable[[], Awaitable[T]]) -> T:
         async with self._order:

@@ -1,4 +1,4 @@
-"""Helpers of these tests: a clock, the shortest ways to append, read and settle, and what is stored of a cursor."""
+"""Helpers of these tests: a clock, short ways to append, read and settle, and what is stored of a cursor."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ CONFIG = ManagedLedgerConfig(
     retention_time_minutes=-1,
     retention_size_mb=-1,
 )
-"""Small ledgers, nothing deleted, every acknowledgement stored at once."""
+"""Small ledgers, nothing is deleted, and every acknowledgement is stored at once."""
 
 DELETE_AT_ONCE = replace(CONFIG, retention_time_minutes=0, retention_size_mb=0)
 LARGE = replace(CONFIG, managed_ledger_max_entries_per_ledger=1_000)
@@ -31,7 +31,7 @@ RATE_LIMITED = replace(LARGE, managed_ledger_default_mark_delete_rate_limit=0.1)
 
 
 class Clock:
-    """Both clocks of a managed ledger."""
+    """Both clocks of a managed ledger, moved by hand."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
@@ -48,7 +48,7 @@ class Clock:
         self.passed_ms += int(seconds * 1000)
 
     def set(self, seconds: float) -> None:
-        """Somebody sets the time of day forward or back."""
+        """Sets the time of day forward or back, as an operator may."""
         self.now_ms += int(seconds * 1000)
 
 
@@ -67,19 +67,19 @@ def factory_of(
 
 
 async def open_one(world: World, config: ManagedLedgerConfig = CONFIG, clock: Clock | None = None) -> ManagedLedger:
-    """The managed ledger NAME, in a process of its own."""
+    """Opens the managed ledger NAME in a process of its own."""
     return await factory_of(world.session(), config, clock).open(NAME)
 
 
 async def append(ledger: ManagedLedger, *payloads: bytes) -> AddResult:
-    """One group, confirmed or failed."""
+    """Appends one group and returns what became of it."""
     done: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
     ledger.add_entries(list(payloads), done.set_result)
     return await done
 
 
 async def fill(ledger: ManagedLedger, count: int, start: int = 0) -> None:
-    """`count` groups of one entry, b"0" on."""
+    """Appends `count` groups of one entry each, whose payloads are the numbers from `start` on."""
     for number in range(start, start + count):
         result = await append(ledger, b"%d" % number)
         assert result.error is None
@@ -88,14 +88,14 @@ async def fill(ledger: ManagedLedger, count: int, start: int = 0) -> None:
 async def with_entries(
     world: World, count: int, config: ManagedLedgerConfig = LARGE, clock: Clock | None = None
 ) -> ManagedLedger:
-    """Opened, with one group of `count` entries, b"0" on."""
+    """Opens the managed ledger with one group of `count` entries: b"0", b"1", ..."""
     ledger = await open_one(world, config, clock)
     await append(ledger, *[b"%d" % number for number in range(count)])
     return ledger
 
 
 async def read_all(ledger: ManagedLedger, start: Position = EARLIEST) -> list[bytes]:
-    """Every payload from `start` on."""
+    """Returns every payload from `start` on."""
     payloads: list[bytes] = []
     position = start
     while (run := await ledger.read(position, 100, 1_000_000)).entries:
@@ -124,14 +124,14 @@ async def quiet(world: World) -> None:
 
 
 async def node(world: World, name: str = "s") -> pb.ManagedCursorInfo:
-    """The cursor's record in the metadata store."""
+    """Returns the cursor's record in the metadata store."""
     record = await world.store.get(cursor_path(NAME, name))
     assert record is not None
     return pb.ManagedCursorInfo.FromString(record.value)
 
 
 def cursor_ledger(world: World, name: str = "s") -> list[pb.PositionInfo]:
-    """The entries of the newest cursor ledger."""
+    """Returns the entries of the newest cursor ledger."""
     *_, ledger = (
         ledger for ledger in world.ledgers.values() if ledger.custom_metadata.get("pulsar/cursor") == name.encode()
     )

@@ -1,4 +1,4 @@
-"""Holes of an acknowledgement state, against a look at every entry."""
+"""The holes of an acknowledgement state, checked against a look at every entry."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

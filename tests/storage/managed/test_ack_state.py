@@ -1,4 +1,4 @@
-"""The ack state against a slow, obvious twin, and its named rules."""
+"""The acknowledgement state, checked against a slow, obvious twin, and its rules by name."""
 
 from itertools import pairwise
 
@@ -14,11 +14,11 @@ from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from pulsar_proto.ids import Position
 
 BATCH = 70
-"""Indexes per entry in these tests: more than one word."""
+"""How many indexes an entry has in these tests: more than fit one word."""
 
 
 def ledgers_of(*sizes: int) -> LedgerList:
-    """Ledgers 10, 20, 30 ...; the last one is current."""
+    """Returns ledgers 10, 20, 30 ... with so many entries; the last one is current."""
     ledgers = LedgerList(
         LedgerInfo(10 * number, entries, entries * 10, 1) for number, entries in enumerate(sizes[:-1], 1)
     )
@@ -29,7 +29,7 @@ def ledgers_of(*sizes: int) -> LedgerList:
 
 
 class Twin:
-    """One set of (entry, batch index) pairs still to be consumed, kept by walking over everything."""
+    """A twin that keeps one set of (entry, batch index) pairs still to be consumed, and walks over everything."""
 
     def __init__(self, ledgers: LedgerList) -> None:
         self.entries = [
@@ -84,7 +84,7 @@ steps = st.one_of(
 
 
 def words(left: set[int] | None) -> list[int] | None:
-    """As clients send it: an empty set is all zeros, never an empty list."""
+    """Returns an ack set as clients send it: a set without indexes is all zeros, never an empty list."""
     return None if left is None else words_of_mask(sum(1 << index for index in left)) or [0]
 
 
@@ -264,7 +264,7 @@ def test_reset_puts_the_mark_delete_before_the_target(target: tuple[int, int], e
 
 
 def test_a_mask_of_many_words_is_one_step() -> None:
-    """Word by word this takes minutes: a client's acknowledgement of some megabytes would stop the server."""
+    """Word by word this would take minutes, and an acknowledgement of some megabytes would stop the server."""
     words = [-1] * 500_000
     mask = mask_of_words(words)
     assert mask == (1 << 64 * len(words)) - 1

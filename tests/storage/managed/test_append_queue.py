@@ -1,4 +1,4 @@
-"""The queue of groups that wait for a ledger: what has left it counts no longer."""
+"""The queue of groups that wait for a ledger: what has left it no longer counts against its bounds."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from magnetar.storage.managed.append_queue import AddResult, AppendQueue
 
 
 def ignore(result: AddResult) -> None:
-    """Nobody asks what became of the group."""
+    """A callback that ignores what became of the group."""
 
 
 def test_a_queue_that_was_emptied_has_all_its_room_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import CONFIG, factory_of, open_one, read_all, until
 
 TURNS_MAX = 20_000
-"""A history that is not over after so many turns of the loop hangs."""
+"""A history that is not over after so many turns of the loop counts as hanging."""
 
 REQUESTS = ("roll", "open_ledger", "terminate", "fence", "close")
 
@@ -77,7 +77,7 @@ class History:
         self.ledger.add_entries(payloads, lambda result: self.answers.append((number, result)))
 
     def look(self) -> None:
-        """Claim 5."""
+        """Checks claim 5."""
         state = self.ledger.state
         assert not self.fenced or state in (AppendState.FENCED, AppendState.CLOSED), state
         self.fenced = self.fenced or state is AppendState.FENCED

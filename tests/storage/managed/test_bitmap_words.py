@@ -1,4 +1,4 @@
-"""Bitmaps as java.util.BitSet words, in every form that a bitmap is stored in."""
+"""Bitmaps as words of a java.util.BitSet, for every form in which a bitmap is stored."""
 
 import random
 
@@ -16,7 +16,7 @@ def dense(seed: int) -> BitMap:
 
 
 def runs(count: int) -> BitMap:
-    """`count` containers, each a few runs, stored as runs."""
+    """Returns `count` containers with a few runs each, stored as runs."""
     bitmap = BitMap()
     for key in range(count):
         bitmap.add_range(key * 65536 + 3, key * 65536 + 9000)
@@ -33,7 +33,8 @@ def as_integer(bitmap: BitMap) -> int:
 
 
 def whole(count: int) -> BitMap:
-    """`count` containers without a hole, stored as runs, which they stay when others are united with them."""
+    """Returns `count` containers without a hole. They are stored as runs, and stay so when others are united with
+    them."""
     bitmap = BitMap()
     bitmap.add_range(0, count * 65536)
     bitmap.run_optimize()

@@ -24,7 +24,7 @@ from tests.storage.managed.support import DELETE_AT_ONCE, NAME, factory_of, quie
 
 CURSORS = ("a", "b")
 DAY = replace(DELETE_AT_ONCE, managed_ledger_cursor_max_entries_per_ledger=2)
-"""Cursor ledgers are replaced all the time."""
+"""Makes cursor ledgers be replaced all the time."""
 
 
 @dataclass
@@ -35,9 +35,9 @@ class Promises:
     positions: dict[int, Position] = field(default_factory=dict)
     sent: int = 0
     acked: dict[str, set[int]] = field(default_factory=lambda: {name: set() for name in CURSORS})
-    """In memory: what may be acknowledged after the crash."""
+    """What may be acknowledged after the crash, because memory said so."""
     durable: dict[str, set[int]] = field(default_factory=lambda: {name: set() for name in CURSORS})
-    """What must be."""
+    """What must be acknowledged after the crash, because it was durable."""
     mark_delete: dict[str, Position] = field(default_factory=lambda: {name: Position(-1, -1) for name in CURSORS})
     cursors: set[str] = field(default_factory=set)
 
@@ -120,7 +120,7 @@ async def a_days_work(world: World, promises: Promises) -> None:
 
 
 async def check(world: World, ledger: ManagedLedger, promises: Promises) -> dict[int, Position]:
-    """All promises; returns where the numbers are."""
+    """Checks all promises, and returns where the numbers are."""
     record = await world.store.get(managed_ledger_path(NAME))
     assert record is not None
     listed = parse_list(record.value).ledgers
@@ -158,7 +158,7 @@ async def numbers_of(ledger: ManagedLedger) -> AsyncIterator[tuple[int, Position
 
 
 async def live_until_death(world: World, life: "asyncio.Task[None]") -> bool:
-    """True when it died, False when it came to its end."""
+    """Returns True when the process died, False when it came to its end."""
     death = asyncio.create_task(world.steps.dead.wait())
     await asyncio.wait([life, death], return_when=asyncio.FIRST_COMPLETED)
     if life.done():
@@ -167,7 +167,7 @@ async def live_until_death(world: World, life: "asyncio.Task[None]") -> bool:
 
 
 async def die_at(step: int, after_effect: bool, keep_groups: int) -> bool:
-    """One run. False when the day is over before the step."""
+    """Runs one history. Returns False when the day is over before the step."""
     world, promises = World(seed=step), Promises()
     world.steps.die_at, world.steps.die_after_effect = step, after_effect
     died = await live_until_death(world, asyncio.create_task(a_days_work(world, promises)))

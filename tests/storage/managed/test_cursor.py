@@ -114,7 +114,8 @@ async def test_position_properties_are_stored_with_the_mark_delete() -> None:
 
 
 async def test_properties_are_never_stored_with_a_later_mark_delete(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a crash finds a snapshot of deduplication, or a compacted ledger, that says less than its position."""
+    """Otherwise a crash could find a snapshot of deduplication, or a compacted ledger, that says less than its
+    position."""
     world = World()
     client = world.session()
     ledger = await factory_of(client, LARGE).open(NAME)

@@ -29,7 +29,7 @@ OLD = Position(1, 0)
 
 
 class Ledger:
-    """Keeps what is appended; `on_append` is called before an append is confirmed."""
+    """Keeps what is appended. `on_append` is called before an append is confirmed."""
 
     payload_offset = 0
     ledger_id = 77
@@ -56,7 +56,7 @@ class Ledger:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """States are large early, and encoded on the spot."""
+    """Makes states count as large early, and has them encoded on the spot."""
 
     async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
@@ -68,7 +68,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def scattered(seed: int = 1, share: int = 2) -> AckState:
-    """Of every ledger a part of the entries, never the first one."""
+    """Acknowledges a part of the entries of every ledger, never the first one."""
     chance = random.Random(seed)
     acks = AckState(LEDGERS, Position(1, -1))
     for ledger_id in range(1, 9):
@@ -105,7 +105,7 @@ async def test_what_outgrows_an_entry_is_split_and_comes_back_whole() -> None:
 
 
 async def test_every_entry_is_one_that_apaches_broker_reads_without_losing_messages() -> None:
-    """Any of them may be the last one, after a crash."""
+    """After a crash any of the entries may be the last one."""
     acks, ledger = scattered(), Ledger()
     await written(acks, ledger, repeat=True)
     for entry in ledger.entries:

@@ -1,4 +1,5 @@
-"""A cursor that is moved: it stands at the new place when that is stored, and where it stood when it cannot be."""
+"""A cursor that is moved: it stands at the new place once that is stored, and at the old one when it cannot be
+stored."""
 
 import asyncio
 import random
@@ -95,7 +96,7 @@ async def test_until_a_reset_is_stored_the_cursor_stands_where_it_stood() -> Non
 
 @pytest.mark.parametrize("target", [EARLIEST, LATEST])
 async def test_what_a_reset_promises_and_what_it_may_go_back_to_is_not_trimmed(target: Position) -> None:
-    """The storage takes nothing while the cursor is to be moved, and the ledgers are trimmed meanwhile."""
+    """The storage takes nothing while the cursor is to be moved, and meanwhile the ledgers are trimmed."""
     world = World()
     client = world.session()
     ledger = await factory_of(client, DELETE_AT_ONCE).open(NAME)

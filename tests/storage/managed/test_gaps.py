@@ -1,4 +1,4 @@
-"""Entries that no bookie has any more: who reads there waits, or goes on behind them where the key says so."""
+"""Entries that no bookie has any more: reads there fail, or go on behind them when autoSkipNonRecoverableData is on."""
 
 import logging
 from dataclasses import replace
@@ -24,7 +24,7 @@ def positions_of(ledgers: LedgerList) -> list[Position]:
 
 
 def gaps_in(positions: list[Position], lost: set[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """(ledger, first, last) of each run of lost entries within a ledger."""
+    """Returns (ledger, first, last) of each run of lost entries within a ledger."""
     runs: list[tuple[int, int, int]] = []
     for position in positions:
         if position not in lost:
@@ -37,7 +37,7 @@ def gaps_in(positions: list[Position], lost: set[tuple[int, int]]) -> list[tuple
 
 
 async def consume(ledger: ManagedLedger, cursor: Cursor, random: Random) -> list[Position]:
-    """Reads all behind the cursor, acknowledging what comes."""
+    """Reads everything behind the cursor and acknowledges what comes."""
     got: list[Position] = []
     at = cursor.next_unacked(cursor.mark_delete)
     while (run := await ledger.read(at, random.randint(1, 9), 1_000_000)).entries:
@@ -49,7 +49,7 @@ async def consume(ledger: ManagedLedger, cursor: Cursor, random: Random) -> list
 
 
 def lose(random: Random, positions: list[Position]) -> set[tuple[int, int]]:
-    """Some runs of entries, which may be whole ledgers, the first entry or the last."""
+    """Draws some runs of entries, which may be whole ledgers, the first entry or the last."""
     lost: set[tuple[int, int]] = set()
     for _ in range(random.randint(1, 4)):
         start = random.randrange(len(positions))

@@ -1,4 +1,4 @@
-"""Positions and counts against a plain list of all entries."""
+"""Positions and counts, checked against a plain list of all entries."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +11,8 @@ POSITIONS = st.builds(Position, st.sampled_from([-1, 0, 10, 15, 20, 30, 40, 50, 
 
 
 def build(closed: list[int], current: int | None) -> LedgerList:
-    """Ledgers 10, 20 ...; `current` entries in the open one after them, None without an open one."""
+    """Returns ledgers 10, 20 ... with so many entries, and after them an open one with `current` entries unless that is
+    None."""
     ledgers = LedgerList(LedgerInfo(10 * n, size, 7 * size, 5) for n, size in enumerate(closed, 1))
     if current is not None:
         ledgers.add(10 * (len(closed) + 1))

@@ -18,7 +18,7 @@ NOW_MS = 1_000 * MINUTE_MS
 
 
 def three_and_current(entries: int = 4) -> LedgerList:
-    """Ledgers 1, 2, 3 of 4 entries and 1 MiB, closed 30, 20, 10 minutes ago; 4 is open."""
+    """Returns ledgers 1, 2, 3 of 4 entries and 1 MiB, closed 30, 20 and 10 minutes ago; ledger 4 is open."""
     ledgers = LedgerList(LedgerInfo(n, 4, MEBIBYTE, NOW_MS - (40 - 10 * n) * MINUTE_MS) for n in (1, 2, 3))
     ledgers.add(4)
     if entries:
@@ -140,7 +140,8 @@ def test_settings_out_of_bounds_are_refused(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("ttl_minutes", "expected"), [(0, 10), (3, 13), (10, 10), (60, 10)])
 def test_a_time_to_live_that_is_shorter_than_the_retention_is_added_to_it(ttl_minutes: int, expected: int) -> None:
-    """An expired message is kept as long as an acknowledged one; a longer one holds the ledger by the cursors."""
+    """An expired message is kept as long as an acknowledged one. While it is not expired, the cursors hold its
+    ledger."""
     config = replace(CONFIG, retention_time_minutes=10, message_ttl_seconds=ttl_minutes * 60)
     assert config.retention_ms == expected * 60_000
     assert replace(config, retention_time_minutes=-1).retention_ms < 0

@@ -1,4 +1,4 @@
-"""Appending, reading, rolling over and ending, and the list that is stored of it, on ledgers in memory."""
+"""Appending, reading, rolling over and ending, and the list that is stored meanwhile, on ledgers in memory."""
 
 import asyncio
 from dataclasses import replace

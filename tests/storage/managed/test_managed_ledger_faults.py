@@ -127,7 +127,7 @@ async def test_an_owner_between_two_ledgers_is_stopped_by_the_list() -> None:
 
 
 async def test_a_ledger_with_an_id_below_the_others_is_not_used() -> None:
-    """Ids are drawn in blocks: an owner that comes back may hold old ones."""
+    """Ids are drawn in blocks, so an owner that comes back may still hold old ones."""
     world = World()
     world.ids = iter([20, 21, 19, 18, 30])
     ledger = await open_one(world)

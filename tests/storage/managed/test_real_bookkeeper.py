@@ -23,7 +23,7 @@ LEDGERS_OF_50 = replace(CONFIG, managed_ledger_max_entries_per_ledger=50)
 
 
 class Server:
-    """What a standalone process has below its topics."""
+    """Everything that a standalone process has below its topics."""
 
     def __init__(self, store: MemoryStore, bookie: Bookie, bookkeeper: BookKeeper) -> None:
         self.store = store
@@ -42,7 +42,7 @@ class Server:
 
 @asynccontextmanager
 async def server(folder: Path, store: MemoryStore) -> AsyncIterator[Server]:
-    """Ends as a process that dies would, as far as ledgers and cursors are concerned: nothing of them is closed."""
+    """Ends like a process that dies, as far as ledgers and cursors are concerned: none of them is closed."""
     bookie = await Bookie.open(
         BookieConfig(journal_directories=(str(folder / "journal"),), ledger_directories=(str(folder / "ledgers"),)),
         bookie_id="bookie",

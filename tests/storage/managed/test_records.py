@@ -1,4 +1,4 @@
-"""Stored forms, against the bytes of Apache's broker."""
+"""Stored forms, compared with the bytes of Apache's broker."""
 
 from dataclasses import replace
 

@@ -14,7 +14,7 @@ ENTRIES = 50_000
 
 
 def scattered(ledgers: LedgerList) -> AckState:
-    """Every second entry on average, in random order."""
+    """Returns every second entry on average, in random order."""
     acks = AckState(ledgers, Position(1, -1))
     entries = random.Random(1).sample(range(1, ENTRIES), ENTRIES // 2)
     for ledger_id in range(1, LEDGERS + 1):

@@ -1,4 +1,4 @@
-"""Somebody sets the time of day an hour back or forward: what goes by intervals does not notice."""
+"""Somebody sets the time of day an hour back or forward. Nothing that goes by intervals is affected."""
 
 from dataclasses import replace
 

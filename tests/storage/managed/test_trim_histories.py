@@ -28,7 +28,7 @@ class History:
         self.world = World(seed)
         self.ledger: ManagedLedger
         self.promised: dict[str, list[Position]] = {}
-        """By cursor; one that is being moved or deleted is promised nothing."""
+        """What each cursor was promised. A cursor that is being moved or deleted is promised nothing."""
         self.busy: set[str] = set()
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -54,7 +54,7 @@ class History:
         self.tasks.append(asyncio.create_task(action))
 
     def check(self) -> None:
-        """The claim, now."""
+        """Checks the claim for the present moment."""
         for name, positions in self.promised.items():
             for position in positions:
                 assert self.ledger.entries_between(before(position), position) == 1, f"{name} lost {position}"
@@ -73,7 +73,7 @@ class History:
         await answer
 
     async def move(self, name: str) -> None:
-        """Makes the cursor where there is none, else moves it."""
+        """Makes the cursor if there is none, otherwise moves it."""
         if name in self.busy:
             return
         self.busy.add(name)

@@ -24,7 +24,7 @@ CODES = {
     BookieRc.ETOOMANYREQUESTS: (-105, -105),
     BookieRc.EUNKNOWNLEDGERSTATE: (-108, -108),
 }
-"""(code of a read, code of an add)"""
+"""Maps a return code to (error code of a read, error code of an add)."""
 
 
 @pytest.mark.parametrize("rc", [rc for rc in BookieRc if rc is not BookieRc.EOK])

@@ -1,4 +1,4 @@
-"""Bookies that have too much to do: their clients wait and ask again, and take nobody for dead before the deadline."""
+"""Overloaded bookies: their clients wait and ask again, and take none of them for dead before the deadline."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Asking the next replica while the first is silent."""
+"""The next replica is asked while the first one is silent."""
 
 import asyncio
 from functools import partial
@@ -13,7 +13,7 @@ from tests.storage.ledger.virtual_loop import run
 
 
 class Replicas:
-    """Questions that take their seconds and then answer their name or raise; `asked` says who was, and when."""
+    """Questions that take some seconds and then return their name or raise. `asked` records who was asked, and when."""
 
     def __init__(self, *replicas: tuple[str, float, LedgerError | None]) -> None:
         self._replicas = replicas

@@ -1,4 +1,4 @@
-"""Ledgers whose writer chooses the ids."""
+"""Ledgers whose writer chooses the entry ids."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The steps of a ledger's metadata, and what rules them out."""
+"""The changes of a ledger's metadata, and what rules them out."""
 
 from dataclasses import replace
 

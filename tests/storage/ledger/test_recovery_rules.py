@@ -1,4 +1,4 @@
-"""What answers prove to a recoverer: when a fence holds, where the last entry is, which errors decide nothing."""
+"""What answers prove to a recoverer: when a fence holds, which entry is the last, and which errors prove nothing."""
 
 import pytest
 from hypothesis import given
@@ -91,7 +91,7 @@ def test_one_valid_copy_recovers_an_entry_even_after_others_lacked_it() -> None:
 
 @given(st.integers(1, 4), st.data())
 def test_the_end_needs_a_quorum_of_replicas_that_say_so(write_quorum: int, data: st.DataObject) -> None:
-    """Whatever the order of answers: decided as the end, or failed, by the counts alone."""
+    """In whatever order the answers come, the counts alone say whether the end is proved or the read has failed."""
     ack_quorum = data.draw(st.integers(1, write_quorum))
     read = RecoveryRead(0, tuple("abcd"[:write_quorum]), write_quorum, ack_quorum, frozenset())
     missing = asked = 0

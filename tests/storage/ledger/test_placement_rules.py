@@ -1,4 +1,4 @@
-"""The choice of bookies: different ones, writable ones, and failed ones last."""
+"""The choice of bookies: different and writable ones, and those that failed last."""
 
 from random import Random
 

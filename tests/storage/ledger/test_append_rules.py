@@ -1,4 +1,4 @@
-"""The writer's state machine, fed by hand: what is sent, what counts, what is confirmed when."""
+"""The writer's state machine, driven by hand: what is sent, which answers count, what is confirmed and when."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def unexpected(send: Send, ids: Sequence[int], rc: int) -> None:
 def machine_of(
     bookies: str, write_quorum: int, ack_quorum: int, *, lac: int = -1, lagging_bytes_max: int = 10**9
 ) -> AppendMachine:
-    """A machine on an ensemble named by letters: "abc"."""
+    """Returns a machine on an ensemble whose bookies are named by letters: "abc"."""
     return AppendMachine(
         tuple(bookies),
         write_quorum,
@@ -38,13 +38,13 @@ def machine_of(
 
 
 def group(machine: AppendMachine, count: int) -> Append:
-    """The next `count` entries, 10 bytes each."""
+    """Pushes the next `count` entries, of 10 bytes each."""
     first = machine.last_add_pushed + 1
     return Append(first, [b"entry %d" % (first + i) for i in range(count)], machine.length + 10 * count, unused)
 
 
 def confirmed(machine: AppendMachine) -> list[int]:
-    """First ids of the groups confirmed now."""
+    """Returns the first ids of the groups that are confirmed now."""
     found = []
     while (append := machine.confirm_next()) is not None:
         found.append(append.first_entry_id)
@@ -304,7 +304,7 @@ def test_entry_ids_follow_each_other() -> None:
 
 
 class Model:
-    """Who stored what, kept entry by entry, beside the machine."""
+    """A slow twin of the machine, which keeps for each entry who stored it."""
 
     def __init__(self, machine: AppendMachine, spare: list[str]) -> None:
         self.machine = machine
@@ -359,7 +359,7 @@ def test_no_entry_is_confirmed_before_its_quorum_has_it_under_any_schedule(data:
 
 
 def answer(model: Model, send: Send, count: int, *, failed: bool) -> None:
-    """The bookie answers for the next `count` entries that it owes."""
+    """Lets the bookie answer for the next `count` entries that it has not answered."""
     owed = model.owed[id(send)]
     some, owed[:] = owed[:count], owed[count:]
     if not failed:

@@ -1,4 +1,4 @@
-"""Quorum arithmetic against twins that enumerate every case."""
+"""Quorum arithmetic, checked against twins that enumerate every case."""
 
 from itertools import combinations
 
@@ -19,7 +19,7 @@ def sizes(draw: st.DrawFn) -> Sizes:
 
 
 def ack_quorums(entry_id: int, size: Sizes) -> list[set[int]]:
-    """Every set of bookies whose answers acknowledge the entry."""
+    """Returns every set of bookies whose answers acknowledge the entry."""
     ensemble_size, write_quorum, ack_quorum = size
     members = [(entry_id + i) % ensemble_size for i in range(write_quorum)]
     return [set(some) for some in combinations(members, ack_quorum)]

@@ -1,6 +1,6 @@
-"""The channel's contract (`bookie_channel`), held by the fake bookie and by the real one in its process.
+"""The contract of `bookie_channel`, kept by the fake bookie and by the real one in its process.
 
-Every story of this folder is told on the fake, so what the fake promises must be what a bookie does.
+The stories in this folder are told on the fake, so whatever the fake promises must be what a bookie does.
 """
 
 import asyncio
@@ -43,7 +43,8 @@ async def channel(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def add(channel: BookieChannel, first: int, entries: Sequence[bytes], flags: int = 0, key: bytes = KEY) -> int:
-    """Adds and waits until each entry is answered once; the code, which all share."""
+    """Adds the entries and waits until each is answered once. Returns the return code, which must be the same for
+    all."""
     ids = range(first, first + len(entries))
     codes: dict[int, int] = {}
     all_answered = asyncio.get_running_loop().create_future()
