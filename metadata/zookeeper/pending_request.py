@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from magnetar.metadata.zookeeper.jute_codec import CHILDREN_AT_ONCE, ZkStat, parse_children
+from magnetar.metadata.zookeeper.jute_codec import CHILDREN_AT_ONCE, ZkStat, parse_children, parse_stat
 from magnetar.metadata.zookeeper.lost_answer_rules import Write
 
 
@@ -75,6 +75,13 @@ class PendingRequest:
             self.future.set_exception(error)
             if self.internal:
                 self.future.exception()  # so that asyncio does not complain when nobody looks at it
+
+
+def stat_or_none(outcome: RequestOutcome | BaseException) -> ZkStat | None:
+    """Returns the Stat in the answer to an exists; None when there is no record, or no answer."""
+    if isinstance(outcome, Reply) and not outcome.error:
+        return parse_stat(outcome.payload)
+    return None
 
 
 async def read_children(payload: bytes) -> list[str]:

@@ -37,7 +37,6 @@ from magnetar.metadata.store import (
     Op,
     PutOp,
     Record,
-    RecordEvent,
     Stat,
     WatchCallback,
 )
@@ -48,14 +47,13 @@ from magnetar.metadata.zookeeper.client_config import ClientConfig, Hooks, Sessi
 from magnetar.metadata.zookeeper.connect_string import ConnectString
 from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import Write
-from magnetar.metadata.zookeeper.pending_request import Reply, RequestOutcome, Settled, read_children
+from magnetar.metadata.zookeeper.pending_request import Reply, RequestOutcome, Settled, read_children, stat_or_none
+from magnetar.metadata.zookeeper.server_watches import ServerWatches
 from magnetar.metadata.zookeeper.session_client import ZkClient
 from magnetar.metadata.zookeeper.session_rules import Notification
-from magnetar.metadata.zookeeper.watch_rules import ZkWatches
 
 log = logging.getLogger(__name__)
 
-SET_WATCHES_BYTES_MAX = 128 << 10
 PARENT_ROUNDS_MAX = 10
 """Rounds of one create with parents that may fail because other clients make or delete a parent; then it is refused."""
 
@@ -67,12 +65,9 @@ class ZooKeeperStore(MetadataStore):
 
     def __init__(self, connect: ConnectString, config: ClientConfig, rng: random.Random) -> None:
         self._connect = connect
-        self._watches = ZkWatches()
         self._session_callbacks: dict[object, SessionCallback] = {}
-        self._watch_bound: int | None = None
-        """The zxid up to which all watches have heard every event, while a link is missing or its watches are being
-        armed. None while they hear everything."""
         self._client = ZkClient(config, Hooks(self._attached, self._notified, self._session_changed), rng)
+        self._watches = ServerWatches(self._client, connect)
         self._closed: asyncio.Future[None] | None = None
 
     @classmethod
@@ -198,17 +193,8 @@ class ZooKeeperStore(MetadataStore):
         return [None if stat is None else store_stat(stat) for stat in stats]
 
     def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> CancelWatch:
-        full = self._full(path)
-        cancel_callback = self._watches.add(path, callback, recursive)
-        self._arm(path, full)
-
-        def cancel() -> None:
-            before = self._watches.modes(path)
-            cancel_callback()
-            if before and not self._watches.modes(path) and self._client.is_connected and self._closed is None:
-                self._client.follow(zk_codec.remove_watches_body(full))
-
-        return cancel
+        self._full(path)  # raises for a path that cannot be, and when the store is closed
+        return self._watches.watch(path, callback, recursive)
 
     async def close(self) -> None:
         if self._closed is not None:
@@ -260,7 +246,7 @@ class ZooKeeperStore(MetadataStore):
             done = await asyncio.gather(multi, look, return_exceptions=True)
             if isinstance(done[0], BaseException):
                 raise done[0]
-            outcome, seen = done[0], _stat_or_none(done[1])
+            outcome, seen = done[0], stat_or_none(done[1])
         if isinstance(outcome, Settled):
             return outcome.path, outcome.stats
         if outcome.error:
@@ -271,7 +257,7 @@ class ZooKeeperStore(MetadataStore):
         return multi_outcome(write, outcome.zxid, results, seen)
 
     async def _stat_soon(self, full: str) -> ZkStat | None:
-        return _stat_or_none(await self._client.submit(zk_codec.exists_body(full), full))
+        return stat_or_none(await self._client.submit(zk_codec.exists_body(full), full))
 
     async def _refused(self, code: int, op: Op) -> Exception:
         path = self._connect.user_path(op.path)
@@ -330,64 +316,22 @@ class ZooKeeperStore(MetadataStore):
             raise StoreClosedError(path, "the ZooKeeper store is closed")
         return self._connect.full_path(path)
 
-    # Watches and session
-
-    def _arm(self, path: str, full: str) -> None:
-        """Has the server watch the path. Without a link nothing is sent, as the next link arms all watches."""
-        if self._client.is_connected:
-            for recursive in self._watches.modes(path):
-                body = zk_codec.add_watch_body(full, recursive=recursive)
-                self._client.follow(body, lambda reply: _check_armed(reply, path))
-
-    def _notified(self, event: Notification) -> None:
-        if self._connect.contains(event.path):
-            self._watches.happened(RecordEvent(event.type, self._connect.user_path(event.path)))
+    # What the client calls
 
     def _attached(self) -> None:
-        """Arms all watches on a new link and then looks for what they missed, pipelined and ahead of everything
-        else."""
-        exact, recursive = self._watches.exact_paths, self._watches.recursive_paths
-        bound = self._watch_bound
-        if bound is None:
-            return
-        full = [[self._connect.full_path(path) for path in paths] for paths in (exact, recursive)]
-        for body in zk_codec.set_watches_bodies(bound, *full, chunk_bytes_max=SET_WATCHES_BYTES_MAX):
-            self._client.post(body, lambda reply: _check_armed(reply, "the watched records"))
-        for path in exact:
-            self._look(path, lambda path, stat, _: self._watches.found(path, stat, bound))
-        for path in recursive:
-            self._look(path, lambda path, _, zxid: self._watches.overlooked(path) if zxid > bound else None)
-        # Answers come in order, so after this one all watches have heard what they missed.
-        self._look("/", lambda *_: self._heard_all())
+        self._watches.attached()
 
-    def _look(self, path: str, then: Callable[[str, ZkStat | None, int], None]) -> None:
-        def answered(reply: Reply) -> None:
-            then(path, _stat_or_none(reply), reply.zxid)
-
-        self._client.post(zk_codec.exists_body(self._connect.full_path(path)), answered)
-
-    def _heard_all(self) -> None:
-        self._watch_bound = None
+    def _notified(self, event: Notification) -> None:
+        self._watches.notified(event)
 
     def _session_changed(self, event: SessionEvent) -> None:
-        if event is SessionEvent.DISCONNECTED and self._watch_bound is None:
-            self._watch_bound = self._client.last_zxid
+        if event is SessionEvent.DISCONNECTED:
+            self._watches.disconnected()
         for callback in list(self._session_callbacks.values()):
             try:
                 callback(event)
             except Exception:
                 log.exception("a session callback failed on %s", event)
-
-
-def _check_armed(reply: Reply, path: str) -> None:
-    if reply.error:
-        log.error("ZooKeeper does not watch %s (%d); it must be 3.6 or later", path, reply.error)
-
-
-def _stat_or_none(outcome: RequestOutcome | BaseException) -> ZkStat | None:
-    if isinstance(outcome, Reply) and not outcome.error:
-        return zk_codec.parse_stat(outcome.payload)
-    return None
 
 
 def _payload(outcome: RequestOutcome) -> bytes:
