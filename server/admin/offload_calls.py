@@ -18,7 +18,7 @@ from magnetar.server.admin.namespace_policy_calls import change_record, record_o
 from magnetar.server.admin.offload_policies import KEY, KEY_OF_TOPIC, OF_OLDER_POLICIES, as_shown, read
 from magnetar.server.admin.policy_rows import NOTHING_OFFLOADED
 from magnetar.server.admin.topic_calls import loaded, message_id, partitions_of
-from magnetar.server.admin.topic_policy_calls import checked_topic, put
+from magnetar.server.admin.topic_policy_calls import change_policies, checked_topic, own_policies, put
 from magnetar.server.topics.topic import Topic
 from magnetar.server.web.absent_calls import NO_OFFLOADING
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
@@ -76,7 +76,7 @@ async def of_topic(call: Call) -> Answer:
     """Answers with the topic's policies. With the parameter `applied`, the namespace's are added where the topic has
     none of its own; the result is only shown when it names a driver."""
     name, policies = await checked_topic(call), call.broker.service.policies
-    held: Mapping[str, Any] | None = policies.topics.get(name, is_global=call.flag("isGlobal")).get(KEY_OF_TOPIC)
+    held: Mapping[str, Any] | None = own_policies(call, name).get(KEY_OF_TOPIC)
     if call.flag("applied"):
         of_namespace = (await policies.namespaces.get(name.namespace) or {}).get(KEY)
         merged = {**(of_namespace or {}), **(held or {})}
@@ -86,18 +86,14 @@ async def of_topic(call: Call) -> Answer:
 
 async def set_of_topic(call: Call) -> Answer:
     given, name = read(bodies.parse(call.body)), await checked_topic(call)
-    await call.broker.service.policies.topics.update(
-        name, lambda policies: put(policies, KEY_OF_TOPIC, given), is_global=call.flag("isGlobal")
-    )
+    await change_policies(call, name, lambda policies: put(policies, KEY_OF_TOPIC, given))
     _tell(name.full)
     return NO_CONTENT
 
 
 async def remove_of_topic(call: Call) -> Answer:
     name = await checked_topic(call)
-    await call.broker.service.policies.topics.update(
-        name, lambda policies: put(policies, KEY_OF_TOPIC, None), is_global=call.flag("isGlobal")
-    )
+    await change_policies(call, name, lambda policies: put(policies, KEY_OF_TOPIC, None))
     return NO_CONTENT
 
 

@@ -7,6 +7,7 @@ that reads answers with what is in force, which may come from the namespace or f
 Sources: PersistentTopics, PersistentTopicsBase; answers recorded from Pulsar 4.0.7.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from magnetar.server.admin.call_paths import TOPIC, namespace_of, topic_of
 from magnetar.server.admin.namespace_policy_calls import QUOTA_TYPES, quota_type, tell_if_without_effect
 from magnetar.server.admin.policy_rows import TOPIC_ROWS, TopicRow, shown_dispatch_rate
 from magnetar.server.policies.policy_values import BacklogQuotas
+from magnetar.server.policies.topic_policies_service import TopicPoliciesChange
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic_policy
 from pulsar_proto.names import TopicName
@@ -40,6 +42,17 @@ async def checked_topic(call: Call) -> TopicName:
     return name
 
 
+def own_policies(call: Call, name: TopicName) -> Mapping[str, Any]:
+    """Returns the topic's own policies: those for all clusters if the call's parameter `isGlobal` is set, otherwise
+    those for this cluster. The caller has loaded them by `checked_topic`."""
+    return call.broker.service.policies.topics.get(name, is_global=call.flag("isGlobal"))
+
+
+async def change_policies(call: Call, name: TopicName, change: TopicPoliciesChange) -> None:
+    """Changes the topic's own policies, chosen as in `own_policies`. Raises PulsarError, and what `change` raises."""
+    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+
+
 async def _get(row: TopicRow, call: Call) -> Answer:
     name = await checked_topic(call)
     policies = call.broker.service.policies
@@ -49,7 +62,7 @@ async def _get(row: TopicRow, call: Call) -> Answer:
         own = policies.topics.merged(name).get(row.key)
         if row.applied is not None and own is None:
             return row.applied(policies.of(name))
-    held = policies.topics.get(name, is_global=call.flag("isGlobal"))
+    held = own_policies(call, name)
     if row.keys is not None:
         values = {member: held.get(key) for member, key in row.keys.items()}
         return row.absent if None in values.values() else values
@@ -100,7 +113,7 @@ async def _change(call: Call, name: TopicName, row: TopicRow, value: Any) -> Non
         for member, key in row.keys.items():
             put(policies, key, None if value is None else value[member])
 
-    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+    await change_policies(call, name, change)
 
 
 def put(policies: dict[str, Any], key: str, value: Any) -> None:
@@ -129,7 +142,7 @@ def _routes_of(row: TopicRow) -> list[Route]:
 async def backlog_quotas(call: Call) -> Answer:
     name = await checked_topic(call)
     policies = call.broker.service.policies
-    held: dict[str, Any] = dict(policies.topics.get(name, is_global=call.flag("isGlobal")).get("backLogQuotaMap") or {})
+    held: dict[str, Any] = dict(own_policies(call, name).get("backLogQuotaMap") or {})
     if held or not call.flag("applied"):
         return held
     of_namespace = (await policies.namespaces.get(name.namespace) or {}).get("backlog_quota_map")
@@ -158,7 +171,7 @@ async def set_backlog_quota(call: Call) -> Answer:
             raise Refusal(412, TOO_LITTLE_RETAINED)
         policies["backLogQuotaMap"] = {**(policies.get("backLogQuotaMap") or {}), kind: quota}
 
-    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+    await change_policies(call, name, change)
     return NO_CONTENT
 
 
@@ -169,7 +182,7 @@ async def remove_backlog_quota(call: Call) -> Answer:
         quotas = policies.get("backLogQuotaMap") or {}
         policies["backLogQuotaMap"] = {each: quota for each, quota in quotas.items() if each != kind}
 
-    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+    await change_policies(call, name, change)
     return NO_CONTENT
 
 
@@ -181,7 +194,7 @@ _DISPATCH_RATE = next(row for row in TOPIC_ROWS if row.path == "dispatchRate")
 async def subscription_rate(call: Call) -> Answer:
     name = await checked_topic(call)
     policies = call.broker.service.policies
-    held = policies.topics.get(name, is_global=call.flag("isGlobal")).get("subscriptionPolicies") or {}
+    held = own_policies(call, name).get("subscriptionPolicies") or {}
     value = (held.get(call.parts["subscription"]) or {}).get("dispatchRate")
     if value is None and call.flag("applied"):
         return shown_dispatch_rate(policies.of(name).dispatch_rate_of(call.parts["subscription"]))
@@ -208,7 +221,7 @@ async def _change_subscription_rate(call: Call, name: TopicName, rate: Any) -> N
             held[subscription] = {"dispatchRate": rate}
         policies["subscriptionPolicies"] = held
 
-    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+    await change_policies(call, name, change)
 
 
 # --- replication, and removing all policies ---------------------------------------------------------------------------
@@ -217,7 +230,7 @@ async def _change_subscription_rate(call: Call, name: TopicName, rate: Any) -> N
 async def replication(call: Call) -> Answer:
     name = await checked_topic(call)
     policies = call.broker.service.policies
-    clusters = policies.topics.get(name, is_global=call.flag("isGlobal")).get("replicationClusters")
+    clusters = own_policies(call, name).get("replicationClusters")
     if clusters is None and call.flag("applied"):
         clusters = (await policies.namespaces.get(name.namespace) or {}).get("replication_clusters")
     return EMPTY if clusters is None else clusters
@@ -234,15 +247,13 @@ async def set_replication(call: Call) -> Answer:
     def change(policies: dict[str, Any]) -> None:
         policies["replicationClusters"] = clusters
 
-    await call.broker.service.policies.topics.update(name, change, is_global=call.flag("isGlobal"))
+    await change_policies(call, name, change)
     return NO_CONTENT
 
 
 async def remove_replication(call: Call) -> Answer:
     name = await checked_topic(call)
-    await call.broker.service.policies.topics.update(
-        name, lambda policies: put(policies, "replicationClusters", None), is_global=call.flag("isGlobal")
-    )
+    await change_policies(call, name, lambda policies: put(policies, "replicationClusters", None))
     return NO_CONTENT
 
 
