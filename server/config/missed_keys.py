@@ -43,7 +43,7 @@ def _foreign_class(says: str) -> MissedKey:
 _ENTRY_METADATA = "messages carry no entry metadata of the broker: no index, no time of the broker"
 _ONE_SERVER = "this server keeps metadata in its own file, and is no part of a cluster of brokers"
 _OWN_BOOKIE = "messages are stored by the bookie in this process, which is reached without a socket"
-_BROKER_RATE = "the rate of the whole broker is not limited, only those of topics and subscriptions"
+_BROKER_RATE = "the rate of the whole broker is not limited, only that of topics and below"
 _CLASSES = "classes of Java are not loaded"
 _NO_PROXY_HEADER = "connections that begin with a header of the PROXY protocol are refused"
 
@@ -83,10 +83,8 @@ NOT_HERE: Mapping[str, MissedKey] = {
     "enablePersistentTopics": _off("persistent topics are served all the same"),
     "subscriptionKeySharedEnable": _off("Key_Shared is allowed all the same: subscriptionTypesEnabled says what is"),
     "clientLibraryVersionCheckEnabled": _on("old client libraries are not refused"),
-    "dispatchThrottlingRateInMsg": _limit("the rate of the whole broker is not limited, only that of topics and below"),
-    "dispatchThrottlingRateInByte": _limit(
-        "the rate of the whole broker is not limited, only that of topics and below"
-    ),
+    "dispatchThrottlingRateInMsg": _limit(_BROKER_RATE),
+    "dispatchThrottlingRateInByte": _limit(_BROKER_RATE),
     "dispatchThrottlingOnNonBacklogConsumerEnabled": _off("dispatch rates hold for consumers without a backlog too"),
     "dispatchThrottlingOnBatchMessageEnabled": _on("dispatch rates count the messages of a batch, not batches"),
     "maxUnackedMessagesPerBroker": _limit("unacknowledged messages are limited by consumer and subscription only"),

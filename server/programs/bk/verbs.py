@@ -176,4 +176,3 @@ GROUPS = {
     "repair": REPAIR,
     "a bookie's own files": FILES,
 }
-VERBS = tuple(verb for group in GROUPS.values() for verb in group)

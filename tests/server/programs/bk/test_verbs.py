@@ -9,7 +9,9 @@ import pytest
 
 from magnetar.server.commands.main import build_parser, main
 from magnetar.server.programs.bk import verb_arguments as arguments
-from magnetar.server.programs.bk.verbs import VERBS, Verb
+from magnetar.server.programs.bk.verbs import GROUPS, Verb
+
+VERBS = tuple(verb for group in GROUPS.values() for verb in group)
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
