@@ -24,7 +24,7 @@ from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.disks import DiskSpace
 from magnetar.storage.bookie.wire_server import BookieWireServer
 from magnetar.storage.ledger.wire_channel import WireChannel
-from magnetar.storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
 from pulsar_proto.wire import bookie_wire as v2
 

@@ -34,7 +34,7 @@ from magnetar.storage.ledger.ledger_errors import (
 )
 from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
 from magnetar.storage.ledger.tailing import TailHandle
-from magnetar.storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
 from pulsar_proto.records.entry_digest import DigestType
 
 __all__ = [

@@ -7,7 +7,7 @@ from magnetar.server.config.bookie_keys import PROCESS
 from magnetar.server.config.broker_config import ServerConfig
 from magnetar.server.config.honoured_keys import Key
 from magnetar.storage.ledger.client_config import LedgerConfig
-from magnetar.storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
 
 BOOKKEEPER_TIMEOUT_SEC = 5.0

@@ -16,7 +16,7 @@ from magnetar.storage.ledger.placement_rules import Placement
 from magnetar.storage.ledger.rack_placement_rules import RackAwareBookies
 from magnetar.storage.ledger.rack_table import RackTable
 from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels
-from magnetar.storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
 
 
 class BookKeeperCluster:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from magnetar.storage.ledger.bookie_channel import AddDone, LacAnswer, Polled
-from magnetar.storage.ledger.wire_connection import BookieConnection, WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
+from magnetar.storage.ledger.wire_connection import BookieConnection
 from magnetar.storage.ledger.wire_link import Address, WireLink
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.wire import bookie_wire_v3 as v3

@@ -12,19 +12,19 @@ out, the connection counts as dead and is cut.
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, cast
 
 from magnetar.storage.ledger.bookie_channel import AddDone
 from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable, BookieOverloaded, BookieTimeout
+from magnetar.storage.ledger.wire_config import WireConfig
 from magnetar.storage.ledger.wire_pending import AddTable, Conflict, PendingAdds, ReadTable, ReadWait
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire import bookie_wire_v3 as v3
 from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, OpCode, ReadFlags
-from pulsar_proto.wire.packets import PACKET_BYTES_MAX, PacketReader, packets
+from pulsar_proto.wire.packets import PacketReader, packets
 from pulsar_proto.wire.read_buffer import LENGTH_BYTES
 
 log = logging.getLogger(__name__)
@@ -33,33 +33,6 @@ SWEEPS_PER_TIMEOUT = 4
 """How often expired requests are looked for within a deadline: a request is given up at most a quarter of it late."""
 ANSWER_PADDING_BYTES = 4_096
 """By how much an answer may exceed the longest request, because of its own header."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WireConfig:
-    """Fields are named like the keys of BookKeeper's client; times are seconds."""
-
-    use_v2_wire_protocol: bool = True
-    """useV2WireProtocol. It is on in Pulsar's brokers; BookKeeper's default is off."""
-    add_entry_timeout_sec: float = 30.0
-    """addEntryTimeoutSec: 5 in BookKeeper, 30 in a Pulsar broker."""
-    read_entry_timeout_sec: float = 30.0
-    connect_timeout_sec: float = 10.0
-    """connectTimeoutMillis."""
-    reconnect_delay_min_sec: float = 0.1
-    reconnect_delay_max_sec: float = 5.0
-    """After a failed connect, requests fail at once for this long. The delay doubles from the minimum to the
-    maximum."""
-    packet_bytes_max: int = PACKET_BYTES_MAX
-    """nettyMaxFrameSizeBytes of the bookies."""
-    unanswered_bytes_max: int = 128 << 20
-    """How many bytes of entries may be sent to one bookie and not answered. A further add fails at once with
-    BookieOverloaded (-105)."""
-
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            if name != "use_v2_wire_protocol" and getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive, is {getattr(self, name)}")
 
 
 _V2_ANSWER = Struct(">IIiqq")

@@ -12,7 +12,8 @@ from functools import partial
 
 from magnetar.storage.ledger.bookie_channel import AddDone
 from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable, BookieOverloaded
-from magnetar.storage.ledger.wire_connection import BookieConnection, WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
+from magnetar.storage.ledger.wire_connection import BookieConnection
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ Source: ManagedLedgerImpl.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from magnetar.metadata.paths import managed_ledger_path
 from magnetar.storage.managed import ledger_rules
@@ -17,40 +16,19 @@ from magnetar.storage.managed.append_queue import AddDone
 from magnetar.storage.managed.appender import Appender, AppendState
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.cursor_table import CursorTable
-from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
+from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_opening import open_list
 from magnetar.storage.managed.ledger_reader import LedgerReader
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerClosed, ManagedLedgerError, ManagedLedgerFenced
+from magnetar.storage.managed.managed_ledger_stats import ManagedLedgerStats
 from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from magnetar.storage.managed.trimmer import Trimmer
 from pulsar_proto.ids import LATEST, Position
 
 logger = logging.getLogger(__name__)
-
-
-class ManagedLedgerStats(NamedTuple):
-    """What the REST call internalStats shows. Times are ms since the epoch, 0 for never."""
-
-    state: AppendState
-    entries_added: int
-    entries: int
-    size: int
-    current_ledger_id: int
-    """-1 while no ledger is open."""
-    current_ledger_entries: int
-    current_ledger_size: int
-    ledger_created_ms: int
-    ledger_failed_ms: int
-    pending_entries: int
-    last_confirmed: Position
-    ledgers: tuple[LedgerInfo, ...]
-    """All ledgers in the list. The current one is shown without entries and size, as it is stored."""
-    held_by: str | None
-    """What keeps the oldest ledger from being deleted: `cursor NAME`, or one of the other values of
-    `ledger_rules.Trim.held_by`."""
 
 
 class ManagedLedger:

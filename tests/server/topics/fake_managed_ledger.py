@@ -20,7 +20,6 @@ from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.gaps import Gaps
 from magnetar.storage.managed.ledger_list import LedgerList
-from magnetar.storage.managed.managed_ledger import ManagedLedgerStats
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
     EntryReadFault,
@@ -28,6 +27,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
     ManagedLedgerTerminated,
     NoSuchCursor,
 )
+from magnetar.storage.managed.managed_ledger_stats import ManagedLedgerStats
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 
 HEADER = b"h" * 36

@@ -9,7 +9,8 @@ import uvloop
 
 from magnetar.storage.bookie.wire_server import _Accepted
 from magnetar.storage.ledger.wire_channel import WireChannel
-from magnetar.storage.ledger.wire_connection import BookieConnection, WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
+from magnetar.storage.ledger.wire_connection import BookieConnection
 from pulsar_proto.wire.bookie_wire import BookieError
 from pulsar_proto.wire.packets import PACKET_BYTES_MAX
 from tests.reference_counts import all_dead, collector_off

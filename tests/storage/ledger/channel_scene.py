@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from magnetar.storage.ledger.wire_channel import WireChannel
-from magnetar.storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
 from tests.storage.bookie.wire_support import until
 

@@ -15,7 +15,7 @@ from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerFenced
 from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels, address_in_id
-from magnetar.storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels, address_in_id
-from magnetar.storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.wire_support import FREE_BYTES, TOTAL_BYTES, Served, until

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from magnetar.storage.ledger.wire_channel import WireChannel
-from magnetar.storage.ledger.wire_connection import BookieConnection, WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
+from magnetar.storage.ledger.wire_connection import BookieConnection
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieRc, ReadFlags
 from pulsar_proto.wire.packets import packets

@@ -14,7 +14,7 @@ from magnetar.storage.bookie.wire_server import BookieWireServer
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.wire_channel import WireChannels, address_in_id
-from magnetar.storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
 from tests.storage.bookie.helpers import running
 
 BOTH = pytest.mark.parametrize("use_v2", [True, False], ids=["v2", "v3"])

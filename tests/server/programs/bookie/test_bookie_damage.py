@@ -15,7 +15,7 @@ from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels, address_in_id
-from magnetar.storage.ledger.wire_connection import WireConfig
+from magnetar.storage.ledger.wire_config import WireConfig
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec
 from pulsar_proto.wire.bookie_wire import BookieError, BookieRc
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running

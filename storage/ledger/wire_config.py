@@ -1,0 +1,32 @@
+"""Limits and deadlines of the connections to bookies."""
+
+from dataclasses import dataclass
+
+from pulsar_proto.wire.packets import PACKET_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireConfig:
+    """Fields are named like the keys of BookKeeper's client; times are seconds."""
+
+    use_v2_wire_protocol: bool = True
+    """useV2WireProtocol. It is on in Pulsar's brokers; BookKeeper's default is off."""
+    add_entry_timeout_sec: float = 30.0
+    """addEntryTimeoutSec: 5 in BookKeeper, 30 in a Pulsar broker."""
+    read_entry_timeout_sec: float = 30.0
+    connect_timeout_sec: float = 10.0
+    """connectTimeoutMillis."""
+    reconnect_delay_min_sec: float = 0.1
+    reconnect_delay_max_sec: float = 5.0
+    """After a failed connect, requests fail at once for this long. The delay doubles from the minimum to the
+    maximum."""
+    packet_bytes_max: int = PACKET_BYTES_MAX
+    """nettyMaxFrameSizeBytes of the bookies."""
+    unanswered_bytes_max: int = 128 << 20
+    """How many bytes of entries may be sent to one bookie and not answered. A further add fails at once with
+    BookieOverloaded (-105)."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if name != "use_v2_wire_protocol" and getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive, is {getattr(self, name)}")
