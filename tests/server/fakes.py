@@ -29,7 +29,8 @@ from tests.storage.managed.fake_bookkeeper import World
 
 
 class FakeTransport(asyncio.Transport):
-    """Takes what is written at once, or (`blocked`) keeps it until the peer `take`s it; water marks as asyncio's."""
+    """Takes what is written at once or, while it is `blocked`, keeps it until the peer calls `take`. Its water marks
+    work as those of asyncio's transports do."""
 
     def __init__(self, peer: tuple[str, int] = ("127.0.0.1", 50_000)) -> None:
         super().__init__({"peername": peer})
@@ -37,7 +38,7 @@ class FakeTransport(asyncio.Transport):
         self.taken = bytearray()
         self.waiting = bytearray()
         self.calls: list[int] = []
-        """Sizes of the writes."""
+        """The sizes of the writes."""
         self.blocked = False
         self.reading = True
         self.closing = False
@@ -105,7 +106,7 @@ class FakeTransport(asyncio.Transport):
                 asyncio.get_running_loop().call_soon(self.lose, None)
 
     def lose(self, error: Exception | None = None) -> None:
-        """The connection ends, as the loop would say it."""
+        """Ends the connection, and tells the protocol as the loop would."""
         self.closing = True
         protocol, self.protocol = self.protocol, None
         if protocol is not None:
@@ -128,8 +129,8 @@ class Peer:
         self.connection.connection_made(self.transport)
 
     def feed(self, data: bytes, chunk: int = 65_536) -> None:
-        """As the loop does: into the connection's buffer, in reads of at most `chunk` bytes, also while it is paused
-        (bytes that were read before), but not after the end."""
+        """Gives the connection bytes as the loop does, by its buffer and in reads of at most `chunk` bytes. It does so
+        even while the connection has paused reading, for bytes that were under way, but not after the end."""
         while data and not self.transport.closing:
             buffer = self.connection.get_buffer(-1)
             size = min(len(buffer), len(data), chunk)
@@ -138,7 +139,7 @@ class Peer:
             self.connection.buffer_updated(size)
 
     def say(self, *commands: pb.BaseCommand) -> None:
-        """All of them in one read."""
+        """Sends the commands, all of them in one read."""
         self.feed(b"".join(simple_frame(command) for command in commands))
 
     def connect(self, version: int = 20) -> "Peer":
@@ -146,7 +147,8 @@ class Peer:
         return self
 
     async def answers(self) -> list[pb.BaseCommand]:
-        """What came since the last call, after the connection had time to say everything that it can say now."""
+        """Returns what came since the last call, after giving the connection time to say everything that it can say
+        now."""
         await settle()
         data = bytes(self.transport.taken[self._seen :])
         self._seen += len(data)
@@ -171,20 +173,20 @@ def parse_frames(data: bytes) -> list[pb.BaseCommand]:
 
 
 async def settle(turns: int = 100) -> None:
-    """Enough loop turns for everything in memory to come to rest."""
+    """Gives the loop enough turns for everything in memory to come to rest."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Turns the loop until the condition holds; for what real sockets do."""
+    """Gives the loop turns until the condition holds. It is for what depends on real sockets."""
     async with asyncio.timeout(60):
         for _ in iter(condition, True):
             await asyncio.sleep(0)
 
 
 def command(kind: str, field: str, **values: Any) -> pb.BaseCommand:
-    """`command("PRODUCER", "producer", topic=..., producer_id=1, request_id=2)`."""
+    """Makes a command, as in `command("PRODUCER", "producer", topic=..., producer_id=1, request_id=2)`."""
     made = pb.BaseCommand(type=pb.BaseCommand.Type.Value(kind))
     body = getattr(made, field)
     body.SetInParent()
@@ -218,7 +220,7 @@ class FakeProducer:
         self.cnx.write(frame)
 
     def receipt(self, count: int) -> None:
-        """`count` SENDs are stored: one write for all of them."""
+        """Answers the SENDs 0 to `count` - 1 in one write, as if they were stored together."""
         self.pending -= count
         receipts = [
             command("SEND_RECEIPT", "send_receipt", producer_id=self.producer_id, sequence_id=index)

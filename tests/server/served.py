@@ -1,4 +1,4 @@
-"""A whole server on a thread of its own, and blocking clients of it."""
+"""Runs a whole server on a thread of its own, for tests with blocking clients."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ class Served(NamedTuple):
     web_url: str
 
     def get(self, path: str, method: str = "GET", body: bytes | None = None) -> bytes:
-        """The answer of a call. Raises HTTPError where it is none of success."""
+        """Calls the web port and returns the answer. Raises HTTPError for an answer that is not a success."""
         request = urllib.request.Request(self.web_url + path, body, method=method)
         if body is not None:
             request.add_header("Content-Type", "application/json")
@@ -38,10 +38,10 @@ class Served(NamedTuple):
 
 
 class Wire:
-    """A blocking client."""
+    """A blocking client of the binary protocol."""
 
     def __init__(self, port: int, *, connects: bool = True) -> None:
-        """`connects` False: the first command is the test's."""
+        """Sends CONNECT, unless `connects` is False because the test sends the first command."""
         self._socket = socket.create_connection(("127.0.0.1", port), SECONDS_MAX)
         if connects:
             self.say(CONNECT)
@@ -50,20 +50,20 @@ class Wire:
         try:
             self._socket.sendall(data)
         except OSError:
-            return  # it was closed: `until` finds out
+            return  # the server has closed the connection, which `until` finds out
 
     def until(self, wanted: int) -> pb.BaseCommand | None:
-        """The next command of that type; None when the server closed."""
+        """Returns the next command of the type `wanted`, or None when the server closes the connection before."""
         while (made := self.next()) is not None and made.type != wanted:
             pass
         return made
 
     def next(self) -> pb.BaseCommand | None:
-        """None when the server closed."""
+        """Returns the next command, or None when the server has closed the connection."""
         return self.frame()[0]
 
     def frame(self) -> tuple[pb.BaseCommand | None, bytes]:
-        """The next command with what follows it."""
+        """Returns the next command with the payload behind it."""
         head = self._read(8)
         rest = None if head is None else self._read(struct.unpack(">I", head[:4])[0] - 4)
         if head is None or rest is None:
@@ -89,7 +89,7 @@ class Wire:
 
 @contextmanager
 def serving(folder: Path, **options: Any) -> Iterator[Served]:
-    """A server on a thread of its own. No callback may hold its loop for long."""
+    """Runs a server on a thread of its own. The test fails when a callback holds the server's loop for long."""
     server = Standalone(StandaloneOptions(data_dir=folder, broker_port=0, web_port=0, **options))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

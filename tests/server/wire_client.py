@@ -43,7 +43,7 @@ def send(sequence_id: int, text: bytes = b"", producer_id: int = 1) -> bytes:
 
 
 async def message(client: Client) -> tuple[pb.CommandMessage, bytes]:
-    """(the command, the message's body)"""
+    """Returns the next MESSAGE: its command and its body."""
     total, size = struct.unpack(">II", await client.reader.readexactly(8))
     rest = await client.reader.readexactly(total - 4)
     made = pb.BaseCommand.FromString(rest[:size])

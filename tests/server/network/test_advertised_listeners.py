@@ -1,4 +1,4 @@
-"""advertisedListeners: which address a client is sent to, and what is no listener."""
+"""advertisedListeners: to which address a client is sent, and which settings are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which ports there are, and what clients are told."""
+"""Which ports are opened, and which addresses clients are told."""
 
 import socket
 from pathlib import Path

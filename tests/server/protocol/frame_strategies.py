@@ -1,4 +1,4 @@
-"""Frames of all kinds for hypothesis, sensible ones and others."""
+"""Strategies of hypothesis that draw frames of all kinds, sensible ones and others."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.server.fakes import command
 TOPICS = ["persistent://public/default/t", "t", "persistent://public/nons/t", "bad://x", "", "\x00"]
 IDS = st.integers(0, 3)
 CLOSING = (set(pb.BaseCommand.Type.values()) - set(TABLE)) | {pb.BaseCommand.CONNECT}
-"""What closes a connected connection: drawn seldom, so that most scenarios live longer."""
+"""Commands that close a connection. They are drawn seldom, so that most scenarios live longer."""
 
 PAYLOAD = build_payload(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"hello")
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -64,7 +64,7 @@ def command_of(number: Any, field: str, body: Any) -> pb.BaseCommand:
 
 
 def any_command() -> st.SearchStrategy[pb.BaseCommand]:
-    """Well-formed commands: mostly a client's, sometimes what only brokers send."""
+    """Draws well-formed commands: mostly those of a client, sometimes those that only brokers send."""
     fields = pb.BaseCommand.DESCRIPTOR.fields[1:]
     kinds: list[Any] = [field.message_type for field in fields]
     bodies = {field: body_of(kind._concrete_class) for field, kind in zip(fields, kinds, strict=True)}
@@ -91,7 +91,7 @@ CONNECT = simple_frame(command("CONNECT", "connect", client_version="fuzz", prot
 
 
 def sensible_command(kind: str, item: int) -> pb.BaseCommand:
-    """What a client of one topic says of producer or consumer `item`."""
+    """Returns a command that a client of one topic sends about its producer or consumer `item`."""
     ids = {"producer_id": item, "consumer_id": item, "request_id": item, "topic": "t", "subscription": "s"}
     extra = {"subType": 0, "messagePermits": 10, "ack_type": 0, "message_publish_time": 1}
     field = TABLE[pb.BaseCommand.Type.Value(kind)].field

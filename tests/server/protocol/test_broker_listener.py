@@ -1,4 +1,4 @@
-"""The binary port over real sockets, on asyncio's own loop and on uvloop."""
+"""The client port over real sockets, on asyncio's own loop and on uvloop."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""How a connection ends and what ends with it: lost, closed, or given up because the client is silent."""
+"""How a connection ends, because it is lost, closed or silent, and what ends with it."""
 
 import asyncio
 from typing import Any
@@ -62,7 +62,7 @@ class TestEnd:
 
     async def test_an_ack_whose_wait_never_began_leaves_no_warning(self, recwarn: Any) -> None:
         async def durable() -> None:
-            """Never begins."""
+            """An acknowledgement that waits for its storage, and is cancelled before its first step."""
 
         traffic = make_traffic()
         peer = Peer(traffic).connect()

@@ -1,4 +1,4 @@
-"""Anything at all on one connection: the server survives, other connections do not notice, nothing is left behind."""
+"""One connection sends anything at all: the server survives, other connections do not notice, and nothing is left."""
 
 import asyncio
 import struct
@@ -17,7 +17,7 @@ from tests.server.protocol.frame_strategies import CONNECT, FRAMES, PAYLOAD, SEN
 
 
 class World:
-    """A broker with a quiet connection and one that misbehaves; every unhandled exception of the loop is collected."""
+    """A broker with a quiet connection and one that misbehaves. It collects every exception that reaches the loop."""
 
     def __init__(self) -> None:
         self.faults: list[dict[str, Any]] = []
@@ -28,7 +28,7 @@ class World:
         self.wild = Peer(self.traffic, ("10.0.0.2", 2))
 
     async def check(self) -> None:
-        """The wild one goes; what was its own must go too."""
+        """Ends the wild connection, and checks that nothing of it is left."""
         if self.service.gate is not None:
             self.service.gate.set()
         self.service.gate = None

@@ -1,4 +1,4 @@
-"""A client's connection that has ended is gone: nothing refers to it any more, also not it to itself.
+"""Nothing refers to a client's connection that has ended, not even the connection itself by a cycle.
 
 The garbage collector is off, so that an object dies when its last reference goes, or never. A server that waits for the
 collector holds what its clients sent for as long as it likes.
@@ -33,7 +33,7 @@ LOOPS = pytest.mark.parametrize("loop", [None, uvloop.new_event_loop], ids=["asy
 
 
 class Site:
-    """A server with all its ports, and what a client needs to come in."""
+    """A server with all its ports, and what a client needs to connect to them."""
 
     def __init__(self, server: Standalone, trust: ssl.SSLContext) -> None:
         self.trust = trust
@@ -57,7 +57,7 @@ def _port_of(url: str) -> int:
 NUMBERS = itertools.count()
 
 Visit = Callable[[Site], Awaitable[asyncio.StreamWriter]]
-"""One client's doings. It closes the returned connection, or the server has done so."""
+"""What one client does. The test closes the returned connection, unless the server has done so."""
 
 
 async def announces_a_long_frame(site: Site) -> asyncio.StreamWriter:
@@ -227,10 +227,10 @@ def test_nothing_is_left_of_an_ended_connection(tmp_path: Path, loop: Any) -> No
         await server.start()
         try:
             site = Site(server, ssl.create_default_context(cafile=authority.path))
-            (await calls(site)).close()  # the web server is loaded by its first client
+            (await calls(site)).close()  # the first client makes the server load aiohttp, which is not to be measured
             for visit in BROKER_VISITS + WEB_VISITS:
                 if visit is leaves_a_tls_handshake and loop is None:
-                    continue  # asyncio of 3.11 keeps a failed handshake itself (gh-109534)
+                    continue  # asyncio of Python 3.11 keeps connections whose handshake failed (gh-109534)
                 for writer in [await visit(site) for _ in range(VISITS)]:
                     writer.close()
                 await all_dead(Connection, HttpConnection)

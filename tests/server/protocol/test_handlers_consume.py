@@ -1,4 +1,4 @@
-"""What a consumer's commands answer: codes and texts of a Java broker, from real captures where they exist."""
+"""The answers to a consumer's commands have the codes and texts of a Java broker, of a real capture if there is one."""
 
 import asyncio
 from typing import Any

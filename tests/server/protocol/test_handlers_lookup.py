@@ -1,4 +1,4 @@
-"""What LOOKUP, topic lists, schemas and the rest answer: codes and texts of a Java broker."""
+"""The answers to LOOKUP, topic lists, schemas and the rest have the codes and texts of a Java broker."""
 
 import asyncio
 from typing import Any
@@ -206,7 +206,7 @@ class TestSchemasAndTheRest:
         ("kind", "body"), [("GET_SCHEMA", "getSchema"), ("GET_OR_CREATE_SCHEMA", "getOrCreateSchema")]
     )
     async def test_a_client_that_may_lose_a_quick_answer_gets_it_later(self, kind: str, body: str) -> None:
-        """Java before 2.8: see the handler."""
+        """See FIRST_VERSION_THAT_KEEPS_ANSWERS."""
         peer = Peer(make_traffic()).connect(version=FIRST_VERSION_THAT_KEEPS_ANSWERS - 1)
         await peer.answers()
         schema = {"schema": pb.Schema(name="s", schema_data=b"", type=pb.Schema.String)} if "Create" in body else {}
@@ -239,7 +239,7 @@ class TestSchemasAndTheRest:
         )
 
     async def test_get_or_create_schema_of_bytes_makes_none(self) -> None:
-        """Unlike PRODUCER: seen with Apache 4.0.7."""
+        """Apache 4.0.7 does the same, unlike in PRODUCER."""
         peer, _ = await producing()
         none = pb.Schema(name="s", schema_data=b"", type=getattr(pb.Schema, "None"))
         peer.say(command("GET_OR_CREATE_SCHEMA", "getOrCreateSchema", request_id=31, topic=TOPIC, schema=none))

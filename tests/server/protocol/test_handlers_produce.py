@@ -1,4 +1,5 @@
-"""What CONNECT, PRODUCER and SEND answer: codes and texts of a Java broker, from real captures where they exist."""
+"""The answers to CONNECT, PRODUCER and SEND have the codes and texts of a Java broker, of a real capture if there is
+one."""
 
 import asyncio
 import struct

@@ -1,4 +1,4 @@
-"""What a client sends is handled in order and in portions, and never holds up others."""
+"""The commands of a client are handled in order and in portions, and do not hold up other clients."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -45,8 +45,8 @@ class TestPortions:
         assert peer.transport.reading
 
     async def test_what_many_have_left_is_one_portion_a_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Fifty clients that ask as fast as they can made each turn of the loop fifty portions long, and a publish
-        waited for several such turns: five to nine seconds on a busy machine."""
+        """Before connections took turns, fifty clients that ask as fast as they can made each turn of the loop fifty
+        portions long. A publish waited for several such turns: five to nine seconds on a busy machine."""
         traffic = make_traffic()
         peers = [Peer(traffic).connect() for _ in range(20)]
         for peer in peers:
@@ -133,7 +133,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def stuffed(kind: str, field: str, body: Any, element: bytes, size: int = 5_200_000) -> bytes:
-    """A command that consists of one small element again and again."""
+    """Returns a command that consists of one small element, again and again."""
     inner: bytes = body.SerializePartialToString() + element * (size // len(element))
     encoded: bytes = b"\x08" + varint(pb.BaseCommand.Type.Value(kind))
     encoded += varint(NUMBERS[field] << 3 | 2) + varint(len(inner)) + inner

@@ -1,4 +1,4 @@
-"""The writing side of a connection: order, one write a turn, water marks."""
+"""The writing side of a connection keeps the order, writes once a turn, and obeys the water marks."""
 
 import asyncio
 
@@ -17,7 +17,8 @@ from tests.server.fakes import FakeTransport
 
 
 class Owner(asyncio.Protocol):
-    """The connection's part: passes the transport's calls on and keeps notes."""
+    """Takes the part of the connection: passes the transport's calls to the output, and remembers the output's
+    calls."""
 
     def __init__(self) -> None:
         self.transport = FakeTransport()

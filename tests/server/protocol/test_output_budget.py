@@ -1,4 +1,4 @@
-"""The bound on all clients' output: who does not read goes, the longest idle first; who reads stays."""
+"""The bound on all clients' output: clients that do not read are cut off, the longest idle first, and others stay."""
 
 import asyncio
 from pathlib import Path
@@ -31,7 +31,8 @@ class Held(NamedTuple):
 
 
 def cut_off(max_bytes: int, *held: tuple[int, float]) -> list[float]:
-    """Of clients (unsent bytes, idle since) at the time 10: idle times of those that are cut off, in order."""
+    """Counts clients, given as (unsent bytes, idle since), at the time 10. Returns the idle times of those that are cut
+    off, in order."""
     order: list[float] = []
     clients = [Held(size, since_s, order) for size, since_s in held]
     OutputBudget(max_bytes, lambda: clients, lambda: 10.0).count()

@@ -1,4 +1,4 @@
-"""The windows of unanswered publishes: bounds, and that no byte is lost or counted twice."""
+"""The windows of unanswered publishes keep their bounds, and neither lose a byte nor count one twice."""
 
 from collections import deque
 

@@ -39,7 +39,7 @@ KINDS = ["PRODUCER", "SUBSCRIBE"] * 3 + [
 
 
 class Storage:
-    """Suspends whoever comes, as long as chance wants, and sometimes fails."""
+    """Everything that a handler waits for: it suspends the handler for a random time, and sometimes fails."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -54,7 +54,7 @@ class Storage:
             raise ServiceNotReady("the storage does not want")
 
     async def denied(self, *_: object, **__: object) -> str | None:
-        """As the authorizer: some are refused, some judgements fail."""
+        """Takes the part of the authorizer, which refuses some requests and cannot judge others."""
         await self.work()
         return "not you" if not self.is_sound and self.rng.random() < 0.1 else None
 
@@ -105,7 +105,7 @@ class SuspendedService(FakeService):
 
 
 def request_ids(answers: list[pb.BaseCommand]) -> list[int]:
-    """Of all answers; what the broker says by itself carries the largest number, or none."""
+    """Returns the request ids of all answers. What the broker sends by itself has the largest possible id, or none."""
     found = []
     for answer in answers:
         for field, body in answer.ListFields():
@@ -122,7 +122,7 @@ class History:
         self.peer = Peer(self.traffic, commands=commands).connect()
         self.peer.connection.principal = Principal("somebody")
         self.asked: dict[int, tuple[str, int]] = {}
-        """Request id -> (kind, id of producer or consumer)."""
+        """What was asked: (kind of command, id of producer or consumer) by request id."""
         self.may_stay_unanswered: set[int] = set()
         self.answers: Counter[int] = Counter()
 
@@ -155,7 +155,7 @@ class History:
         for request_id, what in self.asked.items():
             count = self.answers[request_id]
             assert count <= 1, f"{what} was answered {count} times"
-            # An ACK of an unknown consumer has no answer (ServerCnx.handleAck).
+            # An ACK for an unknown consumer has no answer (ServerCnx.handleAck).
             assert count or request_id in self.may_stay_unanswered or what[0] == "ACK", f"{what} was not answered"
 
     async def check_ids_can_be_used(self) -> None:

@@ -13,7 +13,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import Peer, command, make_traffic
 
 KEY = "k" * 40
-"""`data:,` and these characters: the HMAC key."""
+"""The HMAC key. The configuration names it as `data:,` and these characters."""
 
 PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
 
@@ -71,7 +71,7 @@ def connect_command(auth_data: bytes, method: str = "token", **fields: Any) -> p
 
 
 def refusal(answer: Any) -> tuple[int, str]:
-    """Code and text of whichever kind of answer refuses."""
+    """Returns code and text of a refusal, whichever kind of answer it is."""
     for field in ("error", "lookupTopicResponse", "partitionMetadataResponse"):
         if answer.HasField(field):
             body = getattr(answer, field)

@@ -1,4 +1,4 @@
-"""Superusers, administrators and grants together."""
+"""How superuser roles, administrators and grants decide together."""
 
 from collections.abc import Mapping
 from typing import Any

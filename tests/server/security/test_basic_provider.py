@@ -1,4 +1,4 @@
-"""Passwords against a .htpasswd file."""
+"""Passwords are compared with a .htpasswd file."""
 
 import base64
 
@@ -40,7 +40,7 @@ async def test_every_kind_of_hash_takes_the_right_password_only(user: str) -> No
 
 
 def test_a_known_answer_of_the_md5_crypt() -> None:
-    """`openssl passwd -apr1 -salt saltsalt password`."""
+    """The hash is the output of `openssl passwd -apr1 -salt saltsalt password`."""
     assert apr_md5_crypt.verify("password", "$apr1$saltsalt$yAAkm4libquA.ZWLHbSBq/")
 
 

@@ -1,4 +1,5 @@
-"""Commands of a client where authorization is on: who may send which, what others are told, and what the log says."""
+"""The commands of clients while authorization is on: who may send which, what others are told, and what the log
+says."""
 
 import asyncio
 
@@ -145,7 +146,7 @@ class TestDenied:
     async def test_a_missing_tenant_is_not_found_and_a_missing_namespace_grants_nothing(
         self, where: str, code: int
     ) -> None:
-        """As Apache answers: who is no administrator does not learn which namespaces there are."""
+        """Only an administrator learns which namespaces there are, as with Apache's broker."""
         peer = await Scene().connected("stranger")
         for sent in topic_commands(where).values():
             peer.say(sent)

@@ -1,4 +1,4 @@
-"""When a credential must be renewed."""
+"""When a client must renew its credential."""
 
 from magnetar.server.security.credential_refresh_rules import CredentialRefresh, RefreshStep
 

@@ -1,4 +1,4 @@
-"""Whatever a peer or a file says, the answer is one of this package's two errors, and no secret is in it."""
+"""Whatever a peer or a file holds, the outcome is one of the two errors of security, and no secret is in its text."""
 
 import string
 from typing import Any
@@ -81,7 +81,7 @@ def test_any_claims_that_are_signed_give_a_role_or_are_rejected(claims: dict[str
 
 
 def jwt_takes(claims: dict[str, Any]) -> bool:
-    """The library's own checks before it signs."""
+    """Returns whether the library would sign these claims."""
     try:
         jwt.encode(claims, KEY, algorithm="HS256")
     except (TypeError, ValueError, jwt.PyJWTError):

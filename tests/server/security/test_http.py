@@ -1,4 +1,4 @@
-"""The HTTP port where authentication and authorization are on: every route is behind its need."""
+"""The HTTP port while authentication and authorization are on: nobody gets past what a route needs."""
 
 import os
 import re
@@ -46,7 +46,8 @@ OPEN_TO_EVERYBODY = {
     "/admin/v2/brokers/version",
     "/admin/v2/clusters",
 }
-"""Nothing more: a new route that asks nobody must be added here, and its reason to the route."""
+"""The routes that everybody may call, and no others. Whoever adds such a route adds it here, and the reason to the
+route."""
 
 
 def bearer(role: str) -> dict[str, str]:
@@ -72,7 +73,7 @@ def security(**settings: Any) -> Security:
 
 
 async def refusal(need: Any, headers: Mapping[str, str], parts: Mapping[str, str] = TOPIC, **settings: Any) -> Any:
-    """(status, reason), or None when the call may go on."""
+    """Returns (status, reason), or None when the call may go on."""
     try:
         await admit(security(**settings), need, "/x", parts, headers, None, "1.2.3.4")
     except Refusal as refused:
@@ -81,7 +82,7 @@ async def refusal(need: Any, headers: Mapping[str, str], parts: Mapping[str, str
 
 
 async def test_who_sends_nothing_but_a_certificate_is_who_it_says() -> None:
-    """Behind a token's provider too; a header goes before the certificate."""
+    """It is so with a provider of tokens too, unless the call has an Authorization header, which comes first."""
     tls = "org.apache.pulsar.broker.authentication.AuthenticationProviderTls"
     authenticator = security(authentication_providers=(PROVIDER, tls)).authenticator
     assert (await authenticator.of_http({}, "alice")).role == "alice"
@@ -105,7 +106,7 @@ class TestRoutes:
             assert wanted <= set(re.findall(r"\{(\w+)\}", route.path)), f"{route.method} {route.path}"
 
     def test_every_method_and_path_needs_what_the_table_says(self) -> None:
-        """A weaker need shows as a changed line of `route_needs.txt`, which nobody can land without its being read."""
+        """A need that became weaker shows as a changed line of `route_needs.txt`, which every reviewer sees."""
         rows = sorted(f"{route.path} {route.method}: {in_words(route.needs)}" for route in ROUTES)
         table = "".join(f"{row}\n" for row in rows)
         if os.environ.get("MAGNETAR_REWRITE_TABLES"):
@@ -132,7 +133,7 @@ class TestRoutes:
 
 
 def in_words(need: Need) -> str:
-    """`topic policy operation RETENTION, write`"""
+    """Returns a need in words, such as `topic policy operation RETENTION, write`."""
     words = f"{need.scope.value} {need.operation}".strip()
     if need.scope in (Scope.NAMESPACE_POLICY, Scope.TOPIC_POLICY):
         words += ", write" if need.write else ", read"
@@ -140,12 +141,12 @@ def in_words(need: Need) -> str:
 
 
 def filled(route: Route) -> str:
-    """A path of the route."""
+    """Returns a path that fits the route."""
     return re.sub(r"\{(\w+)\}", lambda match: TOPIC.get(match[1], "1"), route.path)
 
 
 class Tripwire:
-    """A service that must not be touched."""
+    """Takes the place of a service that a refused call must not reach."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} of the service was used")

@@ -1,4 +1,4 @@
-"""Where keys come from."""
+"""The locations from which keys and password files are read."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How a client says who it is: with CONNECT, through a proxy, and anew when its credentials expire."""
+"""How a client says who it is: with CONNECT, through a proxy, and again when its credentials expire."""
 
 import asyncio
 import logging
@@ -138,7 +138,7 @@ class TestConnect:
 
 class TestRefresh:
     async def expired(self, scene: Scene, **fields: Any) -> Peer:
-        """A client whose token has expired, a moment after the server looked."""
+        """Returns a client whose token has expired a moment after the server looked at it."""
         features = pb.FeatureFlags(supports_auth_refresh=True)
         peer = await scene.connect(token("alice", exp=1_100), **({"feature_flags": features} | fields))
         assert (await peer.answer()).type == pb.BaseCommand.CONNECTED

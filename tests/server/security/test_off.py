@@ -1,4 +1,4 @@
-"""Where security is off nothing of it is loaded: an idle server pays nothing for it."""
+"""A server whose security is off imports nothing of it, so that it costs no memory."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ print(sorted(name for name in sys.modules if name.startswith(heavy) or name.star
 
 
 def test_a_server_without_security_loads_its_settings_and_errors_only() -> None:
-    """`ssl` comes with asyncio; what is ours and what is heavy does not come."""
+    """`ssl` is loaded by asyncio. Our own modules and the large libraries are not loaded."""
     root = Path(__file__).parents[3]
     ran = subprocess.run([sys.executable, "-c", LOADED], cwd=root, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "['magnetar.server.security.security_errors', 'ssl']"

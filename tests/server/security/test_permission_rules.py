@@ -1,4 +1,4 @@
-"""Who may do what by the grants of a namespace: against a slow twin, and case by case."""
+"""What the grants of a namespace allow: compared with a slow twin of the rules, and case by case."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def twin(
     topic: TopicName,
     wildcards: bool,
 ) -> bool:
-    """PulsarAuthorizationProvider.checkPermission, step by step."""
+    """The slow twin: PulsarAuthorizationProvider.checkPermission, step by step."""
     for grants in (namespace, topics.get(topic.full, {})):
         for pattern, actions in grants.items():
             if action not in actions:

@@ -1,4 +1,4 @@
-"""Tokens: signatures, claims and time."""
+"""Tokens are judged by their signatures, their claims and the time."""
 
 import base64
 import hashlib
@@ -88,7 +88,7 @@ def test_a_time_that_is_none_is_rejected(name: str, claim: Any) -> None:
 
 @pytest.mark.parametrize("part", [0, 1])
 def test_a_token_of_deeply_nested_json_is_rejected(part: int) -> None:
-    """The header is read before the signature is looked at: anybody can send one."""
+    """The library reads the header before it looks at the signature, so anybody can send such a token."""
     deep = base64.urlsafe_b64encode(b"[" * 20_000 + b"]" * 20_000).rstrip(b"=").decode()
     parts = token({"sub": "alice"}).split(".")
     parts[part] = deep
@@ -126,7 +126,7 @@ def test_tokens_signed_with_a_private_key(encoding: Encoding) -> None:
         content = private.public_key().public_bytes(encoding, PublicFormat.SubjectPublicKeyInfo)
         key, algorithms = load_public_key(content, algorithm, "tokenPublicKey")
         assert TokenVerifier(key, algorithms).verify(token({"sub": "a"}, private, algorithm), NOW).role == "a"
-        # The classic trick: the public key as an HMAC secret.
+        # The classic attack: a token that is signed by HMAC with the public key, which everybody knows.
         forged = forge_hmac(content)
         with pytest.raises(RejectedCredentialsError):
             TokenVerifier(key, algorithms).verify(forged, NOW)

@@ -1,4 +1,4 @@
-"""TLS contexts: who is let in, which certificate is shown, and what is said of files that cannot be used."""
+"""TLS contexts: which clients are let in, which certificate they see, and the errors of files that cannot be used."""
 
 import asyncio
 import ssl
@@ -16,7 +16,7 @@ from magnetar.server.security.tls_provider import common_name_of
 
 
 class Site:
-    """An authority, a server's files, and a clock."""
+    """A certificate authority, the files of a server, and a clock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +46,8 @@ def site(tmp_path: Path) -> Site:
 
 
 async def shake_hands(tls: ServerTls, client: ssl.SSLContext) -> tuple[str | None, Any]:
-    """What the server learns of the client, and the certificate that the client sees. Raises what the client gets."""
+    """Returns the client's certificate as the server sees it, and the server's as the client sees it. Raises the error
+    that the client gets."""
     seen: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,7 +90,7 @@ async def test_a_certificate_of_another_authority_is_refused_and_the_log_says_so
 
 
 async def test_an_unchecked_certificate_proves_nothing(site: Site, tmp_path: Path) -> None:
-    """tlsAllowInsecureConnection lets its bearer in, but not as who it says."""
+    """With tlsAllowInsecureConnection its client is let in, but not in the role that the certificate names."""
     stranger = Authority(tmp_path, "stranger").issue("admin")
     for changes in ({"tls_allow_insecure_connection": True}, {"tls_trust_certs_file_path": ""}):
         assert (await shake_hands(site.make(**changes), site.client(stranger)))[0] is None
