@@ -150,7 +150,8 @@ class NonPersistentSubscription(BaseSubscription):
     # --- the whole subscription --------------------------------------------------------------------------------------
 
     async def delete(self, but: Consumer | None = None) -> None:
-        self.disconnect_all(but)
-        if but is not None:
-            self.remove_consumer(but)
+        for consumer in self.consumers.copy():
+            self.remove_consumer(consumer)
+            if consumer is not but:
+                consumer.cnx.close_consumer(consumer.consumer_id)
         self.topic.forget(self)

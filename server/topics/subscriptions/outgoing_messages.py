@@ -176,7 +176,8 @@ class MessagesMemo:
         self._messages: OutgoingMessages | None = None
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        # For the same run the tail cache hands out the same list, so it is enough to compare identities.
+        # For the same run the tail cache hands out the same list, so it is enough to compare identities. The memo
+        # keeps its list alive: no other list can get the same identity meanwhile.
         if self._entries is run.entries and self._first == run.first_entry_id:
             assert self._messages is not None
             return self._messages
