@@ -16,7 +16,7 @@ parameter."""
 
 
 def sortable(message_id: bytes | None) -> str | None:
-    """Returns the digits of an id given as the bytes of MessageIdData, None for None."""
+    """Returns the sortable text (`digits`) of an id given as the bytes of MessageIdData, None for None."""
     if message_id is None:
         return None
     parsed = pb.MessageIdData.FromString(bytes(message_id))

@@ -1,6 +1,6 @@
 """The executor's part of reading: one range of one partition, as Arrow record batches.
 
-`RangeReader` takes blocks of entries from a `PartitionReader`, counts them through `Continuity` and decodes them.
+`RangeReader` takes blocks of entries from a `PartitionReader`, shows them to `Continuity` and decodes them.
 Ordinary entries go through `BlockDecoder`, all at once; odd ones, and runs that it refuses, through `RowDecoder`, one
 by one.
 """

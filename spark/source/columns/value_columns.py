@@ -33,7 +33,7 @@ VersionLookup = Callable[[bytes], pb.Schema | None]
 Versions = Sequence[bytes] | None
 
 
-NOT_THE_VERSIONS_FAULT = (*PASSING_ERRORS, AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault)
+LOOKUP_FAILURES = (*PASSING_ERRORS, AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault)
 """Errors on looking up a schema version that say nothing about the version; they end the query. Any other refusal makes
 the version's values bad, because anybody can send messages with a version that does not exist."""
 
@@ -126,13 +126,13 @@ class RecordCodec:
         return record if self._convert is None else self._convert(record)
 
     def _find_writer(self, version: bytes) -> None:
-        """Looks up the definition of a version, once. Raises NOT_THE_VERSIONS_FAULT: a broker that does not answer must
+        """Looks up the definition of a version, once. Raises LOOKUP_FAILURES: a broker that does not answer must
         not make values bad."""
         if version and version not in self._definitions:
             try:
                 schema = self._lookup(version)
             except PulsarError as error:
-                if isinstance(error, NOT_THE_VERSIONS_FAULT):
+                if isinstance(error, LOOKUP_FAILURES):
                     raise
                 self._definitions[version] = b""
             else:
