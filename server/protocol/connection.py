@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.server.network.gone_transport import GONE
 from magnetar.server.protocol.connection_rules import (
@@ -33,6 +33,7 @@ from pulsar_proto.wire.framing import Frame, FrameReader
 if TYPE_CHECKING:
     from magnetar.server.namespaces.topic_watchers import Watcher
     from magnetar.server.protocol.client_traffic import ClientTraffic
+    from magnetar.server.protocol.frame_receiver import FrameReceiver
     from magnetar.server.protocol.login import Login
     from magnetar.server.security.principals import Principal
     from magnetar.server.topics.publishing.producer import Producer
@@ -49,21 +50,10 @@ OPENING_BYTES = 16
 _PING = ping_frame()
 
 
-class FrameReceiver(Protocol):
-    """What handles the frames that one connection has read."""
-
-    def take(self, cnx: "Connection", frames: list[Frame], then: Callable[[], None] | None = None) -> None:
-        """Handles the frames, now or soon, and calls `then` when all are handled. Raises MalformedFrame for a frame
-        that closes the connection."""
-
-    def forget(self) -> None:
-        """Called when the connection is closed: frames that wait and requests that only look are dropped."""
-
-
 class Connection(asyncio.BufferedProtocol):
     """The connection of one client. Implements `magnetar.server.topics.client_connection.ClientConnection`."""
 
-    def __init__(self, traffic: "ClientTraffic", inbound: FrameReceiver) -> None:
+    def __init__(self, traffic: "ClientTraffic", inbound: "FrameReceiver") -> None:
         limits = traffic.limits
         self.traffic = traffic
         self.broker = traffic.broker
@@ -192,6 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.session.state is ConnectionState.CLOSED:
             return
         self._output.write(data)
+        # It may hold receipts, which make room in this connection's window and in the budget of all.
         if (self._throttles or self.traffic.waiting_for_budget) and not self._release_scheduled:
             self._schedule_release()
 

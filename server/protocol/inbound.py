@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 
 class Inbound:
-    """The frames of one connection. Each call gets the connection, because a reference to it would be a cycle that only
-    the garbage collector could free."""
+    """The frames of one connection. Implements `frame_receiver.FrameReceiver`. Each call gets the connection, because a
+    reference to it would be a cycle that only the garbage collector could free."""
 
     __slots__ = ("_at", "_commands", "_frames", "_ignored_any", "_requests", "_then", "_turns")
 
@@ -51,7 +51,7 @@ class Inbound:
         self._ignored_any = False
 
     def take(self, cnx: "Connection", frames: list[Frame], then: Callable[[], None] | None = None) -> None:
-        """See `connection.FrameReceiver`."""
+        """See `FrameReceiver`."""
         self._then = then or self._then
         if self._frames:
             self._frames += frames
