@@ -71,7 +71,7 @@ class LedgerIdGenerator:
         self._drawing = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """Raises MetadataError."""
+        """Returns an id that nobody else gets. Raises MetadataError."""
         while not self._drawn:
             async with self._drawing:
                 if not self._drawn:

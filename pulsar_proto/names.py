@@ -83,7 +83,8 @@ class TopicName:
 
     @staticmethod
     def parse(text: str) -> "TopicName":
-        """Takes a full name, or short for a persistent topic `tenant/namespace/topic` or `topic` (in public/default).
+        """Takes a full name, or the short name of a persistent topic: `tenant/namespace/topic`, or `topic` for one in
+        public/default.
 
         Raises InvalidTopicName for any other text.
         """

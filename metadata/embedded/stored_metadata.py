@@ -48,7 +48,7 @@ not even be opened for a look.
 
 
 class StoredMetadata(NamedTuple):
-    """What a metadata file holds that is sound in itself."""
+    """The content of a metadata file, which is sound in itself."""
 
     path: str
     tree: Tree

@@ -31,7 +31,7 @@ class ClientConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Hooks:
+class SessionHooks:
     """What the client calls on the loop; none may raise or block.
 
     `attached` is called first on each new link, ahead of all requests that wait.

@@ -37,7 +37,7 @@ CANDIDATES_MAX = 10_000
 Finding = Settled | WriteVerdict
 
 
-class Recovery:
+class LostAnswerRecovery:
     """Judges the lost requests of one link.
 
     Two sequential creates must not be said to have made the same record, so these are judged one after the other.
@@ -139,14 +139,14 @@ class Recovery:
 
 
 def consistent(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
-    """Returns the findings with those corrected that contradict each other, since each request was judged alone."""
+    """Returns the findings, corrected where they contradict each other: each request was judged alone."""
     return _never_reordered(calls, _one_winner(calls, found))
 
 
 def _one_winner(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
-    """Lets only the first of several equal writes have made what they all find.
+    """Attributes a record that several equal writes find as they wanted it to the first of them.
 
-    The others failed. They count as not applied and are sent again, so that the server tells them.
+    The others failed. They count as not applied and are sent again, so that the server refuses them.
     """
     winners: dict[str, Op | None] = {}
     result: list[Finding] = []
@@ -165,9 +165,9 @@ def _one_winner(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> li
 
 
 def _never_reordered(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
-    """Makes sure that no write is sent again after a later write of the same records that happened, or may have.
+    """Makes sure that a write is not sent again when a later write of the same records happened, or may have happened.
 
-    Such a write did happen or failed, so its outcome is unknown.
+    The earlier one then happened too, or it failed: its outcome is unknown.
     """
     touched: set[str] = set()
     result: list[Finding] = []

@@ -1,7 +1,8 @@
 """The asyncio shell of a ZooKeeper session: it dials, carries bytes and time to the rules, and results to the callers.
 
-After a lost link, reads are repeated on the next one. Writes are not: `Recovery` first finds out whether they happened.
-Each request has a deadline, each queue a bound, each dial a limit. Requests wait in order while no server is reachable.
+After a lost link, reads are repeated on the next one. Writes are not: `LostAnswerRecovery` first finds out whether they
+happened. Each request has a deadline, each queue a bound, each dial a limit. Requests wait in order while no server is
+reachable.
 """
 
 import asyncio
@@ -19,10 +20,10 @@ from magnetar.metadata.errors import (
     StoreWriteError,
 )
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
-from magnetar.metadata.zookeeper.client_config import ClientConfig, Hooks, SessionEvent
+from magnetar.metadata.zookeeper.client_config import ClientConfig, SessionEvent, SessionHooks
 from magnetar.metadata.zookeeper.jute_codec import SESSION_GONE
 from magnetar.metadata.zookeeper.lost_answer_rules import Write, WriteVerdict
-from magnetar.metadata.zookeeper.lost_answers import Recovery
+from magnetar.metadata.zookeeper.lost_answers import LostAnswerRecovery
 from magnetar.metadata.zookeeper.pending_request import LinkLostError, PendingRequest, Reply, RequestOutcome, Settled
 from magnetar.metadata.zookeeper.server_link import ServerLink
 from magnetar.metadata.zookeeper.session_rules import (
@@ -57,7 +58,7 @@ DRAIN_SECONDS_MAX = 10.0
 class ZkClient:
     """Keeps one session while it is open, and replaces one that has expired by a new one. `open` connects it."""
 
-    def __init__(self, config: ClientConfig, hooks: Hooks, rng: random.Random) -> None:
+    def __init__(self, config: ClientConfig, hooks: SessionHooks, rng: random.Random) -> None:
         self._config = config
         self._hooks = hooks
         self._rng = rng
@@ -322,7 +323,7 @@ class ZkClient:
         """Judges the lost requests, and sends again those that did not happen, in order, ahead of those that wait."""
         calls = list(self._lost)
         try:
-            findings = await Recovery(self._probe).findings(calls)
+            findings = await LostAnswerRecovery(self._probe).findings(calls)
         except Exception as error:
             if not isinstance(error, LinkLostError | MetadataError):
                 log.exception("ZooKeeper %s: lost calls cannot be settled", link.name)

@@ -38,8 +38,8 @@ class ZkWatches:
     def add(self, path: str, callback: WatchCallback, recursive: bool) -> CancelWatch:
         """Adds a watch; the caller then has the server watch `modes(path)`.
 
-        Returns the function that removes the watch. After it the caller has the server forget the path, if `modes` has
-        become empty.
+        Returns the function that removes the watch. When `modes` is empty afterwards, the caller has the server forget
+        the path.
         """
         paths = self._recursive_paths if recursive else self._exact_paths
         cancels = [(self._recursive if recursive else self._exact).add(path, callback, recursive)]

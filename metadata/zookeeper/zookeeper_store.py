@@ -43,7 +43,7 @@ from magnetar.metadata.store import (
 from magnetar.metadata.tree_rules import check_path, parent_of
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from magnetar.metadata.zookeeper.answer_rules import Rejection, error_of, multi_outcome, store_stat
-from magnetar.metadata.zookeeper.client_config import ClientConfig, Hooks, SessionEvent
+from magnetar.metadata.zookeeper.client_config import ClientConfig, SessionEvent, SessionHooks
 from magnetar.metadata.zookeeper.connect_string import ConnectString
 from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import Write
@@ -66,7 +66,7 @@ class ZooKeeperStore(MetadataStore):
     def __init__(self, connect: ConnectString, config: ClientConfig, rng: random.Random) -> None:
         self._connect = connect
         self._session_callbacks: dict[object, SessionCallback] = {}
-        self._client = ZkClient(config, Hooks(self._attached, self._notified, self._session_changed), rng)
+        self._client = ZkClient(config, SessionHooks(self._attached, self._notified, self._session_changed), rng)
         self._watches = ServerWatches(self._client, connect)
         self._closed: asyncio.Future[None] | None = None
 

@@ -1,5 +1,8 @@
-"""Recovery against a model of ZooKeeper that knows the truth: random lost writes, of which a beginning happened, among
-other clients' writes. A write that is said to be done was done; one that is sent again was not."""
+"""LostAnswerRecovery against a model of ZooKeeper that knows the truth.
+
+Random writes are lost, of which the first ones happened, among other clients' writes. A write that is said to be done
+was done; one that is sent again was not.
+"""
 
 import asyncio
 import random
@@ -11,7 +14,7 @@ from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
 from magnetar.metadata.tree_rules import parent_of
 from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import Write, WriteVerdict
-from magnetar.metadata.zookeeper.lost_answers import Finding, Recovery
+from magnetar.metadata.zookeeper.lost_answers import Finding, LostAnswerRecovery
 from magnetar.metadata.zookeeper.pending_request import PendingRequest, Reply, Settled
 
 PATHS = ["/a", "/b", "/p", "/p/a", "/p/b"]
@@ -159,7 +162,7 @@ class World:
             self.made.append(made)
             if rng.random() < 0.25:
                 self.write_as_others(100 + number)
-        return await Recovery(self.model.probe).findings(self.calls)
+        return await LostAnswerRecovery(self.model.probe).findings(self.calls)
 
     def excused(self, write: Write) -> bool:
         """A record that others deleted tells nothing any more, nor do those that were changed together with it: a write
@@ -217,6 +220,6 @@ async def test_alone_and_with_a_value_of_its_own_a_write_is_always_told(seed: in
                 model.run(Write((op,)), OURS)
             for number in range(rng.randint(0, 5)):
                 model.run(Write((CreateOp(f"/elsewhere-{number}"),)), OTHERS)
-            (finding,) = await Recovery(model.probe).findings([call])
+            (finding,) = await LostAnswerRecovery(model.probe).findings([call])
             assert isinstance(finding, Settled) is happens
             assert finding is not WriteVerdict.UNKNOWN
