@@ -116,6 +116,7 @@ class Journal:
         self._thread.start()
 
     def submit(self, group: JournalGroup) -> None:
+        """Queues a group; `notify` is called when it is durable or failed."""
         self._queue.put(group)
 
     def close(self) -> None:

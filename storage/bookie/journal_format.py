@@ -65,6 +65,9 @@ class JournalPosition(NamedTuple):
 
 
 class BatchHeader(NamedTuple):
+    """A batch's fields behind the header's own checksum. `crc`: that of the body. `controls` of the `records` are
+    control records; `length`: how many bytes follow the header."""
+
     crc: int
     journal_id: int
     sequence: int

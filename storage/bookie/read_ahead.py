@@ -13,6 +13,8 @@ from magnetar.storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES
 
 
 class CachedRun(NamedTuple):
+    """Consecutive entries, and what the bound counts for them."""
+
     entries: list[bytes]
     size: int
 

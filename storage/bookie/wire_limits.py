@@ -34,6 +34,8 @@ OUTPUT_HIGH_WATER_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
+    """The limits of a bookie's port that are configured."""
+
     packet_bytes_max: int = PACKET_BYTES_MAX
     """nettyMaxFrameSizeBytes: the longest request, with its length word. A longer one ends the connection."""
     inflight_bytes_max: int = 48 << 20

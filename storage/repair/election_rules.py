@@ -12,6 +12,8 @@ VOTE = "V_"
 
 
 class VoteStanding(Enum):
+    """What a voter's own vote means at a look at all votes."""
+
     LEADER = "leader"
     WAITING = "waiting"
     GONE = "gone"
@@ -19,6 +21,8 @@ class VoteStanding(Enum):
 
 
 class PlaceInLine(NamedTuple):
+    """Where a vote stands among all."""
+
     standing: VoteStanding
     watch: str | None = None
     """The name of the vote to watch: the leader watches its own, a waiting voter the one before its own."""

@@ -83,6 +83,7 @@ class Underreplication:
         raise MetadataError(path, f"lost {ATTEMPTS_MAX} rounds to others that mark the ledger")
 
     async def get(self, ledger_id: int) -> UnderreplicatedLedger | None:
+        """Returns the mark of a ledger, or None when it is not marked."""
         record = await self._store.get(records.mark_path(ledger_id))
         return None if record is None else UnderreplicatedLedger.parse(record.value)
 
@@ -148,6 +149,7 @@ class Underreplication:
         return [ledger_id for name in names if (ledger_id := records.ledger_id_of_name(name)) is not None]
 
     async def lock_holder(self, ledger_id: int) -> str | None:
+        """Returns the bookie id of the process that has locked the ledger, or None when nobody has."""
         record = await self._store.get(records.lock_path(ledger_id))
         return None if record is None else records.lock_holder(record.value)
 
@@ -180,11 +182,7 @@ class Underreplication:
     async def set_recovery_delay(self, seconds: int) -> None:
         """Writes the cluster's lostBookieRecoveryDelay. Writing the value that it has already asks the auditor for an
         audit at once."""
-        value = records.delay_value(seconds)
-        try:
-            await self._store.create(records.LOST_BOOKIE_RECOVERY_DELAY, value, make_parents=True)
-        except NodeExistsError:
-            await self._store.put(records.LOST_BOOKIE_RECOVERY_DELAY, value)
+        await self._write(records.LOST_BOOKIE_RECOVERY_DELAY, records.delay_value(seconds))
 
     async def prepare_recovery_delay(self, seconds: int) -> int:
         """Writes the cluster's lostBookieRecoveryDelay unless it was written before; returns what it is then."""
@@ -209,7 +207,10 @@ class Underreplication:
 
     async def set_check_time(self, path: str) -> None:
         """Writes that the check whose record is at `path` has just ended."""
-        value = records.check_time_value(self._now_ms())
+        await self._write(path, records.check_time_value(self._now_ms()))
+
+    async def _write(self, path: str, value: bytes) -> None:
+        """Writes a record, whether it exists or not."""
         try:
             await self._store.create(path, value, make_parents=True)
         except NodeExistsError:
