@@ -142,7 +142,7 @@ class DataUnknown(BookieFault, code=-108, retriable=True):
     """The bookie may have lost the entry and cannot tell whether it ever had it (EUNKNOWNLEDGERSTATE)."""
 
 
-# PerChannelBookieClient.statusCodeToExceptionCode of Apache's client. What is not listed (EIO, EBADREQ, …) becomes
+# CompletionValue.convertStatus of Apache's client. What is not listed (EIO, EBADREQ, …) becomes
 # ReadFault or WriteFault, by what was asked for.
 _CODE_BY_RC = {
     int(BookieRc.ENOLEDGER): NoSuchLedgerOnBookie,

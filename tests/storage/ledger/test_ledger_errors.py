@@ -1,5 +1,5 @@
 """Codes of the client's errors (BKException.Code), and what a bookie's return code means to it
-(PerChannelBookieClient.statusCodeToExceptionCode)."""
+(CompletionValue.convertStatus)."""
 
 import pytest
 
