@@ -100,7 +100,8 @@ class AppendMachine:
         self._ensemble_size = size
         self._write_quorum = write_quorum
         self._ack_quorum = ack_quorum
-        # With Qa = Qw an entry is confirmed after every bookie answered for it, so a window holds pending appends only.
+        # With Qa = Qw an entry is confirmed after every bookie answered for it. So a window holds nothing but pending
+        # appends, whose number the caller bounds, and needs no bound of its own.
         self._lagging_bytes_max = lagging_bytes_max if ack_quorum < write_quorum else 0
         self._sink = sink
         self._tick = 0

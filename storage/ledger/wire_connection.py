@@ -238,7 +238,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         if following > first:
             self._adds.answered(ledger, first, following - first, rc)
         for packet in packets(data[start:]):
-            # A packet that is shorter than any answer to an add.
+            # What is left is too short for an answer to an add, but may hold another kind of packet.
             self._take_v2_packet(packet.body)
             start += 4 + len(packet.body)
         return start
