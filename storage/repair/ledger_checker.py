@@ -60,7 +60,7 @@ class LedgerChecker:
     async def open(self, ledger_id: int) -> OpenedLedger:
         """Reads the ledger's record, and asks for the last confirmed entry when the ledger is open.
 
-        Raises NoSuchLedger, MetadataFault, MetadataDamaged.
+        Raises NoSuchLedger, LedgerMetadataFault, MetadataDamaged.
         """
         ledger = await self._cluster.driver.read(ledger_id)
         metadata = ledger.metadata

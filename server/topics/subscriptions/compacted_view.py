@@ -82,7 +82,7 @@ class CompactedView:
         return self._ledger.cached(position, max_entries, max_bytes)
 
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
-        """Returns entries from `position` on. Raises ReadFault, LedgerGone."""
+        """Returns entries from `position` on. Raises EntryReadFault, LedgerGone."""
         while True:
             in_use = self._compaction.ledger_id
             if self._is_compacted(position):
