@@ -2,18 +2,13 @@
 
 import asyncio
 import logging
-import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from magnetar.server.network.open_ports import OpenPorts
+from magnetar.server.network.port_listener import PortListener
 from magnetar.server.protocol.client_traffic import ClientTraffic
 from magnetar.server.protocol.command_handler import CommandHandler
 from magnetar.server.protocol.connection import Connection
 from magnetar.server.protocol.inbound import Inbound
-
-if TYPE_CHECKING:
-    import ssl
 
 log = logging.getLogger(__name__)
 
@@ -29,29 +24,19 @@ CLOSE_SECONDS = 1.0
 """How long `close` waits until clients have taken their last bytes and requests that change state have ended."""
 
 
-class BrokerListener:
+class BrokerListener(PortListener):
     """Its owner calls `start` once for each port, in the clear and with TLS, then `close` once."""
 
     def __init__(self, traffic: ClientTraffic, commands: Mapping[int, CommandHandler]) -> None:
         """`commands` is the table of handlers that all connections of this port use."""
+        super().__init__(BACKLOG)
         self._traffic = traffic
         self._commands = commands
-        self._ports = OpenPorts(self._accept, backlog=BACKLOG)
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_seconds = min(SWEEP_SECONDS_MAX, traffic.limits.keep_alive_interval_seconds / SWEEPS_PER_KEEP_ALIVE)
 
-    async def start(
-        self,
-        host: str | None = None,
-        port: int = 0,
-        *,
-        sock: socket.socket | None = None,
-        tls: "ssl.SSLContext | None" = None,
-    ) -> int:
-        """See `OpenPorts.open`."""
-        actual = await self._ports.open(host, port, sock=sock, tls=tls)
-        log.info("listening for clients on port %d%s", actual, " with TLS" if tls is not None else "")
-        return actual
+    def _log_start(self, port: int, *, with_tls: bool) -> None:
+        log.info("listening for clients on port %d%s", port, " with TLS" if with_tls else "")
 
     def _accept(self) -> Connection:
         self._arm_sweep()
@@ -83,7 +68,7 @@ class BrokerListener:
 
     async def close(self) -> None:
         """Stops listening, closes every connection, and waits up to CLOSE_SECONDS for what is under way."""
-        if not self._ports.close():
+        if not self._stop_listening():
             return
         connections = list(self._traffic.connections)
         for connection in connections:

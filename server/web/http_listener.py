@@ -7,17 +7,14 @@ import stops every client: whatever the handlers of the routes import has to be 
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.server.config.http_settings import WebSettings
-from magnetar.server.network.open_ports import OpenPorts
+from magnetar.server.network.port_listener import PortListener
 
 if TYPE_CHECKING:
-    import ssl
-
     from aiohttp import web
 
     from magnetar.server.broker.broker import Broker
@@ -40,7 +37,7 @@ NOT_LOADED = (
 """What a client gets when the import failed. It is written out here because aiohttp is what may be missing."""
 
 
-class WebListener:
+class WebListener(PortListener):
     """Listens on the web ports. Its owner calls `start` once for each port, and `close` once."""
 
     def __init__(
@@ -50,32 +47,22 @@ class WebListener:
         settings: WebSettings | None = None,
     ) -> None:
         """`load_routes` imports the calls of this port and returns them; it is called on a thread."""
+        self._settings = settings or WebSettings()
+        super().__init__(self._settings.http_server_accept_queue_size)
         self._broker = broker
         self._load_routes = load_routes
-        self._settings = settings or WebSettings()
-        self._ports = OpenPorts(self._accept, backlog=self._settings.http_server_accept_queue_size)
         self._web: web.Server | None = None
         self._loading: asyncio.Task[None] | None = None
         """The import, from the first client on. None again after an import that failed: the next client repeats it."""
         self._doors: dict[_Door, None] = {}
         """The connections that wait for the import, in the order in which they came: they are seated in that order."""
 
-    async def start(
-        self,
-        host: str | None = None,
-        port: int = 0,
-        *,
-        sock: socket.socket | None = None,
-        tls: "ssl.SSLContext | None" = None,
-    ) -> int:
-        """See `OpenPorts.open`."""
-        actual = await self._ports.open(host, port, sock=sock, tls=tls)
-        log.info("listening for %s on port %d", "HTTPS" if tls is not None else "HTTP", actual)
-        return actual
+    def _log_start(self, port: int, *, with_tls: bool) -> None:
+        log.info("listening for %s on port %d", "HTTPS" if with_tls else "HTTP", port)
 
     async def close(self) -> None:
         """Stops listening and ends every connection."""
-        if not self._ports.close():
+        if not self._stop_listening():
             return
         if self._loading is not None:
             self._loading.cancel()

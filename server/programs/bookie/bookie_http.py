@@ -7,7 +7,6 @@ is off unless it is switched on, and a caller can change nothing but the time wh
 import asyncio
 import json
 import logging
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -17,7 +16,7 @@ from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.config.http_settings import WebSettings
-from magnetar.server.network.open_ports import OpenPorts
+from magnetar.server.network.port_listener import PortListener
 from magnetar.server.programs.bookie import bookie_metrics as metrics
 from magnetar.server.programs.bookie.registration_rules import Wanted
 from magnetar.server.web.http_connection import HttpServer
@@ -51,18 +50,19 @@ class RunningBookie(Protocol):
     def registered_as(self) -> Wanted | None: ...
 
 
-class BookieHttp:
+class BookieHttp(PortListener):
     """The HTTP port. `start` is called once with a bound socket, then `close` once."""
 
     def __init__(self, running: RunningBookie, *, metrics_only: bool = False) -> None:
+        settings = WebSettings()
+        super().__init__(settings.http_server_accept_queue_size)
         self._running = running
         self._collecting: asyncio.Task[None] | None = None
         self._pages: dict[str, dict[str, Page]] = {"/metrics": {"GET": self._metrics}}
         """The handlers, by path and method."""
         if not metrics_only:
             self._pages |= self._bookkeepers()
-        self._ports: OpenPorts | None = None
-        self._web: HttpServer | None = None
+        self._web = HttpServer(self._handle, settings, LoopShare())
 
     def _bookkeepers(self) -> dict[str, dict[str, Page]]:
         return {
@@ -74,17 +74,15 @@ class BookieHttp:
             "/api/v1/bookie/gc": {"GET": self._gc, "PUT": self._trigger_gc},
         }
 
-    async def start(self, sock: socket.socket) -> None:
-        """Listens on the bound socket. Raises OSError."""
-        settings = WebSettings()
-        self._web = HttpServer(self._handle, settings, LoopShare())
-        self._ports = OpenPorts(self._web, backlog=settings.http_server_accept_queue_size)
-        port = await self._ports.open(sock=sock)
+    def _accept(self) -> asyncio.BaseProtocol:
+        return self._web()
+
+    def _log_start(self, port: int, *, with_tls: bool) -> None:
         log.info("listening for HTTP on port %d", port)
 
     async def close(self) -> None:
-        if self._ports is not None and self._web is not None:
-            self._ports.close()
+        """Stops listening and ends every connection. It has no effect before `start`."""
+        if self._stop_listening():
             await self._web.shutdown(CLOSE_SECONDS)
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:

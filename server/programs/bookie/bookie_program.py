@@ -239,7 +239,7 @@ class BookieApp:
 
         http = BookieHttp(self, metrics_only=metrics_only)
         try:
-            await http.start(sock)
+            await http.start(sock=sock)
         except OSError as error:
             raise port_in_use(sock.getsockname()[1]) from error
         self._closing.push_async_callback(http.close)

@@ -67,7 +67,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     http = BookieHttp(running)
-    await http.start(sock)
+    await http.start(sock=sock)
     port = sock.getsockname()[1]
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         yield Scene(running, session, ledgers, port)

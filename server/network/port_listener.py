@@ -1,8 +1,8 @@
-"""Listening: the ports on which one kind of client is accepted, in the clear and over TLS."""
+"""Listens on the ports for one kind of client, in the clear and over TLS. What is accepted there, a subclass says."""
 
 import asyncio
 import socket
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.process.descriptors import DESCRIPTORS, Refused
@@ -17,17 +17,23 @@ TLS_SHUTDOWN_SECONDS_MAX = 1.0
 """How long a connection that we close waits for the peer to end TLS from its side."""
 
 
-class OpenPorts:
-    """The ports of one listener. It calls `open` once for each, then `close` once."""
+class PortListener(ABC):
+    """Its owner calls `start` once for each port, then `close` of the subclass once."""
 
-    def __init__(self, accept: Callable[[], asyncio.BaseProtocol], *, backlog: int) -> None:
-        """`accept` makes the protocol of each connection. The kernel holds `backlog` connections that were not accepted
-        yet, and refuses further ones."""
-        self._accept = accept
+    def __init__(self, backlog: int) -> None:
+        """The kernel holds `backlog` connections that were not accepted yet, and refuses further ones."""
         self._backlog = backlog
         self._servers: list[asyncio.Server] = []
 
-    async def open(
+    @abstractmethod
+    def _accept(self) -> asyncio.BaseProtocol:
+        """Makes the protocol of a new connection."""
+
+    @abstractmethod
+    def _log_start(self, port: int, *, with_tls: bool) -> None:
+        """Writes the line in the log that says for whom this port listens."""
+
+    async def start(
         self,
         host: str | None = None,
         port: int = 0,
@@ -48,10 +54,11 @@ class OpenPorts:
         server = await asyncio.get_running_loop().create_server(self._accept_with_room, **options)
         self._servers.append(server)
         actual: int = server.sockets[0].getsockname()[1]
+        self._log_start(actual, with_tls=tls is not None)
         return actual
 
-    def close(self) -> bool:
-        """Stops listening; connections stay as they are. Returns False when no port was ever opened."""
+    def _stop_listening(self) -> bool:
+        """Closes the ports; connections stay as they are. Returns False when no port was ever opened."""
         for server in self._servers:
             server.close()
         return bool(self._servers)
