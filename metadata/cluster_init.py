@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from magnetar.metadata import paths
-from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.compare_and_set import ATTEMPTS_MAX, rounds_lost, update_record
+from magnetar.metadata.errors import NodeExistsError, NoNodeError
 from magnetar.metadata.store import CreateOp, MetadataStore
 from magnetar.metadata.tree_rules import parent_of
 
@@ -24,9 +25,6 @@ LAYOUT_VALUE = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:
 DEFAULT_BUNDLES = 4
 STANDALONE_TRANSACTION_COORDINATORS = 1
 """Partitions of the coordinators' topic in Apache's standalone; a cluster set up by Apache's tool has 16."""
-
-ATTEMPTS_MAX = 10
-"""Rounds that may be lost in a row to other servers that write the same records; then the start fails."""
 
 
 def to_json(value: Any) -> bytes:
@@ -177,7 +175,7 @@ async def initialize_cluster(
             continue  # another server writes them at the same time
         log.info("cluster %s: made %d records", cluster, len(missing))
         return len(missing)
-    raise MetadataError(paths.cluster_path(cluster), f"lost {ATTEMPTS_MAX} rounds to other servers")
+    raise rounds_lost(paths.cluster_path(cluster))
 
 
 async def _missing(store: MetadataStore, wanted: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -214,19 +212,14 @@ async def publish_cluster_urls(
         "serviceUrlTls": web_service_url_tls,
     }
     path = paths.cluster_path(cluster)
-    for _ in range(ATTEMPTS_MAX):
-        record = await store.get(path)
-        if record is None:
+
+    def change(value: bytes | None) -> bytes | None:
+        if value is None:
             raise NoNodeError(path)
-        known = json.loads(record.value)
+        known = json.loads(value)
         data = known | urls
         for name in [name for name, url in urls.items() if not url]:
             del data[name]
-        if data == known:
-            return
-        try:
-            await store.put(path, to_json(data), record.stat.version)
-            return
-        except BadVersionError:
-            continue
-    raise MetadataError(path, f"lost {ATTEMPTS_MAX} compare-and-set rounds in a row")
+        return None if data == known else to_json(data)
+
+    await update_record(store, path, change)

@@ -4,15 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from magnetar.metadata.cluster_init import to_json
-from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.compare_and_set import update_record
+from magnetar.metadata.errors import NoNodeError
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.policies.namespace_records import parse_object
-
-_LOST = (BadVersionError, NodeExistsError, NoNodeError)
-"""What a write raises when another writer was faster."""
-
-ATTEMPTS_MAX = 20
-"""The number of rounds of compare-and-set after which a change fails, when another writer was faster in each."""
 
 
 async def read(store: MetadataStore, path: str) -> dict[str, Any] | None:
@@ -38,19 +33,10 @@ async def update(
     reads the record again and applies `change` to that. A missing record is made when `create` is set; otherwise False
     is returned. Raises MetadataError, MetadataFault when the record does not hold an object, and what `change`
     raises."""
-    for _ in range(ATTEMPTS_MAX):
-        record = await store.get(path)
-        value = {} if record is None else parse_object(path, record.value, "an object")
+
+    def change_record(old: bytes | None) -> bytes | None:
+        value = {} if old is None else parse_object(path, old, "an object")
         change(value)
-        try:
-            if record is not None:
-                await store.put(path, to_json(value), record.stat.version)
-            elif not create:
-                return False
-            else:
-                await store.create(path, to_json(value), make_parents=True)
-            return True
-        except MetadataError as error:
-            if not isinstance(error, _LOST):
-                raise
-    raise MetadataError(path, f"lost {ATTEMPTS_MAX} compare-and-set rounds in a row")
+        return None if old is None and not create else to_json(value)
+
+    return await update_record(store, path, change_record) is not None

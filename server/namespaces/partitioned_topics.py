@@ -15,13 +15,11 @@ from typing import Any
 
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import partitioned_topic_value, to_json
-from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.compare_and_set import update_record
+from magnetar.metadata.errors import NodeExistsError, NoNodeError
 from magnetar.metadata.store import CancelWatch, MetadataStore, RecordEvent
 from pulsar_proto.errors import MetadataFault
 from pulsar_proto.names import TopicName, decode_local, encode_local
-
-ATTEMPTS_MAX = 20
-"""After so many compare-and-set rounds that were lost to other writers in a row, `update` gives up."""
 
 CACHED_MAX = 10_000
 """How many answers are cached, among them "is not partitioned"; the least recently used one leaves first."""
@@ -105,27 +103,27 @@ class PartitionedTopics:
         """Changes what is given and returns the new record, or None when the topic is not partitioned. A smaller number
         of partitions is ignored. Properties that are not named stay; a property with a value of None is removed."""
         path = _path(name)
-        for _ in range(ATTEMPTS_MAX):
-            record = await self._store.get(path)
-            if record is None:
+        new: PartitionedTopic | None = None
+
+        def change(value: bytes | None) -> bytes | None:
+            nonlocal new
+            if value is None:
+                new = None
                 return None
-            old = _parse(path, record.value)
+            old = _parse(path, value)
             new = PartitionedTopic(
                 max(old.partitions, partitions or 0),
                 old.deleted if deleted is None else deleted,
                 old.properties if properties is None else _merged(old.properties or {}, properties),
                 old.unknown,
             )
-            try:
-                await self._store.put(path, new.value(), record.stat.version)
-            except BadVersionError:
-                continue
-            except NoNodeError:
-                return None
-            finally:
-                self._forget(path)
-            return new
-        raise MetadataError(path, f"lost {ATTEMPTS_MAX} compare-and-set rounds in a row")
+            return new.value()
+
+        try:
+            await update_record(self._store, path, change)
+        finally:
+            self._forget(path)
+        return new
 
     async def delete(self, name: TopicName) -> None:
         """Deletes the record, but not the partitions. A missing record is no error."""

@@ -15,16 +15,14 @@ from typing import Any
 
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import to_json
-from magnetar.metadata.errors import BadVersionError, MetadataError, NoNodeError
+from magnetar.metadata.compare_and_set import update_record
+from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import MetadataStore, Record, RecordEvent
 from pulsar_proto.errors import MetadataFault
 
 log = logging.getLogger(__name__)
 
 A_NAMESPACE = "the record of a namespace"
-
-ATTEMPTS_MAX = 20
-"""After so many compare-and-set rounds that were lost to other writers in a row, `update` gives up."""
 
 NamespaceChange = Callable[[dict[str, Any]], None]
 """A function that changes the record's JSON in place. It runs again on the newer record when another writer was faster.
@@ -85,23 +83,20 @@ class NamespaceRecords:
         """Applies `change` to the record and returns once it is stored and cached. Raises NamespaceNotFound,
         MetadataError, and what `change` raises."""
         path = paths.policies_path(namespace)
-        for _ in range(ATTEMPTS_MAX):
-            record = await self._store.get(path)
-            if record is None:
+        value: dict[str, Any] = {}
+
+        def change_record(old: bytes | None) -> bytes | None:
+            nonlocal value
+            if old is None:
                 raise NamespaceNotFound(namespace)
-            value = parse_object(path, record.value, A_NAMESPACE)
+            value = parse_object(path, old, A_NAMESPACE)
             change(value)
-            if value != parse_object(path, record.value, A_NAMESPACE):
-                try:
-                    stat = await self._store.put(path, to_json(value), record.stat.version)
-                except BadVersionError:
-                    continue
-                except NoNodeError:
-                    raise NamespaceNotFound(namespace) from None
-                record = Record(to_json(value), stat)
-            self._keep(namespace, record)
-            return value
-        raise MetadataError(path, f"lost {ATTEMPTS_MAX} compare-and-set rounds in a row")
+            return to_json(value) if value != parse_object(path, old, A_NAMESPACE) else None
+
+        record = await update_record(self._store, path, change_record)
+        assert record is not None, "a missing record raises"
+        self._keep(namespace, record)
+        return value
 
     def _event(self, event: RecordEvent) -> None:
         namespace = event.path.removeprefix(f"{paths.POLICIES}/")

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from magnetar.metadata.compare_and_set import ATTEMPTS_MAX
 from magnetar.server.schema import compatibility_rules
 from magnetar.server.schema.definition_rules import validate
 from magnetar.server.schema.schema_metrics import SchemaCounters
@@ -43,9 +44,6 @@ thread."""
 
 READS_AT_ONCE = 32
 """How many versions are read at the same time."""
-RACES_MAX = 20
-"""After so many lost compare-and-set rounds in a row a change gives up."""
-
 FORCE_DELETED = -1
 """What `delete_storage` returns in place of a tombstone's version."""
 
@@ -181,15 +179,19 @@ class SchemaRegistry:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     async def _change(self, schema_id: str, change: Callable[[Locator | None], Awaitable[T]]) -> T:
-        """Runs a change on the schema's record, and again on the newer record when another broker was faster."""
+        """Runs a change on the schema's record, and again on the newer record when another broker was faster.
+
+        The change is more than a compare-and-set of the record, which `metadata/compare_and_set.py` does: it reads
+        versions and writes a ledger before the record.
+        """
         lock = self._locks.setdefault(schema_id, asyncio.Lock())
         async with lock:
-            for _ in range(RACES_MAX):
+            for _ in range(ATTEMPTS_MAX):
                 try:
                     return await change(await self._storage.locate(schema_id))
                 except SchemaRaceLost:
                     continue
-        raise SchemaStorageFault(f"schema {schema_id}: lost {RACES_MAX} races in a row against other brokers")
+        raise SchemaStorageFault(f"schema {schema_id}: lost {ATTEMPTS_MAX} races in a row against other brokers")
 
     async def _versions(self, locator: Locator | None) -> list[StoredSchema]:
         if locator is None:

@@ -117,6 +117,9 @@ class LedgerMetadataDriver:
         3. Write the result, provided that the record's version is unchanged; return on success.
         4. Somebody else changed the record: read it again and go back to 1.
 
+        This is not `metadata/compare_and_set.py`, which reads the record first: the caller has the metadata already, so
+        an undisturbed change costs one round trip to the store.
+
         Raises what the step raises, NoSuchLedger, and MetadataVersion after UPDATE_ATTEMPTS_MAX rounds. Source:
         MetadataUpdateLoop of Apache's client.
         """

@@ -1,8 +1,9 @@
 """One record of the metadata store that a single owner replaces by compare-and-set.
 
 The version is the ownership: an owner that finds another version than it left behind has lost the record to somebody
-else. A write whose answer never came is looked up before the next one. If the record is exactly what was written, one
-version later, the write had arrived.
+else. A lost round is final here; it is not tried again on the newer value as in `metadata/compare_and_set.py`. A write
+whose answer never came is looked up before the next one. If the record is exactly what was written, one version later,
+the write had arrived.
 """
 
 from magnetar.metadata.errors import BadVersionError, NodeExistsError, NoNodeError

@@ -10,14 +10,15 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from random import Random
 from typing import NamedTuple
 
-from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
+from magnetar.metadata.compare_and_set import update_record
+from magnetar.metadata.errors import BadVersionError, NodeExistsError, NoNodeError
 from magnetar.metadata.store import CancelWatch, MetadataStore, WatchCallback, delete_empty_parents
 from magnetar.storage.repair.ephemeral_creation import created_or_undone
 from pulsar_proto.records import underreplication_record as records
 from pulsar_proto.records.underreplication_record import UnderreplicatedLedger
 
-ATTEMPTS_MAX = 100
-"""So often `mark` tries its compare-and-set on one mark; if others were faster each time, it raises MetadataError."""
+MARK_ATTEMPTS_MAX = 100
+"""So often `mark` tries its compare-and-set on one mark: all workers and auditors of a cluster may write it at once."""
 
 
 class ReplicationDisabled(Exception):
@@ -66,21 +67,14 @@ class Underreplication:
     async def mark(self, ledger_id: int, replicas: Iterable[str]) -> None:
         """Marks a ledger: it lacks its copies on the bookies `replicas`. If there is a mark, the bookies are added to
         it; that changes its version, so that a worker that heals the ledger at this moment leaves the mark behind."""
-        path = records.mark_path(ledger_id)
         replicas = tuple(replicas)
-        for _ in range(ATTEMPTS_MAX):
-            record = await self._store.get(path)
-            known = UnderreplicatedLedger(()) if record is None else UnderreplicatedLedger.parse(record.value)
-            value = known.merged(replicas, self._now_ms()).serialize()
-            try:
-                if record is None:
-                    await self._store.create(path, value, make_parents=True)
-                else:
-                    await self._store.put(path, value, record.stat.version)
-                return
-            except (NodeExistsError, BadVersionError, NoNodeError):
-                continue
-        raise MetadataError(path, f"lost {ATTEMPTS_MAX} rounds to others that mark the ledger")
+
+        def add_replicas(value: bytes | None) -> bytes:
+            known = UnderreplicatedLedger(()) if value is None else UnderreplicatedLedger.parse(value)
+            return known.merged(replicas, self._now_ms()).serialize()
+
+        path = records.mark_path(ledger_id)
+        await update_record(self._store, path, add_replicas, attempts_max=MARK_ATTEMPTS_MAX)
 
     async def get(self, ledger_id: int) -> UnderreplicatedLedger | None:
         """Returns the mark of a ledger, or None when it is not marked."""
