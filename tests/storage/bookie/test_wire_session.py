@@ -92,14 +92,14 @@ def test_groups_of_consecutive_ids_go_as_a_range() -> None:
 
 
 def test_a_key_after_a_read_that_does_not_fence_is_ignored() -> None:
-    """12.2."""
+    """Apache's bookie reads such a request too."""
     request = bytearray(v2.read_request(1, 5, ReadFlags.FENCING, KEY))
     request[7] = 0
     assert shapes(bytes(request)) == [("read", 1, 5, 1)]
 
 
 def test_answers_echo_the_version_of_the_request() -> None:
-    """12.1: version 1 is served, version 3 is refused, each under its own number; 0 is a bare opcode."""
+    """As by Apache's bookie: version 1 is served, version 3 is refused, each under its own number; 0 is a bare opcode."""
     (group,), _ = session().take(v2_add(1, 0, version=1))
     assert isinstance(group, WireAdds)
     assert add_answers(group, 0) == v2.add_response(0, 1, 0, version=1)
@@ -114,7 +114,7 @@ def test_answers_echo_the_version_of_the_request() -> None:
 
 
 def test_v2_may_follow_v3_on_a_connection_but_v3_not_v2() -> None:
-    """12.3."""
+    """Apache's bookie closes the connection as well."""
     peer = session()
     assert shapes(v3.read_request(1, 7, 0), peer) == [("read", 7, 0, 1)]
     assert shapes(v2.read_request(7, 0), peer) == [("read", 7, 0, 1)]
@@ -148,7 +148,7 @@ def test_too_short_entries_are_refused_and_harm_no_neighbour(size: int) -> None:
 
 
 def test_operations_that_nobody_serves_are_refused_by_header_and_status_alone() -> None:
-    """12.6 for START_TLS; BATCH_READ_ENTRY exists in v2 only."""
+    """Apache's bookie without TLS refuses START_TLS in the same way; BATCH_READ_ENTRY exists in v2 only."""
     for operation in (pb.START_TLS, pb.BATCH_READ_ENTRY, pb.RANGE_READ_ENTRY, pb.RANGE_ADD_ENTRY):
         (answer,) = shapes(v3.frame(v3.new_request(operation, 5)))
         assert isinstance(answer, bytes)

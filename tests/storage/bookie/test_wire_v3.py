@@ -26,7 +26,7 @@ def long_poll(previous_lac: int, timeout_ms: int = 60_000, ledger_id: int = 5) -
 
 
 async def test_plain_reads_of_v3_tell_the_known_lac_and_fences_do_not(served: Served) -> None:
-    """12.11."""
+    """As with Apache's bookie, only a fence's answer lacks maxLAC."""
     peer = await served.peer()
     peer.writer.write(adds(5, range(4)))
     for _ in range(4):
@@ -85,7 +85,7 @@ async def test_a_fence_wakes_those_who_wait_for_the_writer(served: Served) -> No
 
 
 async def test_a_long_poll_on_an_unknown_ledger_or_for_a_certain_entry_is_refused(served: Served) -> None:
-    """12.7."""
+    """Apache's bookie answers with ENOLEDGER too."""
     assert (await ask_v3(served, long_poll(-1))).readResponse.status == pb.ENOLEDGER
     await (await served.peer()).ask(adds(5, range(1)))
     request = long_poll(-1)
@@ -108,7 +108,7 @@ async def test_parked_long_polls_hold_up_no_other_call(served: Served) -> None:
 
 
 async def test_an_explicit_lac_never_goes_back_and_is_eio_without_an_entry(served: Served) -> None:
-    """12.9, where Apache lets it go back."""
+    """Apache's bookie answers EIO too, but lets an explicit LAC go back."""
 
     codec = EntryCodec(5, DigestType.CRC32C, b"")
     seven, two, nine = (codec.pack_lac(lac) for lac in (7, 2, 9))
