@@ -99,7 +99,7 @@ def test_a_key_after_a_read_that_does_not_fence_is_ignored() -> None:
 
 
 def test_answers_echo_the_version_of_the_request() -> None:
-    """As by Apache's bookie: version 1 is served, version 3 is refused, each under its own number; 0 is a bare opcode."""
+    """As Apache's bookie: version 1 is served, version 3 is refused, each by its own number; 0 is a bare opcode."""
     (group,), _ = session().take(v2_add(1, 0, version=1))
     assert isinstance(group, WireAdds)
     assert add_answers(group, 0) == v2.add_response(0, 1, 0, version=1)
