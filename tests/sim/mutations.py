@@ -39,7 +39,7 @@ Mutation = Callable[[], AbstractContextManager[Any]]
 
 
 def _recovery_reads_do_not_fence() -> AbstractContextManager[Any]:
-    """The first upstream counterexample (bookkeeper.md 9 a)."""
+    """The first of docs/LEDGERS.md, "Two counterexamples"."""
     return patch.object(recoverer, "_RECOVERY_READ", _HIGH)
 
 
@@ -48,7 +48,7 @@ def _recovery_does_not_fence_at_all() -> AbstractContextManager[Any]:
 
 
 def _lac_has_no_floor() -> AbstractContextManager[Any]:
-    """The second upstream counterexample (bookkeeper.md 9 b)."""
+    """The second of docs/LEDGERS.md, "Two counterexamples"."""
 
     def result(self: LastEntryRound, first_of_last_ensemble: int) -> LastConfirmed:
         return self._found

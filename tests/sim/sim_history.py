@@ -1,7 +1,7 @@
 """One random history: writers and recoverers fight over ledgers while machines and connections fail, then all heals.
 
-Asserted all along and at the end: the invariants of the published TLA+ model (bookkeeper.md 9) by their names there,
-and that everything ends. A history is its seed: the same in any process.
+Asserted all along and at the end: the invariants of the published TLA+ model under the names that they have there
+(docs/LEDGERS.md, "Invariants"), and that everything ends. A history is its seed: the same in any process.
 """
 
 import asyncio
@@ -167,7 +167,7 @@ class History:
 
     def _half_written(self, recover: Step) -> list[Step]:
         """An entry reached one bookie when the fence came, is lost on its way to another, and a third, which the fence
-        does not reach, gets it late (the first upstream counterexample, bookkeeper.md 9)."""
+        does not reach, gets it late (docs/LEDGERS.md, "Two counterexamples")."""
         rng = self._rng
         _, where, client = recover
         lost = rng.random()

@@ -125,7 +125,7 @@ def test_a_writer_that_loses_a_bookie_during_recovery_learns_that_it_is_fenced()
 
 
 def test_recovery_reads_fence_a_bookie_that_the_fence_itself_missed() -> None:
-    """Upstream's counterexample (a), Qw 3 and Qa 2: without fencing recovery reads an acknowledged entry is truncated.
+    """The first of docs/LEDGERS.md, "Two counterexamples", with Qw 3 and Qa 2.
 
     Entry 0 is on one bookie, whose copy recovery cannot read; the fence misses a second bookie, which then says "no
     such entry". Had that read not fenced it, the writer's late add would be the second acknowledgement.
@@ -174,8 +174,9 @@ def test_the_fence_reaches_every_bookie_of_the_last_ensemble() -> None:
 
 
 def test_the_floor_keeps_a_new_ensemble_behind_an_empty_last_one() -> None:
-    """Upstream's counterexample (b): the last ensemble is empty, all its bookies say "no such ledger", so the LAC is
-    -1 without a floor, and recovery would write the key 0 after the key 20 and forget twenty entries."""
+    """The second of docs/LEDGERS.md, "Two counterexamples": the last ensemble is empty and all its bookies say "no such
+    ledger", so the LAC is -1 without a floor. Recovery would write the key 0 after the key 20 and forget twenty
+    entries."""
 
     async def story() -> None:
         scene = Scene(2)
