@@ -43,8 +43,7 @@ class ReservedPort(NamedTuple):
 
 
 class ReservedPorts:
-    """The reserved sockets, which do not listen yet. `close` closes them all, and does no harm to a socket that is in
-    use: its listener has closed it already."""
+    """The reserved sockets, which do not listen yet, and the addresses of the ports."""
 
     def __init__(self, broker: list[ReservedPort], web: list[ReservedPort], urls: Urls) -> None:
         self.broker = broker
@@ -52,6 +51,7 @@ class ReservedPorts:
         self.urls = urls
 
     def close(self) -> None:
+        """Gives back the ports that are still reserved. A listener that was started has closed its socket before."""
         for each in (*self.broker, *self.web):
             each.sock.close()
 

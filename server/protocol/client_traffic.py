@@ -62,6 +62,7 @@ class ClientTraffic:
         return reason
 
     def leave(self, connection: "Connection") -> None:
+        """Called once for each connection that `admit` has counted, when its transport is closed."""
         self.connections.discard(connection)
         self.counters.closed += 1
         left = self._connections_per_ip[connection.remote_ip] - 1

@@ -28,6 +28,8 @@ def error_answer(body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
 
 
 class CommandHandler(NamedTuple):
+    """What the table of handlers says of one command."""
+
     field: str
     """The name of the command's field in BaseCommand."""
     run: RunCommand

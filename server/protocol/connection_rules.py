@@ -32,6 +32,8 @@ with that id closes the connection, from which clients recover."""
 
 
 class ConnectionState(Enum):
+    """Where a connection is in its life; see the drawing above."""
+
     START = "start"
     AUTHENTICATING = "authenticating"
     """CONNECT came, and its credentials are being judged. Without authentication this state is left out."""
@@ -40,9 +42,13 @@ class ConnectionState(Enum):
 
 
 class CommandVerdict(Enum):
+    """What the shell must do with a command."""
+
     HANDLE = "handle"
     IGNORE = "ignore"
+    """Drop it without an answer."""
     CLOSE = "close"
+    """Close the connection without an answer."""
 
 
 class IllegalTransitionError(Exception):
@@ -155,6 +161,8 @@ class Session:
 
 
 class KeepAliveAction(Enum):
+    """What the shell must do for the keep-alive."""
+
     NOTHING = "nothing"
     PING = "ping"
     CLOSE = "close"
@@ -202,6 +210,7 @@ class RecentlyClosed:
         self._expires_s: dict[int, float] = {}
 
     def add(self, producer_id: int, now_s: float) -> None:
+        """Called when the broker closes a producer."""
         expires = self._expires_s
         # An id that is added again goes to the end, so that the dictionary stays in order of expiry.
         expires.pop(producer_id, None)

@@ -94,6 +94,7 @@ class Output:
         self._schedule()
 
     def write_frames(self, chunks: list[bytes]) -> None:
+        """Adds many chunks at once. A frame may be spread over several, so that a large payload is never copied."""
         if not chunks:
             return
         sizes = [len(chunk) for chunk in chunks]

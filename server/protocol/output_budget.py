@@ -29,6 +29,8 @@ class BudgetedOutput(Protocol):
 
 
 class OutputBudget:
+    """The bound for all connections of a broker."""
+
     __slots__ = ("_connections", "_max_bytes", "_now", "_sent_since")
 
     def __init__(

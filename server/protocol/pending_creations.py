@@ -38,6 +38,7 @@ class PendingCreation:
         """The task of a creation that may wait for other clients without end. Abandoning the creation cancels it."""
 
     def abandon(self) -> None:
+        """Called when nobody waits for what comes of it any more."""
         self.is_abandoned = True
         if self.waiting is not None:
             self.waiting.cancel()

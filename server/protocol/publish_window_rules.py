@@ -35,6 +35,7 @@ class PublishWindow:
         """An upper bound: all bytes of a group count until its last SEND is answered."""
 
     def add(self, count: int, size_bytes: int) -> None:
+        """Adds a group of `count` SENDs, which were just handed to their producers."""
         self._total_count += count
         self._groups.append((self._total_count, size_bytes))
         self.unanswered_count += count

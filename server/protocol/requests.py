@@ -62,6 +62,7 @@ class Requests:
                 self._start(cnx, handler, body, work)
 
     def cancel(self) -> None:
+        """Called when the connection is lost: cancels the requests that only read."""
         for task in self._tasks:
             task.cancel()
 

@@ -87,6 +87,7 @@ class Authorizer:
         topic: TopicName | None,
         subscription: str | None,
     ) -> str | None:
+        """Asks in this order: superuser, administrator of the tenant, grant. Returns as `denied` does."""
         if role in self._superusers:
             return None
         if isinstance(demand, Superuser):

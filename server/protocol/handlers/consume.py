@@ -100,12 +100,14 @@ def refuse_ack(command: pb.CommandAck, code: pb.ServerError.ValueType, text: str
 
 
 def redeliver(cnx: "Connection", command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+    """Sends messages again. It is ignored for an unknown consumer, since the command has no answer."""
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is not None:
         consumer.redeliver(command)
 
 
 def unsubscribe(cnx: "Connection", command: pb.CommandUnsubscribe) -> Coroutine[Any, Any, None]:
+    """Deletes the consumer's subscription. Raises MetadataFault for an unknown consumer."""
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is None:
         raise MetadataFault("Consumer not found")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def lookup(cnx: "Connection", command: pb.CommandLookupTopic) -> Coroutine[Any, Any, None]:
+    """Answers which broker serves a topic. Raises ServiceNotReady for a listener that is not configured."""
     name = topic_name(command.topic)
     urls = cnx.broker.listeners.of(command.advertised_listener_name)
     if urls is None:
@@ -52,6 +53,8 @@ def refuse_lookup(command: pb.CommandLookupTopic, code: pb.ServerError.ValueType
 
 
 def partitioned_metadata(cnx: "Connection", command: pb.CommandPartitionedTopicMetadata) -> Coroutine[Any, Any, None]:
+    """Answers how many partitions a topic has, and creates a missing one if that is allowed: see `Catalog.partitions_of`.
+    Raises TopicNotFound, NotAllowed, TooManyRequests."""
     return _partitioned_metadata(cnx, topic_name(command.topic), command)
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 def seek(cnx: "Connection", command: pb.CommandSeek) -> Coroutine[Any, Any, None]:
+    """Moves the consumer's subscription to a message or a time. Raises MetadataFault for an unknown consumer, and for a
+    command that names neither."""
     if not command.HasField("message_id") and not command.HasField("message_publish_time"):
         raise MetadataFault("Message id and message publish time were not present")
     return _seek(cnx, _consumer(cnx, command.consumer_id), command)
@@ -35,6 +37,8 @@ async def _seek(cnx: "Connection", consumer: "Consumer", command: pb.CommandSeek
 
 
 def get_last_message_id(cnx: "Connection", command: pb.CommandGetLastMessageId) -> Coroutine[Any, Any, None]:
+    """Answers the last message of the topic, and how far the subscription has acknowledged. Raises MetadataFault for an
+    unknown consumer."""
     return _get_last_message_id(cnx, _consumer(cnx, command.consumer_id), command)
 
 
