@@ -53,8 +53,8 @@ def refuse_lookup(command: pb.CommandLookupTopic, code: pb.ServerError.ValueType
 
 
 def partitioned_metadata(cnx: "Connection", command: pb.CommandPartitionedTopicMetadata) -> Coroutine[Any, Any, None]:
-    """Answers how many partitions a topic has, and creates a missing one if that is allowed: see `Catalog.partitions_of`.
-    Raises TopicNotFound, NotAllowed, TooManyRequests."""
+    """Answers how many partitions a topic has, and creates a missing one if that is allowed: see
+    `TopicCatalog.partitions_of`. Raises TopicNotFound, NotAllowed, TooManyRequests."""
     return _partitioned_metadata(cnx, topic_name(command.topic), command)
 
 
