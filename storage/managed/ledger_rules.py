@@ -1,4 +1,5 @@
-"""When the current ledger is closed, and which closed ledgers are deleted. Pure choices.
+"""When the current ledger is closed, and which closed ledgers are deleted. Pure choices: `appender` and
+`managed_ledger` act on the first, `trimmer` on the second.
 
 Sources: ManagedLedgerImpl.currentLedgerIsFull, internalTrimLedgers. Apache's broker looks only when entries are added,
 so the disk of an idle topic is never freed (github.com/apache/pulsar/issues/9271). Here the tick also closes ledgers

@@ -5,11 +5,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyroaring import BitMap
 
-from magnetar.storage.managed.ack_sets import mask_of_words, words_of_mask
+from magnetar.storage.managed.ack_sets import words_of_mask
 from magnetar.storage.managed.ack_state import AckRange, AckState
-from magnetar.storage.managed.bitmap_ranges import first_missing
 from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from pulsar_proto.ids import Position
 
@@ -181,20 +179,6 @@ def test_the_mark_delete_never_goes_back_but_by_reset(sizes: list[int], steps: l
         assert step[0] == "reset" or state.mark_delete >= before
 
 
-@given(st.sets(st.integers(0, 300)), st.integers(0, 300))
-def test_first_missing_is_the_least_absent_number(numbers: set[int], start: int) -> None:
-    expected = next(number for number in range(start, 302) if number not in numbers)
-    assert first_missing(BitMap(numbers), start) == expected
-
-
-@given(st.integers(0, 2**200 - 1))
-def test_masks_survive_the_way_over_signed_words(mask: int) -> None:
-    signed = words_of_mask(mask)
-    assert all(-(2**63) <= word < 2**63 for word in signed)
-    assert mask_of_words(signed) == mask
-    assert mask_of_words([*signed, 0]) == mask
-
-
 def test_acking_the_hole_moves_the_mark_delete_over_the_end_of_a_ledger() -> None:
     state = AckState(ledgers_of(3, 0, 2, 5), Position(10, -1))
     assert state.ack([(10, 1, None), (10, 2, None), (30, 0, None), (30, 1, None), (40, 0, None)]) == 5
@@ -261,11 +245,3 @@ def test_reset_puts_the_mark_delete_before_the_target(target: tuple[int, int], e
     state = AckState(ledgers_of(2, 2), Position(20, 1))
     state.reset(Position(*target))
     assert state.mark_delete == expected
-
-
-def test_a_mask_of_many_words_is_one_step() -> None:
-    """Word by word this would take minutes, and an acknowledgement of some megabytes would stop the server."""
-    words = [-1] * 500_000
-    mask = mask_of_words(words)
-    assert mask == (1 << 64 * len(words)) - 1
-    assert words_of_mask(mask) == words
